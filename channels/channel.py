@@ -1,0 +1,260 @@
+"""The contract of a channel, the powers it may have beyond it, and its errors.
+
+AskfirstError
+├── MissingSetting          a channel's settings are there by half
+├── Forged                  the request is not the platform's
+├── Stale                   it was, but too long ago
+├── Malformed               authentic, but not the platform's encoding at all
+└── SendError
+    ├── RateLimited         try again after retry_after_seconds
+    ├── Unavailable         surely not taken: connection refused, an answered 5xx
+    ├── Undeliverable       permanent: blocked, no such chat, opted out
+    └── Ambiguous           no answer after the body went out: it may have been taken
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self, runtime_checkable
+
+from channels.events import Address, Attachment, Event, Person
+from channels.replies import Part, Receipt, Reply
+
+if TYPE_CHECKING:
+    import aiohttp
+
+__all__ = [
+    "Ambiguous",
+    "AskfirstError",
+    "CanAnswer",
+    "CanEdit",
+    "CanFetch",
+    "CanOpen",
+    "CanPoll",
+    "CanRegister",
+    "CanStream",
+    "CanType",
+    "Capabilities",
+    "Channel",
+    "Forged",
+    "Malformed",
+    "MissingSetting",
+    "Pace",
+    "Parsed",
+    "RateLimited",
+    "SendError",
+    "Stale",
+    "StreamHandle",
+    "Unavailable",
+    "Undeliverable",
+    "WebhookRequest",
+    "WebhookResponse",
+]
+
+
+class AskfirstError(Exception):
+    """The root of every error of ours."""
+
+
+class MissingSetting(AskfirstError):
+    """A setting that a channel needs is absent or unsafe.
+
+    `setting` names the variable and `mend` says what to do about it.
+    """
+
+    def __init__(self, setting: str, mend: str) -> None:
+        super().__init__(f"{setting}: {mend}")
+        self.setting, self.mend = setting, mend
+
+
+class Forged(AskfirstError):
+    """The request does not prove that it comes from the platform."""
+
+
+class Stale(AskfirstError):
+    """The request's proof is too old, or from the future."""
+
+
+class Malformed(AskfirstError):
+    """An authentic request whose body is not in the platform's encoding at all."""
+
+
+class SendError(AskfirstError):
+    """A platform did not take a part. `code` is the platform's, without any text of a person."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class RateLimited(SendError):
+    """Too many calls: try again later."""
+
+    def __init__(self, code: str, *, retry_after_seconds: float) -> None:
+        super().__init__(code)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class Unavailable(SendError):
+    """Surely not taken: the connection was refused, or a 5xx was answered."""
+
+
+class Undeliverable(SendError):
+    """It will never be taken: the bot is blocked, there is no such chat, the person opted out."""
+
+
+class Ambiguous(SendError):
+    """No answer came after the body went out: it may have been taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookRequest:
+    """One HTTP request as the platform made it."""
+
+    method: str
+    url: str
+    """As the platform called it: the public URL, path and query."""
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookResponse:
+    """The answer to one HTTP request."""
+
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What a request held, and what the platform expects to hear once it is stored."""
+
+    events: tuple[Event, ...]
+    response: WebhookResponse
+    not_understood: bool = False
+    """Authentic, but of a shape we do not know: to be kept as a dead letter and answered 200."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a platform lets us send; None: no limit known."""
+
+    account_per_second: float | None = None
+    place_per_second: float | None = None
+    group_per_minute: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a channel's platform can show and how much of it."""
+
+    max_text: int
+    """Characters of one message, counted as the platform counts (UTF-16 units on Telegram)."""
+    max_caption: int = 0
+    buttons: int = 0
+    """Buttons under one message; 0: prompts are answered in words."""
+    button_label: int = 0
+    """Characters of a button's label."""
+    media: Mapping[str, int] = field(default_factory=dict)
+    """Kind of media -> the largest size in bytes: image, audio, video, document."""
+    pace: Pace = Pace()
+    edit: bool = False
+    stream: bool = False
+    typing: bool = False
+
+
+class Channel(Protocol):
+    """A platform we speak."""
+
+    name: ClassVar[str]
+    capabilities: Capabilities
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, str], *, way: Literal["webhook", "polling"]) -> Self:
+        """Make the channel of its settings. Raises MissingSetting."""
+        ...
+
+    async def start(self, http: aiohttp.ClientSession) -> None:
+        """Learn the bot's own id; keep the session for sending."""
+        ...
+
+    async def close(self) -> None: ...
+
+    def verify(self, request: WebhookRequest, now: datetime) -> None:
+        """Raises Forged or Stale and nothing else, whatever the bytes."""
+        ...
+
+    def parse(self, request: WebhookRequest) -> Parsed:
+        """Pure. Raises Malformed for what is not the platform's encoding."""
+        ...
+
+    def render(self, address: Address, reply: Reply) -> Sequence[Part]:
+        """Pure: the platform calls that say this reply, in order."""
+        ...
+
+    async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
+        """Make one call. Raises SendError.
+
+        `key` is the part's own id, the same on every retry. A part's media is an OpenMedia here.
+        """
+        ...
+
+
+@runtime_checkable
+class CanEdit(Protocol):
+    async def edit(self, address: Address, message_id: str, part: Part) -> None: ...
+
+
+@runtime_checkable
+class CanType(Protocol):
+    async def typing(self, address: Address) -> None: ...
+
+
+class StreamHandle(Protocol):
+    async def update(self, text: str) -> None: ...
+    async def finish(self, parts: Sequence[Part]) -> Sequence[Receipt]: ...
+
+
+@runtime_checkable
+class CanStream(Protocol):
+    async def stream(self, address: Address) -> StreamHandle: ...
+
+
+@runtime_checkable
+class CanFetch(Protocol):
+    def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
+        """The file's bytes, bounded by the platform's own limit."""
+        ...
+
+
+@runtime_checkable
+class CanAnswer(Protocol):
+    async def answer(self, handle: str, text: str, *, private: bool) -> None:
+        """Answer a press at once, best effort: it raises nothing."""
+        ...
+
+
+@runtime_checkable
+class CanOpen(Protocol):
+    async def open(self, person: Person) -> Address:
+        """The address of a private conversation with this person. Raises Undeliverable."""
+        ...
+
+
+@runtime_checkable
+class CanPoll(Protocol):
+    def poll(self) -> AsyncIterator[tuple[Event, ...]]:
+        """Fetch events until cancelled. Asking for the next ones says that the last ones are stored."""
+        ...
+
+
+@runtime_checkable
+class CanRegister(Protocol):
+    async def registered(self) -> str | None: ...
+    async def register(self, url: str) -> None: ...
+    async def unregister(self) -> None: ...

@@ -1,0 +1,194 @@
+"""What comes in: the events a channel makes of what its platform sends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar, Literal, Self
+
+from pydantic import TypeAdapter
+
+__all__ = [
+    "Address",
+    "Attachment",
+    "ButtonPress",
+    "DeliveryReport",
+    "Event",
+    "Message",
+    "MessageEdited",
+    "OptOut",
+    "Person",
+    "Reaction",
+    "event_from_json",
+    "event_to_json",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """Somebody on a platform. Two are the same person when their written forms are equal."""
+
+    channel: str
+    account: str
+    """Which bot, team or number of ours they talk to."""
+    user_id: str
+    name: str | None = None
+    language: str | None = None
+    """BCP 47, the platform's hint."""
+    is_bot: bool = False
+    """Bots, channel posts, anonymous admins: they never decide anything."""
+
+    def __str__(self) -> str:
+        """The written form used everywhere: ``telegram:123:456``."""
+        return f"{self.channel}:{self.account}:{self.user_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """A place to send to: one conversation of one platform."""
+
+    channel: str
+    account: str
+    place: str
+    """Chat, channel, phone number or session."""
+    thread: str | None = None
+    group: bool = False
+
+    def __str__(self) -> str:
+        """The written form: ``telegram:123:456``, ``slack:T1:C2/1712.0001``."""
+        thread = f"/{self.thread}" if self.thread is not None else ""
+        return f"{self.channel}:{self.account}:{self.place}{thread}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the written form; whether it is a group is not in it.
+
+        Raises ValueError when it has not the three parts.
+        """
+        channel, _, rest = text.partition(":")
+        account, _, place = rest.partition(":")
+        place, slash, thread = place.partition("/")
+        if not (channel and account and place) or (slash and not thread):
+            raise ValueError(f"not an address: {text!r} (write channel:account:place, for example telegram:123:456)")
+        return cls(channel=channel, account=account, place=place, thread=thread or None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """A file or the like in a person's message."""
+
+    kind: Literal["image", "audio", "voice", "video", "document", "location", "contact", "sticker"]
+    ref: str
+    """The platform's handle, for CanFetch."""
+    mime_type: str | None = None
+    filename: str | None = None
+    size: int | None = None
+    """Bytes, as the platform says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One thing a platform told us."""
+
+    event_ids: tuple[str, ...]
+    """The platform's ids; any of them seen before makes the event a twin."""
+    address: Address
+    person: Person | None
+    sent_at: datetime | None = None
+    answer_to: str | None = None
+    """Opaque handle for CanAnswer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message(Event):
+    """A person wrote something."""
+
+    text: str = ""
+    message_id: str | None = None
+    command: str | None = None
+    """``start`` for ``/start`` and slash commands; ``text`` is then what follows it."""
+    reply_to: str | None = None
+    """The id of the message this one answers."""
+    attachments: tuple[Attachment, ...] = ()
+    mentions_bot: bool = False
+    forwarded: bool = False
+    via_bot: bool = False
+    transcribed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ButtonPress(Event):
+    """A person pressed a button of a message of ours."""
+
+    token: str
+    message_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageEdited(Event):
+    """A person changed what they had written."""
+
+    message_id: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reaction(Event):
+    """A person put an emoji on a message, or took it away."""
+
+    message_id: str
+    emoji: str
+    added: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryReport(Event):
+    """The platform says what became of a message of ours.
+
+    On Telegram and the like a report without a message id says that the whole chat is (or is again) reachable.
+    """
+
+    message_id: str | None = None
+    status: Literal["sent", "delivered", "read", "failed"]
+    code: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptOut(Event):
+    """A person blocked the bot or wrote a carrier's stop word (or took it back)."""
+
+    opted_in: bool = False
+
+
+_KINDS: dict[str, type[Event]] = {
+    kind.__name__: kind for kind in (Message, ButtonPress, MessageEdited, Reaction, DeliveryReport, OptOut)
+}
+
+
+class _Adapters:
+    """One pydantic adapter an event class, built when first used: building one costs milliseconds."""
+
+    _made: ClassVar[dict[str, TypeAdapter[Event]]] = {}
+
+    @classmethod
+    def of(cls, kind: str) -> TypeAdapter[Event]:
+        adapter = cls._made.get(kind)
+        if adapter is None:
+            adapter = cls._made[kind] = TypeAdapter(_KINDS[kind])
+        return adapter
+
+
+def event_to_json(event: Event) -> dict[str, object]:
+    """The stored form: the event's fields, and its class under ``kind``."""
+    kind = type(event).__name__
+    body: dict[str, object] = _Adapters.of(kind).dump_python(event, mode="json", exclude_defaults=True)
+    return {"kind": kind, **body}
+
+
+def event_from_json(stored: dict[str, object]) -> Event:
+    """The event of its stored form. Raises ValueError when it is not one of ours."""
+    body = dict(stored)
+    kind = body.pop("kind", None)
+    if kind not in _KINDS:
+        raise ValueError(f"not a stored event: kind {kind!r}")
+    return _Adapters.of(str(kind)).validate_python(body)

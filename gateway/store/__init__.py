@@ -1,0 +1,1 @@
+"""The one storage seam and its implementations."""

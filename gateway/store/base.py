@@ -1,0 +1,383 @@
+"""The one storage seam: everything durable goes through this protocol.
+
+Rules about actions, sessions or budgets are plain Python above it; a store knows records, logs, mailboxes, lanes and
+timers, and nothing of what they mean. Values are JSON. Every stamp is the store's own clock.
+
+    StoreError (AskfirstError)
+    ├── Conflict         a version, a waiting event or a pointer was not what the transaction expected
+    ├── Fenced           the lease is somebody else's now
+    ├── TooLate          the store's clock had passed `not_after`
+    ├── Overloaded       a new message was refused; nothing of the batch was stored
+    └── StoreUnavailable the outcome is unknown: read, do not repeat
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, NamedTuple, Protocol
+
+from channels import AskfirstError, Json
+
+__all__ = [
+    "Cell",
+    "Conflict",
+    "Control",
+    "Dead",
+    "Entry",
+    "Fenced",
+    "Incoming",
+    "Key",
+    "Kind",
+    "Lease",
+    "Overloaded",
+    "Put",
+    "QueuedPart",
+    "Record",
+    "Snapshot",
+    "Stats",
+    "Store",
+    "StoreError",
+    "StoreUnavailable",
+    "Timer",
+    "TooLate",
+    "Transaction",
+    "Waiting",
+]
+
+Kind = Literal["turn", "action", "out"]
+"""What a lease is for: a conversation's waiting events, an action to execute, a conversation's outbox."""
+
+
+class StoreError(AskfirstError):
+    """The root of what a store raises."""
+
+
+class Conflict(StoreError):
+    """A version, a waiting event or a pointer was not what the transaction expected. Read again and decide anew."""
+
+
+class Fenced(StoreError):
+    """The lease is somebody else's now: stop, the work goes on there."""
+
+
+class TooLate(StoreError):
+    """The store's clock had passed the transaction's `not_after`."""
+
+
+class Overloaded(StoreError):
+    """Too much waits: a new message was refused, and nothing of its batch was stored."""
+
+
+class StoreUnavailable(StoreError):
+    """The store did not answer. Whether the call took effect is unknown: read, do not repeat."""
+
+
+class Key(NamedTuple):
+    """The name of a record or log within its partition."""
+
+    partition: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A value and how often it was written; version 0 is a record that is not there."""
+
+    value: Json = None
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Records read at one moment of the store's clock."""
+
+    records: Mapping[Key, Record]
+    now: datetime
+
+    def __getitem__(self, key: Key) -> Record:
+        return self.records[key]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incoming:
+    """An event on its way into a conversation's mailbox."""
+
+    conversation: str
+    event_ids: tuple[str, ...]
+    """Already made unique over channels; any of them seen before makes it a twin."""
+    body: Mapping[str, Json]
+    decides: bool = False
+    """Gets a pointer in the decision lane, and wakes the conversation only once it has lost it."""
+    wakes: bool = True
+    """Makes the conversation ready for a turn; False for what the next turn only has to know."""
+    refusable: bool = False
+    """A new message of a platform that delivers again: may be refused when too much waits."""
+    keep_seconds: float = 7 * 86400.0
+    """How long its ids are remembered."""
+    stamp: datetime | None = None
+    """Its first stamp, when it comes from elsewhere in the store (a timer, a hand-over)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """An event in a mailbox. `seq` orders the events of a conversation as they were accepted."""
+
+    seq: int
+    conversation: str
+    stamp: datetime
+    body: Mapping[str, Json]
+    pointed: bool
+    tries: int = 0
+    """How many turns that held it failed or died."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedPart:
+    """A part in a conversation's outbox. `part_id` is chosen before the commit that queues it.
+
+    `body` is what delivery needs (address, part, which actions it shows); the store does not look into it.
+    """
+
+    part_id: str
+    conversation: str
+    body: Mapping[str, Json]
+    stamp: datetime | None = None
+    """When it was queued; filled in by the store."""
+    tries: int = 0
+    """How many leases held it as their first part and ended without a receipt for it (failed, parked or died)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right to run one lane, until it is finished, lost or not renewed for `lease_seconds` of real time."""
+
+    kind: Kind
+    lane: str
+    """The conversation (turn, out) or the action id."""
+    partition: str
+    worker: str
+    fence: int
+    """Grows with every lease of this lane, for ever: the lane's fencing token."""
+    tries: int
+    """How many leases of this lane in a row ended without success before this one (died, or finished with ok=False)."""
+    died: bool
+    """The lease before this one was never finished: what it was doing may or may not have happened."""
+    events: tuple[Waiting, ...] = ()
+    """turn: everything that waits, in order (at most 100)."""
+    parts: tuple[QueuedPart, ...] = ()
+    """out: what waits to be sent, in order (at most 20)."""
+    steps: tuple[Json, ...] = ()
+    """turn: the checkpoint of the turn that was running when the lease before was lost or parked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """What the holder of a lease is told when it renews: the signals sent to its lane since it began."""
+
+    signals: tuple[Json, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A record's new value; `ttl_seconds` counts from the commit, None keeps it for good."""
+
+    value: Json
+    ttl_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timer:
+    """An event to be accepted when it falls due, stamped with `due`. Setting a timer of the same id moves it."""
+
+    timer_id: str
+    due: datetime
+    incoming: Incoming
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dead:
+    """Something given up on, kept for a person to look at: an event or a part."""
+
+    dead_id: str
+    conversation: str
+    reason: str
+    """In our words: no text of a person, no secret."""
+    stamp: datetime | None = None
+    """When it was put aside; filled in by the store."""
+    incoming: Incoming | None = None
+    """An event: replay puts it at the end of its mailbox."""
+    part: QueuedPart | None = None
+    """A part: replay puts it at the end of its outbox."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One line of a log."""
+
+    seq: int
+    stamp: datetime
+    value: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A rate: at most `burst` at once, refilled at `burst` per `period_seconds` (GCRA)."""
+
+    name: str
+    burst: float
+    period_seconds: float
+    cost: float = 1.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Transaction:
+    """All or nothing, within one partition."""
+
+    partition: str
+    lease: Lease | None = None
+    """Must still be held, else Fenced."""
+    finish: Literal["done", "failed"] | None = None
+    """Gives the lease back. `done` clears the lane's tries and checkpoint; `failed` counts one more try, and keeps
+    the checkpoint. Either way the lane is ready again when work is left in it."""
+    due: datetime | None = None
+    """With finish: the lane is not ready before this."""
+    not_after: datetime | None = None
+    expect: dict[str, int] = field(default_factory=dict)
+    """Record name -> the version it must have (0: absent)."""
+    puts: dict[str, Put] = field(default_factory=dict)
+    deletes: list[str] = field(default_factory=list)
+    appends: list[tuple[str, Json]] = field(default_factory=list)
+    """(log, value)"""
+    consume: list[tuple[str, int]] = field(default_factory=list)
+    """(conversation, seq): each must still wait, else Conflict. A pointer goes with its event."""
+    unpoint: list[tuple[str, int]] = field(default_factory=list)
+    """(conversation, seq): each must still have its pointer, else Conflict. The event stays and wakes the conversation."""
+    replace: list[tuple[str, int, Mapping[str, Json]]] = field(default_factory=list)
+    """(conversation, seq, body): the new body of an event that still waits, else Conflict."""
+    accept: list[Incoming] = field(default_factory=list)
+    """Events for mailboxes of this partition; a twin is passed over."""
+    parts: list[QueuedPart] = field(default_factory=list)
+    sent: list[str] = field(default_factory=list)
+    """Part ids that leave the outbox; one that is not there is passed over."""
+    steps: list[Json] = field(default_factory=list)
+    """Appended to the checkpoint of the turn that `lease` holds."""
+    actions: list[str] = field(default_factory=list)
+    """Action ids that become ready to be executed (lane kind `action`)."""
+    timers: list[Timer] = field(default_factory=list)
+    cancel: list[str] = field(default_factory=list)
+    """Timer ids."""
+    signals: list[tuple[str, Json]] = field(default_factory=list)
+    """(conversation, signal) for whoever holds the turn of that conversation now; dropped when nobody does."""
+    dead: list[Dead] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """Counts for the operator, and for whoever waits until nothing is left to do now."""
+
+    waiting: int
+    """Events in mailboxes."""
+    pointed: int
+    ready: int
+    """Lanes that could be leased this moment."""
+    leased: int
+    parked: int
+    """Lanes with work that are due later."""
+    parts: int
+    timers: int
+    dead: int
+    oldest_waiting_seconds: float
+
+
+class Store(Protocol):
+    """Everything durable. All calls may raise StoreUnavailable."""
+
+    offset_seconds: float
+    """Added to the store's clock: 0 in production, moved by FakeClock. It moves stamps, deadlines, TTLs and timers;
+    leases run on real time."""
+
+    async def open(self) -> None: ...
+    async def close(self) -> None: ...
+
+    def partition(self, conversation: str) -> str:
+        """Two digits: where everything of this conversation lives."""
+        ...
+
+    async def now(self) -> datetime:
+        """The store's clock, in UTC; it never goes backwards."""
+        ...
+
+    async def accept(self, events: Sequence[Incoming]) -> list[bool]:
+        """Durable when it returns; False for a twin, also in the same batch. Raises Overloaded."""
+        ...
+
+    async def pointed(
+        self, conversation: str | None = None, *, older_than_seconds: float = 0.0, limit: int = 100
+    ) -> list[Waiting]:
+        """The decision lane, from its head: events with a pointer, of one conversation or of all."""
+        ...
+
+    async def lease(
+        self,
+        worker: str,
+        kinds: Sequence[Kind],
+        *,
+        only: str | None = None,
+        wait_seconds: float = 0.0,
+        lease_seconds: float = 6.0,
+    ) -> Lease | None:
+        """Take the ready lane that has waited longest (`only`: this conversation or action), or None after the wait.
+
+        A lane is ready when it has work (wakeful events without a pointer before them being resolved count too, parts,
+        an action put into `actions`), is due, and is not held. A lane whose holder did not renew in time is ready.
+        """
+        ...
+
+    async def renew(self, lease: Lease, *, lease_seconds: float = 6.0) -> Control:
+        """Keep the lease. Raises Fenced when it is lost."""
+        ...
+
+    async def get(self, keys: Sequence[Key]) -> Snapshot: ...
+
+    async def scan(self, prefix: str) -> list[tuple[Key, Record]]:
+        """Records whose name begins with `prefix`, over all partitions, ordered by name."""
+        ...
+
+    async def read(self, log: Key, *, after: int = 0, last: int | None = None) -> list[Entry]:
+        """Entries of a log in order: those after a sequence number, and of them the last so many."""
+        ...
+
+    def watch(self, log: Key, *, after: int = 0) -> AsyncIterator[Entry]:
+        """Entries of a log from `after` on, for ever, as they are committed."""
+        ...
+
+    async def outbox(self, conversation: str) -> list[QueuedPart]:
+        """What of a conversation is not sent yet, in order."""
+        ...
+
+    async def commit(self, transaction: Transaction) -> datetime:
+        """All or nothing; returns the store's clock at the commit.
+
+        Raises Conflict, Fenced, TooLate, or StoreUnavailable (outcome unknown: read, do not repeat).
+        """
+        ...
+
+    async def tick(self) -> float | None:
+        """Accept what timers have fallen due; seconds until the next one, or None. Any instance may call it."""
+        ...
+
+    async def take(self, cells: Sequence[Cell]) -> float:
+        """Take from all cells or from none: 0 when taken, else the seconds to wait. Never given back."""
+        ...
+
+    async def dead(self) -> list[Dead]: ...
+
+    async def replay(self, dead_id: str) -> bool:
+        """Put a dead letter back where it came from. False when there is none of that id."""
+        ...
+
+    async def drop(self, dead_id: str) -> bool: ...
+    async def stats(self) -> Stats: ...
+    async def ping(self) -> None: ...
