@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 __all__ = ["Button", "Json", "Media", "OpenMedia", "Part", "Receipt", "Reply"]
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -253,7 +253,8 @@ class Transaction:
     consume: list[tuple[str, int]] = field(default_factory=list)
     """(conversation, seq): each must still wait, else Conflict. A pointer goes with its event."""
     unpoint: list[tuple[str, int]] = field(default_factory=list)
-    """(conversation, seq): each must still have its pointer, else Conflict. The event stays and wakes the conversation."""
+    """(conversation, seq): each must still have its pointer, else Conflict. The event stays and
+    wakes the conversation."""
     replace: list[tuple[str, int, Mapping[str, Json]]] = field(default_factory=list)
     """(conversation, seq, body): the new body of an event that still waits, else Conflict."""
     accept: list[Incoming] = field(default_factory=list)
