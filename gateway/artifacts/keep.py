@@ -1,0 +1,151 @@
+"""Where files live: one directory, each file named by the SHA-256 of its bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+
+from channels import AskfirstError, Media, OpenMedia
+from gateway.artifacts.emit import Artifact
+from gateway.artifacts.links import Links
+from gateway.artifacts.names import clean_filename, sniff_type
+
+__all__ = ["LINK_SECONDS", "RETENTION_SECONDS", "ArtifactStore", "NotKept"]
+
+RETENTION_SECONDS = 30 * 86400.0
+"""As long as settled actions stay readable."""
+LINK_SECONDS = 86400.0
+"""A link given to a platform outlives the delivery by a day."""
+_LEAST_SECONDS = 2 * 86400.0
+"""A delivery may be retried for a day, and its link then lives for another."""
+_ORPHAN_SECONDS = 86400.0
+
+
+class NotKept(AskfirstError):
+    """The bytes could not be written: the disk is full or the directory cannot be used."""
+
+
+class ArtifactStore:
+    """Keeps the bytes of artifacts and opens them again, in a directory that instances may share.
+
+    A file's modification time says when its stay of RETENTION_SECONDS began; a file with a longer or shorter stay is
+    dated later or earlier. So a copy of the directory keeps everything, and no index is needed.
+    """
+
+    def __init__(
+        self, directory: Path, secret: Sequence[bytes], *, public_url: str | None, now: Callable[[], datetime]
+    ) -> None:
+        """`secret`: the first key signs links, all of them verify. `now`: the clock of links and of the sweep."""
+        self.directory = directory
+        self._links = Links(secret, now=now)
+        self._public_url = public_url.rstrip("/") if public_url else None
+        self._now = now
+
+    async def keep(self, artifact: Artifact) -> Media:
+        """Write an artifact's bytes; durable when it returns. Keeping the same bytes again writes nothing.
+
+        Raises NotKept, and ValueError for an artifact that has only a URL.
+        """
+        return await asyncio.to_thread(self._keep, artifact)
+
+    def open(self, media: Media) -> OpenMedia:
+        """The file as a channel sends it: where its bytes are, and a fresh link when there is a public URL."""
+        link = self.link(media, lives_seconds=LINK_SECONDS) if self._public_url else None
+        return OpenMedia(**asdict(media), path=self._path(media.sha256), link=link)
+
+    def link(self, media: Media, *, lives_seconds: float) -> str:
+        """A URL that serves this file for so long; without a public URL, one relative to the server's root."""
+        return f"{self._public_url or ''}/artifacts/{self._links.sign(media, lives_seconds=lives_seconds)}"
+
+    def resolve(self, token: str) -> tuple[Path, Media]:
+        """What a link's token stands for; the file itself may be gone by now. Raises BadLink."""
+        media = self._links.read(token)
+        return self._path(media.sha256), media
+
+    async def sweep(self) -> int:
+        """Delete the files whose time has passed, and how many those were. Any instance may do it, at any time."""
+        return await asyncio.to_thread(self._sweep)
+
+    def _path(self, sha256: str) -> Path:
+        return self.directory / sha256
+
+    def _keep(self, artifact: Artifact) -> Media:
+        content = artifact.content
+        if content is None or artifact.sha256 is None:
+            raise ValueError("this artifact has only a URL, there are no bytes to keep")
+        path = self._path(artifact.sha256)
+        stay = max(artifact.retention_seconds or RETENTION_SECONDS, _LEAST_SECONDS)
+        dated = self._now().timestamp() + stay - RETENTION_SECONDS
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._prolong(path, dated):
+                self._write(path, content, dated)
+        except OSError as error:
+            raise NotKept(f"a file could not be kept in {self.directory}: {error.strerror}") from error
+        mime_type = artifact.mime_type or sniff_type(content, artifact.filename)
+        return Media(
+            sha256=artifact.sha256,
+            mime_type=mime_type,
+            filename=clean_filename(artifact.filename, mime_type),
+            size=len(content),
+            role=artifact.role,
+        )
+
+    def _prolong(self, path: Path, dated: float) -> bool:
+        """Give a file that is there already its longer stay; False when it is not there."""
+        try:
+            dated = max(dated, path.stat().st_mtime)
+            os.utime(path, (dated, dated))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _write(self, path: Path, content: bytes, dated: float) -> None:
+        """Whole and durable, or not at all: written aside, forced to disk, then named."""
+        with tempfile.NamedTemporaryFile(prefix=".", suffix=".new", dir=self.directory, delete=False) as file:
+            aside = Path(file.name)
+            try:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+                os.utime(aside, (dated, dated))
+                aside.replace(path)
+            except BaseException:
+                aside.unlink(missing_ok=True)
+                raise
+        directory = os.open(self.directory, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def _sweep(self) -> int:
+        now, swept = self._now().timestamp(), 0
+        with contextlib.suppress(FileNotFoundError):  # nothing was ever kept, or another instance was faster
+            for path in sorted(self.directory.iterdir()):
+                with contextlib.suppress(FileNotFoundError):
+                    if path.name.startswith("."):
+                        if path.stat().st_mtime < now - _ORPHAN_SECONDS - RETENTION_SECONDS:
+                            path.unlink()
+                    elif path.stat().st_mtime < now - RETENTION_SECONDS:
+                        swept += self._remove(path, now)
+        return swept
+
+    def _remove(self, path: Path, now: float) -> bool:
+        """Delete a file, unless it was kept again since its date was read.
+
+        It is moved aside before it is looked at again: whoever keeps the same bytes from then on writes them anew.
+        """
+        aside = path.with_name(f".{path.name}.old")
+        path.rename(aside)
+        if aside.stat().st_mtime < now - RETENTION_SECONDS:
+            aside.unlink()
+            return True
+        aside.rename(path)
+        return False

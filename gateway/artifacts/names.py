@@ -1,0 +1,52 @@
+"""What a file is called and what type it has, safe to show, to send and to write into a header."""
+
+from __future__ import annotations
+
+import mimetypes
+import re
+import unicodedata
+
+import puremagic
+
+__all__ = ["clean_filename", "sniff_type"]
+
+_MAX_CHARACTERS = 100
+_MAX_EXTENSION = 10
+_FORBIDDEN = re.compile(r'[<>:"|?*]')
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+
+
+def clean_filename(name: str | None, mime_type: str) -> str:
+    """A plain file name: no folders, control or direction characters, nothing a file system minds; never empty.
+
+    It is only ever shown and offered as a download's name: on our disk a file is called by its hash.
+    """
+    # Compatibility forms first: full-width dots and slashes become real ones only here.
+    text = unicodedata.normalize("NFKC", name or "").replace("\\", "/").rsplit("/", 1)[-1]
+    text = "".join(" " if c.isspace() else c for c in text if c.isspace() or unicodedata.category(c)[0] != "C")
+    text = " ".join(_FORBIDDEN.sub("_", text).split()).strip(". ")
+    if _RESERVED.fullmatch(text):
+        text = f"_{text}"
+    stem, dot, extension = text.rpartition(".")
+    if not dot or not 0 < len(extension) <= _MAX_EXTENSION:
+        stem, extension = text, (mimetypes.guess_extension(mime_type) or "").removeprefix(".")
+    end = f".{extension}" if extension else ""
+    return (stem[: _MAX_CHARACTERS - len(end)].rstrip(". ") or "file") + end
+
+
+def sniff_type(content: bytes, filename: str | None) -> str:
+    """The MIME type that the bytes, or failing that the name, speak for; ``application/octet-stream`` for neither."""
+    try:
+        found = puremagic.from_string(content, mime=True, filename=filename)
+    except (puremagic.PureError, ValueError):
+        found = ""
+    if found:
+        return found
+    guessed, encoding = mimetypes.guess_type(filename or "")
+    if guessed and not encoding:
+        return guessed
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return "application/octet-stream"
+    return "text/plain"

@@ -1,0 +1,211 @@
+"""How files are kept, named, typed and swept."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from channels import Media
+from gateway.artifacts import Artifact, ArtifactStore, NotKept, clean_filename, collecting, emit_artifact
+
+DAY = 86400.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = datetime.now(UTC)
+
+    def __call__(self) -> datetime:
+        return self.time
+
+    def advance(self, seconds: float) -> None:
+        self.time += timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: Clock) -> ArtifactStore:
+    return ArtifactStore(tmp_path / "artifacts", [b"k" * 32], public_url="https://bot.example.org/", now=clock)
+
+
+def emitted(content: bytes, **options: object) -> Artifact:
+    with collecting():
+        return emit_artifact(content=content, **options)  # type: ignore[arg-type]
+
+
+async def test_a_kept_file_is_named_by_its_hash_and_can_be_stored_as_json(store: ArtifactStore) -> None:
+    media = await store.keep(emitted(b"%PDF-1.7 ...", filename="INV-7.pdf", role="primary"))
+
+    digest = hashlib.sha256(b"%PDF-1.7 ...").hexdigest()
+    assert media == Media(sha256=digest, mime_type="application/pdf", filename="INV-7.pdf", size=12, role="primary")
+    assert Media(**json.loads(json.dumps(asdict(media)))) == media
+    assert [p.name for p in store.directory.iterdir()] == [digest]
+    opened = store.open(media)
+    assert opened.path.read_bytes() == b"%PDF-1.7 ..."
+    assert opened.link is not None
+    assert opened.link.startswith("https://bot.example.org/artifacts/")
+
+
+async def test_keeping_the_same_bytes_twice_at_once_leaves_one_file(store: ArtifactStore) -> None:
+    first, second = await asyncio.gather(
+        store.keep(emitted(b"same", filename="a.txt")), store.keep(emitted(b"same", filename="b.txt"))
+    )
+
+    assert (first.sha256, first.filename, second.filename) == (second.sha256, "a.txt", "b.txt")
+    assert [p.name for p in store.directory.iterdir()] == [first.sha256]
+
+
+async def test_a_file_that_cannot_be_written_leaves_nothing_behind(
+    store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(NotKept, match="No space left on device"):
+        await store.keep(emitted(b"x"))
+    assert list(store.directory.iterdir()) == []
+
+
+async def test_an_artifact_that_is_only_a_url_has_no_bytes_to_keep(store: ArtifactStore) -> None:
+    with collecting():
+        artifact = emit_artifact("https://example.org/x.pdf")
+    with pytest.raises(ValueError, match="only a URL"):
+        await store.keep(artifact)
+
+
+@pytest.mark.parametrize(
+    ("content", "filename", "mime_type"),
+    [
+        (b"\x89PNG\r\n\x1a\n" + bytes(16), None, "image/png"),
+        (b"<html><body>", "harmless.png", "text/html"),
+        (b"a,b\n1,2\n", "table.csv", "text/csv"),
+        (b"plain words", None, "text/plain"),
+        (b"\x00\xff\xfe\x01", None, "application/octet-stream"),
+    ],
+)
+async def test_without_a_type_the_bytes_speak(
+    store: ArtifactStore, content: bytes, filename: str | None, mime_type: str
+) -> None:
+    media = await store.keep(emitted(content, filename=filename))
+    assert media.mime_type == mime_type
+
+
+async def test_a_swept_file_is_one_whose_stay_is_over(store: ArtifactStore, clock: Clock) -> None:
+    long = await store.keep(emitted(b"long", retention_seconds=60 * DAY))
+    usual = await store.keep(emitted(b"usual"))
+    short = await store.keep(emitted(b"short", retention_seconds=3 * DAY))
+    shortest = await store.keep(emitted(b"shortest", retention_seconds=1))
+
+    def there() -> set[str]:
+        return {p.name for p in store.directory.iterdir()}
+
+    assert await store.sweep() == 0
+    clock.advance(1.9 * DAY)  # a delivery may take a day, and its link lives for another
+    assert await store.sweep() == 0
+    clock.advance(0.2 * DAY)
+    assert await store.sweep() == 1
+    assert there() == {long.sha256, usual.sha256, short.sha256}
+    clock.advance(1 * DAY)
+    assert await store.sweep() == 1
+    clock.advance(27 * DAY)
+    assert await store.sweep() == 1
+    assert there() == {long.sha256}
+    assert shortest.sha256 not in there()
+
+
+async def test_keeping_a_file_again_begins_its_stay_anew_and_never_shortens_it(
+    store: ArtifactStore, clock: Clock
+) -> None:
+    media = await store.keep(emitted(b"again"))
+    clock.advance(20 * DAY)
+    await store.keep(emitted(b"again"))
+    await store.keep(emitted(b"again", retention_seconds=2 * DAY))
+    clock.advance(29 * DAY)
+    assert await store.sweep() == 0
+    assert store.open(media).path.exists()
+
+
+async def test_the_sweep_spares_a_file_that_was_kept_again_meanwhile(
+    store: ArtifactStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    media = await store.keep(emitted(b"again"))
+    clock.advance(31 * DAY)
+    path = store.open(media).path
+    rename: Callable[[Path, Path], Path] = Path.rename
+
+    def kept_again_just_before(self: Path, target: Path) -> Path:
+        if self == path:
+            os.utime(path, (clock.time.timestamp(), clock.time.timestamp()))
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", kept_again_just_before)
+    assert await store.sweep() == 0
+    assert path.read_bytes() == b"again"
+
+
+async def test_what_a_crash_left_half_written_goes_later(store: ArtifactStore, clock: Clock) -> None:
+    await store.keep(emitted(b"x"))
+    half = store.directory / ".abc.new"
+    half.write_bytes(b"half")
+
+    await store.sweep()
+    assert half.exists()
+    clock.advance(32 * DAY)
+    await store.sweep()
+    assert list(store.directory.iterdir()) == []
+
+
+async def test_sweeping_before_anything_was_kept_is_no_error(store: ArtifactStore) -> None:
+    assert await store.sweep() == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "clean"),
+    [
+        ("INV-7.pdf", "INV-7.pdf"),
+        ("../../etc/passwd", "passwd.pdf"),
+        ("．．／etc／passwd.pdf", "passwd.pdf"),
+        ("C:\\Users\\ana\\a.pdf", "a.pdf"),
+        ("/absolute.pdf", "absolute.pdf"),
+        ("invoice\u202efdp.exe", "invoicefdp.exe"),
+        ("a\r\nSet-Cookie: b.pdf", "a Set-Cookie_ b.pdf"),
+        ("nul\x00.pdf", "_nul.pdf"),
+        ("...", "file.pdf"),
+        ("", "file.pdf"),
+        (None, "file.pdf"),
+        ("con.pdf", "_con.pdf"),
+        ('quo"te.pdf', "quo_te.pdf"),
+        ("relatório março.pdf", "relatório março.pdf"),
+        ("請求書.pdf", "請求書.pdf"),
+        ("x" * 300 + ".pdf", "x" * 96 + ".pdf"),
+    ],
+)
+def test_a_file_name_is_made_harmless(name: str | None, clean: str) -> None:
+    assert clean_filename(name, "application/pdf") == clean
+
+
+@settings(derandomize=True, max_examples=100)
+@given(st.text(max_size=300))
+def test_no_name_escapes_or_grows(name: str) -> None:
+    clean = clean_filename(name, "application/pdf")
+    assert 0 < len(clean) <= 100
+    assert clean not in (".", "..")
+    assert not any(c in clean for c in '/\\\0\r\n"')
+    assert clean.isprintable()
+    assert clean_filename(clean, "application/pdf") == clean

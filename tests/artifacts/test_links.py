@@ -1,0 +1,77 @@
+"""Links: good until they end, for exactly what was signed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from channels import AskfirstError, Media
+from gateway.artifacts import ArtifactStore, BadLink, Links
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+OLD, NEW = b"o" * 32, b"n" * 32
+MEDIA = Media(sha256="ab" * 32, mime_type="application/pdf", filename="Rechnung März.pdf", size=12)
+
+
+def links(*secret: bytes, now: datetime = NOW) -> Links:
+    return Links(secret, now=lambda: now)
+
+
+def test_a_link_stands_for_its_file_name_and_type_until_it_ends() -> None:
+    token = links(NEW).sign(MEDIA, lives_seconds=60)
+
+    assert links(NEW, now=NOW + timedelta(seconds=59)).read(token) == MEDIA
+    with pytest.raises(BadLink) as caught:
+        links(NEW, now=NOW + timedelta(seconds=60)).read(token)
+    assert isinstance(caught.value, AskfirstError)
+
+
+def test_a_link_is_one_path_segment_of_plain_characters() -> None:
+    token = links(NEW).sign(MEDIA, lives_seconds=60)
+    assert all(c.isascii() and (c.isalnum() or c in "-_.") for c in token)
+
+
+def test_every_flipped_bit_is_refused() -> None:
+    ours = links(NEW)
+    token = ours.sign(MEDIA, lives_seconds=60).encode()
+    for position in range(len(token) * 8):
+        flipped = bytearray(token)
+        flipped[position // 8] ^= 1 << position % 8
+        with pytest.raises(BadLink):
+            ours.read(flipped.decode("latin-1"))
+
+
+def test_the_first_key_signs_and_all_of_them_verify() -> None:
+    before = links(OLD).sign(MEDIA, lives_seconds=60)
+    after = links(NEW, OLD).sign(MEDIA, lives_seconds=60)
+
+    assert links(NEW, OLD).read(before) == MEDIA
+    assert links(NEW).read(after) == MEDIA
+    with pytest.raises(BadLink):
+        links(NEW).read(before)
+
+
+@settings(derandomize=True, max_examples=100)
+@given(st.text(max_size=200) | st.binary(max_size=200).map(lambda raw: raw.decode("latin-1")))
+def test_any_text_is_refused_in_the_same_words(text: str) -> None:
+    with pytest.raises(BadLink, match=r"^not a link of ours, or it has ended$"):
+        links(NEW).read(text)
+
+
+@pytest.mark.parametrize("secret", [(), (b"",), (NEW, b"")])
+def test_links_need_a_key(secret: tuple[bytes, ...]) -> None:
+    with pytest.raises(ValueError, match="key"):
+        links(*secret)
+
+
+def test_the_store_resolves_its_own_links(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path, [NEW], public_url=None, now=lambda: NOW)
+    link = store.link(MEDIA, lives_seconds=60)
+
+    assert store.open(MEDIA).link is None
+    assert link.startswith("/artifacts/")
+    assert store.resolve(link.rpartition("/")[2]) == (tmp_path / MEDIA.sha256, MEDIA)
