@@ -1,0 +1,52 @@
+# The two commands of this project are `make run` and `make test`. Both need Python 3.11 or later and nothing else.
+
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+SOURCES := $(wildcard gateway channels tests examples bench scripts)
+BIN := .venv/bin
+INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check
+
+.PHONY: run test chaos lint format lock
+
+## The invoices example in the browser: offline model, embedded store, no account.
+run: .venv/run.installed
+	$(BIN)/askfirst dev examples/invoices.py
+
+## Formatting, lint, types, import rules, then every test but the long ones.
+test: .venv/test.installed
+	@$(BIN)/python -m scripts.chromium
+	$(MAKE) --no-print-directory lint
+	$(BIN)/pytest -n 2 -m "not chaos"
+
+## The tests that take over 30 seconds: real processes, killed at every step.
+chaos: .venv/test.installed
+	$(BIN)/pytest -m chaos --timeout 600 || [ $$? -eq 5 ]  # 5: there is none
+
+lint: .venv/test.installed
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy $(SOURCES)
+	$(BIN)/lint-imports
+
+format: .venv/test.installed
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+## Writes the locks from pyproject.toml. Versions that still fit stay; `make lock UPGRADE=--upgrade` takes the newest.
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--custom-compile-command "make lock" $(UPGRADE)
+lock: .venv/test.installed
+	$(COMPILE) pyproject.toml --all-extras --group build --output-file requirements/run.txt
+	$(COMPILE) pyproject.toml --all-extras --group build --group test --constraint requirements/run.txt \
+		--output-file requirements/test.txt
+
+# What is locked is installed anew only when the lock or the project's own description changed.
+.venv/%.installed: requirements/%.txt pyproject.toml | $(BIN)/pip
+	@echo "Installing requirements/$*.txt"
+	@$(INSTALL) --require-hashes --requirement requirements/$*.txt
+	@$(INSTALL) --no-build-isolation --no-deps --editable .
+	@touch $@
+
+$(BIN)/pip:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed: https://www.python.org/downloads/" >&2; exit 1; }
+	$(PYTHON) -m venv .venv

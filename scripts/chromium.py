@@ -1,0 +1,78 @@
+"""Finds a Chromium that starts, or gets one: from the PATH, from Playwright, from apt as root.
+
+``python -m scripts.chromium`` prints its path, or says what to run and exits with 1.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["NoChromium", "find"]
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+class NoChromium(Exception):
+    """There is no Chromium here and none could be fetched."""
+
+
+def find() -> Path:
+    """The path of a Chromium that starts. Raises NoChromium."""
+    for source in (_on_path, _of_playwright, _fetched_by_playwright, _installed_by_apt):
+        for path in source():
+            if _starts(path):
+                return path
+    raise NoChromium(
+        "The tests need Chromium and none could be fetched. Run: "
+        f"{sys.executable} -m playwright install --with-deps chromium"
+    )
+
+
+def _on_path() -> Iterator[Path]:
+    yield from (Path(found) for name in NAMES if (found := shutil.which(name)))
+
+
+def _of_playwright() -> Iterator[Path]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        yield Path(playwright.chromium.executable_path)
+
+
+def _fetched_by_playwright() -> Iterator[Path]:
+    if _succeeds(sys.executable, "-m", "playwright", "install", "chromium", seconds=600):
+        yield from _of_playwright()
+
+
+def _installed_by_apt() -> Iterator[Path]:
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        _succeeds("apt-get", "update", seconds=300)
+        if _succeeds("apt-get", "install", "--yes", "chromium", seconds=900):
+            yield from _on_path()
+
+
+def _starts(path: Path) -> bool:
+    """Ubuntu's chromium-browser only names a snap, and a fetched one may lack the system's libraries."""
+    return path.exists() and _succeeds(str(path), "--version", seconds=60)
+
+
+def _succeeds(*command: str, seconds: float) -> bool:
+    try:
+        run = subprocess.run(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=seconds, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return run.returncode == 0
+
+
+if __name__ == "__main__":
+    try:
+        print(find())
+    except NoChromium as missing:
+        sys.exit(str(missing))

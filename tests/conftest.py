@@ -1,0 +1,83 @@
+"""What holds for every test: it stays on this machine, blocks no event loop and sees no setting of the developer's."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+from blockbuster import blockbuster_ctx
+
+from scripts import chromium
+
+hypothesis.settings.register_profile("askfirst", derandomize=True, max_examples=100, deadline=None)
+hypothesis.settings.load_profile("askfirst")
+
+SETTINGS = ("ASKFIRST_", "TELEGRAM_", "SLACK_", "TWILIO_", "OPENAI_", "ANTHROPIC_")
+LEDGER_ID = re.compile(r"[A-Z]+-\d+")
+
+reached_out: list[str] = []
+
+
+def stay_home(event: str, arguments: tuple[Any, ...]) -> None:
+    """An audit hook: it also sees what C code does, and an attempt counts even when the code under test swallows it."""
+    match event, arguments:
+        case (("socket.connect" | "socket.sendto" | "socket.sendmsg"), (_, (str(host), *_))):
+            home = is_loopback(host)
+        case (("socket.getaddrinfo" | "socket.gethostbyname"), (str() | bytes() as host, *_)):
+            home = is_address(os.fsdecode(host)) or os.fsdecode(host) in {"", "localhost"}
+        case _:
+            return
+    if not home:
+        reached_out.append(f"{event} {host!r}")
+        raise AssertionError(f"a test tried to leave this machine: {reached_out[-1]}")
+
+
+def is_loopback(host: str) -> bool:
+    return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def pytest_configure() -> None:
+    for name in [name for name in os.environ if name.startswith(SETTINGS)]:
+        del os.environ[name]
+    sys.addaudithook(stay_home)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for mark in item.iter_markers("ledger"):
+            if not mark.args or not all(isinstance(row, str) and LEDGER_ID.fullmatch(row) for row in mark.args):
+                raise pytest.UsageError(f"{item.nodeid}: ledger{mark.args} does not name rows such as 'PEND-19'")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def nothing_blocks_the_loop() -> Iterator[None]:
+    with blockbuster_ctx(["gateway", "channels"]):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def nothing_leaves_this_machine() -> Iterator[None]:
+    reached_out.clear()
+    yield
+    assert reached_out == []
+
+
+@pytest.fixture(scope="session")
+def browser_executable() -> Path:
+    """A Chromium that starts."""
+    return chromium.find()

@@ -1,0 +1,84 @@
+"""The frame itself: the guards around every test bite, and what is locked can be installed anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import socket
+import tomllib
+from pathlib import Path
+
+import pytest
+from blockbuster import BlockingError
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import gateway
+from tests import conftest
+
+ROOT = Path(__file__).parent.parent
+LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
+PINNED = re.compile(r"([a-z0-9-]+)==(\S+)(?: ; [^;\\]+)? \\\n(?:    --hash=sha256:[0-9a-f]{64}(?: \\\n|\n))+")
+
+
+@pytest.mark.parametrize("address", [("192.0.2.1", 443), ("2001:db8::1", 443, 0, 0), ("0.0.0.0", 80)])
+def test_connecting_beyond_loopback_fails(address: tuple[str, int]) -> None:
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    with socket.socket(family) as sock, pytest.raises(AssertionError, match=re.escape(address[0])):
+        sock.connect(address)
+    conftest.reached_out.clear()
+
+
+async def test_looking_up_a_name_is_remembered_even_when_the_error_is_swallowed() -> None:
+    with contextlib.suppress(Exception):
+        await asyncio.get_running_loop().getaddrinfo("api.telegram.org", 443)
+    assert conftest.reached_out == ["socket.getaddrinfo 'api.telegram.org'"]
+    conftest.reached_out.clear()
+
+
+def test_loopback_is_home() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        assert client.getpeername() == server.getsockname()
+
+
+async def test_blocking_the_loop_from_our_code_fails() -> None:
+    ours = compile("import time; time.sleep(0)", str(Path(gateway.__path__[0]) / "sleepy.py"), "exec")
+    with pytest.raises(BlockingError, match=r"time\.sleep"):
+        exec(ours)
+
+
+def test_no_setting_of_the_developer_is_seen() -> None:
+    assert [name for name in os.environ if name.startswith(conftest.SETTINGS)] == []
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+def test_a_lock_holds_names_versions_and_hashes_and_nothing_else(lock: Path) -> None:
+    lines = lock.read_text(encoding="utf-8").splitlines(keepends=True)
+    text = "".join(line for line in lines if not line.lstrip().startswith("#"))
+    assert PINNED.sub("", text) == ""
+
+
+def test_what_the_project_asks_for_is_what_is_locked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras, groups = project["project"]["optional-dependencies"], project["dependency-groups"]
+    run = [
+        *project["project"]["dependencies"],
+        *(line for extra in extras.values() for line in extra),
+        *groups["build"],
+    ]
+    wanted = {"run.txt": run, "test.txt": [*run, *groups["test"]]}
+    assert {lock.name for lock in LOCKS} == set(wanted)
+    for lock in LOCKS:
+        pins = dict(PINNED.findall(lock.read_text(encoding="utf-8")))
+        for requirement in map(Requirement, wanted[lock.name]):
+            name = canonicalize_name(requirement.name)
+            if name != "askfirst":
+                assert name in pins, f"{name} is not in {lock.name}: run `make lock`"
+                assert pins[name] in requirement.specifier, f"{name} in {lock.name}: run `make lock`"
+
+
+def test_both_locks_agree() -> None:
+    run, test = (dict(PINNED.findall(lock.read_text(encoding="utf-8"))) for lock in LOCKS)
+    assert run.items() <= test.items()
