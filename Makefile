@@ -4,7 +4,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 SOURCES := $(wildcard gateway channels tests examples bench scripts)
 BIN := .venv/bin
-INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check
+INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation
 
 .PHONY: run test chaos lint format lock
 
@@ -40,11 +40,17 @@ lock: .venv/test.installed
 	$(COMPILE) pyproject.toml --all-extras --group build --group test --constraint requirements/run.txt \
 		--output-file requirements/test.txt
 
-# What is locked is installed anew only when the lock or the project's own description changed.
-.venv/%.installed: requirements/%.txt pyproject.toml | $(BIN)/pip
-	@echo "Installing requirements/$*.txt"
-	@$(INSTALL) --require-hashes --requirement requirements/$*.txt
-	@$(INSTALL) --no-build-isolation --no-deps --editable .
+# Installed anew only when a lock or the project's own description changed. Nothing but the locks is asked of an index:
+# what builds a package is locked in run.txt, which therefore goes first.
+.venv/test.installed: requirements/test.txt .venv/run.installed
+	@echo "Installing requirements/test.txt"
+	@$(INSTALL) --require-hashes --requirement requirements/test.txt
+	@touch $@
+
+.venv/run.installed: requirements/run.txt pyproject.toml | $(BIN)/pip
+	@echo "Installing requirements/run.txt"
+	@$(INSTALL) --require-hashes --requirement requirements/run.txt
+	@$(INSTALL) --no-deps --editable .
 	@touch $@
 
 $(BIN)/pip:
