@@ -1,1 +1,74 @@
-"""Models, one module a vendor."""
+"""Models, one module a vendor, found by the first word of a spec: ``openai:gpt-5-mini``, ``demo``.
+
+A vendor's module has `from_environ(model, environ)` and is imported when a spec names it. Another distribution adds a
+vendor with an entry point of the group ``askfirst.providers`` that names such a function.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TypeAlias
+
+from gateway.providers.base import (
+    ModelMessage,
+    Provider,
+    ProviderConfigurationError,
+    ProviderError,
+    Request,
+    Response,
+    ToolCall,
+    ToolSpec,
+    Usage,
+)
+
+__all__ = [
+    "ModelMessage",
+    "Provider",
+    "ProviderConfigurationError",
+    "ProviderError",
+    "Request",
+    "Response",
+    "ToolCall",
+    "ToolSpec",
+    "Usage",
+    "make_provider",
+]
+
+Factory: TypeAlias = Callable[[str, Mapping[str, str]], Provider]
+
+_OURS = ("demo", "openai")
+
+
+def make_provider(spec: str | None = None, *, environ: Mapping[str, str] | None = None) -> Provider:
+    """Make the provider that `spec` names, of the settings in `environ` (by default the process's).
+
+    None: what ``ASKFIRST_PROVIDER`` names, else the offline demo.
+    Raises ProviderConfigurationError for an unknown vendor, a missing key or a missing package.
+    """
+    environ = os.environ if environ is None else environ
+    vendor, _, model = (spec or environ.get("ASKFIRST_PROVIDER") or "demo").strip().partition(":")
+    return _factory(vendor)(model, environ)
+
+
+def _factory(vendor: str) -> Factory:
+    theirs = {point.name: point for point in entry_points(group="askfirst.providers")}
+    if vendor in _OURS:
+        try:
+            ours: Factory = import_module(f"gateway.providers.{vendor}").from_environ
+        except ModuleNotFoundError as error:
+            if error.name != vendor:
+                raise
+            raise ProviderConfigurationError(
+                vendor, f"the package {vendor} is not installed: pip install 'askfirst[{vendor}]'"
+            ) from None
+        return ours
+    if vendor in theirs:
+        factory: Factory = theirs[vendor].load()
+        return factory
+    choices = ", ".join(["demo", "openai:MODEL", *(f"{name}:MODEL" for name in sorted(theirs))])
+    raise ProviderConfigurationError(
+        vendor, f"no such provider; set ASKFIRST_PROVIDER (or provider=) to one of: {choices}"
+    )

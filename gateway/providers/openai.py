@@ -1,0 +1,309 @@
+"""OpenAI's Chat Completions, and every server that speaks them (``OPENAI_BASE_URL``).
+
+Source of the rules: https://platform.openai.com/docs/api-reference/chat (requests, chunks, finish reasons) and
+https://platform.openai.com/docs/guides/error-codes (errors).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import openai
+from openai.resources.chat import AsyncCompletions
+from pydantic import BaseModel, ValidationError
+
+from gateway.providers.base import (
+    ProviderConfigurationError,
+    ProviderError,
+    Request,
+    Response,
+    ToolCall,
+    ToolSpec,
+    Usage,
+)
+from gateway.providers.openai_messages import chat_messages
+
+__all__ = ["OpenAIProvider", "from_environ"]
+
+_VENDOR_URL = "https://api.openai.com/v1"
+
+_VENDORS_MODEL = re.compile(r"(^|[/:])(gpt-|chatgpt-|o\d)")
+"""The vendor's newer models refuse `max_tokens`, some compatible servers know nothing else."""
+
+_MENDS = {
+    401: "the key in OPENAI_API_KEY was refused",
+    403: "the key in OPENAI_API_KEY may not use this model",
+    404: "no such model, or OPENAI_BASE_URL does not end in the API's path (such as /v1)",
+}
+
+
+def from_environ(model: str, environ: Mapping[str, str]) -> OpenAIProvider:
+    """Make it of ``OPENAI_API_KEY`` and ``OPENAI_BASE_URL``.
+
+    A server that is not the vendor's own may do without a key. Raises ProviderConfigurationError.
+    """
+    base_url = environ.get("OPENAI_BASE_URL", "").strip() or _VENDOR_URL
+    key = environ.get("OPENAI_API_KEY", "").strip()
+    if not model:
+        raise ProviderConfigurationError("openai", "say which model, for example openai:gpt-5-mini")
+    parts = urlsplit(base_url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ProviderConfigurationError(
+            "openai", "OPENAI_BASE_URL is not an http or https URL", env_var="OPENAI_BASE_URL"
+        )
+    if not key and parts.hostname == urlsplit(_VENDOR_URL).hostname:
+        raise ProviderConfigurationError(
+            "openai", "OPENAI_API_KEY is not set; set it, or use the offline provider: demo", env_var="OPENAI_API_KEY"
+        )
+    return OpenAIProvider(model, api_key=key or "none", base_url=base_url)
+
+
+class OpenAIProvider:
+    """Chat Completions through the vendor's library, without its own retries: the agent's loop retries."""
+
+    name = "openai"
+
+    def __init__(self, model: str, *, api_key: str, base_url: str = _VENDOR_URL) -> None:
+        self._model, self._api_key, self._base_url = model, api_key, base_url
+        self._connecting: tuple[asyncio.AbstractEventLoop, asyncio.Future[openai.AsyncOpenAI]] | None = None
+
+    async def complete(self, request: Request) -> Response:
+        """Raises ProviderError. `timeout_seconds` bounds the wait for the first byte and between any two."""
+        answer, completions = _Answer(), await self._completions()
+        with _errors_mapped():
+            answer.add(await completions.create(**self._parameters(request)))
+        return answer.response()
+
+    async def stream(self, request: Request) -> AsyncIterator[str | Response]:
+        """As Provider.stream; `timeout_seconds` bounds every silence."""
+        answer, completions = _Answer(), await self._completions()
+        with _errors_mapped():
+            chunks = await completions.create(
+                **self._parameters(request), stream=True, stream_options={"include_usage": True}
+            )
+            async with chunks:
+                async for chunk in chunks:
+                    if piece := answer.add(chunk):
+                        yield piece
+        yield answer.response()
+
+    async def close(self) -> None:
+        """Close the connections; a call after it opens new ones."""
+        connecting, self._connecting = self._connecting, None
+        if connecting and connecting[0] is asyncio.get_running_loop():
+            await (await connecting[1]).close()
+
+    async def _completions(self) -> AsyncCompletions:
+        """The API over connections of the running loop: those of another loop (`run_sync` ends its own) are dead."""
+        loop = asyncio.get_running_loop()
+        if self._connecting is None or self._connecting[0] is not loop:
+            # In a thread: the library reads all certificates of the system.
+            self._connecting = loop, asyncio.ensure_future(asyncio.to_thread(self._connect))
+        return (await asyncio.shield(self._connecting[1])).chat.completions
+
+    def _connect(self) -> openai.AsyncOpenAI:
+        return openai.AsyncOpenAI(api_key=self._api_key, base_url=self._base_url, max_retries=0)
+
+    def _parameters(self, request: Request) -> dict[str, Any]:
+        model = request.model or self._model
+        parameters: dict[str, Any] = {"model": model, "messages": chat_messages(request.system, request.messages)}
+        if request.tools:
+            parameters["tools"] = [_tool(tool) for tool in request.tools]
+        if request.temperature is not None:
+            parameters["temperature"] = request.temperature
+        if request.max_tokens is not None:
+            limit = "max_completion_tokens" if _VENDORS_MODEL.search(model) else "max_tokens"
+            parameters[limit] = request.max_tokens
+        if request.timeout_seconds is not None:
+            parameters["timeout"] = request.timeout_seconds
+        return parameters
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+    return {"type": "function", "function": function}
+
+
+class _Function(BaseModel):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _CallPart(BaseModel):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Said(BaseModel):
+    content: str | None = None
+    refusal: str | None = None
+    tool_calls: list[_CallPart] | None = None
+
+
+class _Choice(BaseModel):
+    message: _Said | None = None
+    delta: _Said | None = None
+    finish_reason: str | None = None
+
+
+class _Tokens(BaseModel):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class _Chunk(BaseModel):
+    """What we read of a chat completion, or of a chunk of one: the library hands on unchecked what it was answered."""
+
+    id: str | None = None
+    model: str | None = None
+    choices: list[_Choice]
+    usage: _Tokens | None = None
+
+
+@dataclass(slots=True)
+class _Call:
+    call_id: str | None = None
+    name: str = ""
+    arguments: str = ""
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What has come of an answer so far."""
+
+    answer_id: str = "call"
+    model: str = ""
+    text: str = ""
+    refusal: str = ""
+    finish: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    calls: list[_Call] = field(default_factory=list)
+    open_calls: dict[int, _Call] = field(default_factory=dict)
+
+    def add(self, answered: object) -> str:
+        """Take in a chunk, or the whole answer; gives its piece of the text. Raises pydantic.ValidationError."""
+        chunk = _Chunk.model_validate(answered, from_attributes=True)
+        self.answer_id = chunk.id or self.answer_id
+        self.model = chunk.model or self.model
+        if chunk.usage:
+            self.usage = Usage(
+                prompt_tokens=chunk.usage.prompt_tokens or 0, completion_tokens=chunk.usage.completion_tokens or 0
+            )
+        if not chunk.choices:
+            return ""
+        choice = chunk.choices[0]
+        said = choice.message or choice.delta or _Said()
+        self.finish = choice.finish_reason or self.finish
+        for part in said.tool_calls or ():
+            self._add_call(part)
+        self.text += said.content or ""
+        self.refusal += said.refusal or ""
+        return said.content or ""
+
+    def _add_call(self, part: _CallPart) -> None:
+        call = None if part.index is None else self.open_calls.get(part.index)
+        # Some compatible servers give every call of a reply the same index.
+        if call is None or (part.id and call.call_id and part.id != call.call_id):
+            call = _Call()
+            self.calls.append(call)
+            if part.index is not None:
+                self.open_calls[part.index] = call
+        call.call_id = call.call_id or part.id
+        if part.function:
+            call.name += part.function.name or ""
+            call.arguments += part.function.arguments or ""
+
+    def response(self) -> Response:
+        """Raises ProviderError when the answer has no end."""
+        if self.finish is None:
+            raise ProviderError("openai", "the answer broke off before its end", retryable=True)
+        calls = tuple(_tool_calls(self.calls, self.answer_id))
+        finish: Literal["stop", "tools", "length", "refused"] = "stop"
+        if self.refusal or self.finish == "content_filter":
+            finish, calls = "refused", ()
+        elif self.finish == "length":
+            finish = "length"
+        elif calls:
+            finish = "tools"  # several compatible servers say "stop" here
+        return Response(
+            content=self.refusal or self.text, tool_calls=calls, usage=self.usage, model=self.model, finish=finish
+        )
+
+
+def _tool_calls(calls: Sequence[_Call], answer_id: str) -> Iterator[ToolCall]:
+    taken: set[str] = set()
+    for number, call in enumerate(calls):
+        # Compatible servers leave ids out, or give the same one twice.
+        call_id = call.call_id or f"{answer_id}_{number}"
+        if call_id in taken:
+            call_id = f"{call_id}_{number}"
+        taken.add(call_id)
+        try:
+            args = json.loads(call.arguments or "{}", parse_constant=_no_constant)
+        except (ValueError, RecursionError) as error:
+            reason = f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else error
+            yield ToolCall(call_id=call_id, name=call.name, parse_error=f"not valid JSON: {reason}")
+            continue
+        if isinstance(args, dict):
+            yield ToolCall(call_id=call_id, name=call.name, args=args)
+        else:
+            yield ToolCall(call_id=call_id, name=call.name, parse_error="not a JSON object")
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+@contextmanager
+def _errors_mapped() -> Iterator[None]:
+    """The library's errors as ProviderError, without their texts, which may hold a key or a person's words."""
+    try:
+        yield
+    except openai.APITimeoutError:
+        raise ProviderError("openai", "no answer in time", retryable=True) from None
+    except openai.APIConnectionError:
+        raise ProviderError("openai", "the connection failed or broke off", retryable=True) from None
+    except openai.APIStatusError as error:
+        raise _of_status(error) from None
+    except openai.APIError as error:
+        raise ProviderError("openai", f"failed half way{_detail(error)}", retryable=True) from None
+    except (openai.OpenAIError, ValidationError, json.JSONDecodeError, UnicodeDecodeError):
+        raise ProviderError("openai", "the answer is not what the API answers", retryable=True) from None
+
+
+def _of_status(error: openai.APIStatusError) -> ProviderError:
+    status = error.status_code
+    mend = f": {_MENDS[status]}" if status in _MENDS else ""
+    return ProviderError(
+        "openai",
+        f"{status}{_detail(error)}{mend}",
+        retryable=status in (408, 409, 429) or status >= 500,
+        retry_after_seconds=_retry_after_seconds(error.response.headers),
+    )
+
+
+def _detail(error: openai.APIError) -> str:
+    """The error's code and which parameter it is about, when they have a code's and a parameter's shape."""
+    code = next((c for c in (error.code, error.type) if isinstance(c, str) and re.fullmatch(r"[A-Za-z_]{1,64}", c)), "")
+    param = error.param if isinstance(error.param, str) and re.fullmatch(r"[a-z_.\[\]0-9]{1,80}", error.param) else ""
+    return (f" {code}" if code else "") + (f" ({param})" if param else "")
+
+
+def _retry_after_seconds(headers: Mapping[str, str]) -> float | None:
+    """Retry-After (RFC 9110, 10.2.3): seconds, or a date, which is counted from the answer's own Date."""
+    value = headers.get("retry-after", "").strip()
+    if re.fullmatch(r"\d{1,6}(\.\d+)?", value):
+        return float(value)
+    try:
+        return max(0.0, (parsedate_to_datetime(value) - parsedate_to_datetime(headers["date"])).total_seconds())
+    except (ValueError, TypeError, KeyError):
+        return None

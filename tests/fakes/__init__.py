@@ -1,0 +1,1 @@
+"""Real servers that stand in for platforms and models."""

@@ -1,0 +1,362 @@
+"""A server of OpenAI's Chat Completions with the real shapes, refusals and ways to fail.
+
+Shapes: https://platform.openai.com/docs/api-reference/chat/object and /chat/streaming. Errors:
+https://platform.openai.com/docs/guides/error-codes. The source of each check stands beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from aiohttp import web
+from openai.types.chat.completion_create_params import CompletionCreateParamsBase, CompletionCreateParamsStreaming
+
+__all__ = ["Break", "Call", "Fail", "FakeOpenAI", "Raw", "Say", "refusal_of"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool call of an answer. Arguments given as text are sent as they are: so a test sends malformed ones."""
+
+    name: str
+    arguments: Mapping[str, Any] | str
+
+
+@dataclass(frozen=True)
+class Break:
+    """How a stream ends too early, after this many chunks.
+
+    reset: the connection is cut. end: the body ends properly, without finish_reason and [DONE].
+    error: an error object in place of a chunk. garbage: a line that is not JSON.
+    """
+
+    after: int
+    how: Literal["reset", "end", "error", "garbage"] = "reset"
+
+
+@dataclass(frozen=True)
+class Say:
+    """An answer: text, tool calls, or both. With `hold` not a byte of it is sent before the event is set."""
+
+    text: str = ""
+    calls: Sequence[Call] = ()
+    finish: Literal["stop", "length", "tool_calls", "content_filter"] | None = None
+    refusal: str | None = None
+    hold: asyncio.Event | None = None
+    breaks: Break | None = None
+
+
+@dataclass(frozen=True)
+class Fail:
+    """An error answer in the real shape. `headers` as Retry-After."""
+
+    status: int
+    code: str | None = None
+    type: str = "invalid_request_error"
+    message: str = "The server had an error while processing your request. Sorry about that!"
+    param: str | None = None
+    headers: Mapping[str, str] | None = None
+
+    def response(self) -> web.Response:
+        error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        return web.json_response({"error": error}, status=self.status, headers=self.headers)
+
+
+@dataclass(frozen=True)
+class Raw:
+    """What a proxy or another server answers in its own shape."""
+
+    body: str
+    content_type: str = "application/json"
+    status: int = 200
+
+
+Answer = str | Call | Say | Fail | Raw
+
+
+class FakeOpenAI:
+    """``async with FakeOpenAI() as model``: give ``model.url`` as OPENAI_BASE_URL and ``model.key`` as OPENAI_API_KEY.
+
+    Requests that it refuses as the real one would take nothing of the script and are kept in `refused`. An accepted one
+    is kept in `requests` and takes the script's next answer; when there is none left, leaving the block raises
+    AssertionError.
+    """
+
+    def __init__(self, *, key: str = "sk-test-0123456789abcdef", port: int = 0) -> None:
+        self.key = key
+        self._port = port
+        self.url = ""
+        self.requests: list[dict[str, Any]] = []
+        self.refused: list[Fail] = []
+        self._script: deque[Answer] = deque()
+        self._unscripted = 0
+        self._changed = asyncio.Condition()
+        app = web.Application()
+        app.router.add_post("/v1/chat/completions", self._completions)
+        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+
+    async def __aenter__(self) -> Self:
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self._port)
+        await site.start()
+        port = self._runner.addresses[0][1]
+        self.url = f"http://127.0.0.1:{port}/v1"
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        await self._runner.cleanup()
+        if self._unscripted and kind is None:
+            raise AssertionError(f"the model was asked {self._unscripted} times more than the script has answers")
+
+    def script(self, answers: Iterable[Answer]) -> None:
+        """Append answers; each accepted request takes the next one."""
+        self._script.extend(answers)
+
+    async def wait_for(self, requests: int | Callable[[list[dict[str, Any]]], bool]) -> None:
+        """Return once so many requests were accepted, or once `requests` says so of them; see pytest's timeout."""
+        reached = requests if callable(requests) else lambda seen: len(seen) >= requests
+        async with self._changed:
+            await self._changed.wait_for(lambda: reached(self.requests))
+
+    async def _completions(self, request: web.Request) -> web.StreamResponse:
+        refusal = self._unauthorised(request)
+        body: Any = None
+        if not refusal:
+            try:
+                body = await request.json()
+            except ValueError:
+                refusal = Fail(400, message="We could not parse the JSON body of your request.")
+        refusal = refusal or refusal_of(body)
+        if refusal:
+            self.refused.append(refusal)
+            return refusal.response()
+        async with self._changed:
+            self.requests.append(body)
+            self._changed.notify_all()
+        if not self._script:
+            self._unscripted += 1
+            return Fail(500, type="server_error", message="The script of this fake is used up.").response()
+        answer = self._script.popleft()
+        if isinstance(answer, Fail):
+            return answer.response()
+        if isinstance(answer, Raw):
+            return web.Response(text=answer.body, content_type=answer.content_type, status=answer.status)
+        if isinstance(answer, str):
+            answer = Say(answer)
+        if isinstance(answer, Call):
+            answer = Say(calls=[answer])
+        if answer.hold:
+            await answer.hold.wait()
+        number = len(self.requests)
+        if body.get("stream"):
+            return await _stream(request, body, answer, number)
+        return web.json_response(_completion(body, answer, number))
+
+    def _unauthorised(self, request: web.Request) -> Fail | None:
+        given = request.headers.get("Authorization", "")
+        if given == f"Bearer {self.key}":
+            return None
+        # The real answer repeats part of the key: https://github.com/openai/openai-python/issues/1082
+        shown = given.removeprefix("Bearer ")
+        return Fail(401, "invalid_api_key", message=f"Incorrect API key provided: {shown[:8]}***{shown[-4:]}.")
+
+
+def _head(body: Mapping[str, Any], kind: str, number: int) -> dict[str, Any]:
+    return {"id": f"chatcmpl-{number}", "object": kind, "created": 1_760_000_000, "model": body["model"]}
+
+
+def _tool_calls(answer: Say, number: int) -> list[dict[str, Any]]:
+    calls: list[dict[str, Any]] = []
+    for index, call in enumerate(answer.calls):
+        arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments)
+        function = {"name": call.name, "arguments": arguments}
+        calls.append({"id": f"call_{number}_{index}", "type": "function", "function": function})
+    return calls
+
+
+def _finish(answer: Say) -> str:
+    return answer.finish or ("tool_calls" if answer.calls else "stop")
+
+
+def _usage(body: Mapping[str, Any], answer: Say) -> dict[str, int]:
+    prompt = sum(len(str(message.get("content") or "").split()) for message in body["messages"])
+    said = len(answer.text.split()) + sum(len(str(call.arguments).split()) for call in answer.calls)
+    return {"prompt_tokens": prompt, "completion_tokens": said, "total_tokens": prompt + said}
+
+
+def _completion(body: Mapping[str, Any], answer: Say, number: int) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": answer.text or None, "refusal": answer.refusal}
+    if answer.calls:
+        message["tool_calls"] = _tool_calls(answer, number)
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(answer)}
+    return {**_head(body, "chat.completion", number), "choices": [choice], "usage": _usage(body, answer)}
+
+
+def _deltas(answer: Say, number: int) -> Iterator[dict[str, Any]]:
+    """As the real one: the role first, a few characters a chunk, a call's head before pieces of its arguments."""
+    yield {"role": "assistant", "content": "", "refusal": None}
+    for piece in re.findall(r"\s*\S+\s*", answer.text):
+        yield {"content": piece}
+    if answer.refusal:
+        yield {"refusal": answer.refusal}
+    for index, call in enumerate(_tool_calls(answer, number)):
+        yield {"tool_calls": [{"index": index, **call, "function": {**call["function"], "arguments": ""}}]}
+        for piece in re.findall(r".{1,5}", call["function"]["arguments"], re.DOTALL):
+            yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+
+
+async def _stream(request: web.Request, body: Mapping[str, Any], answer: Say, number: int) -> web.StreamResponse:
+    head: dict[str, Any] = _head(body, "chat.completion.chunk", number)
+    wants_usage = bool((body.get("stream_options") or {}).get("include_usage"))
+    if wants_usage:
+        head["usage"] = None
+    chunks: list[dict[str, Any]] = [
+        {"index": 0, "delta": delta, "finish_reason": None} for delta in _deltas(answer, number)
+    ]
+    chunks.append({"index": 0, "delta": {}, "finish_reason": _finish(answer)})
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
+    await response.prepare(request)
+
+    async def send(data: str) -> None:
+        await response.write(f"data: {data}\n\n".encode())
+
+    for sent, chunk in enumerate(chunks):
+        if answer.breaks and sent == answer.breaks.after:
+            return await _break_off(request, response, answer.breaks)
+        await send(json.dumps({**head, "choices": [chunk]}))
+    if wants_usage:
+        await send(json.dumps({**head, "choices": [], "usage": _usage(body, answer)}))
+    await send("[DONE]")
+    await response.write_eof()
+    return response
+
+
+async def _break_off(request: web.Request, response: web.StreamResponse, breaks: Break) -> web.StreamResponse:
+    if breaks.how == "reset":
+        assert request.transport
+        request.transport.abort()
+        return response
+    if breaks.how == "error":
+        await response.write(b'data: {"error": {"message": "overloaded", "type": "server_error", "code": null}}\n\n')
+    if breaks.how == "garbage":
+        await response.write(b'data: {"choices": [{"del\n\n')
+    await response.write_eof()
+    return response
+
+
+# The fields the vendor's own library knows.
+_FIELDS = {*CompletionCreateParamsBase.__annotations__, *CompletionCreateParamsStreaming.__annotations__}
+_ROLES = {"developer", "system", "user", "assistant", "tool", "function"}
+
+
+def refusal_of(body: Any) -> Fail | None:
+    """The error with which the real server refuses this request, None when it takes it."""
+    if not isinstance(body, dict):
+        return Fail(400, message="We could not parse the JSON body of your request.")
+    if unknown := sorted(body.keys() - _FIELDS):
+        return Fail(400, message=f"Unrecognized request argument supplied: {unknown[0]}")
+    if not isinstance(body.get("model"), str) or not body["model"]:
+        return Fail(400, message="you must provide a model parameter")
+    if not isinstance(body.get("messages"), list) or not body["messages"]:
+        return Fail(400, "empty_array", message="Invalid 'messages': empty array.", param="messages")
+    return _refused_setting(body) or _refused_tools(body) or _refused_messages(body["messages"])
+
+
+def _refused_setting(body: Mapping[str, Any]) -> Fail | None:
+    if body.get("stream_options") is not None and not body.get("stream"):
+        message = "The 'stream_options' parameter is only allowed when 'stream' is enabled."
+        return Fail(400, message=message, param="stream_options")
+    # https://github.com/griptape-ai/ComfyUI-Griptape/issues/312
+    if re.match(r"gpt-5|o\d", body["model"]) and body.get("max_tokens") is not None:
+        message = "Unsupported parameter: 'max_tokens' is not supported with this model."
+        return Fail(400, "unsupported_parameter", message=message, param="max_tokens")
+    # https://platform.openai.com/docs/api-reference/chat/create#chat-create-temperature: between 0 and 2
+    if not 0 <= (body.get("temperature") or 0) <= 2:
+        return Fail(400, "decimal_above_max_value", message="Invalid 'temperature'.", param="temperature")
+    return None
+
+
+def _refused_tools(body: Mapping[str, Any]) -> Fail | None:
+    tools = body.get("tools")
+    if tools is None:
+        return None
+    # https://platform.openai.com/docs/api-reference/chat/create#chat-create-tools: at most 128 functions
+    if not tools or len(tools) > 128:
+        return Fail(
+            400, "array_above_max_length" if tools else "empty_array", message="Invalid 'tools'.", param="tools"
+        )
+    for index, tool in enumerate(tools):
+        at = f"tools[{index}]"
+        function = tool.get("function")
+        if tool.get("type") != "function" or not isinstance(function, dict):
+            return Fail(400, "invalid_value", message=f"Invalid value: '{at}.type'.", param=f"{at}.type")
+        if refused := _refused_name(function.get("name"), f"{at}.function.name"):
+            return refused
+        parameters = function.get("parameters", {"type": "object"})
+        if not isinstance(parameters, dict) or parameters.get("type") != "object":
+            message = f"Invalid schema for function '{function['name']}': schema must be of type 'object'."
+            return Fail(400, "invalid_function_parameters", message=message, param=f"{at}.function.parameters")
+    return None
+
+
+def _refused_name(name: object, param: str) -> Fail | None:
+    # https://platform.openai.com/docs/api-reference/chat/create#chat-create-tools: a-z, A-Z, 0-9, _ and -, 64 at most
+    if isinstance(name, str) and re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name):
+        return None
+    return Fail(400, "invalid_value", message=f"Invalid '{param}': string does not match pattern.", param=param)
+
+
+def _refused_messages(messages: Sequence[Any]) -> Fail | None:
+    open_calls: list[str] = []
+    for index, message in enumerate(messages):
+        at = f"messages[{index}]"
+        if not isinstance(message, dict) or message.get("role") not in _ROLES:
+            return Fail(400, "invalid_value", message=f"Invalid value: '{at}.role'.", param=f"{at}.role")
+        role, content, calls = message["role"], message.get("content"), message.get("tool_calls")
+        if role == "tool":
+            # https://github.com/microsoft/promptflow/pull/3130
+            if message.get("tool_call_id") not in open_calls:
+                text = "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."
+                return Fail(400, message=f"Invalid parameter: {text}", param=f"{at}.role")
+            open_calls.remove(message["tool_call_id"])
+        elif open_calls:
+            return _unanswered(open_calls, at)
+        if not isinstance(content, str | list) and not (role == "assistant" and content is None and calls):
+            return Fail(400, message=f"Invalid value for 'content': expected a string, got {content!r}.", param=at)
+        if calls is not None:
+            if role != "assistant" or not calls:
+                return Fail(400, "empty_array", message=f"Invalid '{at}.tool_calls'.", param=f"{at}.tool_calls")
+            if refused := _refused_calls(calls, at):
+                return refused
+            open_calls = [call["id"] for call in calls]
+    return _unanswered(open_calls, f"messages[{len(messages)}]") if open_calls else None
+
+
+def _refused_calls(calls: Sequence[Mapping[str, Any]], at: str) -> Fail | None:
+    for number, call in enumerate(calls):
+        param = f"{at}.tool_calls[{number}]"
+        # https://github.com/vercel/ai/issues/5171: 40 characters at most
+        if not isinstance(call.get("id"), str) or not 1 <= len(call["id"]) <= 40:
+            return Fail(400, "string_above_max_length", message=f"Invalid '{param}.id'.", param=f"{param}.id")
+        if [other["id"] for other in calls[:number]].count(call["id"]):
+            return Fail(400, message=f"Duplicate value for 'tool_call_id' of {call['id']}", param=f"{param}.id")
+        if call.get("type") != "function" or not isinstance(call["function"].get("arguments"), str):
+            return Fail(400, "invalid_value", message=f"Invalid value: '{param}'.", param=param)
+        if refused := _refused_name(call["function"].get("name"), f"{param}.function.name"):
+            return refused
+    return None
+
+
+def _unanswered(calls: Sequence[str], at: str) -> Fail:
+    # https://github.com/aliasrobotics/cai/issues/111
+    message = (
+        "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "
+        f"The following tool_call_ids did not have response messages: {', '.join(calls)}"
+    )
+    return Fail(400, message=message, param=f"{at}.role")
