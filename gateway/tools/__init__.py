@@ -1,1 +1,46 @@
-"""(being built)"""
+"""Tools: what a model may call, how a call is checked, shown to a person, and run."""
+
+from gateway.tools.action import PendingAction, compute_args_digest
+from gateway.tools.arguments import Injected
+from gateway.tools.confirm import Approvers, Confirm, Preview
+from gateway.tools.context import ToolContext
+from gateway.tools.errors import (
+    NothingDone,
+    OutcomeUnknown,
+    Problem,
+    ToolError,
+    ToolExecutionError,
+    ToolTimeout,
+    ToolValidationError,
+)
+from gateway.tools.policy import ToolPolicy
+from gateway.tools.registry import ToolRegistry
+from gateway.tools.results import Ambiguous, NotFound, PendingConfirmation, RateLimited, ToolResult, serialise
+from gateway.tools.tool import Tool, tool
+
+__all__ = [
+    "Ambiguous",
+    "Approvers",
+    "Confirm",
+    "Injected",
+    "NotFound",
+    "NothingDone",
+    "OutcomeUnknown",
+    "PendingAction",
+    "PendingConfirmation",
+    "Preview",
+    "Problem",
+    "RateLimited",
+    "Tool",
+    "ToolContext",
+    "ToolError",
+    "ToolExecutionError",
+    "ToolPolicy",
+    "ToolRegistry",
+    "ToolResult",
+    "ToolTimeout",
+    "ToolValidationError",
+    "compute_args_digest",
+    "serialise",
+    "tool",
+]

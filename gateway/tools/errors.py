@@ -1,0 +1,78 @@
+"""What can go wrong with a tool.
+
+AskfirstError
+└── ToolError                   `tool_name` says which tool
+    ├── ToolValidationError     a definition, or a model's arguments, that do not fit; nothing ran
+    ├── ToolExecutionError      the function raised; the cause is chained
+    ├── NothingDone             surely nothing happened
+    └── OutcomeUnknown          it may or may not have happened
+        └── ToolTimeout         it did not end in time
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from channels import AskfirstError
+
+__all__ = [
+    "NothingDone",
+    "OutcomeUnknown",
+    "Problem",
+    "ToolError",
+    "ToolExecutionError",
+    "ToolTimeout",
+    "ToolValidationError",
+]
+
+
+class ToolError(AskfirstError):
+    """The root of what a tool raises. The text is for the model and the author, never for the person in the chat."""
+
+    tool_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with one parameter; `parameter` is empty when it concerns the tool as a whole."""
+
+    parameter: str
+    issue: str
+    suggestion: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.parameter}: {self.issue}" if self.parameter else self.issue
+        return f"{text}. {self.suggestion}" if self.suggestion else text
+
+
+class ToolValidationError(ToolError):
+    """A tool's definition, or the arguments for a call of it, do not fit. Nothing ran."""
+
+    def __init__(self, tool_name: str, *problems: Problem, expected: str = "") -> None:
+        text = f"Tool {tool_name!r}: " + "; ".join(map(str, problems))
+        super().__init__(f"{text} (expected: {expected})" if expected else text)
+        self.tool_name, self.problems, self.expected = tool_name, problems, expected
+
+
+class ToolExecutionError(ToolError):
+    """The tool's function raised `error`, which is also the cause."""
+
+    def __init__(self, tool_name: str, error: Exception) -> None:
+        super().__init__(f"Error executing tool {tool_name!r}: {str(error) or type(error).__name__}")
+        self.tool_name, self.error = tool_name, error
+
+
+class NothingDone(ToolError):
+    """Raised by a tool that knows: it certainly had no effect."""
+
+
+class OutcomeUnknown(ToolError):
+    """Raised by a tool that knows: it may or may not have had its effect."""
+
+
+class ToolTimeout(OutcomeUnknown):
+    """The tool did not end in time. It was told to stop; a function in a thread may still be running."""
+
+    def __init__(self, tool_name: str, seconds: float) -> None:
+        super().__init__(f"Tool {tool_name!r} timed out after {seconds:g} seconds")
+        self.tool_name, self.seconds = tool_name, seconds

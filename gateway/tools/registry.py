@@ -1,0 +1,41 @@
+"""Tools by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from gateway.tools.errors import Problem, ToolValidationError
+from gateway.tools.tool import Tool
+
+__all__ = ["ToolRegistry"]
+
+
+class ToolRegistry:
+    """A set of tools, each name once."""
+
+    def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
+        """Plain functions become tools. Raises ToolValidationError as `register`."""
+        self._tools: dict[str, Tool] = {}
+        for each in tools:
+            self.register(each if isinstance(each, Tool) else Tool(each))
+
+    def tool(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
+        """The decorator `tool`, which also registers what it makes."""
+        if function is None:
+            return lambda function: self.register(Tool(function, **options))
+        return self.register(Tool(function, **options))
+
+    def register(self, tool: Tool) -> Tool:
+        """Add a tool and give it back. Raises ToolValidationError when its name is taken by another."""
+        if self._tools.setdefault(tool.name, tool) is not tool:
+            raise ToolValidationError(tool.name, Problem("", "another tool has this name", "Give one of them name="))
+        return tool
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of that name, or None."""
+        return self._tools.get(name)
+
+    def all(self) -> list[Tool]:
+        """Every tool, in the order they came."""
+        return list(self._tools.values())

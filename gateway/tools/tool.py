@@ -1,0 +1,324 @@
+"""A tool: a function, what the model is told about it, and how it is checked, shown and run."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+import inspect
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Literal, overload
+from weakref import WeakValueDictionary
+
+from channels import Json
+from gateway.tools.action import canonical_json
+from gateway.tools.arguments import Arguments
+from gateway.tools.confirm import AskFunction, Confirm, Preview
+from gateway.tools.context import ToolContext
+from gateway.tools.errors import NothingDone, Problem, ToolError, ToolExecutionError, ToolTimeout, ToolValidationError
+from gateway.tools.function import Function
+from gateway.tools.results import serialise
+from gateway.tools.template import Template, as_text, shown
+
+__all__ = ["Tool", "tool"]
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+_locks: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, str], asyncio.Lock] = WeakValueDictionary()
+"""A lock lives as long as somebody holds it or waits for it."""
+
+
+class Tool:
+    """A function that a model may call. It can still be called as the function it was made of.
+
+    - `name`, `description`: the function's name and the first paragraph of its docstring, unless given.
+    - `confirm`: a person is asked first; True, a template, a preview function or a Confirm.
+    - `read_only`: has no effect, may be repeated freely. `idempotent`: may be repeated with the same
+      ``ctx.idempotency_key``.
+    - `version`: to be changed when the same arguments come to mean something else; open questions then drift.
+    - `terminal`: its result is the answer, the model is not asked again.
+    - `streaming`: the function is a generator whose values are shown as they come.
+    - `timeout_seconds`: for one call, waiting for its lock included; None: the agent's.
+    - `lock`: a template over the arguments; calls with the same text run one at a time in this process.
+    - `cacheable`: its result depends on its arguments alone.
+    - `param_metadata`: parameter -> ``{"description": ..., "enum": [...]}``.
+    - `injected_kwargs`: values for parameters that the model never sees. `config_injector` gives more of them at each
+      call, for parameters annotated `Injected[...]`.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        confirm: bool | str | AskFunction | Confirm = False,
+        read_only: bool = False,
+        idempotent: bool = False,
+        version: str = "",
+        terminal: bool = False,
+        streaming: bool = False,
+        timeout_seconds: float | None = None,
+        lock: str | None = None,
+        cacheable: bool = False,
+        param_metadata: Mapping[str, Mapping[str, Any]] | None = None,
+        injected_kwargs: Mapping[str, Any] | None = None,
+        config_injector: Callable[[], Mapping[str, Any] | None] | None = None,
+    ) -> None:
+        """Raises ToolValidationError when the definition does not hold together."""
+        self.name = name if name is not None else getattr(function, "__name__", "")
+        if description is None:
+            description = inspect.cleandoc(getattr(function, "__doc__", None) or "").split("\n\n")[0]
+        self.description = " ".join(description.split())
+        self.read_only, self.idempotent, self.version = read_only, idempotent, version
+        self.terminal, self.streaming, self.cacheable = terminal, streaming, cacheable
+        self.timeout_seconds = timeout_seconds
+        self._injected, self._injector = dict(injected_kwargs or {}), config_injector
+        if not _NAME.fullmatch(self.name):
+            raise self._undefined(f"the name {self.name!r} must be 1 to 64 letters, digits, _ or -", "Give name=")
+        if not self.description:
+            raise self._undefined("has no description", "Write a docstring or give description=")
+        if timeout_seconds is not None and not 0 < timeout_seconds < float("inf"):
+            raise self._undefined(f"timeout_seconds must be a positive number of seconds, not {timeout_seconds!r}")
+        try:
+            self._function = Function(function)
+        except ValueError as error:
+            raise self._undefined(str(error)) from None
+        if streaming and not self._function.is_generator:
+            raise self._undefined("streaming=True needs a generator function", "Yield the pieces")
+        self._arguments = Arguments(
+            self.name, self._function.parameters, hidden=frozenset(self._injected), metadata=param_metadata or {}
+        )
+        self._check_injected()
+        self.confirm = self._make_confirm(confirm)
+        try:
+            names = self._arguments.names
+            self._lock = Template(lock, names) if lock is not None else None
+            ask = self.confirm.ask if self.confirm else None
+            self._ask = Template(ask, names) if isinstance(ask, str) else Function(ask) if ask is not None else None
+            done = self.confirm.done if self.confirm else None
+            self._done = Template(done, [*names, "result"]) if done is not None else None
+            probe = self.confirm.probe if self.confirm else None
+            self._probe = Function(probe) if probe is not None else None
+        except ValueError as error:
+            raise self._undefined(str(error)) from None
+        for helper in (self._ask, self._probe):
+            if isinstance(helper, Function) and (extra := set(helper.parameters) - set(names)):
+                known = ", ".join(names) or "none"
+                raise self._undefined(
+                    f"a function it asks or probes with takes {sorted(extra)}; its arguments: {known}"
+                )
+        self.version_hash = self._hash()
+        """What of this tool an open question relies on: name, parameters' names, types and requiredness, `version`."""
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The function itself, unchecked."""
+        return self._function.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Tool {self.name}>"
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The JSON Schema of its arguments: an object."""
+        return self._arguments.schema
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the function runs on the event loop; otherwise it runs in a thread."""
+        return self._function.is_async
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a call that was begun and not finished may simply be made again."""
+        return self.read_only or self.idempotent
+
+    def schema(self) -> dict[str, Any]:
+        """What the model is told."""
+        return {"name": self.name, "description": self.description, "parameters": self.parameters}
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Json]:
+        """The arguments as plain JSON, coerced and with defaults filled in, in a new dict.
+
+        Raises ToolValidationError that names every problem.
+        """
+        return self._arguments.validate(arguments)
+
+    async def preview(self, args: Mapping[str, Json], ctx: ToolContext) -> Preview:
+        """What a call would do, to be shown before it is made.
+
+        Raises ValueError when the preview function refuses the call, in words for the model, or when the arguments or
+        the precondition cannot be frozen in canonical JSON; ToolExecutionError and ToolTimeout as `run`.
+        """
+        canonical_json(dict(args))
+        if self._ask is None:
+            return Preview(text=self.name.replace("_", " "))
+        if isinstance(self._ask, Template):
+            return Preview(text=self._ask.render({name: shown(value) for name, value in args.items()}))
+        found = await self._guarded(self._ask, args, ctx, self.timeout_seconds, passing=(ValueError,))
+        preview = found if isinstance(found, Preview) else Preview(text=str(found))
+        canonical_json(preview.precondition)
+        return preview
+
+    async def run(
+        self,
+        args: Mapping[str, Any],
+        ctx: ToolContext,
+        *,
+        timeout_seconds: float | None = None,
+        on_chunk: Callable[[str], None] | None = None,
+    ) -> Any:
+        """Call the function with checked arguments; what it returned, as it is.
+
+        `timeout_seconds` holds when the tool has none of its own. `on_chunk` hears the pieces of a streaming tool.
+        Raises ToolValidationError before anything ran; NothingDone and OutcomeUnknown when the tool says so, or when
+        its lock or itself took too long; ToolExecutionError with the cause for every other error of the function.
+        """
+        limit = self.timeout_seconds if self.timeout_seconds is not None else timeout_seconds
+        on_chunk = on_chunk if self.streaming else None
+        return await self._guarded(self._function, args, ctx, limit, on_chunk=on_chunk, lock=self._lock)
+
+    async def probe(self, args: Mapping[str, Json], ctx: ToolContext) -> Literal["done", "not_done", "unknown"]:
+        """What the tool's probe found out about a call of unknown outcome; ``unknown`` without one.
+
+        Raises as `run`.
+        """
+        if self._probe is None:
+            return "unknown"
+        found = await self._guarded(self._probe, args, ctx, self.timeout_seconds)
+        return found if found in ("done", "not_done") else "unknown"
+
+    def done_text(self, args: Mapping[str, Json], result: Any) -> str | None:
+        """The tool's own words for a confirmed call that is done; None when it has no ``done=``."""
+        if self._done is None:
+            return None
+        return self._done.render({**{n: shown(v) for n, v in args.items()}, "result": serialise(result)})
+
+    async def _guarded(
+        self,
+        function: Function,
+        args: Mapping[str, Any],
+        ctx: ToolContext,
+        limit: float | None,
+        *,
+        passing: tuple[type[Exception], ...] = (),
+        on_chunk: Callable[[str], None] | None = None,
+        lock: Template | None = None,
+    ) -> Any:
+        values = self._arguments.values(args)
+        scope = asyncio.timeout(limit)
+        try:
+            async with scope:
+                values.update(self._injected, **self._more_injected())
+                if lock is None:
+                    return await function.call(values, ctx, on_chunk=on_chunk)
+                text = lock.render({name: as_text(value) for name, value in self.validate(args).items()})
+                async with self._held(text, scope):
+                    return await function.call(values, ctx, on_chunk=on_chunk)
+        except ToolError:
+            raise
+        except Exception as error:
+            if isinstance(error, passing):
+                raise
+            if isinstance(error, TimeoutError) and limit is not None and scope.expired():
+                raise ToolTimeout(self.name, limit) from error
+            raise ToolExecutionError(self.name, error) from error
+
+    @asynccontextmanager
+    async def _held(self, text: str, scope: asyncio.Timeout) -> AsyncIterator[None]:
+        lock = _locks.setdefault((asyncio.get_running_loop(), text), asyncio.Lock())
+        try:
+            await lock.acquire()
+        except asyncio.CancelledError:
+            if scope.expired():
+                raise NothingDone(f"Tool {self.name!r} did not run: another call holds {text!r}") from None
+            raise
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _more_injected(self) -> Mapping[str, Any]:
+        more = dict((self._injector() or {}) if self._injector else {})
+        if visible := sorted(set(more) & set(self._arguments.names)):
+            # It would run with other values than those that were checked and shown.
+            raise ToolError(f"config_injector gave {visible}, which the model gives: annotate them Injected[...]")
+        return more
+
+    def _make_confirm(self, confirm: bool | str | AskFunction | Confirm) -> Confirm | None:
+        if isinstance(confirm, Confirm):
+            return confirm
+        if isinstance(confirm, bool):
+            return Confirm() if confirm else None
+        return Confirm(confirm)
+
+    def _check_injected(self) -> None:
+        parameters = self._function.parameters
+        if not self._function.takes_any and (unknown := sorted(set(self._injected) - set(parameters))):
+            raise self._undefined(f"injected_kwargs names {unknown}, which the function does not take")
+        unfilled = sorted(
+            name
+            for name in self._arguments.hidden & set(parameters)
+            if parameters[name].default is inspect.Parameter.empty and name not in self._injected
+        )
+        if unfilled and self._injector is None:
+            raise self._undefined(f"nothing fills in {unfilled}", "Give injected_kwargs= or config_injector=")
+
+    def _undefined(self, issue: str, suggestion: str = "") -> ToolValidationError:
+        return ToolValidationError(self.name, Problem("", issue, suggestion))
+
+    def _hash(self) -> str:
+        relied_on = {"name": self.name, "version": self.version, "parameters": _types_only(self.parameters)}
+        return hashlib.sha256(canonical_json(relied_on)).hexdigest()
+
+
+def _types_only(schema: Any) -> Any:
+    """A JSON Schema without its words and defaults."""
+    if isinstance(schema, list):
+        return [_types_only(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in ("properties", "$defs"):
+            kept[key] = {name: _types_only(inner) for name, inner in value.items()}
+        elif key not in ("description", "title", "default", "examples"):
+            kept[key] = _types_only(value)
+    return kept
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    confirm: bool | str | AskFunction | Confirm = False,
+    read_only: bool = False,
+    idempotent: bool = False,
+    version: str = "",
+    terminal: bool = False,
+    streaming: bool = False,
+    timeout_seconds: float | None = None,
+    lock: str | None = None,
+    cacheable: bool = False,
+    param_metadata: Mapping[str, Mapping[str, Any]] | None = None,
+    injected_kwargs: Mapping[str, Any] | None = None,
+    config_injector: Callable[[], Mapping[str, Any] | None] | None = None,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
+def tool(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Make a tool of a function: ``@tool`` or ``@tool(confirm=True, ...)``, with the options of Tool.
+
+    Raises ToolValidationError when the definition does not hold together.
+    """
+    if function is None:
+        return lambda function: Tool(function, **options)
+    return Tool(function, **options)
