@@ -8,6 +8,7 @@ timers, and nothing of what they mean. Values are JSON. Every stamp is the store
     ├── Fenced           the lease is somebody else's now
     ├── TooLate          the store's clock had passed `not_after`
     ├── Overloaded       a new message was refused; nothing of the batch was stored
+    ├── StoreRefused     the store cannot be opened as it is
     └── StoreUnavailable the outcome is unknown: read, do not repeat
 """
 
@@ -39,6 +40,7 @@ __all__ = [
     "Stats",
     "Store",
     "StoreError",
+    "StoreRefused",
     "StoreUnavailable",
     "Timer",
     "TooLate",
@@ -70,6 +72,11 @@ class Overloaded(StoreError):
     """Too much waits: a new message was refused, and nothing of its batch was stored."""
 
 
+class StoreRefused(StoreError):
+    """The store cannot be opened as it is: in use, damaged, of a newer release. Nothing was changed; the text says
+    the mend."""
+
+
 class StoreUnavailable(StoreError):
     """The store did not answer. Whether the call took effect is unknown: read, do not repeat."""
 
@@ -83,7 +90,11 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A value and how often it was written; version 0 is a record that is not there."""
+    """A value and how often it was written; version 0 is a record that is not there.
+
+    One that is written again within an hour of its end goes on counting where it ended, so whoever read the old one
+    gets a Conflict, not the new one.
+    """
 
     value: Json = None
     version: int = 0
@@ -106,7 +117,7 @@ class Incoming:
 
     conversation: str
     event_ids: tuple[str, ...]
-    """Already made unique over channels; any of them seen before makes it a twin."""
+    """Already made unique over channels; any of them seen before makes it a twin, and all of them are seen then."""
     body: Mapping[str, Json]
     decides: bool = False
     """Gets a pointer in the decision lane, and wakes the conversation only once it has lost it."""
@@ -151,7 +162,11 @@ class QueuedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The right to run one lane, until it is finished, lost or not renewed for `lease_seconds` of real time."""
+    """The right to run one lane, until it is finished or lost.
+
+    One that was not renewed for `lease_seconds` of real time has lapsed: it is lost once somebody else takes the lane.
+    Those of a process that owned an embedded store lapse with it.
+    """
 
     kind: Kind
     lane: str
@@ -240,7 +255,8 @@ class Transaction:
     """Must still be held, else Fenced."""
     finish: Literal["done", "failed"] | None = None
     """Gives the lease back. `done` clears the lane's tries and checkpoint; `failed` counts one more try, and keeps
-    the checkpoint. Either way the lane is ready again when work is left in it."""
+    the checkpoint. Either way the lane is ready again when work is left in it: of an action, `done` ends the work that
+    was there when it was leased."""
     due: datetime | None = None
     """With finish: the lane is not ready before this."""
     not_after: datetime | None = None
@@ -253,13 +269,14 @@ class Transaction:
     consume: list[tuple[str, int]] = field(default_factory=list)
     """(conversation, seq): each must still wait, else Conflict. A pointer goes with its event."""
     unpoint: list[tuple[str, int]] = field(default_factory=list)
-    """(conversation, seq): each must still have its pointer, else Conflict. The event stays and
-    wakes the conversation."""
+    """(conversation, seq): each must still have its pointer, else Conflict. The event stays, and now wakes the
+    conversation if it was accepted to."""
     replace: list[tuple[str, int, Mapping[str, Json]]] = field(default_factory=list)
     """(conversation, seq, body): the new body of an event that still waits, else Conflict."""
     accept: list[Incoming] = field(default_factory=list)
-    """Events for mailboxes of this partition; a twin is passed over."""
+    """Events for mailboxes of this partition; a twin is passed over, and none is refused."""
     parts: list[QueuedPart] = field(default_factory=list)
+    """For outboxes of this partition; a part that waits there already is passed over."""
     sent: list[str] = field(default_factory=list)
     """Part ids that leave the outbox; one that is not there is passed over."""
     steps: list[Json] = field(default_factory=list)
@@ -272,6 +289,7 @@ class Transaction:
     signals: list[tuple[str, Json]] = field(default_factory=list)
     """(conversation, signal) for whoever holds the turn of that conversation now; dropped when nobody does."""
     dead: list[Dead] = field(default_factory=list)
+    """One of the same id is replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,10 +347,11 @@ class Store(Protocol):
         wait_seconds: float = 0.0,
         lease_seconds: float = 6.0,
     ) -> Lease | None:
-        """Take the ready lane that has waited longest (`only`: this conversation or action), or None after the wait.
+        """Take the lane that has been ready longest (`only`: this conversation or action), or None after the wait.
 
-        A lane is ready when it has work (wakeful events without a pointer before them being resolved count too, parts,
-        an action put into `actions`), is due, and is not held. A lane whose holder did not renew in time is ready.
+        A lane is ready when it has work, is due, and is not held by a lease that has not lapsed. Work is: for a turn an
+        event that wakes and has no pointer, whatever waits before it; parts; an action put into `actions`. A caller
+        who is cancelled holds nothing.
         """
         ...
 
@@ -351,7 +370,7 @@ class Store(Protocol):
         ...
 
     def watch(self, log: Key, *, after: int = 0) -> AsyncIterator[Entry]:
-        """Entries of a log from `after` on, for ever, as they are committed."""
+        """Entries of a log from `after` on, for ever, as they are committed; StoreUnavailable ends it with the store."""
         ...
 
     async def outbox(self, conversation: str) -> list[QueuedPart]:
@@ -361,7 +380,8 @@ class Store(Protocol):
     async def commit(self, transaction: Transaction) -> datetime:
         """All or nothing; returns the store's clock at the commit.
 
-        Raises Conflict, Fenced, TooLate, or StoreUnavailable (outcome unknown: read, do not repeat).
+        Raises Conflict, Fenced, TooLate, or StoreUnavailable (outcome unknown: read, do not repeat); ValueError for a
+        transaction that is wrong in itself (another partition's, `finish` without a lease, steps of no turn).
         """
         ...
 
@@ -370,7 +390,10 @@ class Store(Protocol):
         ...
 
     async def take(self, cells: Sequence[Cell]) -> float:
-        """Take from all cells or from none: 0 when taken, else the seconds to wait. Never given back."""
+        """Take from all cells or from none: 0 when taken, else the seconds to wait. Never given back.
+
+        Raises ValueError for a cost above its burst.
+        """
         ...
 
     async def dead(self) -> list[Dead]: ...

@@ -1,0 +1,5 @@
+"""The embedded store: one file, one process, one thread that writes."""
+
+from gateway.store.sqlite.store import SqliteStore
+
+__all__ = ["SqliteStore"]

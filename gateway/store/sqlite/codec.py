@@ -1,0 +1,113 @@
+"""Values as SQLite keeps them: JSON as text, moments as whole microseconds since 1970 (UTC)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+from channels import Json
+from gateway.store.base import Dead, Incoming, QueuedPart
+
+__all__ = [
+    "dead_from_text",
+    "dead_to_text",
+    "decode",
+    "encode",
+    "incoming_from_text",
+    "incoming_to_text",
+    "micros",
+    "moment",
+    "span",
+]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_encoder = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=dict)
+
+
+def encode(value: Json | Mapping[str, Json]) -> str:
+    """JSON text, all ASCII: a lone surrogate in a person's text survives. Raises ValueError for NaN and infinity."""
+    return _encoder.encode(value)
+
+
+def decode(text: str) -> Any:
+    """The value that `encode` was given."""
+    return json.loads(text)
+
+
+def micros(when: datetime) -> int:
+    """Microseconds since 1970. Raises TypeError for a datetime without a time zone."""
+    return (when - _EPOCH) // _MICROSECOND
+
+
+def moment(when: int) -> datetime:
+    """The datetime, in UTC, of microseconds since 1970."""
+    return _EPOCH + timedelta(microseconds=when)
+
+
+def span(seconds: float) -> int:
+    """Seconds in microseconds."""
+    return round(seconds * 1_000_000)
+
+
+def incoming_to_text(incoming: Incoming) -> str:
+    """An event that waits for something (its timer, a replay), complete."""
+    return encode(_incoming_to_json(incoming))
+
+
+def incoming_from_text(text: str) -> Incoming:
+    """The event that `incoming_to_text` was given."""
+    return _incoming_from_json(decode(text))
+
+
+def dead_to_text(dead: Dead) -> str:
+    """What a dead letter holds: its event or its part."""
+    part = dead.part
+    return encode(
+        {
+            "incoming": None if dead.incoming is None else _incoming_to_json(dead.incoming),
+            "part": None
+            if part is None
+            else {
+                "part_id": part.part_id,
+                "conversation": part.conversation,
+                "body": dict(part.body),
+                "stamp": None if part.stamp is None else micros(part.stamp),
+                "tries": part.tries,
+            },
+        }
+    )
+
+
+def dead_from_text(text: str) -> tuple[Incoming | None, QueuedPart | None]:
+    """The event and the part that `dead_to_text` was given."""
+    value = decode(text)
+    incoming, part = value["incoming"], value["part"]
+    if part is not None:
+        part["stamp"] = None if part["stamp"] is None else moment(part["stamp"])
+    return (
+        None if incoming is None else _incoming_from_json(incoming),
+        None if part is None else QueuedPart(**part),
+    )
+
+
+def _incoming_to_json(incoming: Incoming) -> dict[str, Json]:
+    return {
+        "conversation": incoming.conversation,
+        "event_ids": list(incoming.event_ids),
+        "body": dict(incoming.body),
+        "decides": incoming.decides,
+        "wakes": incoming.wakes,
+        "refusable": incoming.refusable,
+        "keep_seconds": incoming.keep_seconds,
+        "stamp": None if incoming.stamp is None else micros(incoming.stamp),
+    }
+
+
+def _incoming_from_json(value: dict[str, Any]) -> Incoming:
+    stamp = cast("int | None", value["stamp"])
+    return Incoming(
+        **value | {"event_ids": tuple(value["event_ids"]), "stamp": None if stamp is None else moment(stamp)},
+    )

@@ -1,0 +1,40 @@
+"""Counts for the operator, and for whoever waits until nothing is left to do now."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from gateway.store.base import Stats
+from gateway.store.sqlite.clock import Moment
+
+__all__ = ["stats"]
+
+_STATS = """
+SELECT
+    (SELECT waiting FROM mail),
+    (SELECT count(*) FROM event WHERE pointed = 1),
+    (SELECT count(*) FROM lane WHERE ready_at <= :now AND (worker IS NULL OR until <= :real)),
+    (SELECT count(*) FROM lane WHERE worker IS NOT NULL AND until > :real),
+    (SELECT count(*) FROM lane WHERE ready_at > :now AND worker IS NULL),
+    (SELECT count(*) FROM part),
+    (SELECT count(*) FROM timer),
+    (SELECT count(*) FROM dead),
+    (SELECT min(stamp) FROM event)
+"""
+
+
+def stats(db: sqlite3.Connection, at: Moment) -> Stats:
+    """All counts, of one moment."""
+    row = db.execute(_STATS, {"now": at.now, "real": at.real}).fetchone()
+    waiting, pointed, ready, leased, parked, parts, timers, dead, oldest = row
+    return Stats(
+        waiting=waiting,
+        pointed=pointed,
+        ready=ready,
+        leased=leased,
+        parked=parked,
+        parts=parts,
+        timers=timers,
+        dead=dead,
+        oldest_waiting_seconds=0.0 if oldest is None else max(0.0, (at.now - oldest) / 1_000_000),
+    )

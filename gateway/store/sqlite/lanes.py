@@ -1,0 +1,269 @@
+"""Lanes: what can be leased, by whom it is held, and what is remembered from one lease to the next.
+
+A row exists while a lane has work, is held, or has something to remember. `ready_at` says it all for those who look
+for work: NULL when there is none, else the moment from which the lane may be leased.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+
+from gateway.store.base import Control, Fenced, Kind, Lease, QueuedPart, Waiting
+from gateway.store.sqlite.clock import Moment
+from gateway.store.sqlite.codec import decode, micros, moment
+
+__all__ = [
+    "EVENT_COLUMNS",
+    "PARTITION",
+    "checkpoint",
+    "end_all",
+    "finish",
+    "give_back",
+    "hold",
+    "lease",
+    "outbox",
+    "renew",
+    "seconds_to_next",
+    "signal",
+    "spend",
+    "waiting_from_row",
+    "wake",
+]
+
+PARTITION = "00"
+"""The only one: everything of an embedded store is in one file."""
+
+_EVENTS = 100
+_PARTS = 20
+
+_WORK: dict[Kind, str] = {
+    "turn": "SELECT 1 FROM event WHERE conversation = ? AND wakes AND NOT pointed LIMIT 1",
+    "action": "SELECT 1 FROM launch WHERE action_id = ? LIMIT 1",
+    "out": "SELECT 1 FROM part WHERE conversation = ? LIMIT 1",
+}
+
+_LOOK = "SELECT id, kind, lane, ready_at, tries, died, worker, upto FROM lane WHERE kind = ? "
+_FREE = _LOOK + "AND worker IS NULL AND ready_at <= ? ORDER BY ready_at, id LIMIT 1"
+_LAPSED = _LOOK + "AND worker IS NOT NULL AND until <= ? AND ready_at <= ? ORDER BY ready_at, id LIMIT 1"
+_ONLY = _LOOK + "AND lane = ? AND ready_at <= ? AND (worker IS NULL OR until <= ?)"
+
+EVENT_COLUMNS = "seq, conversation, stamp, body, pointed, tries"
+
+
+class _Row(NamedTuple):
+    id: int
+    kind: Kind
+    lane: str
+    ready_at: int
+    tries: int
+    died: int
+    worker: str | None
+    upto: int | None
+
+
+def wake(db: sqlite3.Connection, at: Moment, kind: Kind, lane: str) -> None:
+    """The lane has work now."""
+    db.execute(
+        "INSERT INTO lane (kind, lane, ready_at) VALUES (?, ?, ?) "
+        "ON CONFLICT (kind, lane) DO UPDATE SET ready_at = max(excluded.ready_at, due) WHERE ready_at IS NULL",
+        (kind, lane, at.now),
+    )
+
+
+def spend(db: sqlite3.Connection, kind: Kind, lane: str) -> None:
+    """Work of the lane is gone; perhaps it was the last."""
+    if not _has_work(db, kind, lane):
+        db.execute("UPDATE lane SET ready_at = NULL WHERE kind = ? AND lane = ?", (kind, lane))
+
+
+def lease(
+    db: sqlite3.Connection, at: Moment, worker: str, kinds: Sequence[Kind], only: str | None, lease_seconds: float
+) -> Lease | None:
+    """Take the ready lane that has waited longest."""
+    rows = [row for kind in kinds for row in _ready(db, at, kind, only)]
+    if not rows:
+        return None
+    row = min(rows, key=lambda row: (row.ready_at, row.id))
+    kind, lane, tries = row.kind, row.lane, row.tries
+    lapsed = row.worker is not None
+    if lapsed:
+        tries += 1
+        _blame(db, kind, lane, row.upto)
+    db.execute("DELETE FROM signal WHERE ? = 'turn' AND conversation = ?", (kind, lane))
+    events: tuple[Waiting, ...] = ()
+    parts: tuple[QueuedPart, ...] = ()
+    steps: tuple[Any, ...] = ()
+    if kind == "turn":
+        found = db.execute(
+            f"SELECT {EVENT_COLUMNS} FROM event WHERE conversation = ? ORDER BY seq LIMIT {_EVENTS}",  # noqa: S608
+            (lane,),
+        )
+        events = tuple(map(waiting_from_row, found))
+        steps = tuple(
+            decode(text)
+            for (text,) in db.execute("SELECT value FROM step WHERE conversation = ? ORDER BY seq", (lane,))
+        )
+        upto = events[-1].seq
+    elif kind == "out":
+        found = db.execute("SELECT min(seq) FROM part WHERE conversation = ?", (lane,))
+        (upto,) = found.fetchone()
+        parts = tuple(outbox(db, lane, _PARTS))
+    else:
+        (upto,) = db.execute("SELECT max(seq) FROM launch WHERE action_id = ?", (lane,)).fetchone()
+    died = lapsed or bool(row.died)
+    db.execute(
+        "UPDATE lane SET worker = ?, fence = ?, until = ?, upto = ?, tries = ?, died = ? WHERE id = ?",
+        (worker, at.now, at.real + lease_seconds, upto, tries, died, row.id),
+    )
+    return Lease(
+        kind=kind,
+        lane=lane,
+        partition=PARTITION,
+        worker=worker,
+        fence=at.now,
+        tries=tries,
+        died=died,
+        events=events,
+        parts=parts,
+        steps=steps,
+    )
+
+
+def renew(db: sqlite3.Connection, at: Moment, held: Lease, lease_seconds: float) -> Control:
+    """Keep the lease, and hear the signals since it began."""
+    hold(db, held)
+    db.execute("UPDATE lane SET until = ? WHERE kind = ? AND lane = ?", (at.real + lease_seconds, held.kind, held.lane))
+    if held.kind != "turn":
+        return Control()
+    found = db.execute("SELECT value FROM signal WHERE conversation = ? ORDER BY seq", (held.lane,))
+    return Control(tuple(decode(text) for (text,) in found))
+
+
+def hold(db: sqlite3.Connection, held: Lease) -> None:
+    """Raises Fenced unless the lane is still this lease's; a lapsed one is, until somebody takes the lane."""
+    found = db.execute(
+        "SELECT 1 FROM lane WHERE kind = ? AND lane = ? AND worker IS NOT NULL AND fence = ?",
+        (held.kind, held.lane, held.fence),
+    )
+    if found.fetchone() is None:
+        raise Fenced(f"the {held.kind} lease of {held.lane} is no longer held by {held.worker}")
+
+
+def finish(
+    db: sqlite3.Connection, at: Moment, held: Lease, outcome: Literal["done", "failed"], due: datetime | None
+) -> None:
+    """Give the lane back, with what is to be remembered of the lease."""
+    kind, lane = held.kind, held.lane
+    (upto,) = db.execute("SELECT upto FROM lane WHERE kind = ? AND lane = ?", (kind, lane)).fetchone()
+    if outcome == "failed" or kind == "out":
+        _blame(db, kind, lane, upto)
+    if outcome == "done" and kind == "turn":
+        db.execute("DELETE FROM step WHERE conversation = ?", (lane,))
+    if outcome == "done" and kind == "action":
+        db.execute("DELETE FROM launch WHERE action_id = ? AND seq <= ?", (lane, upto))
+    if kind == "turn":
+        db.execute("DELETE FROM signal WHERE conversation = ?", (lane,))
+    not_before = 0 if due is None else micros(due)
+    ready_at = max(at.now, not_before) if _has_work(db, kind, lane) else None
+    if ready_at is None and outcome == "done" and not_before <= at.now:
+        db.execute("DELETE FROM lane WHERE kind = ? AND lane = ?", (kind, lane))
+        return
+    db.execute(
+        "UPDATE lane SET worker = NULL, until = NULL, upto = NULL, died = 0, ready_at = ?, due = ?, "
+        "tries = CASE WHEN ? THEN 0 ELSE tries + 1 END WHERE kind = ? AND lane = ?",
+        (ready_at, not_before, outcome == "done", kind, lane),
+    )
+
+
+def give_back(db: sqlite3.Connection, at: Moment, held: Lease) -> None:
+    """Undo a lease that nobody received: the next one is told what this one would have been told."""
+    db.execute(
+        "UPDATE lane SET worker = NULL, until = NULL, upto = NULL "
+        "WHERE kind = ? AND lane = ? AND worker IS NOT NULL AND fence = ?",
+        (held.kind, held.lane, held.fence),
+    )
+
+
+def checkpoint(db: sqlite3.Connection, conversation: str, steps: Sequence[str]) -> None:
+    """Record what a running turn has done so far, behind what it had."""
+    db.executemany("INSERT INTO step (conversation, value) VALUES (?, ?)", [(conversation, step) for step in steps])
+
+
+def signal(db: sqlite3.Connection, conversation: str, value: str) -> None:
+    """Leave word for whoever holds the turn of this conversation; nobody: it is dropped."""
+    db.execute(
+        "INSERT INTO signal (conversation, value) SELECT ?1, ?2 "
+        "FROM lane WHERE kind = 'turn' AND lane = ?1 AND worker IS NOT NULL",
+        (conversation, value),
+    )
+
+
+def end_all(db: sqlite3.Connection) -> None:
+    """The process that held them is gone: every lease has lapsed."""
+    db.execute("UPDATE lane SET until = 0 WHERE worker IS NOT NULL")
+
+
+def seconds_to_next(db: sqlite3.Connection, at: Moment) -> float | None:
+    """Until a lane becomes ready by time alone: it falls due, or its lease lapses."""
+    waits: list[float] = []
+    for kind in _WORK:
+        (due,) = db.execute(
+            "SELECT min(ready_at) FROM lane WHERE kind = ? AND worker IS NULL AND ready_at > ?", (kind, at.now)
+        ).fetchone()
+        if due is not None:
+            waits.append((due - at.now) / 1_000_000)
+        (until,) = db.execute(
+            "SELECT min(until) FROM lane WHERE kind = ? AND worker IS NOT NULL AND until > ? AND ready_at IS NOT NULL",
+            (kind, at.real),
+        ).fetchone()
+        if until is not None:
+            waits.append(until - at.real)
+    return min(waits, default=None)
+
+
+def outbox(db: sqlite3.Connection, conversation: str, limit: int = -1) -> list[QueuedPart]:
+    """What waits to be sent, in order."""
+    found = db.execute(
+        "SELECT part_id, conversation, body, stamp, tries FROM part WHERE conversation = ? ORDER BY seq LIMIT ?",
+        (conversation, limit),
+    )
+    return [
+        QueuedPart(part_id=part_id, conversation=lane, body=decode(body), stamp=moment(stamp), tries=tries)
+        for part_id, lane, body, stamp, tries in found
+    ]
+
+
+def waiting_from_row(row: tuple[Any, ...]) -> Waiting:
+    """The event of a row of `EVENT_COLUMNS`."""
+    seq, conversation, stamp, body, pointed, tries = row
+    return Waiting(
+        seq=seq,
+        conversation=conversation,
+        stamp=moment(stamp),
+        body=decode(body),
+        pointed=bool(pointed),
+        tries=tries,
+    )
+
+
+def _ready(db: sqlite3.Connection, at: Moment, kind: Kind, only: str | None) -> list[_Row]:
+    if only is not None:
+        return [_Row(*row) for row in db.execute(_ONLY, (kind, only, at.now, at.real))]
+    free = db.execute(_FREE, (kind, at.now)).fetchall()
+    lapsed = db.execute(_LAPSED, (kind, at.real, at.now)).fetchall()
+    return [_Row(*row) for row in (*free, *lapsed)]
+
+
+def _has_work(db: sqlite3.Connection, kind: Kind, lane: str) -> bool:
+    return db.execute(_WORK[kind], (lane,)).fetchone() is not None
+
+
+def _blame(db: sqlite3.Connection, kind: Kind, lane: str, upto: int | None) -> None:
+    """One more try for what a lease held that ended without dealing with it."""
+    if kind == "turn":
+        db.execute("UPDATE event SET tries = tries + 1 WHERE conversation = ? AND seq <= ?", (lane, upto))
+    elif kind == "out":
+        db.execute("UPDATE part SET tries = tries + 1 WHERE conversation = ? AND seq <= ?", (lane, upto))

@@ -1,0 +1,100 @@
+"""Records with versions, logs, and rates."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from gateway.store.base import Cell, Entry, Key, Put, Record, Snapshot
+from gateway.store.sqlite.clock import Moment
+from gateway.store.sqlite.codec import decode, encode, moment, span
+from gateway.store.sqlite.lanes import PARTITION
+
+__all__ = ["append", "delete", "get", "put", "read", "scan", "take", "version"]
+
+_LAST_CHARACTER = "\U0010ffff"
+
+
+def get(db: sqlite3.Connection, at: Moment, keys: Sequence[Key]) -> Snapshot:
+    """Records, read at one moment. A key of a partition that is not there names nothing."""
+    return Snapshot(
+        {key: _record(db, at, key.name) if key.partition == PARTITION else Record() for key in keys}, moment(at.now)
+    )
+
+
+def _record(db: sqlite3.Connection, at: Moment, name: str) -> Record:
+    row = db.execute(
+        "SELECT value, version FROM record WHERE name = ? AND (expires IS NULL OR expires > ?)", (name, at.now)
+    ).fetchone()
+    return Record() if row is None else Record(decode(row[0]), row[1])
+
+
+def version(db: sqlite3.Connection, at: Moment, name: str) -> int:
+    """The version of a record; 0: absent."""
+    row = db.execute(
+        "SELECT version FROM record WHERE name = ? AND (expires IS NULL OR expires > ?)", (name, at.now)
+    ).fetchone()
+    return 0 if row is None else row[0]
+
+
+def scan(db: sqlite3.Connection, at: Moment, prefix: str) -> list[tuple[Key, Record]]:
+    """Records by the beginning of their name."""
+    found = db.execute(
+        "SELECT name, value, version FROM record WHERE name >= ? AND name < ? AND (expires IS NULL OR expires > ?) "
+        "ORDER BY name",
+        (prefix, prefix + _LAST_CHARACTER, at.now),
+    )
+    return [(Key(PARTITION, name), Record(decode(value), version)) for name, value, version in found]
+
+
+def put(db: sqlite3.Connection, at: Moment, name: str, new: Put) -> None:
+    """Write a record: its version grows by one, also over one that was deleted or has expired a while ago."""
+    expires = None if new.ttl_seconds is None else at.now + span(new.ttl_seconds)
+    db.execute(
+        "INSERT INTO record VALUES (?, ?, 1, ?) ON CONFLICT (name) DO UPDATE "
+        "SET value = excluded.value, version = version + 1, expires = excluded.expires",
+        (name, encode(new.value), expires),
+    )
+
+
+def delete(db: sqlite3.Connection, at: Moment, name: str) -> None:
+    """Delete a record; its version outlives it a while, so that nobody mistakes a new one for it."""
+    db.execute("UPDATE record SET value = NULL, expires = ? WHERE name = ?", (at.now, name))
+
+
+def append(db: sqlite3.Connection, at: Moment, log: str, value: str) -> None:
+    """Add a line to a log."""
+    db.execute(
+        "INSERT INTO log SELECT ?1, coalesce(max(seq), 0) + 1, ?2, ?3 FROM log WHERE log = ?1", (log, at.now, value)
+    )
+
+
+def read(db: sqlite3.Connection, at: Moment, log: Key, after: int, last: int | None) -> list[Entry]:
+    """Lines of a log in order."""
+    if log.partition != PARTITION:
+        return []
+    found = db.execute(
+        "SELECT seq, stamp, value FROM log WHERE log = ? AND seq > ? ORDER BY seq DESC LIMIT ?",
+        (log.name, after, -1 if last is None else max(last, 0)),
+    ).fetchall()
+    return [Entry(seq=seq, stamp=moment(stamp), value=decode(value)) for seq, stamp, value in reversed(found)]
+
+
+def take(db: sqlite3.Connection, at: Moment, cells: Sequence[Cell]) -> float:
+    """GCRA over all cells or none: each remembers when its next unit would arrive at an even pace."""
+    arrivals: dict[str, int] = {}
+    wait = 0
+    for cell in cells:
+        arrival = arrivals.get(cell.name)
+        if arrival is None:
+            row = db.execute("SELECT arrival FROM cell WHERE name = ?", (cell.name,)).fetchone()
+            arrival = at.now if row is None else max(at.now, row[0])
+        arrival += int(cell.cost * cell.period_seconds * 1_000_000 / cell.burst)
+        arrivals[cell.name] = arrival
+        wait = max(wait, arrival - span(cell.period_seconds) - at.now)
+    if wait > 0:
+        return wait / 1_000_000
+    db.executemany(
+        "INSERT INTO cell VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET arrival = excluded.arrival", arrivals.items()
+    )
+    return 0.0

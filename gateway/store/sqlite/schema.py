@@ -1,0 +1,205 @@
+"""The file: its tables, its version, and opening it, or refusing it in clear words."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from gateway.store.base import StoreRefused
+
+__all__ = ["connect", "lock"]
+
+_APPLICATION_ID = 0x41534B46  # "ASKF", in the header of every file of ours
+
+_VERSION_1 = """
+CREATE TABLE clock (
+    high_water INTEGER NOT NULL        -- the latest moment any row knows of
+);
+INSERT INTO clock VALUES (0);
+
+CREATE TABLE seen (                    -- ids of accepted events
+    event_id TEXT PRIMARY KEY,
+    until INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX seen_until ON seen (until);
+
+CREATE TABLE event (                   -- the mailboxes, and through `pointed` the decision lane
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    conversation TEXT NOT NULL,
+    stamp INTEGER NOT NULL,
+    body TEXT NOT NULL,
+    pointed INTEGER NOT NULL,
+    wakes INTEGER NOT NULL,
+    tries INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX event_conversation ON event (conversation);
+CREATE INDEX event_pointed ON event (pointed) WHERE pointed = 1;
+
+CREATE TABLE mail (                    -- how many events wait
+    waiting INTEGER NOT NULL
+);
+INSERT INTO mail VALUES (0);
+CREATE TRIGGER event_in AFTER INSERT ON event BEGIN UPDATE mail SET waiting = waiting + 1; END;
+CREATE TRIGGER event_out AFTER DELETE ON event BEGIN UPDATE mail SET waiting = waiting - 1; END;
+
+CREATE TABLE part (                    -- the outboxes
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    part_id TEXT NOT NULL UNIQUE,
+    conversation TEXT NOT NULL,
+    stamp INTEGER NOT NULL,
+    body TEXT NOT NULL,
+    tries INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX part_conversation ON part (conversation);
+
+CREATE TABLE launch (                  -- actions to be executed
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    action_id TEXT NOT NULL
+);
+CREATE INDEX launch_action ON launch (action_id);
+
+CREATE TABLE lane (                    -- what can be leased, and what has to be remembered between leases
+    id INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL,
+    lane TEXT NOT NULL,
+    ready_at INTEGER,                  -- NULL: no work; else since when (or from when on) it may be leased
+    due INTEGER NOT NULL DEFAULT 0,    -- not before, also for work that comes later
+    tries INTEGER NOT NULL DEFAULT 0,
+    died INTEGER NOT NULL DEFAULT 0,   -- the lease before was never finished
+    worker TEXT,                       -- NULL: not held
+    fence INTEGER,
+    until REAL,                        -- on the machine's monotonic clock: means nothing to another process
+    upto INTEGER,                      -- the last seq that was handed out (out: the first)
+    UNIQUE (kind, lane)
+);
+CREATE INDEX lane_free ON lane (kind, ready_at) WHERE worker IS NULL;
+CREATE INDEX lane_held ON lane (kind, until) WHERE worker IS NOT NULL;
+
+CREATE TABLE step (                    -- checkpoints of turns
+    seq INTEGER PRIMARY KEY,
+    conversation TEXT NOT NULL,
+    value TEXT NOT NULL
+);
+CREATE INDEX step_conversation ON step (conversation);
+
+CREATE TABLE signal (                  -- for the holder of a turn
+    seq INTEGER PRIMARY KEY,
+    conversation TEXT NOT NULL,
+    value TEXT NOT NULL
+);
+CREATE INDEX signal_conversation ON signal (conversation);
+
+CREATE TABLE record (
+    name TEXT PRIMARY KEY,
+    value TEXT,                        -- NULL: deleted, kept a while for its version
+    version INTEGER NOT NULL,
+    expires INTEGER
+) WITHOUT ROWID;
+CREATE INDEX record_expires ON record (expires) WHERE expires IS NOT NULL;
+
+CREATE TABLE log (
+    log TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    stamp INTEGER NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (log, seq)
+) WITHOUT ROWID;
+
+CREATE TABLE timer (
+    timer_id TEXT PRIMARY KEY,
+    due INTEGER NOT NULL,
+    incoming TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX timer_due ON timer (due);
+
+CREATE TABLE cell (                    -- GCRA: the theoretical arrival time of the next unit
+    name TEXT PRIMARY KEY,
+    arrival INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX cell_arrival ON cell (arrival);
+
+CREATE TABLE dead (
+    seq INTEGER PRIMARY KEY,
+    dead_id TEXT NOT NULL UNIQUE,
+    conversation TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    stamp INTEGER NOT NULL,
+    held TEXT NOT NULL
+);
+"""
+
+_MIGRATIONS = (_VERSION_1,)
+"""Each brings a file of the version before it forward. One that was released is never changed."""
+
+
+def lock(path: Path) -> FileLock:
+    """Make this process the owner of the file. Raises StoreRefused when another is.
+
+    The lock is the operating system's: it is gone with its process, however that ends.
+    """
+    side = Path(f"{path}.lock")
+    held = FileLock(side, timeout=0)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        held.acquire()
+    except Timeout:
+        owner = side.read_text().strip() or "unknown"
+        raise StoreRefused(
+            f"{path} is in use by process {owner}; an embedded store belongs to one process. "
+            "Stop that one first, or name another file in ASKFIRST_STORE."
+        ) from None
+    except OSError as error:
+        raise StoreRefused(
+            f"{side} cannot be written: {error.strerror}. Give this user a directory it may write to."
+        ) from error
+    side.write_text(f"{os.getpid()}\n")
+    return held
+
+
+def connect(path: Path | None) -> sqlite3.Connection:
+    """The open database, of the newest version; None: in memory. Raises StoreRefused, and then has changed nothing."""
+    if path is None:
+        return _prepared(sqlite3.connect(":memory:", isolation_level=None, cached_statements=256), "memory")
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # what people wrote is for this user's eyes only
+        db = sqlite3.connect(path, timeout=0.25, isolation_level=None, cached_statements=256)
+    except (OSError, sqlite3.OperationalError) as error:
+        raise StoreRefused(f"{path} cannot be opened: {error}. Check that this user may read and write it.") from error
+    try:
+        return _prepared(db, str(path))
+    except sqlite3.Error as error:
+        db.close()
+        raise StoreRefused(
+            f"{path} cannot be used ({error.sqlite_errorname}: {error}). It was left as it is: "
+            "restore it from a backup, or name another file in ASKFIRST_STORE."
+        ) from error
+    except StoreRefused:
+        db.close()
+        raise
+
+
+def _prepared(db: sqlite3.Connection, name: str) -> sqlite3.Connection:
+    version: int = db.execute("PRAGMA user_version").fetchone()[0]
+    application: int = db.execute("PRAGMA application_id").fetchone()[0]
+    tables: int = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if tables and application != _APPLICATION_ID:
+        raise StoreRefused(f"{name} is a database of another program. Name another file in ASKFIRST_STORE.")
+    if version > len(_MIGRATIONS):
+        raise StoreRefused(
+            f"{name} has version {version}, this program knows up to {len(_MIGRATIONS)}. "
+            "It was written by a newer release: run that one, or restore the backup from before it."
+        )
+    damage: str = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if damage != "ok":
+        raise StoreRefused(f"{name} is damaged ({damage}). It was left as it is: restore it from a backup.")
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = FULL")
+    for number, script in enumerate(_MIGRATIONS[version:], version + 1):
+        db.executescript(
+            f"BEGIN IMMEDIATE; {script};"
+            f"PRAGMA application_id = {_APPLICATION_ID}; PRAGMA user_version = {number}; COMMIT"
+        )
+    return db

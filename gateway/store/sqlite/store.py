@@ -1,0 +1,204 @@
+"""The embedded store."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Hashable, Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from gateway.store.base import (
+    Cell,
+    Control,
+    Dead,
+    Entry,
+    Incoming,
+    Key,
+    Kind,
+    Lease,
+    QueuedPart,
+    Record,
+    Snapshot,
+    Stats,
+    StoreUnavailable,
+    Transaction,
+    Waiting,
+)
+from gateway.store.sqlite import counts, lanes, mailbox, records
+from gateway.store.sqlite import transaction as transactions
+from gateway.store.sqlite.clock import Clock
+from gateway.store.sqlite.codec import moment
+from gateway.store.sqlite.writer import Operation, Writer
+
+__all__ = ["SqliteStore"]
+
+T = TypeVar("T")
+
+
+class SqliteStore:
+    """A store in one file, or in memory (":memory:"), owned by one process; see `gateway.store.base.Store`.
+
+    A new message is refused while `max_waiting` events wait. `open` raises StoreRefused for a file that another
+    process owns, that is damaged, not ours, or written by a newer release; it changes nothing then.
+    """
+
+    def __init__(self, path: Path | str, *, max_waiting: int = 10_000) -> None:
+        self._path = None if str(path) == ":memory:" else Path(path)
+        self._max_waiting = max_waiting
+        self._clock = Clock(time.time_ns, time.monotonic_ns)
+        self._open: Writer | None = None
+        self._watchers: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+
+    @property
+    def offset_seconds(self) -> float:
+        """Added to the store's clock: 0 in production, moved by FakeClock."""
+        return self._clock.offset_seconds
+
+    @offset_seconds.setter
+    def offset_seconds(self, seconds: float) -> None:
+        self._clock.offset_seconds = seconds
+        if self._open is not None:
+            self._open.look_up()
+
+    async def open(self) -> None:
+        """Take the file, and make it, or bring it to the newest version. Raises StoreRefused."""
+        if self._open is None:
+            writer = Writer(self._path, self._clock)
+            await writer.start()
+            self._open = writer
+
+    async def close(self) -> None:
+        """Do what was asked before, refuse what waits for a lease or a log line, and give the file back."""
+        writer, self._open = self._open, None
+        if writer is not None:
+            await writer.stop()
+        self._announce(list(self._watchers))
+
+    def partition(self, conversation: str) -> str:
+        """Always the same: everything is in one file."""
+        return lanes.PARTITION
+
+    async def now(self) -> datetime:
+        return moment(self._clock.tick().now)
+
+    async def accept(self, events: Sequence[Incoming]) -> list[bool]:
+        events = tuple(events)
+        return await self._do(lambda db, at: mailbox.accept(db, at, events, self._max_waiting))
+
+    async def pointed(
+        self, conversation: str | None = None, *, older_than_seconds: float = 0.0, limit: int = 100
+    ) -> list[Waiting]:
+        return await self._do(lambda db, at: mailbox.pointed(db, at, conversation, older_than_seconds, limit))
+
+    async def lease(
+        self,
+        worker: str,
+        kinds: Sequence[Kind],
+        *,
+        only: str | None = None,
+        wait_seconds: float = 0.0,
+        lease_seconds: float = 6.0,
+    ) -> Lease | None:
+        kinds = tuple(kinds)
+        topic: Hashable = (kinds, only)
+        future = self._writer.submit(
+            lambda db, at: lanes.lease(db, at, worker, kinds, only, lease_seconds),
+            settled=self._keep_or_give_back,
+            topic=topic,
+            wait_seconds=wait_seconds,
+        )
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self._keep_or_give_back(future.result(), received=False)
+            raise
+
+    def _keep_or_give_back(self, lease: Lease | None, received: bool) -> None:
+        """A lease whose caller was cancelled meanwhile is nobody's: others need not wait until it lapses."""
+        if lease is not None and not received and self._open is not None:
+            returned = self._open.submit(lambda db, at: lanes.give_back(db, at, lease))
+            returned.add_done_callback(asyncio.Future.exception)  # if it fails, the lease lapses
+
+    async def renew(self, lease: Lease, *, lease_seconds: float = 6.0) -> Control:
+        return await self._do(lambda db, at: lanes.renew(db, at, lease, lease_seconds))
+
+    async def get(self, keys: Sequence[Key]) -> Snapshot:
+        keys = tuple(keys)
+        return await self._do(lambda db, at: records.get(db, at, keys))
+
+    async def scan(self, prefix: str) -> list[tuple[Key, Record]]:
+        return await self._do(lambda db, at: records.scan(db, at, prefix))
+
+    async def read(self, log: Key, *, after: int = 0, last: int | None = None) -> list[Entry]:
+        return await self._do(lambda db, at: records.read(db, at, log, after, last))
+
+    async def watch(self, log: Key, *, after: int = 0) -> AsyncIterator[Entry]:
+        news = asyncio.Event()
+        self._watchers[log.name].add(news)
+        try:
+            while True:
+                news.clear()
+                for entry in await self.read(log, after=after):
+                    yield entry
+                    after = entry.seq
+                await news.wait()
+        finally:
+            watchers = self._watchers[log.name]
+            watchers.discard(news)
+            if not watchers:
+                del self._watchers[log.name]
+
+    def _announce(self, logs: Sequence[str]) -> None:
+        for log in logs:
+            for news in self._watchers.get(log, ()):
+                news.set()
+
+    async def outbox(self, conversation: str) -> list[QueuedPart]:
+        return await self._do(lambda db, at: lanes.outbox(db, conversation))
+
+    async def commit(self, transaction: Transaction) -> datetime:
+        transactions.check(transaction)
+        logs = [log for log, _ in transaction.appends]
+        return await self._writer.submit(
+            lambda db, at: transactions.apply(db, at, transaction),
+            settled=(lambda at, received: self._announce(logs)) if logs else None,
+        )
+
+    async def tick(self) -> float | None:
+        return await self._do(mailbox.tick)
+
+    async def take(self, cells: Sequence[Cell]) -> float:
+        cells = tuple(cells)
+        for cell in cells:
+            if cell.cost > cell.burst:
+                raise ValueError(f"{cell.name}: a cost of {cell.cost} never fits into {cell.burst}")
+        return await self._do(lambda db, at: records.take(db, at, cells))
+
+    async def dead(self) -> list[Dead]:
+        return await self._do(mailbox.dead)
+
+    async def replay(self, dead_id: str) -> bool:
+        return await self._do(partial(mailbox.replay, dead_id=dead_id))
+
+    async def drop(self, dead_id: str) -> bool:
+        return await self._do(partial(mailbox.drop, dead_id=dead_id))
+
+    async def stats(self) -> Stats:
+        return await self._do(counts.stats)
+
+    async def ping(self) -> None:
+        await self._do(lambda db, at: None)
+
+    @property
+    def _writer(self) -> Writer:
+        if self._open is None:
+            raise StoreUnavailable("the store is not open")
+        return self._open
+
+    async def _do(self, run: Operation[T]) -> T:
+        return await self._writer.submit(run)

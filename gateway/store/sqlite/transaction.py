@@ -1,0 +1,107 @@
+"""A transaction: first everything it expects, then everything it changes."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import datetime
+
+from gateway.store.base import Conflict, Kind, TooLate, Transaction
+from gateway.store.sqlite import lanes, mailbox, records
+from gateway.store.sqlite.clock import Moment
+from gateway.store.sqlite.codec import encode, incoming_to_text, micros, moment
+
+__all__ = ["apply", "check"]
+
+
+def check(transaction: Transaction) -> None:
+    """Raises ValueError for a transaction that no state of the store could take."""
+    if transaction.partition != lanes.PARTITION:
+        raise ValueError(f"partition {transaction.partition!r}: an embedded store has only {lanes.PARTITION!r}")
+    if transaction.lease is None and (transaction.finish is not None or transaction.steps):
+        raise ValueError("finish and steps belong to a lease, and the transaction names none")
+    if transaction.due is not None and transaction.finish is None:
+        raise ValueError("due belongs to finish, and the transaction finishes nothing")
+    if transaction.steps and transaction.lease is not None and transaction.lease.kind != "turn":
+        raise ValueError(f"steps are the checkpoint of a turn, and the lease is for {transaction.lease.kind!r}")
+
+
+def apply(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> datetime:
+    """Make the changes. Raises Fenced, TooLate or Conflict; what was written before it is for the caller to undo."""
+    _expect(db, at, transaction)
+    for name, new in transaction.puts.items():
+        records.put(db, at, name, new)
+    for name in transaction.deletes:
+        records.delete(db, at, name)
+    for log, line in transaction.appends:
+        records.append(db, at, log, encode(line))
+    _events(db, at, transaction)
+    _outbox(db, at, transaction)
+    for action_id in transaction.actions:
+        db.execute("INSERT INTO launch (action_id) VALUES (?)", (action_id,))
+        lanes.wake(db, at, "action", action_id)
+    for timer in transaction.timers:
+        db.execute(
+            "INSERT OR REPLACE INTO timer VALUES (?, ?, ?)",
+            (timer.timer_id, micros(timer.due), incoming_to_text(timer.incoming)),
+        )
+    for timer_id in transaction.cancel:
+        db.execute("DELETE FROM timer WHERE timer_id = ?", (timer_id,))
+    for conversation, signal in transaction.signals:
+        lanes.signal(db, conversation, encode(signal))
+    for letter in transaction.dead:
+        mailbox.bury(db, at, letter)
+    if transaction.lease is not None:
+        lanes.checkpoint(db, transaction.lease.lane, [encode(step) for step in transaction.steps])
+        if transaction.finish is not None:
+            lanes.finish(db, at, transaction.lease, transaction.finish, transaction.due)
+    return moment(at.now)
+
+
+def _expect(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> None:
+    if transaction.lease is not None:
+        lanes.hold(db, transaction.lease)
+    if transaction.not_after is not None and at.now > micros(transaction.not_after):
+        raise TooLate(f"it is {moment(at.now)}, and the transaction was good until {transaction.not_after}")
+    for name, expected in transaction.expect.items():
+        found = records.version(db, at, name)
+        if found != expected:
+            raise Conflict(f"record {name} has version {found}, not {expected}")
+
+
+def _events(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> None:
+    touched: set[str] = set()
+    for conversation, seq in transaction.consume:
+        gone = db.execute("DELETE FROM event WHERE seq = ? AND conversation = ?", (seq, conversation))
+        if gone.rowcount != 1:
+            raise Conflict(f"event {seq} of {conversation} waits no longer")
+        touched.add(conversation)
+    for conversation in touched:
+        lanes.spend(db, "turn", conversation)
+    for conversation, seq in transaction.unpoint:
+        freed = db.execute(
+            "UPDATE event SET pointed = 0 WHERE seq = ? AND conversation = ? AND pointed = 1 RETURNING wakes",
+            (seq, conversation),
+        ).fetchall()
+        if not freed:
+            raise Conflict(f"event {seq} of {conversation} has no pointer")
+        if freed[0][0]:
+            lanes.wake(db, at, "turn", conversation)
+    for conversation, seq, body in transaction.replace:
+        written = db.execute(
+            "UPDATE event SET body = ? WHERE seq = ? AND conversation = ?", (encode(body), seq, conversation)
+        )
+        if written.rowcount != 1:
+            raise Conflict(f"event {seq} of {conversation} waits no longer")
+    mailbox.accept(db, at, transaction.accept)
+
+
+def _outbox(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> None:
+    kind: Kind = "out"
+    for part in transaction.parts:
+        mailbox.queue(db, at, part)
+    touched: set[str] = set()
+    for part_id in transaction.sent:
+        gone = db.execute("DELETE FROM part WHERE part_id = ? RETURNING conversation", (part_id,)).fetchall()
+        touched.update(conversation for (conversation,) in gone)
+    for conversation in touched:
+        lanes.spend(db, kind, conversation)
