@@ -1,0 +1,71 @@
+"""What the gateway itself says to a person in a chat: one TOML file a language, sentences by name.
+
+A sentence is Markdown with ``{placeholders}``. A new one goes into every file here and nowhere else; a new file is a
+new language.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from importlib.resources import files
+
+from babel import Locale, localedata
+from babel.dates import format_skeleton
+from babel.lists import format_list
+from babel.units import format_unit
+
+__all__ = ["FALLBACK", "LANGUAGES", "clock_time", "duration", "listing", "resolve", "say"]
+
+FALLBACK = "en"
+LANGUAGES: Mapping[str, Mapping[str, str]] = {
+    file.name.removesuffix(".toml"): tomllib.loads(file.read_text(encoding="utf-8"))
+    for file in files(__name__).iterdir()
+    if file.name.endswith(".toml")
+}
+"""Language -> name of a sentence -> the sentence. Read at import: a turn reads no file."""
+
+_LOCALES = {language: Locale(language) for language in LANGUAGES}
+for _language in LANGUAGES:
+    localedata.load(_language)  # Babel would read it at first use, inside the event loop
+
+_UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
+
+
+def say(name: str, language: str | None, /, **values: object) -> str:
+    """The sentence of that name in that language, or in English when we do not speak it.
+
+    Values are put in as they are: escape what a person or a model wrote. Those the sentence does not use are ignored.
+    Raises KeyError for a sentence we do not have, or a value it lacks.
+    """
+    return LANGUAGES[resolve(language)][name].format_map(values)
+
+
+def resolve(language: str | None) -> str:
+    """The language we speak for a BCP 47 tag: ``pt-BR`` is ``pt``, and what we do not speak is English."""
+    primary = (language or "").replace("_", "-").partition("-")[0].lower()
+    return primary if primary in LANGUAGES else FALLBACK
+
+
+def duration(seconds: float, language: str | None) -> str:
+    """A span of time in its two largest units, never longer than it is: ``15 minutes``, ``1 hour and 30 minutes``."""
+    locale = _LOCALES[resolve(language)]
+    left = max(int(seconds), 0)
+    counts: list[tuple[str, int]] = []
+    for unit, length in _UNITS:
+        count, left = divmod(left, length)
+        if count or counts:
+            counts.append((unit, count))
+    shown = [(unit, count) for unit, count in counts[:2] if count] or [("second", 0)]
+    return listing((format_unit(count, f"duration-{unit}", locale=locale) for unit, count in shown), language)
+
+
+def clock_time(at: datetime, language: str | None) -> str:
+    """Hour and minute in the zone of `at`, which it names: ``14:02 UTC``."""
+    return f"{format_skeleton('Hm', at, locale=_LOCALES[resolve(language)])} {at:%Z}"
+
+
+def listing(items: Iterable[str], language: str | None) -> str:
+    """``Ana, Bob, and Eva``."""
+    return format_list(list(items), locale=_LOCALES[resolve(language)])

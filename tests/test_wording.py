@@ -1,0 +1,152 @@
+"""The gateway's own sentences: the same ones in every language, each with the same places for values."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from string import Formatter
+
+import pytest
+
+import gateway
+from gateway.wording import FALLBACK, LANGUAGES, clock_time, duration, listing, say
+
+AFTERNOON = datetime(2026, 3, 1, 14, 2, 59, tzinfo=UTC)
+ALERT = {"pressed_ok", "pressed_no", "one_moment", "not_yours", "not_here", "unknown_button", "still_waiting"}
+
+
+def places(sentence: str) -> set[str]:
+    return {name for _, name, _, _ in Formatter().parse(sentence) if name is not None}
+
+
+def said() -> Iterator[tuple[str, ast.Call]]:
+    """Every call of `say` in the gateway whose sentence is named outright."""
+    for file in Path(gateway.__path__[0]).rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(func=ast.Name(id="say"), args=[ast.Constant(value=str(name)), *_]):
+                    yield f"{file.name}:{node.lineno} {name}", node
+                case _:
+                    pass
+
+
+@pytest.mark.parametrize("language", sorted(set(LANGUAGES) - {FALLBACK}))
+def test_every_language_has_every_sentence_with_the_same_places(language: str) -> None:
+    theirs, ours = LANGUAGES[language], LANGUAGES[FALLBACK]
+    assert list(theirs) == list(ours)
+    assert {name: places(theirs[name]) for name in ours} == {name: places(ours[name]) for name in ours}
+
+
+def test_every_sentence_that_is_said_exists_and_gets_its_values() -> None:
+    for where, call in said():
+        name = ast.literal_eval(call.args[0])
+        assert name in LANGUAGES[FALLBACK], f"{where}: no such sentence, add it to gateway/wording/*.toml"
+        given = {keyword.arg for keyword in call.keywords}
+        assert None in given or places(LANGUAGES[FALLBACK][name]) <= given, f"{where}: a value is missing"
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES))
+def test_a_preview_ends_its_sentence_whatever_it_ends_with(language: str) -> None:
+    assert [sentence for sentence in LANGUAGES[language].values() if re.search(r"\{preview\}.", sentence)] == []
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES))
+def test_what_answers_a_press_is_plain_and_fits_telegrams_alert(language: str) -> None:
+    """200 characters: https://core.telegram.org/bots/api#answercallbackquery."""
+    for name, sentence in LANGUAGES[language].items():
+        if name in ALERT or name.startswith("already_"):
+            assert len(sentence) <= 200
+            assert not re.search(r"[*_`{}\n]", sentence)
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES))
+def test_nobody_is_told_to_type_a_word_that_carriers_act_on(language: str) -> None:
+    carriers = r"\b(STOP|STOPALL|UNSUBSCRIBE|CANCEL|END|QUIT|START|YES|UNSTOP|HELP|INFO)\b"
+    assert [sentence for sentence in LANGUAGES[language].values() if re.search(carriers, sentence)] == []
+
+
+@pytest.mark.parametrize(
+    ("language", "sentence"),
+    [
+        ("en", "Done: INV-42"),
+        ("es", "Hecho: INV-42"),
+        ("es-MX", "Hecho: INV-42"),
+        ("pt_BR", "Feito: INV-42"),
+        ("PT", "Feito: INV-42"),
+        ("tlh", "Done: INV-42"),
+        ("", "Done: INV-42"),
+        (None, "Done: INV-42"),
+    ],
+)
+def test_a_region_falls_back_to_its_language_and_an_unknown_language_to_english(
+    language: str | None, sentence: str
+) -> None:
+    assert say("done", language, preview="INV-42") == sentence
+
+
+def test_values_are_put_in_as_they_are() -> None:
+    assert say("done", "en", preview="{name} {0}") == "Done: {name} {0}"
+
+
+def test_a_sentence_or_a_value_that_is_missing_is_an_error() -> None:
+    with pytest.raises(KeyError, match="no_such_sentence"):
+        say("no_such_sentence", "en")
+    with pytest.raises(KeyError, match="preview"):
+        say("done", "en")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "language", "text"),
+    [
+        (60, "en", "1 minute"),
+        (900, "en", "15 minutes"),
+        (900, "es-AR", "15 minutos"),
+        (900, "pt-BR", "15 minutos"),
+        (90, "pt", "1 minuto e 30 segundos"),
+        (5400, "es", "1 hora y 30 minutos"),
+        (86_400, "en", "1 day"),
+        (90_061, "en", "1 day and 1 hour"),
+        (3_601, "en", "1 hour"),
+        (59.9, "en", "59 seconds"),
+        (0, "en", "0 seconds"),
+        (-5, "en", "0 seconds"),
+        (1800, "tlh", "30 minutes"),
+    ],
+)
+def test_a_duration_in_words_never_says_more_than_it_is(seconds: float, language: str, text: str) -> None:
+    assert duration(seconds, language) == text
+
+
+def test_a_time_names_its_zone() -> None:
+    assert {clock_time(AFTERNOON, language) for language in LANGUAGES} == {"14:02 UTC"}
+    assert clock_time(AFTERNOON.astimezone(timezone(timedelta(hours=-3), "BRT")), "pt") == "11:02 BRT"
+
+
+def test_a_list_reads_as_one_says_it() -> None:
+    assert [listing(["Ana", "Bob"], language) for language in ("en", "es", "pt")] == [
+        "Ana and Bob",
+        "Ana y Bob",
+        "Ana e Bob",
+    ]
+    assert listing([], "en") == ""
+
+
+def test_nothing_is_read_once_imported() -> None:
+    """Files are opened at import, before there is an event loop that waits for the disk."""
+    program = """
+import datetime, sys
+from gateway.wording import LANGUAGES, clock_time, duration, listing, say
+opened = []
+sys.addaudithook(lambda event, arguments: opened.append(arguments[0]) if event == "open" else None)
+for language in LANGUAGES:
+    say("greeting", language), duration(90, language), listing("abc", language)
+    clock_time(datetime.datetime.now(datetime.UTC), language)
+sys.exit(str(opened) if opened else 0)
+"""
+    run = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, check=False)
+    assert run.returncode == 0, run.stderr
