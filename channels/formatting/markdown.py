@@ -1,0 +1,213 @@
+"""Markdown (CommonMark, tables, strike-through) to text and spans.
+
+HTML is text like any other: it is shown, not swallowed.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from channels.formatting.styled import Span, SpanKind, Styled
+
+__all__ = ["MAX_MARKDOWN", "read_markdown"]
+
+MAX_MARKDOWN = 16_000
+"""Characters. Longer text is shown as it is: parsing time grows faster than the text when it is built to be slow."""
+
+_MAX_TABLE = 8_000
+"""Characters of a table with aligned columns; a larger one is written without alignment."""
+
+_DEEPEST = 40
+"""Levels of lists and quotes in each other; the parser leaves out what is deeper, so deeper text is shown as it is."""
+
+_PARSER = MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST}).enable(["table", "strikethrough"])
+_INLINE: dict[str, SpanKind] = {"strong": "bold", "em": "italic", "s": "strike"}
+_LANGUAGE = re.compile(r"[\w+#.-]{1,32}")
+_RULE = "———"
+
+
+def read_markdown(markdown: str) -> Styled:
+    """The text of a piece of Markdown and its spans. Whatever the input, it raises nothing and is quick."""
+    text = markdown.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent anywhere
+    if len(text) > MAX_MARKDOWN:
+        return Styled(text)
+    tokens = _PARSER.parse(text)
+    if any(token.level >= _DEEPEST - 1 for token in tokens):
+        return Styled(text)
+    return _Walk().over(tokens)
+
+
+class _Walk:
+    """One walk over the parser's tokens."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._length = 0
+        self._newlines = 0
+        self._indent = ""
+        self._after_marker = False
+        self._spans: list[Span] = []
+        self._open: list[tuple[SpanKind, str, int | None]] = []
+        self._lists: list[int | None] = []
+        """A list's next number, or None for bullets."""
+        self._depth: Counter[SpanKind] = Counter()
+
+    def over(self, tokens: Sequence[Token]) -> Styled:
+        walk = iter(tokens)
+        for token in walk:
+            if token.type == "table_open":
+                self._table(walk)
+            else:
+                self._block(token)
+        spans = sorted(self._spans, key=lambda span: (span.start, -span.end))
+        return Styled("".join(self._pieces), tuple(spans))
+
+    def _block(self, token: Token) -> None:
+        match token.type:
+            case "paragraph_open":
+                self._gap()
+                if not self._after_marker:
+                    self._indent = "  " * len(self._lists)
+            case "heading_open":
+                self._gap()
+                self._begin("bold")
+            case "bullet_list_open":
+                self._gap()
+                self._lists.append(None)
+            case "ordered_list_open":
+                self._gap()
+                self._lists.append(int(token.attrs.get("start", 1)))
+            case "bullet_list_close" | "ordered_list_close":
+                self._lists.pop()
+            case "list_item_open":
+                self._item()
+            case "blockquote_open":
+                self._gap()
+                self._begin("quote")
+            case "heading_close" | "blockquote_close":
+                self._end()
+            case "fence" | "code_block":
+                language = _LANGUAGE.match(token.info)
+                self._gap()
+                self._span("pre", token.content.rstrip("\n"), language[0] if language else "")
+            case "hr":
+                self._gap()
+                self._write(_RULE)
+            case "inline":
+                self._inline(token.children or [])
+
+    def _inline(self, tokens: Sequence[Token]) -> None:
+        for token in tokens:
+            name, _, side = token.type.rpartition("_")
+            if name in _INLINE and side == "open":
+                self._begin(_INLINE[name])
+            elif token.type == "link_open":
+                self._begin("link", str(token.attrs.get("href", "")))
+            elif side == "close":
+                self._end()
+            elif token.type == "code_inline":
+                self._span("code", token.content)
+            elif token.type == "image":
+                address = str(token.attrs.get("src", ""))
+                self._span("link", token.content or address, address)
+            elif token.type in ("softbreak", "hardbreak"):
+                self._write("\n" + "  " * len(self._lists))
+            else:
+                self._write(token.content)
+
+    def _item(self) -> None:
+        self._gap()
+        number = self._lists[-1]
+        marker = "•" if number is None else f"{number}."
+        if number is not None:
+            self._lists[-1] = number + 1
+        if not self._after_marker:
+            self._indent = "  " * (len(self._lists) - 1)
+        self._write(f"{marker} ")
+        self._after_marker = True
+
+    def _table(self, walk: Iterator[Token]) -> None:
+        rows: list[list[str]] = []
+        for token in walk:
+            match token.type:
+                case "tr_open":
+                    rows.append([])
+                case "inline":
+                    rows[-1].append(_cell(token.children or []))
+                case "table_close":
+                    break
+        self._gap()
+        self._span("pre", _aligned(rows))
+
+    def _gap(self) -> None:
+        """What comes now begins a block: after an empty line, within a list on the next line."""
+        if not self._after_marker:
+            self._newlines = max(self._newlines, 1 if self._lists else 2)
+
+    def _write(self, text: str) -> None:
+        if not text:
+            return
+        if self._newlines and self._length:
+            self._put("\n" * self._newlines + self._indent)
+        self._newlines, self._indent, self._after_marker = 0, "", False
+        # A span begins with its first character, after the newlines that go before it.
+        self._open = [(kind, value, self._length if start is None else start) for kind, value, start in self._open]
+        self._put(text)
+
+    def _put(self, text: str) -> None:
+        self._pieces.append(text)
+        self._length += len(text)
+
+    def _span(self, kind: SpanKind, text: str, value: str = "") -> None:
+        self._begin(kind, value)
+        self._write(text)
+        self._end()
+
+    def _begin(self, kind: SpanKind, value: str = "") -> None:
+        self._open.append((kind, value, None))
+        self._depth[kind] += 1
+
+    def _end(self) -> None:
+        kind, value, start = self._open.pop()
+        self._depth[kind] -= 1
+        if start is not None and self._depth[kind] == 0:
+            self._spans.append(Span(kind, start, self._length, value))
+
+
+def _cell(tokens: Sequence[Token]) -> str:
+    """A table's cell: one line, no spans; the address of a link is written out."""
+    pieces: list[str] = []
+    address = ""
+    for token in tokens:
+        if token.type == "link_open":
+            address = str(token.attrs.get("href", ""))
+        elif token.type == "link_close":
+            pieces.append("" if "".join(pieces).endswith(address) else f" ({address})")
+        else:
+            pieces.append(" " if token.type.endswith("break") else token.content)
+    return "".join(pieces)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Columns of equal width, a line under the head."""
+    widths = [max(map(_width, column)) for column in zip_longest(*rows, fillvalue="")]
+    if (sum(widths) + 3 * len(widths)) * (len(rows) + 1) > _MAX_TABLE:
+        return "\n".join(" | ".join(row) for row in rows)
+    lines = [
+        " | ".join(cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=False)).rstrip()
+        for row in rows
+    ]
+    lines.insert(1, "-+-".join("-" * width for width in widths))
+    return "\n".join(lines)
+
+
+def _width(text: str) -> int:
+    """Columns that a text takes in a fixed-width font: East Asian characters and emoji take two."""
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

@@ -1,0 +1,107 @@
+"""Text with spans over it, and how it is split at a platform's limit."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+__all__ = ["Span", "SpanKind", "Styled", "split"]
+
+SpanKind: TypeAlias = Literal["bold", "italic", "strike", "code", "pre", "quote", "link"]
+
+_ZERO_WIDTH_JOINER = "\u200d"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of text that is shown in some way: from character `start` to before character `end`."""
+
+    kind: SpanKind
+    start: int
+    end: int
+    value: str = ""
+    """The address of a link, the language of a `pre`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Styled:
+    """What is read, without any markup, and the spans over it. Two spans nest or do not touch."""
+
+    text: str
+    spans: tuple[Span, ...] = ()
+
+    def cut(self, start: int, end: int) -> Styled:
+        """The piece from `start` to before `end`, with the part of every span that lies in it."""
+        spans = (
+            replace(span, start=max(span.start, start) - start, end=min(span.end, end) - start)
+            for span in self.spans
+            if span.start < end and span.end > start
+        )
+        return Styled(self.text[start:end], tuple(spans))
+
+
+def split(styled: Styled, limit: int, measure: Callable[[str], int] = len) -> list[Styled]:
+    """Pieces that each measure at most `limit`; their texts joined are the text.
+
+    Cuts between paragraphs, else lines, else words; a link or a piece of inline code is kept whole when it fits into
+    half a piece. `measure` is how the platform counts: characters, or UTF-16 units. Raises ValueError when `limit` is
+    too small for any character.
+    """
+    if limit < 2:
+        raise ValueError(f"nothing can be split at {limit}")
+    pieces: list[Styled] = []
+    start = 0
+    while start < len(styled.text):
+        end = _fitting(styled.text, start, limit, measure)
+        if end < len(styled.text):
+            end = _cut_before(styled, start, end)
+        pieces.append(styled.cut(start, end))
+        start = end
+    return pieces
+
+
+def _fitting(text: str, start: int, limit: int, measure: Callable[[str], int]) -> int:
+    """The end of the longest piece from `start` that measures at most `limit`."""
+    end = min(len(text), start + limit)
+    while (excess := measure(text[start:end]) - limit) > 0:
+        # A character measures at most two units, so half the excess can go without going too far.
+        end -= (excess + 1) // 2
+    return end
+
+
+def _cut_before(styled: Styled, start: int, end: int) -> int:
+    """The best place to cut between the middle of the piece and its end."""
+    text, middle = styled.text, start + (end - start) // 2
+    for separator in ("\n\n", "\n", " "):
+        found = text.rfind(separator, middle, end)
+        while found > middle:
+            cut = found + len(separator)
+            if _whole_span_over(styled, cut) is None:
+                return cut
+            found = text.rfind(separator, middle, found)
+    span = _whole_span_over(styled, end)
+    if span is not None and span.start > middle:
+        return span.start
+    return _before_cluster(text, middle, end)
+
+
+def _whole_span_over(styled: Styled, cut: int) -> Span | None:
+    return next((s for s in styled.spans if s.kind in ("code", "link") and s.start < cut < s.end), None)
+
+
+def _before_cluster(text: str, middle: int, end: int) -> int:
+    """Step back to where no accent or joined emoji is torn from what it belongs to."""
+    cut = end
+    while cut > middle and (_joins(text[cut]) or text[cut - 1] == _ZERO_WIDTH_JOINER):
+        cut -= 1
+    return cut if cut > middle else end
+
+
+def _joins(character: str) -> bool:
+    return (
+        character == _ZERO_WIDTH_JOINER
+        or unicodedata.category(character) in ("Mn", "Me")
+        or "\U0001f3fb" <= character <= "\U0001f3ff"  # skin tones
+    )

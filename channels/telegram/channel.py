@@ -1,0 +1,257 @@
+"""Telegram as a channel."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, ClassVar, Literal, Self
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from channels.channel import (
+    Ambiguous,
+    Capabilities,
+    MissingSetting,
+    Parsed,
+    RateLimited,
+    SendError,
+    Unavailable,
+    Undeliverable,
+    WebhookRequest,
+)
+from channels.events import Address, Attachment, Event, Person
+from channels.replies import Json, Media, OpenMedia, Part, Receipt, Reply
+from channels.telegram.api import BotApi
+from channels.telegram.entities import utf16_length
+from channels.telegram.errors import Moved
+from channels.telegram.media import open_upload
+from channels.telegram.parse import UpdateReader
+from channels.telegram.render import CAPABILITIES, FILE_FIELD, render
+from channels.telegram.verify import verify
+
+__all__ = ["TelegramChannel"]
+
+_log = logging.getLogger(__name__)
+
+_API_URL = "https://api.telegram.org"
+_TOKEN = re.compile(r"\d+:[A-Za-z0-9_-]+")
+_SECRET = re.compile(r"[A-Za-z0-9_-]{16,256}")
+"""Telegram takes 1 to 256 of these (https://core.telegram.org/bots/api#setwebhook); fewer than 16 can be guessed."""
+_LONGEST_PAUSE_SECONDS = 30.0
+_LONGEST_ANSWER = 200
+"""UTF-16 units. https://core.telegram.org/bots/api#answercallbackquery."""
+
+
+class TelegramChannel:
+    """One bot of Telegram's."""
+
+    name: ClassVar[str] = "telegram"
+    capabilities: Capabilities = CAPABILITIES
+
+    def __init__(
+        self,
+        token: str,
+        secret: str = "",
+        api_url: str = _API_URL,
+        *,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self.account = token.partition(":")[0]
+        """The bot's own id."""
+        self.username: str | None = None
+        """Without the @; known from `start` on."""
+        self.moved: dict[str, str] = {}
+        """Groups found to be supergroups now while we sent to them: old place -> new place."""
+        self._token, self._secret, self._api_url, self._sleep = token, secret, api_url.rstrip("/"), sleep
+        self._reader = UpdateReader(self.name, self.account)
+        self._started: BotApi | None = None
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, str], *, way: Literal["webhook", "polling"]) -> Self:
+        """Needs TELEGRAM_BOT_TOKEN, and for webhooks TELEGRAM_WEBHOOK_SECRET. Raises MissingSetting."""
+        token = settings.get("TELEGRAM_BOT_TOKEN", "")
+        if not _TOKEN.fullmatch(token):
+            raise MissingSetting("TELEGRAM_BOT_TOKEN", "set it to what @BotFather gave you, such as 123456:AAH...")
+        secret = settings.get("TELEGRAM_WEBHOOK_SECRET", "")
+        if way == "webhook" and not _SECRET.fullmatch(secret):
+            raise MissingSetting(
+                "TELEGRAM_WEBHOOK_SECRET",
+                "set it to 16 to 256 characters of A-Z, a-z, 0-9, _ and -, "
+                'for example from: python -c "import secrets; print(secrets.token_urlsafe(32))"',
+            )
+        api_url = settings.get("TELEGRAM_API_URL") or _API_URL
+        if urlsplit(api_url).scheme not in ("http", "https"):
+            raise MissingSetting("TELEGRAM_API_URL", "begin it with https:// (or leave it out)")
+        return cls(token, secret, api_url)
+
+    async def start(self, http: aiohttp.ClientSession) -> None:
+        """Learn the bot's name. Raises MissingSetting for a token that Telegram does not know, else SendError."""
+        api = BotApi(http, self._api_url, self._token)
+        try:
+            me = await api.call("getMe")
+        except Undeliverable as refused:
+            mend = f"Telegram does not know it ({refused.code}): copy it again from @BotFather"
+            raise MissingSetting("TELEGRAM_BOT_TOKEN", mend) from None
+        self.username = me.username
+        self._reader = UpdateReader(self.name, self.account, self.username)
+        self._started = api
+
+    async def close(self) -> None:
+        self._started = None
+
+    def verify(self, request: WebhookRequest, now: datetime) -> None:
+        """Raises Forged."""
+        verify(request, self._secret)
+
+    def parse(self, request: WebhookRequest) -> Parsed:
+        """Pure. Raises Malformed for what is not a JSON object in UTF-8."""
+        return self._reader.read(request.body)
+
+    def render(self, address: Address, reply: Reply) -> Sequence[Part]:
+        """Pure. Raises ValueError for a button whose token is longer than 64 bytes."""
+        return render(address, reply)
+
+    async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
+        """Make one call. Raises SendError.
+
+        Text that Telegram cannot show as formatted is sent once more as plain text, a picture that it does not take as
+        a photo goes as a document, and what was for a group that moved goes to its new place (see `moved`).
+        """
+        chat = str(part.arguments["chat_id"])
+        arguments = {**part.arguments, "chat_id": self.moved.get(chat, chat)}
+        try:
+            sent = await self._deliver(part.call, arguments, part.media)
+        except Moved as moved:
+            self.moved[chat] = moved.place
+            _log.info("telegram: the group %s is now the supergroup %s", chat, moved.place)
+            sent = await self._deliver(part.call, {**arguments, "chat_id": moved.place}, part.media)
+        edited = part.arguments.get("message_id")
+        return Receipt(message_id=str(edited if edited is not None else sent.message_id))
+
+    async def edit(self, address: Address, message_id: str, part: Part) -> None:
+        """Show a part in place of a message of ours. Raises SendError; an equal text is a success."""
+        call = "editMessageText" if part.call == "sendMessage" else part.call
+        shown = {name: value for name, value in part.arguments.items() if name != "message_thread_id"}
+        await self.send(address, Part(call=call, arguments={**shown, "message_id": int(message_id)}), key="")
+
+    async def answer(self, handle: str, text: str, *, private: bool) -> None:
+        """Answer a press, by an alert that only the presser sees when `private`. It raises nothing."""
+        try:
+            await self._api.call(
+                "answerCallbackQuery",
+                callback_query_id=handle,
+                text=_shortened(text, _LONGEST_ANSWER),
+                show_alert=private,
+            )
+        except SendError as error:
+            _log.info("telegram: a press was not answered: %s", error.code)
+
+    async def typing(self, address: Address) -> None:
+        """Show for five seconds that an answer is being written. It raises nothing."""
+        thread = None if address.thread is None else int(address.thread)
+        try:
+            await self._api.call("sendChatAction", chat_id=address.place, action="typing", message_thread_id=thread)
+        except SendError as error:
+            _log.debug("telegram: typing was not shown: %s", error.code)
+
+    async def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
+        """A file's bytes, at most 20 MB. Raises Undeliverable (too large, gone, no file) or another SendError."""
+        if attachment.kind in ("location", "contact"):
+            raise Undeliverable("not_a_file")
+        async for piece in self._api.file(attachment.ref):
+            yield piece
+
+    async def open(self, person: Person) -> Address:
+        """The private chat with a person, who must have written to the bot before. Raises SendError."""
+        await self._api.call("getChat", chat_id=person.user_id)
+        return Address(channel=self.name, account=self.account, place=person.user_id)
+
+    async def poll(self) -> AsyncIterator[tuple[Event, ...]]:
+        """Fetch events until cancelled. Raises PollingRefused; when Telegram is out of reach it waits and goes on."""
+        offset, pause = 0, 0.0
+        while True:
+            try:
+                updates = await self._api.updates(offset)
+            except (RateLimited, Unavailable, Ambiguous) as error:
+                pause = min(_LONGEST_PAUSE_SECONDS, 2 * pause or 1.0)
+                await self._sleep(error.retry_after_seconds if isinstance(error, RateLimited) else pause)
+                continue
+            pause = 0.0
+            if events := tuple(event for update in updates for event in self._events(update)):
+                yield events
+            offset = max((offset, *(update["update_id"] + 1 for update in updates)))
+
+    async def registered(self) -> str | None:
+        """The URL that Telegram calls, if any. Raises SendError."""
+        return (await self._api.call("getWebhookInfo")).url or None
+
+    async def register(self, url: str) -> None:
+        """Have Telegram call this URL, with our secret. Raises Undeliverable with Telegram's own words."""
+        await self._api.set_webhook(url, self._secret)
+
+    async def unregister(self) -> None:
+        """Have Telegram keep the bot's updates until they are polled. Raises SendError."""
+        await self._api.call("deleteWebhook")
+
+    async def set_commands(self, commands: Mapping[str, Mapping[str, str]]) -> None:
+        """The menu of commands: language -> command -> description; the language "" is everybody else's.
+
+        Raises SendError.
+        """
+        for language, descriptions in commands.items():
+            await self._api.call("setMyCommands", commands=list(descriptions.items()), language_code=language or None)
+
+    @property
+    def _api(self) -> BotApi:
+        if self._started is None:
+            raise RuntimeError("TelegramChannel: start(http) comes first")
+        return self._started
+
+    def _events(self, update: Mapping[str, Any]) -> tuple[Event, ...]:
+        parsed = self._reader.read(json.dumps(update).encode())
+        if parsed.not_understood:
+            _log.warning("telegram: update %s is not understood and was left out", update["update_id"])
+        return parsed.events
+
+    async def _deliver(self, call: str, arguments: dict[str, Json], media: Media | None) -> Any:
+        try:
+            return await self._post(call, arguments, media)
+        except Undeliverable as refused:
+            match refused.code:
+                case "entities":
+                    arguments = {k: v for k, v in arguments.items() if k not in ("entities", "caption_entities")}
+                case "photo_refused" if call == "sendPhoto":
+                    call = "sendDocument"
+                case "not_modified":
+                    return None
+                case _:
+                    raise
+        return await self._post(call, arguments, media)
+
+    async def _post(self, call: str, arguments: dict[str, Json], media: Media | None) -> Any:
+        if media is None:
+            return await self._api.call(call, **arguments)
+        if not isinstance(media, OpenMedia):
+            raise TypeError("a part's media is opened before the part is sent")
+        if call not in FILE_FIELD:
+            if media.link is None:
+                raise Undeliverable("file_too_large")
+            named = {"type": "text_link", "offset": 0, "length": utf16_length(media.filename), "url": media.link}
+            return await self._api.call(call, **arguments, entities=[named])
+        try:
+            upload = await asyncio.to_thread(open_upload, media)
+        except OSError:
+            raise Undeliverable("file_gone") from None
+        return await self._api.call(call, **arguments, **{FILE_FIELD[call]: upload})
+
+
+def _shortened(text: str, units: int) -> str:
+    whole = text.encode("utf-16-le", "replace")
+    if len(whole) <= 2 * units:
+        return text
+    return whole[: 2 * (units - 1)].decode("utf-16-le", "ignore") + "…"

@@ -1,0 +1,88 @@
+"""What the vendor's library raises, in our words: the one place where it is translated."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from telegram.error import BadRequest, ChatMigrated, Forbidden, InvalidToken, NetworkError, RetryAfter, TelegramError
+
+from channels.channel import Ambiguous, AskfirstError, RateLimited, SendError, Unavailable, Undeliverable
+
+__all__ = ["Moved", "NoAnswer", "NotTaken", "PollingRefused", "send_error"]
+
+
+class NotTaken(NetworkError):
+    """The request did not reach the Bot API, or it answered that it could not work on it."""
+
+
+class NoAnswer(NetworkError):
+    """The request may have gone out whole, and no whole answer came back."""
+
+
+class Moved(Undeliverable):
+    """The group has become a supergroup, which is another chat: `place`."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__("migrated")
+        self.place = place
+
+
+class PollingRefused(AskfirstError):
+    """Telegram gives this bot's updates to somebody else, or does not know the bot. The message says the mend."""
+
+
+# Descriptions of the Bot API server (github.com/tdlib/telegram-bot-api, telegram-bot-api/Client.cpp, and Telegram's own
+# upper-case ones), in lower case, and the code we give them. A description itself may quote a person's text.
+_CODES = (
+    ("bot was blocked by the user", "blocked"),
+    ("user is deactivated", "deactivated"),
+    ("bot was kicked", "kicked"),
+    ("bot is not a member", "not_a_member"),
+    ("can't initiate conversation", "not_started"),
+    ("can't send messages to bots", "is_a_bot"),
+    ("chat not found", "chat_not_found"),
+    ("message thread not found", "thread_not_found"),
+    ("not enough rights", "no_rights"),
+    ("have no rights", "no_rights"),
+    ("is too long", "too_long"),
+    ("text is empty", "empty"),
+    ("can't parse entities", "entities"),
+    ("entity_", "entities"),
+    ("message is not modified", "not_modified"),
+    ("message to edit not found", "message_not_found"),
+    ("message can't be edited", "not_editable"),
+    ("no text in the message to edit", "not_editable"),
+    ("button_data_invalid", "button_refused"),
+    ("photo_", "photo_refused"),
+    ("image_process_failed", "photo_refused"),
+    ("query is too old", "query_expired"),
+    ("file is too big", "file_too_large"),
+    ("file_id", "file_unknown"),
+)
+
+
+def send_error(error: TelegramError) -> SendError:
+    """The error of ours for one of the library's. It carries no text of the platform's and no secret."""
+    match error:
+        case RetryAfter():
+            wait = error.retry_after
+            seconds = wait.total_seconds() if isinstance(wait, timedelta) else float(wait)
+            return RateLimited("too_many_requests", retry_after_seconds=seconds)
+        case ChatMigrated():
+            return Moved(str(error.new_chat_id))
+        case NotTaken():
+            return Unavailable(error.message)
+        case Forbidden():
+            return Undeliverable(_code(error, "forbidden"))
+        case BadRequest():
+            return Undeliverable(_code(error, "bad_request"))
+        case InvalidToken():
+            # 401 for a token that is not valid (any more), 404 for a method that the server does not know.
+            return Undeliverable("unknown_method" if "not found" in error.message.lower() else "unauthorized")
+        case _:
+            return Ambiguous("no_answer")
+
+
+def _code(error: TelegramError, otherwise: str) -> str:
+    description = error.message.lower()
+    return next((code for part, code in _CODES if part in description), otherwise)

@@ -1,0 +1,254 @@
+"""One Update to events. Pure; no type of the vendor's library is built."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Literal
+
+from pydantic import ValidationError
+
+from channels.channel import Malformed, Parsed, WebhookResponse
+from channels.events import (
+    Address,
+    Attachment,
+    ButtonPress,
+    DeliveryReport,
+    Event,
+    MessageEdited,
+    OptOut,
+    Person,
+)
+from channels.events import Message as MessageEvent
+from channels.telegram.update import Callback, Chat, Entity, File, MemberChange, Message, Update, User
+
+__all__ = ["UpdateReader"]
+
+_SERVICE = frozenset(
+    """new_chat_members left_chat_member new_chat_title new_chat_photo delete_chat_photo group_chat_created
+    supergroup_chat_created channel_chat_created message_auto_delete_timer_changed migrate_from_chat_id pinned_message
+    forum_topic_created forum_topic_edited forum_topic_closed forum_topic_reopened general_forum_topic_hidden
+    general_forum_topic_unhidden video_chat_scheduled video_chat_started video_chat_ended
+    video_chat_participants_invited chat_background_set boost_added proximity_alert_triggered write_access_allowed
+    users_shared chat_shared connected_website chat_owner_left chat_owner_changed""".split()  # noqa: SIM905
+)
+"""Messages that tell what happened in a chat: nobody wrote them. https://core.telegram.org/bots/api#message"""
+
+_OK = WebhookResponse()
+_NOTHING = Parsed((), _OK)
+_NOT_UNDERSTOOD = Parsed((), _OK, not_understood=True)
+
+
+class UpdateReader:
+    """Reads the updates of one bot. `username` is known once the bot has asked for it."""
+
+    def __init__(self, channel: str, account: str, username: str | None = None) -> None:
+        self._channel, self._account, self._username = channel, account, username
+        name = re.escape(username or "")
+        self._mention_at_an_end = re.compile(rf"^\s*@{name}\b[\s,:]*|[\s,]*@{name}\s*$", re.IGNORECASE)
+
+    def read(self, body: bytes) -> Parsed:
+        """The events of one update. Raises Malformed for what is not a JSON object in UTF-8."""
+        try:
+            update = Update.model_validate_json(body)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            if first["type"] == "json_invalid" or not first["loc"]:
+                raise Malformed("telegram: the body is not a JSON object in UTF-8") from None
+            return _NOT_UNDERSTOOD
+        ids = (str(update.update_id),)
+        if message := update.message or update.channel_post:
+            return self._message(ids, message)
+        if edited := update.edited_message or update.edited_channel_post:
+            return Parsed((self._edited(ids, edited),), _OK)
+        if update.callback_query:
+            return self._press(ids, update.callback_query)
+        if update.my_chat_member:
+            return self._membership(ids, update.my_chat_member)
+        return _NOT_UNDERSTOOD
+
+    def _message(self, ids: tuple[str, ...], message: Message) -> Parsed:
+        address = self._address(message)
+        if message.migrate_to_chat_id is not None:
+            moved = f"migrated_to:{message.migrate_to_chat_id}"
+            report = DeliveryReport(event_ids=ids, address=address, person=None, status="failed", code=moved)
+            return Parsed((report,), _OK)
+        attachments = _attachments(message)
+        text = message.text if message.text is not None else message.caption
+        if text is None and not attachments:
+            return _NOTHING if message.fields & _SERVICE else _NOT_UNDERSTOOD
+        text = text or ""
+        entities = message.entities or message.caption_entities
+        command: str | None = None
+        written = _command(text, entities)
+        if written:
+            command, _, addressee = written[1:].partition("@")
+            if addressee and self._username and addressee.lower() != self._username.lower():
+                return _NOTHING
+            text = text[len(written) :].strip()
+        mentioned = self._mentioned(message.text or message.caption or "", entities)
+        if mentioned and not command:
+            text = self._mention_at_an_end.sub("", text)
+        answered = message.reply_to_message
+        if answered and message.is_topic_message and answered.message_id == message.message_thread_id:
+            answered = None  # every message of a topic "replies" to the message that opened the topic
+        to_bot = answered is not None and answered.sender is not None and str(answered.sender.id) == self._account
+        event = MessageEvent(
+            event_ids=ids,
+            address=address,
+            person=self._sender(message),
+            sent_at=_time(message.date),
+            text=text,
+            message_id=str(message.message_id),
+            command=command.lower() if command else None,
+            reply_to=str(answered.message_id) if answered else None,
+            attachments=attachments,
+            mentions_bot=mentioned or to_bot,
+            forwarded=not message.fields.isdisjoint({"forward_origin", "forward_date"}),
+            via_bot=message.via_bot is not None,
+        )
+        return Parsed((event,), _OK)
+
+    def _edited(self, ids: tuple[str, ...], message: Message) -> Event:
+        return MessageEdited(
+            event_ids=ids,
+            address=self._address(message),
+            person=self._sender(message),
+            sent_at=_time(message.edit_date or 0),
+            message_id=str(message.message_id),
+            text=message.text or message.caption or "",
+        )
+
+    def _press(self, ids: tuple[str, ...], callback: Callback) -> Parsed:
+        if callback.data is None:
+            return _NOT_UNDERSTOOD
+        message = callback.message
+        press = ButtonPress(
+            event_ids=ids,
+            # Without a message the button was under an inline result, which has no chat of ours.
+            address=self._address(message) if message else self._place(str(callback.sender.id)),
+            person=self._person(callback.sender),
+            answer_to=callback.id,
+            token=callback.data,
+            message_id=str(message.message_id) if message else None,
+        )
+        return Parsed((press,), _OK)
+
+    def _membership(self, ids: tuple[str, ...], change: MemberChange) -> Parsed:
+        address = self._place(str(change.chat.id), group=_is_group(change.chat))
+        person = self._person(change.sender)
+        sent_at = _time(change.date)
+        status = change.new_chat_member.status
+        reachable = status in ("creator", "administrator", "member") or (
+            status == "restricted" and change.new_chat_member.is_member and change.new_chat_member.can_send_messages
+        )
+        if not address.group:
+            opt = OptOut(event_ids=ids, address=address, person=person, sent_at=sent_at, opted_in=reachable)
+            return Parsed((opt,), _OK)
+        report = DeliveryReport(
+            event_ids=ids,
+            address=address,
+            person=person,
+            sent_at=sent_at,
+            status="delivered" if reachable else "failed",
+            code=None if reachable else status,
+        )
+        return Parsed((report,), _OK)
+
+    def _address(self, message: Message) -> Address:
+        thread = message.message_thread_id if message.is_topic_message else None
+        return self._place(
+            str(message.chat.id), group=_is_group(message.chat), thread=None if thread is None else str(thread)
+        )
+
+    def _place(self, place: str, *, group: bool = False, thread: str | None = None) -> Address:
+        return Address(channel=self._channel, account=self._account, place=place, thread=thread, group=group)
+
+    def _sender(self, message: Message) -> Person | None:
+        """A chat that writes in its own name (a channel, an anonymous admin) is nobody who could decide."""
+        if chat := message.sender_chat:
+            return Person(
+                channel=self._channel, account=self._account, user_id=str(chat.id), name=chat.title, is_bot=True
+            )
+        return self._person(message.sender) if message.sender else None
+
+    def _person(self, user: User) -> Person:
+        return Person(
+            channel=self._channel,
+            account=self._account,
+            user_id=str(user.id),
+            name=f"{user.first_name} {user.last_name}".strip() or None,
+            language=user.language_code,
+            is_bot=user.is_bot,
+        )
+
+    def _mentioned(self, text: str, entities: Sequence[Entity]) -> bool:
+        for entity in entities:
+            if entity.type == "text_mention" and entity.user and str(entity.user.id) == self._account:
+                return True
+            if self._username and entity.type in ("mention", "bot_command"):
+                _, _, name = _covered(text, entity).partition("@")
+                if name.lower() == self._username.lower():
+                    return True
+        return False
+
+
+def _attachments(message: Message) -> tuple[Attachment, ...]:
+    """What a message carries beside its text. Pictures come in several sizes: the largest counts."""
+    picture = max(message.photo, key=lambda photo: photo.file_size or 0, default=None)
+    # A moving picture is sent as a document too.
+    document = message.document if message.animation is None else None
+    found = [
+        _file("image", picture, "image/jpeg"),
+        _file("audio", message.audio),
+        _file("voice", message.voice, "audio/ogg"),
+        _file("video", message.video, "video/mp4"),
+        _file("video", message.video_note, "video/mp4"),
+        _file("video", message.animation, "video/mp4"),
+        _file("document", document),
+        _file("sticker", message.sticker),
+    ]
+    if place := message.location:
+        found.append(Attachment(kind="location", ref=f"geo:{place.latitude},{place.longitude}"))
+    if contact := message.contact:
+        name = f"{contact.first_name} {contact.last_name}".strip()
+        found.append(Attachment(kind="contact", ref=f"tel:{contact.phone_number}", filename=name or None))
+    return tuple(attachment for attachment in found if attachment)
+
+
+def _file(
+    kind: Literal["image", "audio", "voice", "video", "document", "sticker"], file: File | None, mime_type: str = ""
+) -> Attachment | None:
+    if file is None:
+        return None
+    return Attachment(
+        kind=kind,
+        ref=file.file_id,
+        mime_type=file.mime_type or mime_type or None,
+        filename=file.file_name,
+        size=file.file_size,
+    )
+
+
+def _command(text: str, entities: Sequence[Entity]) -> str | None:
+    """``/start@SomeBot`` when the text begins with a command."""
+    first = next((entity for entity in entities if entity.type == "bot_command" and entity.offset == 0), None)
+    return _covered(text, first) if first else None
+
+
+def _covered(text: str, entity: Entity) -> str:
+    units = text.encode("utf-16-le")
+    return units[2 * entity.offset : 2 * (entity.offset + entity.length)].decode("utf-16-le", "replace")
+
+
+def _is_group(chat: Chat) -> bool:
+    return chat.type != "private"
+
+
+def _time(seconds: int) -> datetime | None:
+    """None for 0, which stands for an unknown date, and for what no calendar holds."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC) if seconds else None
+    except (ValueError, OverflowError, OSError):
+        return None

@@ -1,0 +1,149 @@
+"""A reply as calls of the Bot API. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from channels.channel import Capabilities, Pace
+from channels.events import Address
+from channels.formatting import Styled, read_markdown, split
+from channels.replies import Button, Json, Media, Part, Reply
+from channels.telegram.entities import to_entities, utf16_length
+
+__all__ = ["CAPABILITIES", "FILE_FIELD", "render"]
+
+_TOKEN_BYTES = 64
+"""https://core.telegram.org/bots/api#inlinekeyboardbutton, callback_data."""
+
+CAPABILITIES = Capabilities(
+    # telegram.constants: MessageLimit, InlineKeyboardMarkupLimit, FileSizeLimit, FloodLimit.
+    max_text=4096,
+    max_caption=1024,
+    buttons=100,
+    button_label=40,  # Telegram names no limit: what a phone shows of a button in half a row
+    media={"image": 10_000_000, "audio": 50_000_000, "video": 50_000_000, "document": 50_000_000},
+    pace=Pace(account_per_second=30, place_per_second=1, group_per_minute=20),
+    edit=True,
+    typing=True,
+)
+
+FILE_FIELD = {"sendPhoto": "photo", "sendAudio": "audio", "sendVideo": "video", "sendDocument": "document"}
+"""The calls that send a file, and the argument that holds it."""
+
+# What Telegram shows as a photo or plays; anything else is a document. https://core.telegram.org/bots/api#sendaudio
+_CALLS = {
+    "image/jpeg": ("sendPhoto", "image"),
+    "image/png": ("sendPhoto", "image"),
+    "image/webp": ("sendPhoto", "image"),
+    "audio/mpeg": ("sendAudio", "audio"),
+    "audio/mp4": ("sendAudio", "audio"),
+    "audio/x-m4a": ("sendAudio", "audio"),
+    "video/mp4": ("sendVideo", "video"),
+}
+
+
+def render(address: Address, reply: Reply) -> Sequence[Part]:
+    """The calls that say this reply, in order: text, then media; buttons come last, so then the media goes first.
+
+    Raises ValueError for a button whose token is longer than 64 bytes.
+    """
+    to = _recipient(address)
+    files = [_file(to, media) for media in reply.media]
+    if reply.edits is not None and not reply.text.strip():
+        return (*files, _new_keyboard(to, reply.edits, reply.buttons))
+    pieces = _pieces(reply)
+    if len(files) == len(pieces) == 1 and reply.edits is None and not reply.buttons:
+        captioned = _captioned(files[0], pieces[0])
+        if captioned:
+            return (captioned,)
+    texts = [_text(to, piece) for piece in pieces]
+    if texts and reply.edits is not None:
+        texts[0] = _edit(texts[0], reply.edits)
+    if not reply.buttons:
+        return (*texts, *files)
+    return (*files, *texts[:-1], _with_keyboard(texts[-1], reply.buttons))
+
+
+def _pieces(reply: Reply) -> list[Styled]:
+    """Texts within the limit. Telegram cuts white space at the ends off and takes no empty text."""
+    styled = read_markdown(reply.text)
+    pieces = [_stripped(piece) for piece in split(styled, CAPABILITIES.max_text, utf16_length)]
+    pieces = [piece for piece in pieces if piece.text]
+    if not pieces and reply.buttons:
+        return [Styled("…")]
+    return pieces
+
+
+def _stripped(piece: Styled) -> Styled:
+    start = len(piece.text) - len(piece.text.lstrip())
+    return piece.cut(start, max(start, len(piece.text.rstrip())))
+
+
+def _recipient(address: Address) -> dict[str, Json]:
+    place = address.place
+    to: dict[str, Json] = {"chat_id": int(place) if place.lstrip("-").isdecimal() else place}
+    if address.thread is not None:
+        to["message_thread_id"] = int(address.thread)
+    return to
+
+
+def _text(to: dict[str, Json], piece: Styled) -> Part:
+    # A preview would fetch whatever address a text names.
+    shown: dict[str, Json] = {"text": piece.text, "link_preview_options": {"is_disabled": True}}
+    if entities := to_entities(piece):
+        shown["entities"] = entities
+    return Part(call="sendMessage", arguments=to | shown)
+
+
+def _edit(text: Part, message_id: str) -> Part:
+    """A text in place of a message's; the message's buttons go, unless the edit has its own."""
+    arguments = {name: value for name, value in text.arguments.items() if name != "message_thread_id"}
+    return Part(call="editMessageText", arguments={**arguments, "message_id": int(message_id)})
+
+
+def _new_keyboard(to: dict[str, Json], message_id: str, buttons: tuple[Button, ...]) -> Part:
+    arguments: dict[str, Json] = {"chat_id": to["chat_id"], "message_id": int(message_id)}
+    return _with_keyboard(Part(call="editMessageReplyMarkup", arguments=arguments), buttons)
+
+
+def _with_keyboard(part: Part, buttons: tuple[Button, ...]) -> Part:
+    markup: dict[str, Json] = {"inline_keyboard": _rows(buttons)}
+    return Part(call=part.call, arguments={**part.arguments, "reply_markup": markup}, buttons=buttons)
+
+
+def _captioned(file: Part, text: Styled) -> Part | None:
+    """A file with its text in one message, when the text is short enough and the file is not a link."""
+    if file.call not in FILE_FIELD or utf16_length(text.text) > CAPABILITIES.max_caption:
+        return None
+    caption: dict[str, Json] = {"caption": text.text, "caption_entities": to_entities(text)}
+    return Part(call=file.call, arguments={**file.arguments, **caption}, media=file.media)
+
+
+def _file(to: dict[str, Json], media: Media) -> Part:
+    """The file itself, or for one too large the text that becomes its link when it is sent."""
+    call, kind = _CALLS.get(media.mime_type, ("sendDocument", "document"))
+    if media.size > CAPABILITIES.media[kind]:
+        call = "sendDocument"
+    if media.size > CAPABILITIES.media["document"]:
+        text = _text(to, Styled(media.filename))
+        return Part(call=text.call, arguments=text.arguments, media=media)
+    return Part(call=call, arguments=dict(to), media=media)
+
+
+def _rows(buttons: Sequence[Button]) -> list[Json]:
+    """One button a row, a confirm and its cancel side by side."""
+    rows: list[list[Json]] = []
+    before: Button | None = None
+    for button in buttons:
+        if (size := len(button.token.encode())) > _TOKEN_BYTES:
+            raise ValueError(f"a Telegram button carries at most {_TOKEN_BYTES} bytes, not {size}")
+        label = button.label
+        if len(label) > CAPABILITIES.button_label:
+            label = label[: CAPABILITIES.button_label - 1] + "…"
+        shown: Json = {"text": label, "callback_data": button.token}
+        if before is not None and (before.style, button.style) == ("confirm", "cancel"):
+            rows[-1].append(shown)
+        else:
+            rows.append([shown])
+        before = button
+    return [*rows]

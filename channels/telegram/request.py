@@ -1,0 +1,123 @@
+"""The way of the vendor's library to the Bot API: over the process's one HTTP session."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any, final
+
+import aiohttp
+from telegram._utils.types import ODVInput
+from telegram.error import RetryAfter, TelegramError
+from telegram.request import BaseRequest, RequestData
+
+from channels.telegram.errors import NoAnswer, NotTaken
+
+__all__ = ["SessionRequest"]
+
+# At DEBUG the library writes every message's text.
+logging.getLogger("telegram").setLevel(logging.INFO)
+
+_CONNECT_SECONDS = 10.0
+_ANSWER_SECONDS = 30.0
+_UPLOAD_SECONDS = 120.0
+_LONGEST_ANSWER = 16 * 2**20
+"""Bytes. A hundred updates, the most that one answer holds, are well below."""
+_FLOOD_SECONDS = 5
+"""The wait after a 429 that names none."""
+
+
+@final
+class SessionRequest(BaseRequest):
+    """One aiohttp session as python-telegram-bot's transport.
+
+    The library is given no token: it is put into the URL here, and no error or log line of either library has it.
+    """
+
+    __slots__ = ("_http", "_root")
+
+    def __init__(self, http: aiohttp.ClientSession, root: str) -> None:
+        """`root` is the Bot API's URL with the token; a request's URL is what follows it."""
+        self._http, self._root = http, root
+
+    @property
+    def read_timeout(self) -> float | None:
+        return _ANSWER_SECONDS
+
+    async def initialize(self) -> None:
+        """The session is the process's: there is nothing to open."""
+
+    async def shutdown(self) -> None:
+        """The session is the process's: there is nothing to close."""
+
+    async def do_request(
+        self,
+        url: str,
+        method: str,
+        request_data: RequestData | None = None,
+        read_timeout: ODVInput[float] = BaseRequest.DEFAULT_NONE,
+        write_timeout: ODVInput[float] = BaseRequest.DEFAULT_NONE,
+        connect_timeout: ODVInput[float] = BaseRequest.DEFAULT_NONE,
+        pool_timeout: ODVInput[float] = BaseRequest.DEFAULT_NONE,
+    ) -> tuple[int, bytes]:
+        """One HTTP call. Raises NotTaken, NoAnswer, or RetryAfter for a 429 that does not say how long."""
+        seconds = _UPLOAD_SECONDS if request_data and request_data.contains_files else _ANSWER_SECONDS
+        if isinstance(read_timeout, int | float):
+            seconds = read_timeout
+        timeout = aiohttp.ClientTimeout(total=seconds, connect=_CONNECT_SECONDS)
+        try:
+            async with self._http.request(
+                method, self._root + url, data=_form(request_data), timeout=timeout, allow_redirects=False
+            ) as response:
+                status, payload = response.status, await _bounded(response)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+            raise NotTaken("no_connection") from None
+        except (aiohttp.ClientError, OSError):
+            raise NoAnswer("no_answer") from None
+        if status >= 500 or 300 <= status < 400:
+            raise NotTaken(f"http_{status}")
+        if status == 429 and not _says_how_long(payload):
+            raise RetryAfter(_FLOOD_SECONDS)
+        return status, payload
+
+    @staticmethod
+    def parse_json_payload(payload: bytes) -> dict[str, Any]:
+        """Like the library's, without a log line that quotes the answer. Raises TelegramError."""
+        try:
+            answer = json.loads(payload)
+        except (ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, dict):
+            raise TelegramError("unreadable answer")
+        return answer
+
+
+def _form(data: RequestData | None) -> aiohttp.FormData | None:
+    if data is None or (not data.parameters and not data.contains_files):
+        return None
+    # Telegram shows a file's name as it is written: percent-encoding would be seen.
+    form = aiohttp.FormData(quote_fields=False)
+    for name, value in data.json_parameters.items():
+        form.add_field(name, value)
+    for name, (filename, content, mime_type) in data.multipart_data.items():
+        form.add_field(name, content, filename=filename, content_type=mime_type)
+    return form
+
+
+async def _bounded(response: aiohttp.ClientResponse) -> bytes:
+    pieces: list[bytes] = []
+    left = _LONGEST_ANSWER
+    async for piece in response.content.iter_any():
+        left -= len(piece)
+        if left < 0:
+            raise NoAnswer("answer_too_large")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _says_how_long(payload: bytes) -> bool:
+    try:
+        parameters = SessionRequest.parse_json_payload(payload).get("parameters")
+    except TelegramError:
+        return False
+    return isinstance(parameters, dict) and isinstance(parameters.get("retry_after"), int)
