@@ -57,29 +57,33 @@ class ArtifactStore:
     def open(self, media: Media) -> OpenMedia:
         """The file as a channel sends it: where its bytes are, and a fresh link when there is a public URL."""
         link = self.link(media, lives_seconds=LINK_SECONDS) if self._public_url else None
-        return OpenMedia(**asdict(media), path=self._path(media.sha256), link=link)
+        return OpenMedia(**asdict(media), path=self._file(media.sha256), link=link)
 
     def link(self, media: Media, *, lives_seconds: float) -> str:
         """A URL that serves this file for so long; without a public URL, one relative to the server's root."""
-        return f"{self._public_url or ''}/artifacts/{self._links.sign(media, lives_seconds=lives_seconds)}"
+        return f"{self._public_url or ''}/{self.path(media, lives_seconds=lives_seconds)}"
+
+    def path(self, media: Media, *, lives_seconds: float) -> str:
+        """The same link relative to where the gateway is mounted: ``artifacts/{token}``."""
+        return f"artifacts/{self._links.sign(media, lives_seconds=lives_seconds)}"
 
     def resolve(self, token: str) -> tuple[Path, Media]:
         """What a link's token stands for; the file itself may be gone by now. Raises BadLink."""
         media = self._links.read(token)
-        return self._path(media.sha256), media
+        return self._file(media.sha256), media
 
     async def sweep(self) -> int:
         """Delete the files whose time has passed, and how many those were. Any instance may do it, at any time."""
         return await asyncio.to_thread(self._sweep)
 
-    def _path(self, sha256: str) -> Path:
+    def _file(self, sha256: str) -> Path:
         return self.directory / sha256
 
     def _keep(self, artifact: Artifact) -> Media:
         content = artifact.content
         if content is None or artifact.sha256 is None:
             raise ValueError("this artifact has only a URL, there are no bytes to keep")
-        path = self._path(artifact.sha256)
+        path = self._file(artifact.sha256)
         stay = max(artifact.retention_seconds or RETENTION_SECONDS, _LEAST_SECONDS)
         dated = self._now().timestamp() + stay - RETENTION_SECONDS
         try:

@@ -48,7 +48,9 @@ async def test_runs_at_the_same_time_each_get_their_own() -> None:
             await both_inside.wait()
             return [a.content for a in artifacts]
 
-    assert await asyncio.gather(run(b"one"), run(b"two")) == [[b"one"], [b"two"]]
+    one, two = await asyncio.gather(run(b"one"), run(b"two"))
+    assert one == [b"one"]
+    assert two == [b"two"]
 
 
 @pytest.mark.ledger("RES-14")

@@ -1,0 +1,6 @@
+"""The chat in the browser: our own page speaks to it, under the same contract as any platform."""
+
+from channels.webchat.channel import WebChatChannel
+from channels.webchat.verify import COOKIE, Session, SessionCookies
+
+__all__ = ["COOKIE", "Session", "SessionCookies", "WebChatChannel"]

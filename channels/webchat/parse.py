@@ -1,0 +1,75 @@
+"""What the page sends: a message or a press, as JSON."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from channels.channel import Malformed, WebhookRequest
+from channels.events import Address, ButtonPress, Event, Message, Person
+from channels.webchat.verify import session_of
+
+__all__ = ["MAX_MESSAGE", "parse_event"]
+
+MAX_MESSAGE = 16_000
+"""Characters a person may write at once."""
+
+_COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
+
+_Id: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
+"""Made by the page once per message or press, and the same when it tries again."""
+
+
+class _Sent(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    client_id: _Id
+
+
+class _Message(_Sent):
+    text: Annotated[str, Field(min_length=1, max_length=MAX_MESSAGE)]
+
+
+class _Press(_Sent):
+    token: Annotated[str, Field(min_length=1, max_length=200)]
+    message_id: Annotated[str, Field(min_length=1, max_length=200)]
+
+
+_ADAPTER: TypeAdapter[_Message | _Press] = TypeAdapter(_Message | _Press)
+
+
+def parse_event(request: WebhookRequest) -> Event:
+    """The event of one request of the page. Raises Malformed for anything else."""
+    try:
+        sent = _ADAPTER.validate_json(request.body)
+    except ValidationError as error:
+        raise Malformed("neither a message nor a press of the chat page") from error
+    session = session_of(request.headers)
+    address = Address(channel="webchat", account="local", place=session)
+    person = Person(channel="webchat", account="local", user_id=session, language=_language(request))
+    event_ids = (f"{session}:{sent.client_id}",)
+    if isinstance(sent, _Press):
+        return ButtonPress(
+            event_ids=event_ids, address=address, person=person, token=sent.token, message_id=sent.message_id
+        )
+    text = sent.text.replace("\0", "").strip()
+    if not text:
+        raise Malformed("a message without words")
+    command = _COMMAND.fullmatch(text)
+    return Message(
+        event_ids=event_ids,
+        address=address,
+        person=person,
+        message_id=sent.client_id,
+        text=(command[2] or "") if command else text,
+        command=command[1].lower() if command else None,
+    )
+
+
+def _language(request: WebhookRequest) -> str | None:
+    """The first choice of Accept-Language, which browsers send in order."""
+    first = request.headers.get("accept-language", "").partition(",")[0].partition(";")[0].strip()
+    return first if _LANGUAGE.fullmatch(first) else None

@@ -1,0 +1,6 @@
+"""What an operator and an author can see: the live feed of what happens, and the logs."""
+
+from gateway.observe.feed import Feed, Notice
+from gateway.observe.logs import configure_logging, describe_error, redact
+
+__all__ = ["Feed", "Notice", "configure_logging", "describe_error", "redact"]

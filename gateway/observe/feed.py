@@ -1,0 +1,94 @@
+"""The live feed: what happens in this process, for whoever is looking now."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from threading import Lock
+
+from channels import Json
+
+__all__ = ["BACKLOG", "Feed", "Notice"]
+
+BACKLOG = 500
+"""How many notices are remembered for those who look later."""
+_MAX_TEXT = 8_000
+_MAX_ITEMS = 100
+_MAX_DEPTH = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """One thing that happened."""
+
+    seq: int
+    at: datetime
+    name: str
+    fields: Mapping[str, Json]
+
+
+class Feed:
+    """Remembers the last BACKLOG notices and gives them to any number of readers.
+
+    Nothing waits for a reader: one that falls further behind than the backlog misses what fell out of it.
+    """
+
+    def __init__(self, *, now: Callable[[], datetime]) -> None:
+        self._now = now
+        self._notices: deque[Notice] = deque(maxlen=BACKLOG)
+        self._readers: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+        # Milliseconds, not 0: a reader that comes back after a restart is given what is new.
+        self._last = int(now().timestamp() * 1000)
+        self._lock = Lock()
+
+    def publish(self, name: str, /, **fields: object) -> None:
+        """Tell that something happened, from any thread; it raises nothing, whatever the fields are.
+
+        Values that are not JSON become text; long text, long lists and deep nesting are cut.
+        """
+        plain = {key: _plain(value) for key, value in fields.items()}
+        with self._lock:
+            self._last += 1
+            self._notices.append(Notice(seq=self._last, at=self._now(), name=name, fields=plain))
+            readers = list(self._readers.items())
+        for changed, loop in readers:
+            with contextlib.suppress(RuntimeError):  # that reader's loop has ended
+                loop.call_soon_threadsafe(changed.set)
+
+    async def subscribe(self, *, after: int = 0) -> AsyncGenerator[Notice, None]:
+        """What is remembered of the notices after this one, and then all that come, until closed."""
+        changed = asyncio.Event()
+        with self._lock:
+            self._readers[changed] = asyncio.get_running_loop()
+        try:
+            while True:
+                changed.clear()
+                with self._lock:
+                    fresh = [notice for notice in self._notices if notice.seq > after]
+                for notice in fresh:
+                    yield notice
+                    after = notice.seq
+                await changed.wait()
+        finally:
+            with self._lock:
+                del self._readers[changed]
+
+
+def _plain(value: object, depth: int = 0) -> Json:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        return value if len(value) <= _MAX_TEXT else f"{value[:_MAX_TEXT]}… ({len(value)} characters)"
+    if depth < _MAX_DEPTH:
+        if isinstance(value, Mapping):
+            return {str(key): _plain(item, depth + 1) for key, item in list(value.items())[:_MAX_ITEMS]}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [_plain(item, depth + 1) for item in list(value)[:_MAX_ITEMS]]
+    try:
+        return _plain(str(value), depth)
+    except Exception:  # noqa: BLE001 - an author's object may raise anything here, and telling must not
+        return f"<{type(value).__name__}>"

@@ -1,0 +1,102 @@
+"""Logs: one line a record, without secrets, tracebacks or anything a terminal would act on."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import PurePath
+from typing import TextIO
+from urllib.parse import quote
+
+__all__ = ["configure_logging", "describe_error", "redact"]
+
+_LEAST_SECRET = 8
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def configure_logging(level: str, *, secrets: Iterable[str] = (), stream: TextIO = sys.stderr) -> None:
+    """Send every logger's records to `stream`: plain lines on a terminal, JSON lines elsewhere.
+
+    What a record carries in `extra` becomes fields. Of an exception its type and place are told, never its text: that
+    may be a person's. `secrets` are replaced wherever they appear. Raises ValueError for an unknown level.
+    """
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter((_PlainLine if stream.isatty() else _JsonLine)(redact(secrets)))
+    root = logging.getLogger()
+    root.setLevel(level.upper())
+    root.handlers = [handler]
+
+
+def redact(secrets: Iterable[str]) -> Callable[[str], str]:
+    """A function that replaces these secrets in a text, also in their percent-encoded form.
+
+    Secrets under eight characters are left alone: they would blot out ordinary words.
+    """
+    known = {secret for secret in secrets if len(secret) >= _LEAST_SECRET}
+    # The longest first: a secret may be a part of another one.
+    forms = sorted(known | {quote(secret, safe="") for secret in known}, key=len, reverse=True)
+
+    def replace(text: str) -> str:
+        for form in forms:
+            text = text.replace(form, "***")
+        return text
+
+    return replace
+
+
+class _Line(logging.Formatter):
+    """What the two forms of a line share: a record's time, words, fields and error, with the secrets gone."""
+
+    def __init__(self, clean: Callable[[str], str]) -> None:
+        super().__init__()
+        self._clean = clean
+
+    def facts(self, record: logging.LogRecord) -> dict[str, object]:
+        facts: dict[str, object] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": self._clean(record.getMessage()),
+        }
+        facts |= {key: self._value(value) for key, value in vars(record).items() if key not in _STANDARD}
+        if record.exc_info and record.exc_info[1]:
+            facts["error"] = describe_error(record.exc_info[1])
+        return facts
+
+    def _value(self, value: object) -> object:
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        if isinstance(value, Mapping):
+            return {self._clean(str(key)): self._value(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._value(item) for item in value]
+        return self._clean(str(value))
+
+
+class _JsonLine(_Line):
+    def format(self, record: logging.LogRecord) -> str:
+        # ASCII only, so every control, direction and line separator character is escaped.
+        return json.dumps(self.facts(record), ensure_ascii=True)
+
+
+class _PlainLine(_Line):
+    def format(self, record: logging.LogRecord) -> str:
+        facts = self.facts(record)
+        at, level, name, message = (str(facts.pop(key)) for key in ("at", "level", "logger", "message"))
+        fields = "".join(f" {key}={value}" for key, value in facts.items())
+        return "".join(
+            c if c.isprintable() else c.encode("unicode_escape").decode()
+            for c in f"{at[11:19]} {level:<7} {name}: {message}{fields}"
+        )
+
+
+def describe_error(error: BaseException) -> str:
+    """``ValueError (invoices.py:42 delete_invoice)`` and what it came from. Its text may be a person's: left out."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({PurePath(frames[-1].filename).name}:{frames[-1].lineno} {frames[-1].name})" if frames else ""
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return f"{type(error).__name__}{place}" + (f" from {describe_error(cause)}" if cause else "")

@@ -1,0 +1,7 @@
+"""The web server: webhooks, kept files, health and the chat page."""
+
+from gateway.web.limits import Limits, Running, serve
+from gateway.web.server import web_app
+from gateway.web.webhooks import Accept, receive
+
+__all__ = ["Accept", "Limits", "Running", "receive", "serve", "web_app"]

@@ -1,0 +1,237 @@
+"""The chat page: it shows a conversation's visible log as it grows, and sends what the person writes and presses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from html import escape
+from importlib.resources import files
+from typing import Any, TypeAlias
+from weakref import WeakSet
+
+from aiohttp import hdrs, web
+
+from channels import AskfirstError, Forged, Media, Stale
+from channels.webchat import COOKIE, WebChatChannel
+from channels.webchat.verify import SESSION_SECONDS, check_host
+from gateway.artifacts import ArtifactStore
+from gateway.observe import Feed
+from gateway.store.base import Entry
+from gateway.web.markdown import to_html
+from gateway.web.server import answer, as_called
+from gateway.web.webhooks import Accept, receive
+
+__all__ = ["Chat", "add_chat"]
+
+LINK_SECONDS = 86400.0
+HEARTBEAT_SECONDS = 15.0
+"""Also how soon the server learns that a page has gone."""
+
+_FILES = files("gateway.web") / "static"
+_PAGE = (_FILES / "chat.html").read_text("utf-8")
+_STATIC = {
+    name: ((_FILES / name).read_bytes(), content_type)
+    for name, content_type in (("chat.css", "text/css"), ("chat.js", "text/javascript"))
+}
+_CLOSED = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    hdrs.CACHE_CONTROL: "no-store",
+}
+
+Watch: TypeAlias = Callable[[str, int], AsyncIterator[Entry]]
+"""(session, after): the entries of its visible log after a sequence number, for ever."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chat:
+    """What the page needs of the gateway."""
+
+    channel: WebChatChannel
+    watch: Watch
+    accept: Accept
+    artifacts: ArtifactStore
+    now: Callable[[], datetime]
+    title: str = "Askfirst"
+    public_url: str | None = None
+    console: Feed | None = None
+    """The live feed, shown beside the conversation; None hides it: it shows what every conversation does."""
+    random: Callable[[int], bytes] = secrets.token_bytes
+
+
+def add_chat(app: web.Application, chat: Chat) -> None:
+    """Add the page and what it talks to to an application, under ``/chat``."""
+    pages = _Pages(chat)
+    app.router.add_get("/chat", pages.page)
+    app.router.add_get("/chat/{name:chat\\.(?:css|js)}", pages.static)
+    app.router.add_get("/chat/events", pages.events)
+    app.router.add_post("/chat/messages", pages.said)
+    app.router.add_post("/chat/presses", pages.said)
+    if chat.console is not None:
+        app.router.add_get("/chat/console", partial(pages.console, chat.console))
+    app.on_shutdown.append(pages.end_streams)
+
+
+class _Pages:
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+        self._page = _PAGE.replace("{{title}}", escape(chat.title)).replace(
+            "{{console}}", "on" if chat.console is not None else "off"
+        )
+        self._streams: WeakSet[asyncio.Task[Any]] = WeakSet()
+
+    async def page(self, request: web.Request) -> web.Response:
+        """The page; it begins a session, or goes on with the one that the browser has."""
+        headers = self._from_our_host(request)
+        cookies, now = self._chat.channel.cookies, self._chat.now()
+        try:
+            session = cookies.renew(cookies.check(headers, now), now)
+        except (Forged, Stale):
+            session = cookies.begin(now, self._chat.random)
+        response = web.Response(text=self._page, content_type="text/html", headers=_CLOSED)
+        secure = request.secure or (self._chat.public_url or "").startswith("https://")
+        response.set_cookie(
+            COOKIE, session.cookie, max_age=SESSION_SECONDS, httponly=True, samesite="Strict", secure=secure
+        )
+        return response
+
+    async def static(self, request: web.Request) -> web.Response:
+        self._from_our_host(request)
+        body, content_type = _STATIC[request.match_info["name"]]
+        return web.Response(body=body, content_type=content_type, charset="utf-8", headers=_CLOSED)
+
+    async def said(self, request: web.Request) -> web.Response:
+        """A message or a press."""
+        chat = self._chat
+        called = await as_called(request, chat.public_url)
+        return answer(await receive(chat.channel, called, accept=chat.accept, now=chat.now()))
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        """The conversation from a sequence number on, and notices that the bot is writing."""
+        session = self._session(request)
+        after = _number(request.headers.get("Last-Event-ID") or request.query.get("after", "0"))
+        return await self._stream(request, self._shown(session, after), self._typing(session))
+
+    async def console(self, feed: Feed, request: web.Request) -> web.StreamResponse:
+        """The live feed."""
+        self._session(request)
+        after = _number(request.headers.get("Last-Event-ID", "0"))
+        return await self._stream(request, _notices(feed, after))
+
+    async def end_streams(self, app: web.Application) -> None:
+        """Streams have no end of their own."""
+        for task in self._streams:
+            task.cancel()
+
+    def _from_our_host(self, request: web.Request) -> dict[str, str]:
+        headers = {name.lower(): ", ".join(request.headers.getall(name)) for name in request.headers}
+        try:
+            check_host(headers, self._chat.channel.hosts)
+        except Forged as error:
+            raise web.HTTPForbidden(text="this page is not served under that host name") from error
+        return headers
+
+    def _session(self, request: web.Request) -> str:
+        headers = self._from_our_host(request)
+        if headers.get("sec-fetch-site", "same-origin") != "same-origin":
+            raise web.HTTPForbidden(text="only the chat page may read this")
+        try:
+            return self._chat.channel.cookies.check(headers, self._chat.now())
+        except (Forged, Stale) as error:
+            raise web.HTTPUnauthorized(text="no session: open the chat page again") from error
+
+    async def _shown(self, session: str, after: int) -> AsyncGenerator[str, None]:
+        entries = self._chat.watch(session, after)
+        try:
+            async for entry in entries:
+                yield _event("message", self._entry(entry), entry.seq)
+        finally:
+            if isinstance(entries, AsyncGenerator):
+                await entries.aclose()
+
+    def _entry(self, entry: Entry) -> dict[str, Any]:
+        """An entry as the page shows it: Markdown as HTML, and a link to each file."""
+        shown: dict[str, Any] = dict(entry.value) if isinstance(entry.value, dict) else {}
+        if shown.get("from") == "bot":
+            shown["html"] = to_html(str(shown.pop("text", "")))
+        # Relative to /chat, so that it holds under any prefix a proxy puts in front.
+        shown["media"] = [
+            {**media, "link": self._chat.artifacts.path(Media(**media), lives_seconds=LINK_SECONDS)}
+            for media in shown.get("media") or ()
+        ]
+        return {**shown, "at": entry.stamp.isoformat()}
+
+    async def _typing(self, session: str) -> AsyncGenerator[str, None]:
+        begun = asyncio.Event()
+
+        def tell(place: str) -> None:
+            if place == session:
+                begun.set()
+
+        self._chat.channel.on_typing.add(tell)
+        try:
+            while True:
+                await begun.wait()
+                begun.clear()
+                yield _event("typing", {})
+        finally:
+            self._chat.channel.on_typing.discard(tell)
+
+    async def _stream(self, request: web.Request, *sources: AsyncGenerator[str, None]) -> web.StreamResponse:
+        """Send what the sources yield, as it comes, until the page or the server goes."""
+        response = web.StreamResponse(headers={**_CLOSED, hdrs.CONTENT_TYPE: "text/event-stream"})
+        await response.prepare(request)
+        if task := asyncio.current_task():
+            self._streams.add(task)
+        writing = asyncio.Lock()
+
+        async def send(source: AsyncGenerator[str, None]) -> None:
+            async with aclosing(source):
+                async for message in source:
+                    async with writing:
+                        await response.write(message.encode())
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for source in (*sources, _heartbeat()):
+                    group.create_task(send(source))
+        except* ConnectionError:
+            pass
+        except* AskfirstError:
+            # The store does not answer: the page comes back by itself.
+            pass
+        return response
+
+
+async def _notices(feed: Feed, after: int) -> AsyncGenerator[str, None]:
+    async with aclosing(feed.subscribe(after=after)) as notices:
+        async for notice in notices:
+            shown = {"at": notice.at.isoformat(), "name": notice.name, "fields": notice.fields}
+            yield _event("notice", shown, notice.seq)
+
+
+async def _heartbeat() -> AsyncGenerator[str, None]:
+    while True:
+        yield ":\n\n"
+        await asyncio.sleep(HEARTBEAT_SECONDS)
+
+
+def _event(name: str, data: object, seq: int | None = None) -> str:
+    numbered = f"id: {seq}\n" if seq is not None else ""
+    return f"event: {name}\n{numbered}data: {json.dumps(data)}\n\n"
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0

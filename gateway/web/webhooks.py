@@ -1,0 +1,67 @@
+"""What becomes of one request of a platform: proven, read, stored, and only then answered. No web server in here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import TypeAlias
+
+from channels import Channel, Forged, Malformed, Parsed, Stale, WebhookRequest, WebhookResponse
+from gateway.store.base import StoreError
+
+__all__ = ["ACCEPT_SECONDS", "Accept", "receive"]
+
+log = logging.getLogger(__name__)
+
+Accept: TypeAlias = Callable[[Channel, Parsed], Awaitable[None]]
+"""Stores what a request held, durably when it returns. Raises StoreError."""
+
+ACCEPT_SECONDS = 0.25
+"""A platform waits a few seconds at most (Slack: 3), and it delivers again what was not accepted."""
+
+
+def _text(status: int, text: str, **headers: str) -> WebhookResponse:
+    return WebhookResponse(status=status, headers={"Content-Type": "text/plain", **headers}, body=text.encode())
+
+
+_UNPROVEN = _text(401, "not proven to come from the platform")
+_UNREADABLE = _text(400, "not in the platform's encoding")
+_NOT_STORED = _text(503, "not stored, please deliver again", **{"Retry-After": "5"})
+
+
+async def receive(channel: Channel, request: WebhookRequest, *, accept: Accept, now: datetime) -> WebhookResponse:
+    """Verify, parse and store one request; the answer says 2xx only when what it held is durable.
+
+    Total over any bytes: forged or stale 401, not the platform's encoding 400, not stored in time 503. A channel that
+    raises what its contract does not allow is answered as if the request were bad: nothing unproven goes on.
+    """
+    try:
+        channel.verify(request, now)
+    except (Forged, Stale) as error:
+        log.info("a request was refused", extra={"channel": channel.name, "reason": type(error).__name__})
+        return _UNPROVEN
+    except Exception as error:
+        log.error("verify broke its contract", exc_info=error, extra={"channel": channel.name})
+        return _UNPROVEN
+
+    try:
+        parsed = channel.parse(request)
+    except Malformed:
+        log.info("a request could not be read", extra={"channel": channel.name})
+        return _UNREADABLE
+    except Exception as error:
+        log.error("parse broke its contract", exc_info=error, extra={"channel": channel.name})
+        return _UNREADABLE
+
+    try:
+        async with asyncio.timeout(ACCEPT_SECONDS):
+            await accept(channel, parsed)
+    except (StoreError, TimeoutError) as error:
+        log.warning("a request was not stored", extra={"channel": channel.name, "reason": type(error).__name__})
+        return _NOT_STORED
+    except Exception as error:
+        log.error("a request was not stored", exc_info=error, extra={"channel": channel.name})
+        return _NOT_STORED
+    return parsed.response

@@ -1,0 +1,142 @@
+"""A bot in memory behind the real page, channel and server: enough to talk to, and nothing of the engine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from channels import Address, Button, ButtonPress, Channel, Event, Json, Media, Message, Parsed, Part, Reply
+from channels.webchat import WebChatChannel
+from gateway.artifacts import ArtifactStore, collecting, emit_artifact
+from gateway.observe import Feed
+from gateway.store.base import Entry
+from gateway.web import Limits, Running, serve, web_app
+from gateway.web.chat import Chat, add_chat
+
+KEY = b"k" * 32
+Answer = Callable[["Bot", Event], None]
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass
+class Bot:
+    """What stands behind the page: a visible log, what was accepted, and a scripted answer."""
+
+    artifacts: ArtifactStore
+    channel: WebChatChannel = field(default_factory=lambda: WebChatChannel(keys=[KEY], hosts=["127.0.0.1"]))
+    feed: Feed = field(default_factory=lambda: Feed(now=now))
+    accepted: list[Event] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)
+    log: dict[str, list[Entry]] = field(default_factory=dict)
+    answer: Answer = lambda bot, event: None
+    fail: list[Exception] = field(default_factory=list)
+    """Raised by the next accepts, one each."""
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    url: str = ""
+
+    async def accept(self, channel: Channel, parsed: Parsed) -> None:
+        if self.fail:
+            raise self.fail.pop(0)
+        async with self.changed:
+            for event in parsed.events:
+                if self.seen.isdisjoint(event.event_ids):
+                    self.accepted.append(event)
+                    if isinstance(event, Message):
+                        self.write(
+                            event.address.place,
+                            {"message_id": event.message_id, "from": "person", "text": event.text, "edits": None},
+                        )
+                    self.answer(self, event)
+                self.seen.update(event.event_ids)
+            self.changed.notify_all()
+
+    def write(self, session: str, value: dict[str, Json]) -> None:
+        entries = self.log.setdefault(session, [])
+        entries.append(Entry(seq=len(entries) + 1, stamp=now(), value={"buttons": [], "media": [], **value}))
+
+    def says(self, session: str, message_id: str, reply: Reply) -> None:
+        """Show a reply as a delivery does: its parts, one entry each."""
+        address = Address(channel="webchat", account="local", place=session)
+        for number, part in enumerate(self.channel.render(address, reply)):
+            self.write(session, shown(part, f"{message_id}.{number}"))
+
+    async def watch(self, session: str, after: int) -> AsyncIterator[Entry]:
+        while True:
+            async with self.changed:
+                fresh = [entry for entry in self.log.get(session, []) if entry.seq > after]
+                if not fresh:
+                    await self.changed.wait()
+            for entry in fresh:
+                yield entry
+                after = entry.seq
+
+    async def ready(self) -> dict[str, bool]:
+        return {"store": not self.fail}
+
+    async def keeps(self, content: bytes, filename: str) -> Media:
+        with collecting() as artifacts:
+            emit_artifact(content=content, filename=filename)
+        return await self.artifacts.keep(artifacts[0])
+
+    async def arrived(self, count: int) -> None:
+        """Wait until so many events have been accepted."""
+        async with self.changed:
+            await self.changed.wait_for(lambda: len(self.accepted) >= count)
+
+
+def shown(part: Part, message_id: str) -> dict[str, Json]:
+    buttons: list[Json] = [dict(asdict(button)) for button in part.buttons]
+    media: list[Json] = [dict(asdict(part.media))] if part.media else []
+    return {"message_id": message_id, "from": "bot", **part.arguments, "buttons": buttons, "media": media}
+
+
+Start = Callable[..., contextlib.AbstractAsyncContextManager[Running]]
+
+
+@pytest.fixture
+def bot(tmp_path: Path) -> Bot:
+    return Bot(artifacts=ArtifactStore(tmp_path / "artifacts", [KEY], public_url=None, now=now))
+
+
+@pytest.fixture
+def start(bot: Bot) -> Start:
+    @contextlib.asynccontextmanager
+    async def start(limits: Limits | None = None, *, console: bool = True) -> AsyncIterator[Running]:
+        app = web_app(
+            channels={"webchat": bot.channel},
+            accept=bot.accept,
+            artifacts=bot.artifacts,
+            ready=bot.ready,
+            now=now,
+            limits=limits,
+        )
+        chat = Chat(
+            channel=bot.channel,
+            watch=bot.watch,
+            accept=bot.accept,
+            artifacts=bot.artifacts,
+            now=now,
+            title="Invoices",
+            console=bot.feed if console else None,
+        )
+        add_chat(app, chat)
+        running = await serve(app, "127.0.0.1", 0)
+        bot.url = f"http://127.0.0.1:{running.port}"
+        try:
+            yield running
+        finally:
+            await running.cleanup()
+
+    return start
+
+
+__all__ = ["Bot", "Button", "ButtonPress", "Start"]

@@ -1,0 +1,135 @@
+"""Kept files, webhooks and health over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+
+import aiohttp
+import pytest
+
+from channels import Media, WebhookRequest
+from channels.webchat import COOKIE, SessionCookies
+from gateway.store.base import Conflict, Overloaded, StoreUnavailable
+from gateway.web import receive
+from tests.web.conftest import KEY, Bot, Start
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SESSION = SessionCookies([KEY]).begin(NOW, lambda size: bytes(size))
+HEADERS = {
+    "host": "127.0.0.1:8000",
+    "origin": "http://127.0.0.1:8000",
+    "cookie": f"{COOKIE}={SESSION.cookie}",
+}
+
+
+def said(body: bytes = b'{"client_id": "12345678", "text": "hello"}', **headers: str) -> WebhookRequest:
+    return WebhookRequest("POST", "http://127.0.0.1:8000/chat/messages", {**HEADERS, **headers}, body)
+
+
+async def test_what_is_proven_and_read_is_stored_before_it_is_answered(bot: Bot) -> None:
+    response = await receive(bot.channel, said(), accept=bot.accept, now=NOW)
+    assert (response.status, response.body) == (200, b'{"status": "accepted"}')
+    assert len(bot.accepted) == 1
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (said(cookie=""), 401),
+        (said(origin="http://evil.example"), 401),
+        (said(b"not json"), 400),
+        (said(b'{"client_id": "12345678", "text": "\\ud800"}'), 400),
+        (said(b"[" * 100_000), 400),
+    ],
+)
+async def test_what_is_not_proven_or_not_readable_reaches_no_store(
+    bot: Bot, request_: WebhookRequest, status: int
+) -> None:
+    assert (await receive(bot.channel, request_, accept=bot.accept, now=NOW)).status == status
+    assert bot.accepted == []
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("gone"), Overloaded("full"), Conflict("x"), ZeroDivisionError()])
+async def test_what_is_not_stored_is_to_be_delivered_again(bot: Bot, error: Exception) -> None:
+    bot.fail.append(error)
+    response = await receive(bot.channel, said(), accept=bot.accept, now=NOW)
+    assert (response.status, response.headers["Retry-After"]) == (503, "5")
+    assert str(error).encode() not in response.body or not str(error)
+
+
+async def test_a_store_that_hangs_is_given_up_in_time(bot: Bot) -> None:
+    async def never(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    begun = time.monotonic()
+    assert (await receive(bot.channel, said(), accept=never, now=NOW)).status == 503
+    assert time.monotonic() - begun < 1
+
+
+async def test_a_webhook_of_an_unknown_channel_is_not_there(bot: Bot, start: Start) -> None:
+    async with start(), aiohttp.ClientSession() as http:
+        async with http.post(f"{bot.url}/webhooks/nobody", data=b"{}") as response:
+            assert response.status == 404
+        async with http.get(f"{bot.url}/webhooks/webchat") as response:
+            assert response.status == 405
+        async with http.post(f"{bot.url}/webhooks/webchat", data=b"{}") as response:
+            assert response.status == 401
+
+
+@pytest.mark.parametrize("path", ["/", "/chat/chat.html", "/chat/../chat.css", "/artifacts/", "/static/", "/admin"])
+async def test_nothing_else_can_be_reached(bot: Bot, start: Start, path: str) -> None:
+    async with start(), aiohttp.ClientSession() as http, http.get(bot.url + path) as response:
+        assert response.status == 404
+
+
+async def test_a_kept_file_is_served_under_its_name_and_type_and_can_do_nothing(bot: Bot, start: Start) -> None:
+    media = await bot.keeps(b"<html><script>alert(1)</script>", 'Über "uns".html')
+    async with start(), aiohttp.ClientSession() as http:
+        url = f"{bot.url}/{bot.artifacts.path(media, lives_seconds=60)}"
+        async with http.get(url) as response:
+            assert (response.status, await response.read()) == (200, b"<html><script>alert(1)</script>")
+            headers = response.headers
+        async with http.head(url) as response:
+            assert (response.status, response.headers["Content-Length"]) == (200, str(media.size))
+
+    assert headers["Content-Type"] == "text/html"
+    assert headers["Content-Length"] == str(media.size)
+    assert headers["Content-Disposition"] == "attachment; filename*=UTF-8''%C3%9Cber%20_uns_.html"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Content-Security-Policy"] == "default-src 'none'; sandbox"
+
+
+async def test_a_link_with_any_bit_flipped_leads_nowhere(bot: Bot, start: Start) -> None:
+    media = await bot.keeps(b"secret", "secret.txt")
+    token = bot.artifacts.path(media, lives_seconds=60).partition("/")[2]
+    async with start(), aiohttp.ClientSession() as http:
+        for position in range(len(token) * 8):
+            flipped = bytearray(token.encode())
+            flipped[position // 8] ^= 1 << position % 8
+            async with http.get(f"{bot.url}/artifacts/{flipped.decode('latin-1')}") as response:
+                assert response.status == 404
+
+
+async def test_a_file_that_is_gone_and_a_link_that_has_ended_are_not_found(bot: Bot, start: Start) -> None:
+    media = await bot.keeps(b"gone", "gone.txt")
+    gone = Media(sha256="0" * 64, mime_type="text/plain", filename="never.txt", size=1)
+    async with start(), aiohttp.ClientSession() as http:
+        for path in (
+            bot.artifacts.path(gone, lives_seconds=60),
+            bot.artifacts.path(media, lives_seconds=-1),
+        ):
+            async with http.get(f"{bot.url}/{path}") as response:
+                assert response.status == 404
+
+
+async def test_health_says_what_answers_and_nothing_more(bot: Bot, start: Start) -> None:
+    async with start(), aiohttp.ClientSession() as http:
+        async with http.get(f"{bot.url}/livez") as response:
+            assert (response.status, await response.text()) == (200, "live")
+        async with http.get(f"{bot.url}/readyz") as response:
+            assert (response.status, await response.json()) == (200, {"store": True})
+        bot.fail.append(StoreUnavailable("gone"))
+        async with http.get(f"{bot.url}/readyz") as response:
+            assert (response.status, await response.json()) == (503, {"store": False})
