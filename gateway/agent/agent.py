@@ -1,0 +1,183 @@
+"""The agent: a model, its instructions and its tools."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+from gateway.agent.calls import Keep
+from gateway.agent.config import AgentConfig
+from gateway.agent.confirming import OnConfirm
+from gateway.agent.journal import Journal
+from gateway.agent.loop import AgentSpec, LoopOutcome, run_loop
+from gateway.agent.model import OnEvent, OnText
+from gateway.agent.results import AgentResult, StreamChunk
+from gateway.agent.unattended import Unattended
+from gateway.providers import ModelMessage, Provider, ProviderConfigurationError, ProviderError, make_provider
+from gateway.tools import PendingAction, Tool, ToolContext, ToolPolicy, ToolRegistry
+
+__all__ = ["Agent"]
+
+
+class Agent:
+    """Answers messages with a model that may call tools.
+
+    It holds nothing of a conversation: any number of runs may go on at once. `run`, `stream` and `batch` run it on its
+    own, where a call that needs a person's yes does not happen unless the config's `confirm_action` says so.
+    """
+
+    def __init__(
+        self,
+        tools: Sequence[Tool | Callable[..., Any]] = (),
+        *,
+        provider: str | Provider | None = None,
+        instructions: str | Callable[[ToolContext], str] = "",
+        config: AgentConfig | None = None,
+        policy: ToolPolicy | None = None,
+    ) -> None:
+        """`provider`: one, or a spec such as ``openai:gpt-5-mini`` or ``demo``; None: ``ASKFIRST_PROVIDER``, else demo.
+
+        Plain functions among the tools become tools. Raises ToolValidationError when two have one name.
+        """
+        self.tools: Mapping[str, Tool] = {tool.name: tool for tool in ToolRegistry(tools).all()}
+        self.config = config or AgentConfig()
+        self.policy = policy
+        self.instructions = instructions
+        self._provider = provider
+
+    @property
+    def name(self) -> str:
+        """The config's name."""
+        return self.config.name
+
+    @property
+    def provider(self) -> Provider:
+        """The model's provider, made of its spec when first asked for. Raises ProviderConfigurationError."""
+        if self._provider is None or isinstance(self._provider, str):
+            self._provider = make_provider(self._provider)
+        return self._provider
+
+    def using(self, provider: str | Provider | None) -> Self:
+        """The same agent over another provider."""
+        other = copy.copy(self)
+        other._provider = provider
+        return other
+
+    async def run(
+        self,
+        message: str | Sequence[ModelMessage],
+        *,
+        context: ToolContext | None = None,
+        on_text: OnText | None = None,
+        on_event: OnEvent | None = None,
+    ) -> AgentResult:
+        """Answer a message, or a conversation that ends with one.
+
+        A model that cannot be reached is no exception: the result's `stop_reason` is ``provider_error``.
+        Raises ProviderConfigurationError when there is no provider to call.
+        """
+        context = context or ToolContext(person="app:-:-")
+        if not context.idempotency_key:
+            context = replace(context, idempotency_key=secrets.token_hex(16))
+        messages = [ModelMessage(role="user", content=message)] if isinstance(message, str) else message
+        try:
+            outcome = await self.turn(
+                messages,
+                context=context,
+                on_confirm=Unattended(self.config, context),
+                on_text=on_text,
+                on_event=on_event,
+            )
+        except ProviderConfigurationError:
+            raise
+        except ProviderError as error:
+            return AgentResult(content="", stop_reason="provider_error", error=str(error))
+        return AgentResult(
+            content=outcome.content,
+            artifacts=outcome.artifacts,
+            pending=tuple(PendingAction.from_json(asked.record) for asked in outcome.asked),
+            stop_reason="needs_confirmation" if outcome.stop_reason == "asked" else outcome.stop_reason,
+            usage=outcome.usage,
+            iterations=outcome.iterations,
+            tool_calls=outcome.tool_calls,
+            messages=outcome.messages,
+        )
+
+    __call__ = run
+
+    def run_sync(self, message: str | Sequence[ModelMessage], **options: Any) -> AgentResult:
+        """`run` for scripts; not inside a running event loop, where it raises RuntimeError."""
+
+        async def once() -> AgentResult:
+            # A provider's connections belong to one event loop, which here ends with the run.
+            if isinstance(self._provider, str) or self._provider is None:
+                agent = self.using(self._provider)
+                try:
+                    return await agent.run(message, **options)
+                finally:
+                    await agent.provider.close()
+            return await self.run(message, **options)
+
+        return asyncio.run(once())
+
+    async def stream(
+        self, message: str | Sequence[ModelMessage], **options: Any
+    ) -> AsyncIterator[StreamChunk | AgentResult]:
+        """`run`, with the model's text as it comes; the result comes last. Leaving early ends the run."""
+        pieces: asyncio.Queue[str | None] = asyncio.Queue()
+        task = asyncio.ensure_future(self.run(message, **options, on_text=pieces.put_nowait))
+        task.add_done_callback(lambda _: pieces.put_nowait(None))
+        try:
+            while (piece := await pieces.get()) is not None:
+                yield StreamChunk(piece)
+            yield await task
+        finally:
+            if task.cancel():
+                await asyncio.wait({task})
+
+    async def batch(
+        self, messages: Sequence[str | Sequence[ModelMessage]], *, max_concurrency: int = 5, **options: Any
+    ) -> list[AgentResult]:
+        """One run for each message, at most so many at once; the results are in the order of the messages."""
+        slots = asyncio.Semaphore(max_concurrency)
+
+        async def one(message: str | Sequence[ModelMessage]) -> AgentResult:
+            async with slots:
+                return await self.run(message, **options)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(message)) for message in messages]
+        return [task.result() for task in tasks]
+
+    async def turn(
+        self,
+        messages: Sequence[ModelMessage],
+        *,
+        context: ToolContext,
+        on_confirm: OnConfirm,
+        more_instructions: str = "",
+        journal: Journal | None = None,
+        keep: Keep | None = None,
+        on_text: OnText | None = None,
+        on_event: OnEvent | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> LoopOutcome:
+        """One turn of the loop, for whoever has a chat to ask in; see `run_loop`. Raises ProviderError."""
+        instructions = self.instructions(context) if callable(self.instructions) else self.instructions
+        return await run_loop(
+            AgentSpec(tools=self.tools, config=self.config, policy=self.policy),
+            messages,
+            provider=self.provider,
+            context=context,
+            on_confirm=on_confirm,
+            system="\n\n".join(text for text in (instructions, more_instructions) if text),
+            journal=journal,
+            keep=keep,
+            on_text=on_text,
+            on_event=on_event,
+            sleep=sleep,
+        )

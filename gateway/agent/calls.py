@@ -1,0 +1,260 @@
+"""The tool calls of one reply of the model: checked, run or asked about, each with a result for the model."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from channels import Json, Media
+from gateway.agent.config import AgentConfig
+from gateway.agent.confirming import Approved, Ask, Asked, OnConfirm, Verdict
+from gateway.agent.journal import CallResult, Progress
+from gateway.agent.model import OnEvent
+from gateway.artifacts import Artifact, collecting, emit_artifact
+from gateway.providers.base import ToolCall
+from gateway.tools import (
+    NothingDone,
+    OutcomeUnknown,
+    Tool,
+    ToolContext,
+    ToolError,
+    ToolExecutionError,
+    ToolPolicy,
+    ToolTimeout,
+    ToolValidationError,
+    serialise,
+)
+
+__all__ = ["CallRunner", "Keep"]
+
+Keep: TypeAlias = Callable[[Artifact], Awaitable[Media]]
+"""Makes a file's bytes durable before anything refers to them."""
+
+CALLS_IN_ONE_REPLY = 32
+CALLS_AT_ONCE = 8
+_SHOWN = 2000
+"""Characters of a result that an event carries."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Checked:
+    """A call that may run, or that a person has to be asked about."""
+
+    key: str
+    call: ToolCall
+    tool: Tool
+    args: Mapping[str, Json]
+    reason: str | None
+    """Why it needs a yes; None: it does not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRunner:
+    """Runs the calls of one turn."""
+
+    tools: Mapping[str, Tool]
+    config: AgentConfig
+    policy: ToolPolicy | None
+    context: ToolContext
+    progress: Progress
+    on_confirm: OnConfirm
+    on_event: OnEvent
+    keep: Keep | None
+    collect: Callable[[], AbstractContextManager[list[Artifact]]] = collecting
+
+    async def run(self, reply: int, calls: Sequence[ToolCall]) -> list[CallResult]:
+        """A result for every call, in call order.
+
+        What needs no yes runs first; then all that needs one is asked together. `reply` counts from 1.
+        """
+        results: dict[str, CallResult] = {}
+        runs: list[_Checked] = []
+        asks: list[_Checked] = []
+        keys = [f"{reply}.{number}" for number in range(1, len(calls) + 1)]
+        for number, (key, call) in enumerate(zip(keys, calls, strict=True)):
+            if (known := await self._known(key, call)) is not None:
+                results[key] = known
+                continue
+            checked = self._check(key, call) if number < CALLS_IN_ONE_REPLY else _too_many(call)
+            if isinstance(checked, str):
+                results[key] = self._failed(call, checked)
+            else:
+                decided = key in self.progress.verdicts(reply)
+                (asks if decided or checked.reason is not None else runs).append(checked)
+        if self.config.parallel_tool_execution and len(runs) > 1 and not asks:
+            results |= zip([each.key for each in runs], await self._together(runs), strict=True)
+        else:
+            for each in runs:
+                results[each.key] = await self._run(each)
+        if asks:
+            results |= await self._ask(reply, asks)
+        return [results[key] for key in keys]
+
+    async def _known(self, key: str, call: ToolCall) -> CallResult | None:
+        """What became of a call that an earlier attempt at this turn began, whatever the tool is by now."""
+        result = self.progress.result(key)
+        if result is None and self.progress.was_started(key):
+            result = self._failed(call, f"Tool {call.name!r} was interrupted: {_UNKNOWN}")
+            await self.progress.finished(key, result)
+        return result
+
+    def _check(self, key: str, call: ToolCall) -> _Checked | str:
+        if call.parse_error is not None:
+            return (
+                f"Tool call for {call.name!r} had malformed arguments ({call.parse_error}). "
+                "Retry with properly escaped JSON."
+            )
+        tool = self.tools.get(call.name)
+        if tool is None:
+            return f"Unknown tool {call.name!r}. Available tools: {', '.join(self.tools) or 'none'}"
+        try:
+            args = tool.validate(call.args)
+        except ToolValidationError as error:
+            return str(error)
+        reason = "this tool always asks" if tool.confirm is not None else None
+        if self.policy is not None:
+            decision, rule = self.policy.decide(tool.name, args)
+            self.on_event("policy.decided", {"tool": tool.name, "decision": decision, "reason": rule})
+            if decision == "deny":
+                return f"Tool {tool.name!r} is not allowed here ({rule}). Do not try it again."
+            if decision == "review" and reason is None:
+                reason = rule
+        return _Checked(key=key, call=call, tool=tool, args=args, reason=reason)
+
+    async def _together(self, runs: Sequence[_Checked]) -> list[CallResult]:
+        slots = asyncio.Semaphore(CALLS_AT_ONCE)
+
+        async def in_a_slot(each: _Checked) -> CallResult:
+            async with slots:
+                return await self._run(each)
+
+        tasks = [asyncio.ensure_future(in_a_slot(each)) for each in runs]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            # Where one could not be recorded, or the turn was lost, none of the others goes on unseen.
+            if unfinished := [task for task in tasks if task.cancel()]:
+                await asyncio.wait(unfinished)
+
+    async def _run(self, each: _Checked) -> CallResult:
+        tool, call = each.tool, each.call
+        if self.context.cancelled:
+            return self._failed(call, f"Tool {tool.name!r} was not run: the person stopped this turn.")
+        if not tool.repeatable:
+            await self.progress.started(each.key)
+        self.on_event("tool.started", {**_of(call), "args": dict(each.args)})
+        result = await self._execute(each)
+        await self.progress.finished(each.key, result)
+        if not result.failed:
+            files: list[Json] = [artifact.filename or artifact.url for artifact in result.artifacts]
+            self.on_event("tool.finished", {**_of(call), "result": result.text[:_SHOWN], "artifacts": files})
+        return result
+
+    async def _execute(self, each: _Checked) -> CallResult:
+        tool, call = each.tool, each.call
+        context = replace(
+            self.context, idempotency_key=f"{self.context.idempotency_key}/{each.key}", emit=emit_artifact
+        )
+        with self.collect() as emitted:
+            try:
+                raw = await tool.run(
+                    each.args,
+                    context,
+                    timeout_seconds=self.config.tool_timeout_seconds,
+                    on_chunk=lambda text: self.on_event("tool.chunk", {**_of(call), "text": text}),
+                )
+            except ToolError as error:
+                return self._failed(call, _told(tool, error), error)
+        text = serialise(raw)
+        artifacts = tuple([await self._kept(artifact) for artifact in emitted])
+        return CallResult(text=text, artifacts=artifacts, stop=self._stop(tool, text))
+
+    async def _kept(self, artifact: Artifact) -> Artifact:
+        if self.keep is None or artifact.content is None:
+            return artifact
+        media = await self.keep(artifact)
+        return replace(artifact, content=None, mime_type=media.mime_type, filename=media.filename)
+
+    def _stop(self, tool: Tool, text: str) -> Literal["terminal_tool", "stop_condition"] | None:
+        if tool.terminal:
+            return "terminal_tool"
+        try:
+            ends = self.config.stop_condition is not None and self.config.stop_condition(tool.name, text) is True
+        except Exception as error:  # noqa: BLE001 - the author's function must not take the turn with it
+            _log.warning("stop_condition raised %s after tool %s: taken as False", type(error).__name__, tool.name)
+            return None
+        return "stop_condition" if ends else None
+
+    async def _ask(self, reply: int, asks: Sequence[_Checked]) -> dict[str, CallResult]:
+        results: dict[str, CallResult] = {}
+        verdicts = dict(self.progress.verdicts(reply))
+        if undecided := [each for each in asks if each.key not in verdicts]:
+            new = await self._decide(undecided)
+            await self.progress.decided(reply, new)
+            verdicts |= new
+        for each in asks:
+            verdict = verdicts[each.key]
+            if isinstance(verdict, Asked):
+                self.on_event("tool.asked", {**_of(each.call), "args": dict(each.args), "reason": each.reason})
+                results[each.key] = CallResult(text=serialise(verdict.confirmation), asked=verdict)
+            elif isinstance(verdict, Approved):
+                results[each.key] = await self._run(each)
+            else:
+                results[each.key] = self._failed(each.call, verdict)
+        return results
+
+    async def _decide(self, asks: Sequence[_Checked]) -> dict[str, Verdict]:
+        verdicts: dict[str, Verdict] = {}
+        prepared: dict[str, Ask] = {}
+        for each in asks:
+            tool = each.tool
+            if self.context.cancelled:
+                verdicts[each.key] = f"Tool {tool.name!r}: nobody was asked, the person stopped this turn."
+                continue
+            try:
+                preview = await tool.preview(each.args, self.context)
+            except ToolError as error:
+                verdicts[each.key] = _told(tool, error)
+            except ValueError as error:
+                verdicts[each.key] = f"Tool {tool.name!r} was not run and nobody was asked: {error}"
+            else:
+                prepared[each.key] = Ask(
+                    call=each.call, tool=tool, args=each.args, preview=preview, reason=each.reason or ""
+                )
+        if prepared:
+            verdicts |= zip(prepared, await self.on_confirm(list(prepared.values())), strict=True)
+        return verdicts
+
+    def _failed(self, call: ToolCall, text: str, error: ToolError | None = None) -> CallResult:
+        cause = error.error if isinstance(error, ToolExecutionError) else None
+        shown = "".join(traceback.format_exception(cause)) if cause is not None else None
+        self.on_event("tool.failed", {**_of(call), "error": text[:_SHOWN], "traceback": shown})
+        return CallResult(text=text, failed=True)
+
+
+_UNKNOWN = "its outcome is unknown, it may or may not have happened. Do not repeat it; tell the person, or look it up."
+
+
+def _too_many(call: ToolCall) -> str:
+    return f"Tool {call.name!r} was not run: at most {CALLS_IN_ONE_REPLY} calls in one reply."
+
+
+def _told(tool: Tool, error: ToolError) -> str:
+    if isinstance(error, ToolTimeout) and tool.repeatable:
+        return str(error)
+    if isinstance(error, OutcomeUnknown):
+        return f"Tool {tool.name!r}: {error}: {_UNKNOWN}"
+    if isinstance(error, NothingDone):
+        return f"Tool {tool.name!r}: nothing was done: {error}"
+    return str(error)
+
+
+def _of(call: ToolCall) -> dict[str, Json]:
+    return {"call_id": call.call_id, "tool": call.name}

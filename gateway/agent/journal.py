@@ -1,0 +1,135 @@
+"""What a turn has done so far, so that whoever takes it over goes on from there.
+
+Steps, in the order they were recorded:
+
+- ``{"reply": {...}}``: a reply of the model that calls tools. A reply without calls ends the turn and is not recorded.
+- ``{"started": key}``: a call is about to run that must not simply run again. A key is "reply.call", counted from 1.
+- ``{"finished": key, "result": {...}}``: the call's result, with its artifacts.
+- ``{"asked": reply, "verdicts": [[key, {...}], ...]}``: what became of the calls that needed a person's yes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, Protocol
+
+from channels import Json
+from gateway.agent.confirming import Approved, Asked, Verdict
+from gateway.artifacts import Artifact
+from gateway.providers.base import Response, ToolCall, Usage
+from gateway.tools import PendingConfirmation
+
+__all__ = ["CallResult", "Journal", "Progress"]
+
+
+class Journal(Protocol):
+    """Where the steps of one turn are kept."""
+
+    @property
+    def steps(self) -> Sequence[Json]:
+        """What earlier attempts at this turn recorded, in order."""
+        ...
+
+    async def record(self, step: Json) -> None:
+        """Add a step; durable when it returns. The loop never has two of them in flight."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallResult:
+    """What became of one tool call."""
+
+    text: str
+    """What the model is told."""
+    failed: bool = False
+    stop: Literal["terminal_tool", "stop_condition"] | None = None
+    """The loop ends with this result."""
+    artifacts: tuple[Artifact, ...] = ()
+    asked: Asked | None = None
+
+
+class Progress:
+    """Reads what is recorded and records what is new. Without a journal it remembers nothing."""
+
+    def __init__(self, journal: Journal | None) -> None:
+        self._journal = journal
+        self._recording = asyncio.Lock()
+        self._replies: list[Response] = []
+        self._started: set[str] = set()
+        self._finished: dict[str, CallResult] = {}
+        self._verdicts: dict[int, dict[str, Verdict]] = {}
+        for step in journal.steps if journal is not None else ():
+            self._read(step)
+
+    def reply(self, number: int) -> Response | None:
+        """The recorded reply of that number, counted from 1."""
+        return self._replies[number - 1] if number <= len(self._replies) else None
+
+    def result(self, key: str) -> CallResult | None:
+        """The result of a call that is finished."""
+        return self._finished.get(key)
+
+    def was_started(self, key: str) -> bool:
+        """Whether an earlier attempt began this call."""
+        return key in self._started
+
+    def verdicts(self, reply: int) -> Mapping[str, Verdict]:
+        """What was decided on the calls of this reply that needed a yes."""
+        return self._verdicts.get(reply, {})
+
+    async def replied(self, response: Response) -> None:
+        await self._record({"reply": asdict(response)})
+
+    async def started(self, key: str) -> None:
+        await self._record({"started": key})
+
+    async def finished(self, key: str, result: CallResult) -> None:
+        artifacts: list[Json] = []
+        for artifact in result.artifacts:
+            fields = asdict(replace(artifact, content=None))
+            artifacts.append({name: value for name, value in fields.items() if value is not None})
+        body: dict[str, Json] = {"text": result.text, "failed": result.failed, "stop": result.stop}
+        await self._record({"finished": key, "result": {**body, "artifacts": artifacts}})
+
+    async def decided(self, reply: int, verdicts: Mapping[str, Verdict]) -> None:
+        await self._record(
+            {"asked": reply, "verdicts": [[key, _verdict_to_json(verdict)] for key, verdict in verdicts.items()]}
+        )
+
+    async def _record(self, step: Json) -> None:
+        if self._journal is not None:
+            async with self._recording:
+                await self._journal.record(step)
+
+    def _read(self, step: Any) -> None:
+        match step:
+            case {"reply": body}:
+                calls = tuple(ToolCall(**call) for call in body["tool_calls"])
+                self._replies.append(Response(**{**body, "tool_calls": calls, "usage": Usage(**body["usage"])}))
+            case {"started": key}:
+                self._started.add(key)
+            case {"finished": key, "result": body}:
+                artifacts = tuple(Artifact(**artifact) for artifact in body["artifacts"])
+                self._finished[key] = CallResult(**{**body, "artifacts": artifacts})
+            case {"asked": reply, "verdicts": verdicts}:
+                self._verdicts.setdefault(reply, {}).update((key, _verdict_from_json(body)) for key, body in verdicts)
+
+
+def _verdict_to_json(verdict: Verdict) -> Json:
+    if isinstance(verdict, Asked):
+        told = verdict.confirmation
+        words: Json = {"action": told.action, "preview": told.preview, "user_prompt": told.user_prompt}
+        return {"confirmation": words, "record": verdict.record}
+    return "approved" if isinstance(verdict, Approved) else {"refused": verdict}
+
+
+def _verdict_from_json(body: Any) -> Verdict:
+    match body:
+        case {"confirmation": words, "record": record}:
+            return Asked(confirmation=PendingConfirmation(**words), record=record)
+        case {"refused": text}:
+            return str(text)
+        case _:
+            return Approved()

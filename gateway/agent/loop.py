@@ -1,0 +1,218 @@
+"""The loop: model, tools, model, ... until there is an answer, or a reason to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gateway.agent.calls import CallRunner, Keep
+from gateway.agent.config import AgentConfig
+from gateway.agent.confirming import Asked, OnConfirm
+from gateway.agent.journal import CallResult, Journal, Progress
+from gateway.agent.model import ModelCaller, OnEvent, OnText, Stopped
+from gateway.agent.results import StopReason
+from gateway.artifacts import Artifact
+from gateway.providers.base import ModelMessage, Provider, Request, Response, ToolCall, ToolSpec, Usage
+from gateway.tools import Tool, ToolContext, ToolPolicy
+
+__all__ = ["AgentSpec", "LoopOutcome", "run_loop"]
+
+EQUAL_ROUNDS = 3
+"""So many times the same call with the same result, and the loop is going in circles."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSpec:
+    """What does not change from turn to turn."""
+
+    tools: Mapping[str, Tool]
+    config: AgentConfig
+    policy: ToolPolicy | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopOutcome:
+    """What became of one turn."""
+
+    content: str
+    """The answer, or what the model said beside its last calls."""
+    stop_reason: StopReason
+    messages: tuple[ModelMessage, ...]
+    """What the turn adds to the conversation, in order; every call in it has its result."""
+    artifacts: tuple[Artifact, ...]
+    asked: tuple[Asked, ...]
+    """What people are being asked, those of an earlier attempt at this turn included."""
+    tool_calls: tuple[ToolCall, ...]
+    usage: Usage
+    iterations: int
+
+
+async def run_loop(
+    spec: AgentSpec,
+    messages: Sequence[ModelMessage],
+    *,
+    provider: Provider,
+    context: ToolContext,
+    on_confirm: OnConfirm,
+    system: str = "",
+    journal: Journal | None = None,
+    keep: Keep | None = None,
+    on_text: OnText | None = None,
+    on_event: OnEvent | None = None,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    jitter: Callable[[], float] = random.random,
+) -> LoopOutcome:
+    """Run one turn over the conversation so far, which ends with the new message.
+
+    `context.idempotency_key` names the turn, `context.stopping` ends it between two steps. With a `journal`, what is
+    finished is recorded, and the steps of an earlier attempt are not done again; it needs `keep`, since files are
+    recorded by their hash. `on_text` makes the model stream. Both hooks must not block.
+
+    Raises ProviderError when the model cannot be reached; everything recorded stays.
+    """
+    loop = _Loop(
+        spec=spec,
+        caller=ModelCaller(
+            provider=provider,
+            config=spec.config,
+            stopping=context.stopping,
+            on_text=on_text,
+            on_event=on_event or _nobody,
+            sleep=sleep,
+            jitter=jitter,
+        ),
+        runner=CallRunner(
+            tools=spec.tools,
+            config=spec.config,
+            policy=spec.policy,
+            context=context,
+            progress=(progress := Progress(journal)),
+            on_confirm=on_confirm,
+            on_event=on_event or _nobody,
+            keep=keep,
+        ),
+        progress=progress,
+        request=Request(
+            system=system,
+            messages=tuple(messages),
+            tools=tuple(ToolSpec(**tool.schema()) for tool in spec.tools.values()),
+            model=spec.config.model,
+            temperature=spec.config.temperature,
+            max_tokens=spec.config.max_tokens,
+            timeout_seconds=spec.config.request_timeout_seconds,
+            language=context.language,
+        ),
+    )
+    return await loop.run()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Loop:
+    """One turn, as far as it has come."""
+
+    spec: AgentSpec
+    caller: ModelCaller
+    runner: CallRunner
+    progress: Progress
+    request: Request
+    content: str = ""
+    messages: list[ModelMessage] = field(default_factory=list)
+    results: list[CallResult] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    iterations: int = 0
+    seen: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+
+    async def run(self) -> LoopOutcome:
+        config = self.spec.config
+        while self.iterations < config.max_iterations:
+            if self.caller.stopping.is_set():
+                return self._end("cancelled")
+            if config.max_total_tokens is not None and self.usage.total_tokens >= config.max_total_tokens:
+                return self._end("budget")
+            try:
+                response = await self._reply()
+            except Stopped:
+                return self._end("cancelled")
+            self.content = response.content
+            self.calls += response.tool_calls
+            if config.routing_only and response.tool_calls:
+                return self._end("routed")
+            self.messages.append(
+                ModelMessage(role="assistant", content=response.content, tool_calls=response.tool_calls)
+            )
+            if not response.tool_calls:
+                return self._end("answered")
+            results = await self._results(response)
+            if (reason := self._reason_to_stop(response.tool_calls, results)) is not None:
+                return self._end(reason)
+        return self._end("max_iterations")
+
+    async def _reply(self) -> Response:
+        self.iterations += 1
+        response = self.progress.reply(self.iterations)
+        if response is None:
+            request = replace(self.request, messages=(*self.request.messages, *self.messages))
+            response = _with_ids(await self.caller.call(request), self.iterations)
+            if response.tool_calls and not self.spec.config.routing_only:
+                await self.progress.replied(response)
+        self.usage += response.usage
+        return response
+
+    async def _results(self, response: Response) -> list[CallResult]:
+        if response.finish == "length":
+            results = [CallResult(text=_CUT_OFF, failed=True) for _ in response.tool_calls]
+        else:
+            results = await self.runner.run(self.iterations, response.tool_calls)
+        self.results += results
+        self.messages += [
+            ModelMessage(role="tool", content=result.text, call_id=call.call_id, tool_name=call.name)
+            for call, result in zip(response.tool_calls, results, strict=True)
+        ]
+        return results
+
+    def _reason_to_stop(self, calls: Sequence[ToolCall], results: Sequence[CallResult]) -> StopReason | None:
+        if any(result.asked for result in results):
+            return "asked"
+        for result in results:
+            if result.stop is not None:
+                self.content = result.text
+                return result.stop
+        rounds = {
+            (call.name, json.dumps(dict(call.args), sort_keys=True), result.text)
+            for call, result in zip(calls, results, strict=True)
+        }
+        self.seen.update(rounds)
+        return "loop_detected" if any(self.seen[each] >= EQUAL_ROUNDS for each in rounds) else None
+
+    def _end(self, reason: StopReason) -> LoopOutcome:
+        return LoopOutcome(
+            content=self.content,
+            stop_reason=reason,
+            messages=tuple(self.messages),
+            artifacts=tuple(artifact for result in self.results for artifact in result.artifacts),
+            asked=tuple(result.asked for result in self.results if result.asked is not None),
+            tool_calls=tuple(self.calls),
+            usage=self.usage,
+            iterations=self.iterations,
+        )
+
+
+_CUT_OFF = "Not run: the reply was cut off at its length limit. Try again with fewer calls or shorter arguments."
+
+
+def _with_ids(response: Response, reply: int) -> Response:
+    """Some compatible servers leave call ids empty or give one twice; the results could then not be told apart."""
+    ids = [call.call_id for call in response.tool_calls]
+    if len(set(ids)) == len(ids) and all(ids):
+        return response
+    calls = [replace(call, call_id=f"call_{reply}_{n}") for n, call in enumerate(response.tool_calls, start=1)]
+    return replace(response, tool_calls=tuple(calls))
+
+
+def _nobody(name: str, fields: Mapping[str, object]) -> None:
+    """Nobody listens."""

@@ -1,0 +1,128 @@
+"""One call to the model: streamed or whole, in time, and repeated when the error may pass."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from channels import Json
+from gateway.agent.config import AgentConfig
+from gateway.providers.base import Provider, ProviderError, Request, Response
+
+__all__ = ["ModelCaller", "OnEvent", "OnText", "Stopped"]
+
+T = TypeVar("T")
+
+OnText: TypeAlias = Callable[[str], Awaitable[None] | None]
+"""Hears the pieces of the model's text as they come."""
+OnEvent: TypeAlias = Callable[[str, Mapping[str, Json]], None]
+"""Hears what happens, by name, with plain fields: for a console or a trace, not for a log (it has people's words)."""
+
+_LONGEST_RETRY_AFTER_SECONDS = 30.0
+
+
+class Stopped(Exception):
+    """The turn is to end, and the model was still thinking."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCaller:
+    """Calls one provider for one turn."""
+
+    provider: Provider
+    config: AgentConfig
+    stopping: asyncio.Event
+    on_text: OnText | None
+    on_event: OnEvent
+    sleep: Callable[[float], Awaitable[None]]
+    jitter: Callable[[], float]
+    """Between 0 and 1: how much of a tenth is added to a wait."""
+
+    async def call(self, request: Request) -> Response:
+        """The model's whole reply.
+
+        A reply of which text was already handed out is not asked for again: the person would read it twice.
+        Raises ProviderError, Stopped.
+        """
+        attempt = 0
+        while True:
+            attempt += 1
+            heard: list[str] = []
+            self.on_event("model.started", {"attempt": attempt, "provider": self.provider.name})
+            try:
+                response = await self._unless_stopped(self._once(request, heard))
+            except ProviderError as error:
+                final = attempt > self.config.max_retries or bool(heard)
+                wait = None if final else self._wait(error, attempt)
+                self.on_event("model.failed", {"attempt": attempt, "error": str(error), "retry_in_seconds": wait})
+                if wait is None:
+                    raise
+                await self._unless_stopped(self._sleep(wait))
+            else:
+                self.on_event("model.finished", _finished(response))
+                return response
+
+    async def _once(self, request: Request, heard: list[str]) -> Response:
+        limit = self.config.request_timeout_seconds
+        scope = asyncio.timeout(limit)
+        try:
+            async with scope:
+                if self.on_text is None:
+                    return await self.provider.complete(request)
+                response: Response | None = None
+                async for piece in self.provider.stream(request):
+                    if isinstance(piece, Response):
+                        response = piece
+                    elif piece:
+                        heard.append(piece)
+                        scope.reschedule(None)
+                        if inspect.isawaitable(shown := self.on_text(piece)):
+                            await shown
+                    scope.reschedule(asyncio.get_running_loop().time() + limit)
+        except TimeoutError:
+            if scope.expired():
+                raise ProviderError(self.provider.name, f"no answer within {limit:g} s", retryable=True) from None
+            raise
+        if response is None:
+            raise ProviderError(self.provider.name, "the stream ended before the answer did", retryable=True)
+        return response
+
+    def _wait(self, error: ProviderError, attempt: int) -> float | None:
+        """Seconds until the next attempt; None when another attempt makes no sense."""
+        if not error.retryable:
+            return None
+        if error.retry_after_seconds is not None:
+            return error.retry_after_seconds if error.retry_after_seconds <= _LONGEST_RETRY_AFTER_SECONDS else None
+        limited = error.code.startswith("429")
+        step = self.config.retry_backoff_seconds + (self.config.rate_limit_cooldown_seconds if limited else 0.0)
+        return step * attempt * (1 + self.jitter() / 10)
+
+    async def _sleep(self, seconds: float) -> None:
+        if seconds > 0:
+            await self.sleep(seconds)
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.ensure_future(work)
+        watch = asyncio.ensure_future(self.stopping.wait())
+        try:
+            await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise Stopped
+            return task.result()
+        finally:
+            watch.cancel()
+            if task.cancel():
+                await asyncio.wait({task})
+
+
+def _finished(response: Response) -> dict[str, Json]:
+    return {
+        "content": response.content,
+        "calls": [call.name for call in response.tool_calls],
+        "finish": response.finish,
+        "model": response.model,
+        "total_tokens": response.usage.total_tokens,
+    }

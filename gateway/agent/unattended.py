@@ -1,0 +1,71 @@
+"""What becomes of a call that needs a yes when an agent runs on its own, with no chat to ask in."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import secrets
+from collections.abc import Sequence
+
+from gateway.agent.config import AgentConfig, ConfirmAction
+from gateway.agent.confirming import Approved, Ask, Asked, Verdict
+from gateway.tools import PendingAction, PendingConfirmation, ToolContext, compute_args_digest
+
+__all__ = ["Unattended"]
+
+_log = logging.getLogger(__name__)
+
+
+class Unattended:
+    """Asks `confirm_action`, where the agent has one; else nothing runs, and what would have is written down."""
+
+    def __init__(self, config: AgentConfig, context: ToolContext) -> None:
+        self._config, self._context = config, context
+        self._denied: dict[tuple[str, str], str] = {}
+
+    async def __call__(self, asks: Sequence[Ask]) -> Sequence[Verdict]:
+        confirm_action = self._config.confirm_action
+        if confirm_action is None:
+            return [self._write_down(ask) for ask in asks]
+        return [await self._confirmed(ask, confirm_action) for ask in asks]
+
+    async def _confirmed(self, ask: Ask, confirm_action: ConfirmAction) -> Verdict:
+        call = (ask.tool.name, compute_args_digest(ask.args))
+        if (before := self._denied.get(call)) is not None:
+            return before
+        try:
+            async with asyncio.timeout(self._config.approval_timeout_seconds):
+                # In a thread, since it may well wait for somebody at a keyboard.
+                answer: object = await asyncio.to_thread(confirm_action, ask.tool.name, dict(ask.args), ask.reason)
+                approved = await answer if inspect.isawaitable(answer) else answer
+        except TimeoutError:
+            why = "nobody answered in time"
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong, the call does not run
+            _log.warning("confirm_action raised %s for tool %s: denied", type(error).__name__, ask.tool.name)
+            why = "the approval failed"
+        else:
+            if approved is True:
+                return Approved()
+            why = "it was not approved"
+        self._denied[call] = f"Tool {ask.tool.name!r} was not run: {why}."
+        return self._denied[call]
+
+    def _write_down(self, ask: Ask) -> Asked:
+        action = PendingAction(
+            pending_action_id=secrets.token_hex(16),
+            kind=ask.tool.name,
+            tool_version=ask.tool.version_hash,
+            args=ask.args,
+            precondition=ask.preview.precondition,
+            preview=ask.preview.text,
+            table=tuple(ask.preview.table or ()),
+            requester=self._context.person,
+            conversation=self._context.conversation,
+            address=self._context.address,
+            language=self._context.language,
+            args_digest=compute_args_digest(ask.args),
+            requested_at=self._context.clock(),
+        )
+        told = PendingConfirmation(action=action.pending_action_id, preview=action.preview, user_prompt=action.preview)
+        return Asked(confirmation=told, record=action.to_json())

@@ -1,0 +1,144 @@
+"""A model that says what the test wrote, and what an agent is driven with around it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from channels import Json
+from gateway.agent import Ask, Asked, LoopOutcome, Verdict
+from gateway.agent.config import AgentConfig
+from gateway.agent.loop import AgentSpec, run_loop
+from gateway.providers import ModelMessage, ProviderError, Request, Response, ToolCall, Usage
+from gateway.tools import PendingConfirmation, Tool, ToolContext, ToolPolicy
+
+
+def call(name: str, call_id: str | None = None, **args: Json) -> ToolCall:
+    return ToolCall(call_id=call_id or f"id-{name}", name=name, args=args)
+
+
+def calls(*made: ToolCall, content: str = "") -> Response:
+    numbered = [
+        ToolCall(call_id=f"id-{n}", name=c.name, args=c.args, parse_error=c.parse_error) for n, c in enumerate(made)
+    ]
+    return Response(content=content, tool_calls=tuple(numbered), finish="tools", usage=Usage(prompt_tokens=10))
+
+
+@dataclass
+class Script:
+    """A Provider that takes one step for each call: a text, a call, a Response, an error, or pieces of a stream."""
+
+    steps: list[str | ToolCall | Response | ProviderError | list[str | ProviderError]]
+    name: str = "script"
+    requests: list[Request] = field(default_factory=list)
+
+    async def complete(self, request: Request) -> Response:
+        self.requests.append(request)
+        match self.steps.pop(0):
+            case ProviderError() as error:
+                raise error
+            case str() as text:
+                return Response(content=text, usage=Usage(prompt_tokens=10, completion_tokens=5))
+            case ToolCall() as one:
+                return calls(one)
+            case Response() as response:
+                return response
+            case pieces:
+                raise AssertionError(f"{pieces} can only be streamed")
+
+    async def stream(self, request: Request) -> AsyncIterator[str | Response]:
+        if not isinstance(pieces := self.steps[0], list):
+            yield await self.complete(request)
+            return
+        self.requests.append(request)
+        self.steps.pop(0)
+        for piece in pieces:
+            if isinstance(piece, ProviderError):
+                raise piece
+            yield piece
+        yield Response(content="".join(map(str, pieces)))
+
+    async def close(self) -> None: ...
+
+
+class Notebook:
+    """A Journal in memory: what is in it has been through JSON, as in a store."""
+
+    def __init__(self, steps: Sequence[Json] = ()) -> None:
+        self.lines = [json.dumps(step) for step in steps]
+
+    @property
+    def steps(self) -> Sequence[Json]:
+        return [json.loads(line) for line in self.lines]
+
+    async def record(self, step: Json) -> None:
+        self.lines.append(json.dumps(step))
+
+    def kinds(self) -> list[str]:
+        return [next(iter(step)) for step in self.steps if isinstance(step, dict)]
+
+
+@dataclass
+class Person:
+    """An OnConfirm that remembers what it was asked."""
+
+    verdict: Verdict | None = None
+    asked: list[list[Ask]] = field(default_factory=list)
+
+    async def __call__(self, asks: Sequence[Ask]) -> Sequence[Verdict]:
+        self.asked.append(list(asks))
+        return [self.verdict if self.verdict is not None else self._ask(ask) for ask in asks]
+
+    def _ask(self, ask: Ask) -> Asked:
+        told = PendingConfirmation(
+            action=f"action-{ask.call.call_id}", preview=ask.preview.text, user_prompt=f"{ask.preview.text} OK or NO?"
+        )
+        return Asked(confirmation=told, record={"args": dict(ask.args)})
+
+
+@dataclass
+class Turn:
+    """Everything round one turn of the loop."""
+
+    provider: Script
+    tools: Sequence[Tool]
+    config: AgentConfig = field(default_factory=AgentConfig)
+    policy: ToolPolicy | None = None
+    person: Person = field(default_factory=Person)
+    journal: Notebook = field(default_factory=Notebook)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
+
+    async def run(self, text: str = "hello", **options: Any) -> LoopOutcome:
+        return await run_loop(
+            AgentSpec(tools={tool.name: tool for tool in self.tools}, config=self.config, policy=self.policy),
+            [ModelMessage(role="user", content=text)],
+            provider=self.provider,
+            context=ToolContext(
+                person="telegram:1:2", conversation="c", idempotency_key="turn", stopping=self.stopping
+            ),
+            on_confirm=self.person,
+            journal=self.journal,
+            on_event=self._heard,
+            sleep=self._sleep,
+            jitter=lambda: 0.0,
+            **options,
+        )
+
+    def names(self, *, of: str = "") -> list[str]:
+        return [name for name, _ in self.events if name.startswith(of)]
+
+    def _heard(self, name: str, fields: Mapping[str, Json]) -> None:
+        self.events.append((name, dict(fields)))
+
+    async def _sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+
+
+def told(outcome: LoopOutcome) -> list[str]:
+    """What the model was told of its calls, in order."""
+    return [message.content for message in outcome.messages if message.role == "tool"]

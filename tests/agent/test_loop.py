@@ -1,0 +1,360 @@
+"""The loop: answers, calls, mistakes of the model, mistakes of a tool, and the reasons to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from gateway.agent import AgentConfig
+from gateway.agent.calls import CALLS_IN_ONE_REPLY
+from gateway.providers import ProviderError, Response, ToolCall
+from gateway.tools import NothingDone, OutcomeUnknown, Tool, ToolContext, tool
+from tests.agent.scripted import Script, Turn, call, calls, told
+
+
+def searching() -> tuple[Tool, list[str]]:
+    queries: list[str] = []
+
+    @tool(read_only=True)
+    async def search(query: str) -> str:
+        """Search the web."""
+        queries.append(query)
+        return f"found {query}"
+
+    return search, queries
+
+
+@tool(read_only=True)
+def calculator(expression: str) -> str:
+    """Compute."""
+    return expression
+
+
+@pytest.mark.ledger("LOOP-09", "LOOP-10", "STOP-01")
+async def test_text_without_a_call_is_the_answer() -> None:
+    turn = Turn(Script(["Hello there"]), [])
+    outcome = await turn.run("Hello")
+    assert (outcome.content, outcome.stop_reason, outcome.iterations) == ("Hello there", "answered", 1)
+    assert turn.journal.lines == []  # its first reply is its last
+
+
+@pytest.mark.ledger("LOOP-08", "LOOP-17", "CALL-10", "MISC-11")
+async def test_a_call_runs_and_the_model_hears_its_result() -> None:
+    search, queries = searching()
+    turn = Turn(Script([call("search", query="Python tutorials"), "Done"]), [search])
+    outcome = await turn.run()
+    assert queries == ["Python tutorials"]
+    assert (outcome.content, outcome.iterations) == ("Done", 2)
+    assert [m.role for m in outcome.messages] == ["assistant", "tool", "assistant"]
+    asked, result, _ = outcome.messages
+    assert (result.call_id, result.tool_name, result.content) == (
+        asked.tool_calls[0].call_id,
+        "search",
+        "found Python tutorials",
+    )
+    assert [m.role for m in turn.provider.requests[1].messages] == ["user", "assistant", "tool"]
+    assert turn.provider.requests[0].tools[0].parameters["required"] == ["query"]
+    assert outcome.usage.prompt_tokens == 20
+
+
+@pytest.mark.ledger("LOOP-13", "LOOP-16", "CALL-11")
+async def test_an_unknown_tool_is_answered_with_the_names_there_are() -> None:
+    outcome = await Turn(Script([call("nosuch"), "Sorry"]), [searching()[0], calculator]).run()
+    assert told(outcome) == ["Unknown tool 'nosuch'. Available tools: search, calculator"]
+    assert outcome.content == "Sorry"
+
+
+@pytest.mark.ledger("LOOP-14", "CALL-08", "CALL-09")
+async def test_arguments_that_do_not_fit_never_reach_the_tool() -> None:
+    search, queries = searching()
+    broken = ToolCall(call_id="2", name="search", parse_error="Expecting value at 7")
+    outcome = await Turn(Script([calls(call("search", qeury="x"), broken), "ok"]), [search]).run()
+    first, second = told(outcome)
+    assert "Did you mean 'query'?" in first
+    assert "malformed arguments (Expecting value at 7)" in second
+    assert queries == []
+
+
+@pytest.mark.ledger("LOOP-15", "TOOL-55")
+async def test_a_tool_that_raises_is_told_to_the_model() -> None:
+    @tool
+    def divide(a: int, b: int) -> float:
+        """Divide."""
+        if b == 0:
+            raise ValueError("Cannot divide by zero")
+        return a / b
+
+    turn = Turn(Script([call("divide", a=1, b=0), "can't"]), [divide])
+    outcome = await turn.run()
+    assert told(outcome) == ["Error executing tool 'divide': Cannot divide by zero"]
+    assert outcome.content == "can't"
+    failed = dict(turn.events)["tool.failed"]
+    assert "ValueError: Cannot divide by zero" in failed["traceback"]
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OutcomeUnknown("the line went dead"), "may or may not have happened"),
+        (NothingDone("closed"), "nothing was done"),
+    ],
+)
+async def test_a_tool_may_say_what_it_knows_of_its_effect(error: Exception, words: str) -> None:
+    @tool
+    async def pay() -> None:
+        """Pay."""
+        raise error
+
+    (text,) = told(await Turn(Script([call("pay"), "hm"]), [pay]).run())
+    assert words in text
+    assert str(error) in text
+
+
+@pytest.mark.ledger("LOOP-11", "STOP-02", "CFG-04")
+async def test_endless_calls_end_at_the_limit() -> None:
+    search, queries = searching()
+    turn = Turn(Script([call("search", query=str(n)) for n in range(9)]), [search])
+    outcome = await turn.run()
+    assert (outcome.stop_reason, len(turn.provider.requests), len(queries)) == ("max_iterations", 6, 6)
+
+
+@pytest.mark.ledger("LOOP-19", "CFG-15")
+async def test_routing_only_gives_the_choice_and_runs_nothing() -> None:
+    search, queries = searching()
+    turn = Turn(Script([call("search", query="a")]), [search], AgentConfig(routing_only=True))
+    outcome = await turn.run()
+    assert (outcome.stop_reason, outcome.tool_calls[0].name, outcome.tool_calls[0].args) == (
+        "routed",
+        "search",
+        {"query": "a"},
+    )
+    assert (queries, outcome.messages, turn.journal.lines) == ([], (), [])
+
+
+@pytest.mark.ledger("STOP-03", "TOOL-46")
+async def test_a_terminal_tool_ends_the_turn_with_its_result() -> None:
+    @tool(terminal=True, read_only=True)
+    async def present_question() -> dict[str, int]:
+        """Ask a prepared question."""
+        return {"id": 7}
+
+    turn = Turn(Script([call("present_question")]), [present_question])
+    outcome = await turn.run()
+    assert (outcome.stop_reason, json.loads(outcome.content)) == ("terminal_tool", {"id": 7})
+    assert len(turn.provider.requests) == 1
+
+
+@pytest.mark.ledger("STOP-04", "STOP-07", "CFG-23")
+async def test_a_stop_condition_ends_the_turn_with_that_result() -> None:
+    config = AgentConfig(stop_condition=lambda name, result: "tutorials" in result)
+    outcome = await Turn(Script([call("search", query="tutorials")]), [searching()[0]], config).run()
+    assert (outcome.stop_reason, outcome.content) == ("stop_condition", "found tutorials")
+
+
+@pytest.mark.ledger("STOP-05")
+async def test_a_stop_condition_that_raises_is_false() -> None:
+    def broken(name: str, result: str) -> bool:
+        raise KeyError(name)
+
+    turn = Turn(Script([call("search", query="a"), "b"]), [searching()[0]], AgentConfig(stop_condition=broken))
+    assert (await turn.run()).stop_reason == "answered"
+
+
+@pytest.mark.ledger("MISC-08")
+async def test_the_same_call_with_the_same_result_three_times_is_a_loop() -> None:
+    search, queries = searching()
+    outcome = await Turn(Script([call("search", query="a") for _ in range(5)]), [search]).run()
+    assert (outcome.stop_reason, len(queries)) == ("loop_detected", 3)
+
+
+async def test_a_reply_that_was_cut_off_runs_none_of_its_calls() -> None:
+    search, queries = searching()
+    cut = Response(tool_calls=(call("search", query="a"),), finish="length")
+    outcome = await Turn(Script([cut, "short"]), [search]).run()
+    assert queries == []
+    assert "cut off" in told(outcome)[0]
+    assert outcome.content == "short"
+
+
+async def test_five_hundred_calls_at_once_are_capped_and_each_is_answered() -> None:
+    search, queries = searching()
+    outcome = await Turn(Script([calls(*[call("search", query=str(n)) for n in range(500)]), "ok"]), [search]).run()
+    assert len(queries) == CALLS_IN_ONE_REPLY
+    assert len(told(outcome)) == 500
+    assert "at most 32 calls" in told(outcome)[-1]
+
+
+async def test_ids_that_a_server_leaves_out_are_made_up() -> None:
+    twice = Response(tool_calls=(call("search", "x", query="a"), call("search", "x", query="b")), finish="tools")
+    outcome = await Turn(Script([twice, "ok"]), [searching()[0]]).run()
+    ids = [m.call_id for m in outcome.messages if m.role == "tool"]
+    assert len(set(ids)) == 2
+    assert [c.call_id for c in outcome.messages[0].tool_calls] == ids
+
+
+@pytest.mark.ledger("STOP-08")
+async def test_the_token_budget_ends_the_turn_before_the_next_call() -> None:
+    turn = Turn(Script([call("search", query="a"), "never"]), [searching()[0]], AgentConfig(max_total_tokens=10))
+    assert (await turn.run()).stop_reason == "budget"
+    assert len(turn.provider.requests) == 1
+
+
+@pytest.mark.ledger("STOP-08", "MISC-06")
+async def test_stopping_during_a_tool_lets_it_finish_and_ends_the_turn() -> None:
+    turn = Turn(Script([calls(call("slow"), call("search", query="a")), "never"]), [])
+
+    @tool
+    async def slow(ctx: ToolContext) -> str:
+        """Take long."""
+        turn.stopping.set()
+        return f"finished, cancelled={ctx.cancelled}"
+
+    search, queries = searching()
+    turn.tools, turn.config = [slow, search], AgentConfig(parallel_tool_execution=False)
+    outcome = await turn.run()
+    assert outcome.stop_reason == "cancelled"
+    assert told(outcome)[0] == "finished, cancelled=True"
+    assert "stopped" in told(outcome)[1]
+    assert queries == []
+
+
+async def test_stopping_does_not_wait_for_the_model() -> None:
+    turn = Turn(Script([]), [])
+    asked, dropped = asyncio.Event(), asyncio.Event()
+
+    class Slow(Script):
+        async def complete(self, request: Any) -> Response:
+            asked.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                dropped.set()
+            raise AssertionError
+
+    turn.provider = Slow([])
+    running = asyncio.ensure_future(turn.run())
+    await asked.wait()
+    turn.stopping.set()
+    assert (await running).stop_reason == "cancelled"
+    assert dropped.is_set()
+
+
+@pytest.mark.ledger("RTY-10", "RTY-11", "ERR-07")
+async def test_a_tool_that_hangs_is_told_to_the_model() -> None:
+    @tool(read_only=True, timeout_seconds=0.01)
+    async def hang() -> None:
+        """Hang."""
+        await asyncio.Event().wait()
+
+    (text,) = told(await Turn(Script([call("hang"), "ok"]), [hang]).run())
+    assert text == "Tool 'hang' timed out after 0.01 seconds"
+
+
+async def test_each_step_is_an_event() -> None:
+    turn = Turn(Script([call("search", query="a"), "ok"]), [searching()[0]])
+    await turn.run()
+    assert turn.names() == [
+        "model.started",
+        "model.finished",
+        "tool.started",
+        "tool.finished",
+        "model.started",
+        "model.finished",
+    ]
+    started = dict(turn.events)["tool.started"]
+    assert (started["tool"], started["args"]) == ("search", {"query": "a"})
+    json.dumps(turn.events)
+
+
+@pytest.mark.ledger("PAR-01", "PAR-04", "PAR-05", "PAR-06", "LOOP-15")
+async def test_calls_of_one_reply_run_together_and_answer_in_call_order() -> None:
+    all_here = asyncio.Barrier(3)
+    finish_order: list[int] = []
+    turns = {3: asyncio.Event(), 1: asyncio.Event(), 2: asyncio.Event()}
+    turns[3].set()
+    after = {3: 1, 1: 2, 2: 2}
+
+    @tool(read_only=True)
+    async def work(n: int) -> str:
+        """Work."""
+        await all_here.wait()  # none gets past this alone
+        await turns[n].wait()
+        finish_order.append(n)
+        turns[after[n]].set()
+        if n == 2:
+            raise RuntimeError("no")
+        return f"did {n}"
+
+    turn = Turn(Script([calls(call("work", n=1), call("work", n=2), call("work", n=3)), "ok"]), [work])
+    outcome = await turn.run()
+    assert finish_order == [3, 1, 2]
+    assert told(outcome) == ["did 1", "Error executing tool 'work': no", "did 3"]
+    names = turn.names(of="tool.")
+    assert (names.count("tool.started"), names.count("tool.finished"), names.count("tool.failed")) == (3, 2, 1)
+
+
+@pytest.mark.ledger("PAR-02", "CFG-16")
+async def test_parallel_off_keeps_the_order() -> None:
+    at_once = 0
+    most = 0
+
+    @tool(read_only=True)
+    async def work() -> None:
+        """Work."""
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(0)
+        at_once -= 1
+
+    reply = calls(*[call("work") for _ in range(3)])
+    await Turn(Script([reply, "ok"]), [work], AgentConfig(parallel_tool_execution=False)).run()
+    assert most == 1
+    await Turn(Script([reply, "ok"]), [work]).run()
+    assert most == 3
+
+
+@pytest.mark.ledger("PAR-09")
+async def test_a_terminal_tool_among_several_ends_the_turn_after_all_of_them() -> None:
+    @tool(terminal=True, read_only=True)
+    async def form(n: int) -> str:
+        """Show a form."""
+        return f"form {n}"
+
+    search, queries = searching()
+    reply = calls(call("search", query="a"), call("form", n=1), call("form", n=2))
+    outcome = await Turn(Script([reply]), [search, form]).run()
+    assert (outcome.stop_reason, outcome.content, queries) == ("terminal_tool", "form 1", ["a"])
+
+
+async def test_a_turn_that_is_lost_takes_its_parallel_calls_with_it() -> None:
+    ended: list[str] = []
+
+    @tool(read_only=True)
+    async def slow() -> None:
+        """Wait."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("slow")
+
+    @tool
+    async def quick() -> str:
+        """Be quick."""
+        return "done"
+
+    turn = Turn(Script([calls(call("slow"), call("quick"))]), [slow, quick])
+    record = turn.journal.record
+
+    async def fenced(step: Any) -> None:
+        if "finished" in step:
+            raise ProviderError("store", "fenced", retryable=False)
+        await record(step)
+
+    turn.journal.record = fenced  # type: ignore[method-assign]
+    with pytest.raises(ProviderError, match="fenced"):
+        await turn.run()
+    assert ended == ["slow"]
