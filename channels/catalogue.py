@@ -1,0 +1,105 @@
+"""Which channels there are, where each one lives and what it needs, without importing any of them.
+
+Another distribution adds a channel by an entry point of the group ``askfirst.channels``: its name is the channel's, and
+it names the channel's class, which tells its settings in an attribute ``settings``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Literal, TypeAlias
+
+from channels.channel import AskfirstError, Channel
+
+__all__ = ["BUILT_IN", "Entry", "Setting", "Way", "load", "names", "settings_of"]
+
+Way: TypeAlias = Literal["webhook", "polling"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One variable of the environment that a channel reads."""
+
+    name: str
+    needed_for: frozenset[Way] = frozenset()
+    """The ways in that do not work without it; none: it may be left out."""
+    secret: bool = False
+    mend: str = "set it"
+    """What to do when it is missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A channel of ours."""
+
+    module: str
+    class_name: str
+    extra: str | None = None
+    """The extra of this distribution that brings the platform's library."""
+    settings: tuple[Setting, ...] = ()
+    """None: the gateway itself switches the channel on."""
+
+
+EVERY_WAY: frozenset[Way] = frozenset({"webhook", "polling"})
+
+BUILT_IN = {
+    "telegram": Entry(
+        module="channels.telegram",
+        class_name="TelegramChannel",
+        extra="telegram",
+        settings=(
+            Setting(
+                name="TELEGRAM_BOT_TOKEN",
+                needed_for=EVERY_WAY,
+                secret=True,
+                mend="set it to the token that @BotFather gave you",
+            ),
+            Setting(
+                name="TELEGRAM_WEBHOOK_SECRET",
+                needed_for=frozenset({"webhook"}),
+                secret=True,
+                mend="set it to a random value, so that nobody else can speak as Telegram. "
+                'Make one: python -c "import secrets; print(secrets.token_urlsafe(32))"',
+            ),
+            Setting(name="TELEGRAM_API_URL"),
+        ),
+    ),
+    "webchat": Entry(module="channels.webchat", class_name="WebChatChannel"),
+}
+
+THEIRS = {point.name: point for point in entry_points(group="askfirst.channels") if point.name not in BUILT_IN}
+"""Read once, at import: it looks through every installed distribution's files."""
+
+
+def names() -> tuple[str, ...]:
+    """Every channel there is, ours first."""
+    return (*BUILT_IN, *sorted(THEIRS))
+
+
+def settings_of(name: str) -> tuple[Setting, ...]:
+    """What the channel reads. Raises AskfirstError when there is no such channel."""
+    return BUILT_IN[name].settings if name in BUILT_IN else tuple(getattr(load(name), "settings", ()))
+
+
+def load(name: str) -> type[Channel]:
+    """Import a channel's class.
+
+    Raises AskfirstError when there is no such channel, or its platform's library is not installed.
+    """
+    if name in THEIRS:
+        theirs: type[Channel] = THEIRS[name].load()
+        return theirs
+    if name not in BUILT_IN:
+        raise AskfirstError(f"there is no channel {name!r}, only {', '.join(names())}")
+    entry = BUILT_IN[name]
+    try:
+        ours: type[Channel] = getattr(import_module(entry.module), entry.class_name)
+    except ModuleNotFoundError as error:
+        if entry.extra is None:
+            raise
+        raise AskfirstError(
+            f"{name} needs the package {error.name}, which is not installed: pip install 'askfirst[{entry.extra}]'"
+        ) from None
+    return ours

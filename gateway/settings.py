@@ -1,0 +1,265 @@
+"""The environment, typed, and what in it is unsafe or missing: the names of the variables and how to mend it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
+from urllib.parse import SplitResult, urlsplit
+
+from dotenv import load_dotenv
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from channels import MissingSetting
+from channels.catalogue import Way, names, settings_of
+
+__all__ = ["Role", "Settings"]
+
+Role: TypeAlias = Literal["all", "web", "worker"]
+LogLevel: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+
+_MAKE_ONE = 'Make one: python -c "import secrets; print(secrets.token_urlsafe(32))"'
+_ALLOW_CHOICES = (
+    "write persons, whole channels or everybody: telegram:123456:789 (that one person of that bot), "
+    "telegram:* (everybody on Telegram), * (everybody); several with commas between"
+)
+_PERSONS = re.compile(r"\*|[a-z][a-z0-9_-]*:(\*|[^\s:*]+:[^\s*]+)")
+_TELEGRAM_SECRET = re.compile(r"[A-Za-z0-9_-]{16,256}")
+"""The characters and the upper bound are Telegram's: https://core.telegram.org/bots/api#setwebhook."""
+_PLACEHOLDER = re.compile(
+    r"change.?me|replace.?(me|this)|placeholder|example|your.?(own|secret|token)|\.\.\.|<|>", re.I
+)
+_FEW_CHARACTERS = 8
+
+
+class Settings(BaseSettings):
+    """Every setting of Askfirst.
+
+    It reads the process's environment; what is given by name wins. Anything wrong with a value raises MissingSetting,
+    which names the variables and the mends and shows no value. Secrets are not in its representation.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="ASKFIRST_",
+        env_ignore_empty=True,
+        populate_by_name=True,
+        str_strip_whitespace=True,
+        frozen=True,
+    )
+
+    public_url: str | None = None
+    """Under which the platforms reach us, without a slash at the end."""
+    store: str = Field(default="sqlite:///.askfirst/askfirst.db", repr=False)
+    artifacts: Path | None = None
+    """The directory of the files that tools made."""
+    secret: Annotated[tuple[SecretStr, ...], NoDecode] = ()
+    """The first one signs, all verify."""
+    allow: Annotated[tuple[str, ...] | None, NoDecode] = None
+    """Who may talk to the bot; None: nobody has said."""
+    provider: str | None = None
+    admin_token: SecretStr | None = None
+    log_level: LogLevel = "INFO"
+
+    telegram_bot_token: SecretStr | None = Field(default=None, validation_alias="TELEGRAM_BOT_TOKEN")
+    telegram_webhook_secret: SecretStr | None = Field(default=None, validation_alias="TELEGRAM_WEBHOOK_SECRET")
+    telegram_api_url: str = Field(default="https://api.telegram.org", validation_alias="TELEGRAM_API_URL")
+
+    slack_bot_token: SecretStr | None = Field(default=None, validation_alias="SLACK_BOT_TOKEN")
+    slack_signing_secret: SecretStr | None = Field(default=None, validation_alias="SLACK_SIGNING_SECRET")
+    slack_app_token: SecretStr | None = Field(default=None, validation_alias="SLACK_APP_TOKEN")
+    slack_api_url: str = Field(default="https://slack.com/api/", validation_alias="SLACK_API_URL")
+
+    twilio_account_sid: str | None = Field(default=None, validation_alias="TWILIO_ACCOUNT_SID")
+    twilio_auth_token: SecretStr | None = Field(default=None, validation_alias="TWILIO_AUTH_TOKEN")
+    twilio_sms_from: str | None = Field(default=None, validation_alias="TWILIO_SMS_FROM")
+    twilio_whatsapp_from: str | None = Field(default=None, validation_alias="TWILIO_WHATSAPP_FROM")
+    twilio_api_url: str = Field(default="https://api.twilio.com", validation_alias="TWILIO_API_URL")
+
+    openai_api_key: SecretStr | None = Field(default=None, validation_alias="OPENAI_API_KEY")
+    openai_base_url: str | None = Field(default=None, validation_alias="OPENAI_BASE_URL")
+    anthropic_api_key: SecretStr | None = Field(default=None, validation_alias="ANTHROPIC_API_KEY")
+    anthropic_base_url: str | None = Field(default=None, validation_alias="ANTHROPIC_BASE_URL")
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            wrong = [(_variable(str(one["loc"][0])), _mend(one)) for one in error.errors(include_input=False)]
+        else:
+            return
+        _refuse(wrong)
+
+    @classmethod
+    def load(cls, bot_dir: Path | None = None) -> Self:
+        """The settings for a bot file of that directory, whose ``.env`` goes into the process's environment first.
+
+        There the bot's own tools find their variables too; what the environment already says stays. Raises
+        MissingSetting.
+        """
+        if bot_dir is not None:
+            load_dotenv(bot_dir / ".env", interpolate=False)
+        return cls()
+
+    def channels_on(self, way: Way) -> tuple[str, ...]:
+        """The channels whose settings are there. Raises MissingSetting when they are there by half for that way in.
+
+        A channel without settings of its own, the web chat, is never among them.
+        """
+        _refuse(self._half_there(way))
+        return tuple(name for name in names() if self._meant(name))
+
+    def channel_settings(self, name: str) -> Mapping[str, str]:
+        """What one channel may know: its own variables, and of those the ones that are set."""
+        return {
+            setting.name: value for setting in settings_of(name) if (value := self._value(setting.name)) is not None
+        }
+
+    def check_serve(self, role: Role = "all") -> None:
+        """Refuse what ``askfirst serve`` must not start with. Raises MissingSetting, which names all of it."""
+        _refuse([*self._half_there("webhook"), *self._unsafe_to_serve(role)])
+
+    def _half_there(self, way: Way) -> Iterator[tuple[str, str]]:
+        for name in names():
+            for setting in settings_of(name):
+                if way in setting.needed_for and self._meant(name) and self._value(setting.name) is None:
+                    yield setting.name, f"{setting.mend} ({name} is set up by half)"
+
+    def _unsafe_to_serve(self, role: Role) -> Iterator[tuple[str, str]]:
+        if self.allow is None:
+            yield "ASKFIRST_ALLOW", f"say who may talk to the bot: {_ALLOW_CHOICES}"
+        known = {*names(), "app"}
+        if unknown := sorted({entry.partition(":")[0] for entry in self.allow or ()} - known - {"*"}):
+            yield "ASKFIRST_ALLOW", f"there is no channel {', '.join(unknown)}, only {', '.join(sorted(known))}"
+        if self.store.startswith("redis"):
+            if not self.secret:
+                yield "ASKFIRST_SECRET", f"set it to the same random value for every instance. {_MAKE_ONE}"
+            if self.artifacts is None:
+                yield "ASKFIRST_ARTIFACTS", "set it to a directory that every instance shares"
+        elif role != "all":
+            yield "ASKFIRST_STORE", f"--role {role} needs redis://host:6379: one process alone owns an SQLite file"
+
+    def _meant(self, channel: str) -> bool:
+        """Whether any setting is there that the channel would need on one way or another."""
+        return any(setting.needed_for and self._value(setting.name) is not None for setting in settings_of(channel))
+
+    def _value(self, variable: str) -> str | None:
+        """Channels of other distributions have variables that we have no field for."""
+        field = variable.lower()
+        value = getattr(self, field) if field in type(self).model_fields else os.environ.get(variable)
+        return (value.get_secret_value() if isinstance(value, SecretStr) else value) or None
+
+    @field_validator("secret", "allow", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return [item.strip() for item in value.split(",") if item.strip()] if isinstance(value, str) else value
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _check_log_level(cls, value: object) -> str:
+        level = str(value).upper()
+        if level not in get_args(LogLevel):
+            raise ValueError(f"write one of {', '.join(get_args(LogLevel))}")
+        return level
+
+    @field_validator("public_url")
+    @classmethod
+    def _check_public_url(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        url = _url(value)
+        if url is None or url.query or url.fragment or not (url.scheme == "https" or _is_loopback(url)):
+            raise ValueError(
+                "write it as the platforms reach you, https:// and a host, for example https://bot.example.com"
+            )
+        return value.rstrip("/")
+
+    @field_validator("telegram_api_url", "slack_api_url", "twilio_api_url", "openai_base_url", "anthropic_base_url")
+    @classmethod
+    def _check_api_url(cls, value: str | None) -> str | None:
+        if value is not None and _url(value) is None:
+            raise ValueError("write a URL with https:// (or http://) and a host, or leave it out")
+        return value
+
+    @field_validator("store")
+    @classmethod
+    def _check_store(cls, value: str) -> str:
+        if not re.match(r"sqlite:///.|rediss?://.", value):
+            raise ValueError("write sqlite:///path/to/file.db (four slashes for an absolute path) or redis://host:6379")
+        return value
+
+    @field_validator("secret")
+    @classmethod
+    def _check_secret(cls, value: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+        if any(len(secret) < 32 or _guessable(secret) for secret in value):
+            raise ValueError(
+                f"write a random value of at least 32 characters (new,old while you change it). {_MAKE_ONE}"
+            )
+        return value
+
+    @field_validator("admin_token")
+    @classmethod
+    def _check_admin_token(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and (len(value) < 32 or _guessable(value)):
+            raise ValueError(f"write a random value of at least 32 characters. {_MAKE_ONE}")
+        return value
+
+    @field_validator("telegram_webhook_secret")
+    @classmethod
+    def _check_telegram_secret(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and (not _TELEGRAM_SECRET.fullmatch(value.get_secret_value()) or _guessable(value)):
+            raise ValueError(f"write a random value of 16 to 256 characters of A-Z, a-z, 0-9, _ and -. {_MAKE_ONE}")
+        return value
+
+    @field_validator("allow")
+    @classmethod
+    def _check_allow(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if value is not None and (not value or not all(_PERSONS.fullmatch(entry) for entry in value)):
+            raise ValueError(_ALLOW_CHOICES)
+        return value
+
+
+def _refuse(wrong: Iterable[tuple[str, str]]) -> None:
+    """One MissingSetting for all that is wrong."""
+    match list(wrong):
+        case []:
+            return
+        case [(variable, mend)]:
+            raise MissingSetting(variable, mend)
+        case several:
+            lines = [f"\n- {variable}: {mend}" for variable, mend in several]
+            raise MissingSetting(", ".join(dict(several)), "".join(lines))
+
+
+def _variable(place: str) -> str:
+    """pydantic names a field by its alias, which is the variable, or by its own name."""
+    return f"ASKFIRST_{place.upper()}" if place in Settings.model_fields else place
+
+
+def _mend(error: ErrorDetails) -> str:
+    return str(error.get("ctx", {}).get("error", error["msg"]))
+
+
+def _url(value: str) -> SplitResult | None:
+    try:
+        url = urlsplit(value)
+        whole = url.scheme in ("http", "https") and url.hostname and url.port != 0 and "@" not in url.netloc
+    except ValueError:
+        return None
+    return url if whole else None
+
+
+def _is_loopback(url: SplitResult) -> bool:
+    try:
+        return url.hostname == "localhost" or ip_address(url.hostname or "").is_loopback
+    except ValueError:
+        return False
+
+
+def _guessable(secret: SecretStr) -> bool:
+    value = secret.get_secret_value()
+    return len(set(value)) < _FEW_CHARACTERS or _PLACEHOLDER.search(value) is not None
