@@ -14,18 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar, Literal, NamedTuple, Protocol
 
 from channels import ButtonPress, Event, Message, OptOut
-from gateway.pending.words import (
-    INTENTS,
-    Intent,
-    Words,
-    check_words,
-    fold,
-    is_signature,
-    languages,
-    safe_words,
-    table_version,
-    words_of,
-)
+from gateway.pending.words import INTENTS, TABLE, Intent, Words, check_words, fold, safe_words
 
 __all__ = [
     "CodeReply",
@@ -70,7 +59,7 @@ class CodeReply(NamedTuple):
 class ReplyParser:
     """Reads a message as an answer to a prompt. Pure: the same text is always read alike."""
 
-    version: str = f"{_GRAMMAR}-{table_version()}"
+    version: str = f"{_GRAMMAR}-{TABLE.version}"
     """Of the rules and of the table; stored with each action."""
 
     def classify(self, text: str, lang: str = "en") -> Literal["confirm", "cancel", "unclear"]:
@@ -78,7 +67,7 @@ class ReplyParser:
         core = _unwrapped(text)
         if core is None:
             return "unclear"
-        words = words_of(lang)
+        words = TABLE.of(lang)
         return _intent(core, words, words.phrases) or "unclear"
 
 
@@ -89,23 +78,16 @@ def read_code(text: str, lang: str) -> CodeReply | None:
     beyond doubt, those of every other language too, except single letters.
     """
     core = _unwrapped(text)
-    if core is None:
-        return None
-    readings: set[CodeReply] = set()
-    for form, fitting in _forms(core, words_of(lang)):
-        for match in filter(None, (pattern.fullmatch(form) for pattern in _WORD_AND_CODE)):
-            code, intent = re.sub(_GAP, "", match["code"]).upper(), _intent_beside_code(match["words"], lang)
-            if intent is not None and intent in fitting and any(map(str.isdigit, code)):
-                readings.add(CodeReply(code, intent))
-    return readings.pop() if len(readings) == 1 else None
+    return None if core is None else _code_in(core, lang)
 
 
 def reads_as_answer(text: str, lang: str) -> bool:
     """Whether it is a yes or a no, alone or with a code, in this language or any other of the table."""
-    parser = ReplyParser()
-    return read_code(text, lang) is not None or any(
-        parser.classify(text, language) != "unclear" for language in (lang, *languages())
-    )
+    core = _unwrapped(text)
+    if core is None:
+        return False
+    tables = map(TABLE.of, (lang, *TABLE.languages))
+    return any(_intent(core, words, words.phrases) for words in tables) or _code_in(core, lang) is not None
 
 
 def looks_like_decision(
@@ -176,7 +158,7 @@ class RegexConfirmParser:
 
     def _reads(self, message: str) -> set[str]:
         core = _unwrapped(message)
-        tables = [words_of(lang) for lang in self._languages] if core else []
+        tables = [TABLE.of(lang) for lang in self._languages] if core else []
         return {intent for words in tables if core and (intent := _intent(core, words, words.phrases, shortest=2))}
 
 
@@ -185,7 +167,7 @@ def _unwrapped(text: str) -> str | None:
     if len(text) > MAX_LENGTH or any(map(_asks, text)):
         return None
     lines = [line for raw in text.splitlines() if (line := fold(raw))]
-    while len(lines) > 1 and (is_signature(_END.sub("", lines[-1])) or _SIGNATURE_RULE.fullmatch(lines[-1])):
+    while len(lines) > 1 and (TABLE.is_signature(_END.sub("", lines[-1])) or _SIGNATURE_RULE.fullmatch(lines[-1])):
         lines.pop()
     return _bare(_MENTION.sub(" ", " ".join(lines), count=1).strip())
 
@@ -219,9 +201,19 @@ def _intent(core: str, words: Words, phrases: Mapping[Intent, frozenset[str]], *
     return said.pop() if len(said) == 1 else None
 
 
+def _code_in(core: str, lang: str) -> CodeReply | None:
+    readings: set[CodeReply] = set()
+    for form, fitting in _forms(core, TABLE.of(lang)):
+        for match in filter(None, (pattern.fullmatch(form) for pattern in _WORD_AND_CODE)):
+            code, intent = re.sub(_GAP, "", match["code"]).upper(), _intent_beside_code(match["words"], lang)
+            if intent is not None and intent in fitting and any(map(str.isdigit, code)):
+                readings.add(CodeReply(code, intent))
+    return readings.pop() if len(readings) == 1 else None
+
+
 def _intent_beside_code(core: str, lang: str) -> Intent | None:
-    own = words_of(lang)
-    others = (words_of(language) for language in languages())
+    own = TABLE.of(lang)
+    others = (TABLE.of(language) for language in TABLE.languages)
     return _intent(core, own, own.with_code) or next(
         (intent for words in others if (intent := _intent(core, words, words.with_code, shortest=2))), None
     )
@@ -234,13 +226,19 @@ def _forms(core: str, words: Words) -> Iterator[tuple[str, frozenset[Intent]]]:
         if core.endswith(emoji):
             bases.append((_bare(core.removesuffix(emoji).strip()), fitting))
     for base, fitting in bases:
-        for front in (base, *(base.removeprefix(polite) for polite in words.polite if _begins(base, polite))):
-            text = front.removeprefix(",").strip()
-            yield text, fitting
-            for polite in words.polite:
-                if text.endswith(f" {polite}"):
-                    yield text.removesuffix(f" {polite}").removesuffix(","), fitting
+        yield from ((text, fitting) for text in _without_end(base, words))
+        for front in (polite for polite in words.polite if _begins(base, polite)):
+            rest = base.removeprefix(front).removeprefix(",").strip()
+            allowed = fitting if any(_begins(rest, head) for head in words.heads) else fitting - {"confirm"}
+            yield from ((text, allowed) for text in _without_end(rest, words))
 
 
-def _begins(text: str, word: str) -> bool:
-    return text.startswith((f"{word} ", f"{word},"))
+def _without_end(text: str, words: Words) -> Iterator[str]:
+    yield text
+    for polite in words.polite:
+        if text.endswith(f" {polite}"):
+            yield text.removesuffix(f" {polite}").removesuffix(",")
+
+
+def _begins(text: str, words: str) -> bool:
+    return text == words or text.startswith((f"{words} ", f"{words},"))

@@ -8,24 +8,11 @@ import tomllib
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from importlib.resources import files
 from itertools import chain, product
 from typing import Any, Literal, TypeAlias
 
-__all__ = [
-    "CARRIER_WORDS",
-    "INTENTS",
-    "Intent",
-    "Words",
-    "check_words",
-    "fold",
-    "is_signature",
-    "languages",
-    "safe_words",
-    "table_version",
-    "words_of",
-]
+__all__ = ["CARRIER_WORDS", "INTENTS", "TABLE", "Intent", "WordTable", "Words", "check_words", "fold", "safe_words"]
 
 Intent: TypeAlias = Literal["confirm", "cancel"]
 
@@ -51,7 +38,8 @@ class Words:
     emoji: Mapping[str, frozenset[Intent]]
     """What may stand after a phrase, and of which intents."""
     polite: tuple[str, ...]
-    """Longest first."""
+    """May stand behind any phrase and before a no, and before a yes that begins with one of `heads`."""
+    heads: frozenset[str]
     typed: tuple[str, str]
     """The yes and the no that a prompt tells people to type with its code."""
 
@@ -78,82 +66,43 @@ def _invisible(char: str) -> bool:
     )
 
 
-@cache
-def languages() -> tuple[str, ...]:
-    """The languages the table has words of."""
-    return tuple(name for name, section in _table().items() if "yes_phrases" in section)
+class WordTable:
+    """The words of every language, made from the text of a table in the form that words.toml explains."""
 
+    def __init__(self, source: bytes) -> None:
+        self.version = hashlib.sha256(source).hexdigest()[:8]
+        sections = tomllib.loads(source.decode())
+        self.languages = tuple(name for name, section in sections.items() if "yes_phrases" in section)
+        self._words = {
+            base: _words(sections, base) for base in ("", *self.languages, *sections["everywhere"]["except"])
+        }
+        self._openings = tuple(f"{fold(opening)} " for opening in sections["signature"]["openings"])
+        self._devices = _folded(sections["signature"]["devices"])
 
-def words_of(lang: str) -> Words:
-    """The words of a language given as a BCP 47 tag; the region does not matter.
+    def of(self, lang: str) -> Words:
+        """The words of a language given as a BCP 47 tag; the region does not matter.
 
-    A language that is not in the table has the few words that count everywhere.
-    """
-    base = re.split("[-_]", lang, maxsplit=1)[0].casefold()
-    return _words(base if base in languages() or base in _table()["everywhere"]["except"] else "")
+        A language that is not in the table has the few words that count everywhere.
+        """
+        return self._words.get(re.split("[-_]", lang, maxsplit=1)[0].casefold(), self._words[""])
 
-
-def safe_words(lang: str) -> tuple[str, str]:
-    """The yes and the no that a prompt tells people to type with its code. No carrier acts on them."""
-    return words_of(lang).typed
-
-
-def check_words() -> None:
-    """For the start: raise ValueError, naming the words, when the table of words contradicts itself.
-
-    No word may be a yes in one language and a no in another, and what people are told to type must be read, not taken
-    by a carrier.
-    """
-    tables = [words_of(lang).with_code for lang in languages()]
-    yes, no = (frozenset(chain.from_iterable(table[intent] for table in tables)) for intent in INTENTS)
-    if both := yes & no:
-        raise ValueError(f"words.toml: both a yes and a no: {', '.join(sorted(both))}. Take each out on one side.")
-    for lang in languages():
-        for word, intent in zip(safe_words(lang), INTENTS, strict=True):
-            if fold(word) in CARRIER_WORDS or fold(word) not in words_of(lang).with_code[intent]:
-                raise ValueError(f"words.toml: [{lang}] typed: {word!r} is a carrier's word, or not read as {intent}.")
-
-
-def is_signature(line: str) -> bool:
-    """Whether a folded line is what a phone or mail program puts below a message."""
-    openings, devices = _signature()
-    return any(
-        line.startswith(opening)
-        and all(word in devices or _MODEL.fullmatch(word) for word in line.removeprefix(opening).split())
-        for opening in openings
-    )
+    def is_signature(self, line: str) -> bool:
+        """Whether a folded line is what a phone or mail program puts below a message."""
+        return any(
+            line.startswith(opening)
+            and all(word in self._devices or _MODEL.fullmatch(word) for word in line.removeprefix(opening).split())
+            for opening in self._openings
+        )
 
 
 _MODEL = re.compile(r"[a-z]{0,2}\d{1,3}[a-z+]?")
-"""The name of a model: s21, 15, a52s."""
+"""The name of a device's model: s21, 15, a52s."""
 
 
-def table_version() -> str:
-    """Eight hex digits that change with every change of the table."""
-    return hashlib.sha256(_source()).hexdigest()[:8]
-
-
-@cache
-def _source() -> bytes:
-    return files(__package__).joinpath("words.toml").read_bytes()
-
-
-@cache
-def _table() -> Mapping[str, Any]:
-    return tomllib.loads(_source().decode())
-
-
-@cache
-def _signature() -> tuple[tuple[str, ...], frozenset[str]]:
-    section = _table()["signature"]
-    return tuple(f"{fold(opening)} " for opening in section["openings"]), _folded(section["devices"])
-
-
-@cache
-def _words(base: str) -> Words:
-    own, everywhere = _table().get(base, {}), _table()["everywhere"]
+def _words(sections: Mapping[str, Any], base: str) -> Words:
+    own, everywhere = sections.get(base, {}), sections["everywhere"]
     other_meaning = set(everywhere["except"].get(base, ()))
-    typed = own.get("typed") or _table()["en"]["typed"]
+    typed = own.get("typed") or sections["en"]["typed"]
     phrases = {
         intent: _folded(chain(_composed(own, name), set(everywhere[name]) - other_meaning))
         for intent, name in _NAMES.items()
@@ -161,14 +110,15 @@ def _words(base: str) -> Words:
     return Words(
         phrases=phrases,
         with_code={intent: phrases[intent] | {fold(everywhere["with_code"][name])} for intent, name in _NAMES.items()},
-        emoji=_emoji(),
-        polite=tuple(sorted(_folded(own.get("polite", ())), key=len, reverse=True)),
+        emoji=_emoji(sections["emoji"]),
+        polite=tuple(sorted(_folded(own.get("polite", ())))),
+        heads=_folded(chain(own.get("yes", ()), everywhere["yes"])),
         typed=(typed["yes"], typed["no"]),
     )
 
 
-def _emoji() -> Mapping[str, frozenset[Intent]]:
-    listed = {intent: {fold(emoji) for emoji in _table()["emoji"][name]} for intent, name in _NAMES.items()}
+def _emoji(section: Mapping[str, Any]) -> Mapping[str, frozenset[Intent]]:
+    listed = {intent: {fold(emoji) for emoji in section[name]} for intent, name in _NAMES.items()}
     return {
         emoji: frozenset(intent for intent in INTENTS if emoji in listed[intent])
         for emoji in sorted(listed["confirm"] | listed["cancel"])
@@ -177,10 +127,11 @@ def _emoji() -> Mapping[str, frozenset[Intent]]:
 
 def _composed(section: Mapping[str, Any], name: str) -> Iterator[str]:
     """Every phrase that the lists of words.toml spell out for a yes or a no."""
-    heads, after, after_comma = (section.get(name + part, ()) for part in ("", "_then", "_then_comma"))
-    yield from section.get(f"{name}_phrases", ())
-    yield from heads
-    yield from (f"{head} {tail}" for head, tail in product(heads, after))
+    heads, after, bare, after_comma, phrases = (
+        section.get(f"{name}{part}", ()) for part in ("", "_then", "_then_bare", "_then_comma", "_phrases")
+    )
+    yield from chain(heads, phrases)
+    yield from (f"{head} {tail}" for head, tail in product(heads, chain(after, bare)))
     yield from (f"{head}, {tail}" for head, tail in product(heads, chain(after, after_comma)))
 
 
@@ -196,3 +147,28 @@ def _folded(entries: Iterable[str]) -> frozenset[str]:
 def _plain(word: str) -> str:
     letters = unicodedata.normalize("NFD", word)
     return "".join(char for char in letters if not unicodedata.combining(char) and char != "'")
+
+
+TABLE = WordTable(files(__package__).joinpath("words.toml").read_bytes())
+"""The one that comes with the gateway."""
+
+
+def check_words(table: WordTable = TABLE) -> None:
+    """For the start: raise ValueError, naming the words, when the table contradicts itself.
+
+    No word may be a yes in one language and a no in another, and what people are told to type must be read, not taken
+    by a carrier.
+    """
+    read = {lang: table.of(lang).with_code for lang in table.languages}
+    yes, no = (frozenset(chain.from_iterable(words[intent] for words in read.values())) for intent in INTENTS)
+    if both := yes & no:
+        raise ValueError(f"words.toml: both a yes and a no: {', '.join(sorted(both))}. Take each out on one side.")
+    for lang, words in read.items():
+        for word, intent in zip(table.of(lang).typed, INTENTS, strict=True):
+            if fold(word) in CARRIER_WORDS or fold(word) not in words[intent]:
+                raise ValueError(f"words.toml: [{lang}] typed: {word!r} is a carrier's word, or not read as {intent}.")
+
+
+def safe_words(lang: str) -> tuple[str, str]:
+    """The yes and the no that a prompt tells people to type with its code. No carrier acts on them."""
+    return TABLE.of(lang).typed

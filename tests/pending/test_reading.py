@@ -1,0 +1,468 @@
+"""Reading replies: the tables of tests/pending/corpus, generated variants and chat, and texts made to be misread."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+import tomllib
+import unicodedata
+from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from channels import (
+    Address,
+    Attachment,
+    ButtonPress,
+    DeliveryReport,
+    Event,
+    Message,
+    MessageEdited,
+    OptOut,
+    Person,
+    Reaction,
+)
+from gateway.pending.reading import (
+    MAX_LENGTH,
+    CodeReply,
+    ConfirmParser,
+    RegexConfirmParser,
+    ReplyParser,
+    check_words,
+    decides,
+    looks_like_decision,
+    read_code,
+    reads_as_answer,
+    safe_words,
+)
+from gateway.pending.tokens import make_code
+from gateway.pending.words import INTENTS, TABLE, Intent, WordTable, fold
+
+LANGUAGES = ("en", "es", "pt")
+PARSER = ReplyParser()
+CORPUS = Path(__file__).parent / "corpus"
+FEW = settings(derandomize=True, max_examples=100, deadline=None)
+
+
+@cache
+def corpus(name: str) -> dict[str, Any]:
+    return tomllib.loads((CORPUS / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def listed(part: str) -> list[Any]:
+    return [pytest.param(lang, text, id=f"{lang}-{text!a}") for lang in LANGUAGES for text in corpus(lang)[part]]
+
+
+def phrases(intent: Intent) -> list[tuple[str, str]]:
+    return [(lang, phrase) for lang in LANGUAGES for phrase in sorted(TABLE.of(lang).phrases[intent])]
+
+
+# ── what people write ──
+
+
+@pytest.mark.ledger("PEND-47", "PEND-48", "PEND-49", "PEND-50", "PEND-71")
+@pytest.mark.parametrize(("lang", "text"), listed("yes"))
+def test_yes(lang: str, text: str) -> None:
+    assert PARSER.classify(text, lang) == "confirm"
+
+
+@pytest.mark.ledger("PEND-51", "PEND-70", "PEND-71")
+@pytest.mark.parametrize(("lang", "text"), listed("no"))
+def test_no(lang: str, text: str) -> None:
+    assert PARSER.classify(text, lang) == "cancel"
+
+
+@pytest.mark.ledger("PEND-47", "PEND-48", "PEND-52", "PEND-69", "PEND-70")
+@pytest.mark.parametrize(("lang", "text"), listed("near"))
+def test_neither(lang: str, text: str) -> None:
+    assert PARSER.classify(text, lang) == "unclear"
+
+
+def test_the_tables_are_long_enough() -> None:
+    for lang in LANGUAGES:
+        sizes = [len(set(corpus(lang)[part])) for part in ("yes", "no", "near")]
+        assert all(size >= least for size, least in zip(sizes, (40, 30, 60), strict=True)), (lang, sizes)
+
+
+def test_ordinary_chat_decides_nothing() -> None:
+    draw = random.Random(20)
+    for lang in LANGUAGES:
+        slots = corpus(lang)["slots"]
+        sentences = [
+            "".join((start, verb, " ", what, end))
+            for start, verb, what, end in product(slots["start"], slots["verb"], slots["object"], slots["end"])
+        ]
+        chat = draw.sample(sentences, 4000) + [
+            "".join(parts) for parts in product(("", "yes ", "no, ", "sim, ", "sí "), slots["remark"], ("", "!", " 👍"))
+        ]
+        heard = [text for text in chat if PARSER.classify(text, lang) != "unclear" or reads_as_answer(text, lang)]
+        assert heard == []
+
+
+# ── generated ──
+
+OTHER_WORDS = ["but", "not", "that", "all", "except", "INV-43", "tomorrow", "only", "if", "when", "zebra", "7", "wait"]
+OTHER_WORDS += [
+    "pero",
+    "solo",
+    "otra",
+    "si",
+    "y",
+    "mañana",
+    "mas",
+    "só",
+    "outra",
+    "se",
+    "e",
+    "amanhã",
+    "cancel",
+    "ok",
+    "🙄",
+]
+
+
+@FEW
+@given(st.sampled_from(phrases("confirm")), st.data())
+def test_one_other_word_makes_a_yes_unclear(phrase: tuple[str, str], data: st.DataObject) -> None:
+    lang, yes = phrase
+    others = st.sampled_from(OTHER_WORDS) | st.text("abcdefghijklmnopqrstuvwxyz", min_size=6)
+    position = data.draw(st.integers(0, len(yes.split())))
+    words = yes.split()
+    words.insert(position, data.draw(others))
+    assert PARSER.classify(" ".join(words), lang) == "unclear"
+
+
+def test_no_no_is_a_yes_in_any_language() -> None:
+    for (_, no), lang in product(phrases("cancel"), LANGUAGES):
+        assert PARSER.classify(no, lang) != "confirm"
+
+
+def test_a_no_beside_a_yes_is_never_a_yes() -> None:
+    for lang in LANGUAGES:
+        words = TABLE.of(lang)
+        short = sorted(no for no in words.phrases["cancel"] if len(no) < 9)
+        for yes, no, join in product(sorted(words.heads), short, (" ", ", ", "\n", ". ", "! ")):
+            assert PARSER.classify(f"{yes}{join}{no}", lang) != "confirm"
+            assert PARSER.classify(f"{no}{join}{yes}", lang) != "confirm"
+
+
+def fullwidth(text: str) -> str:
+    return "".join(chr(ord(char) + 0xFEE0) if "!" <= char <= "~" else char for char in text)
+
+
+VARIANTS: dict[str, Callable[[str], str]] = {
+    "nfc": lambda text: unicodedata.normalize("NFC", text),
+    "nfd": lambda text: unicodedata.normalize("NFD", text),
+    "nfkc": lambda text: unicodedata.normalize("NFKC", text),
+    "nfkd": lambda text: unicodedata.normalize("NFKD", text),
+    "upper": str.upper,
+    "lower": str.lower,
+    "title": str.title,
+    "turkish upper": lambda text: text.replace("i", "İ").upper(),
+    "turkish lower": lambda text: text.upper().replace("I", "ı").lower(),
+    "fullwidth": fullwidth,
+    "zero width": "\u200b".join,
+    "byte order mark": lambda text: f"\ufeff{text}\ufeff",
+    "directed": lambda text: f"\u2067{text}\u2069\u200f",
+    "spaced": lambda text: f"\n\t {text.replace(' ', chr(0xA0) + ' ')} \r\n",
+    "marked up": lambda text: f"*_{text}_*",
+    "quoted": lambda text: f"“{text}!”",
+}
+
+
+@pytest.mark.ledger("PEND-71")
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_way_of_typing_reads_alike(variant: str) -> None:
+    for intent in INTENTS:
+        for lang, phrase in phrases(intent):
+            assert PARSER.classify(VARIANTS[variant](phrase), lang) == intent, (lang, phrase)
+
+
+LOOK_ALIKES = str.maketrans(
+    {
+        "a": "а",
+        "c": "с",
+        "e": "е",
+        "i": "і",
+        "o": "о",
+        "p": "р",
+        "s": "ѕ",
+        "y": "у",
+        "n": "ո",
+        "d": "ԁ",
+        "m": "ⅿ",
+        "h": "һ",
+    }
+)
+
+
+def test_letters_of_another_script_are_unclear() -> None:
+    for intent in INTENTS:
+        for lang, phrase in phrases(intent):
+            for position, char in enumerate(phrase):
+                other = char.translate(LOOK_ALIKES)
+                if other != char and not unicodedata.normalize("NFKC", other).isascii():
+                    assert PARSER.classify(phrase[:position] + other + phrase[position + 1 :], lang) == "unclear"
+
+
+@FEW
+@given(st.sampled_from(phrases("confirm")), st.sampled_from("?¿؟;՞፧⁇⁈⁉‽⸮？﹖︖❓❔꘏𑅃\U000e003f"), st.data())
+def test_a_question_mark_of_any_script_makes_it_a_question(
+    phrase: tuple[str, str], mark: str, data: st.DataObject
+) -> None:
+    lang, yes = phrase
+    position = data.draw(st.sampled_from((0, len(yes))))
+    text = yes[:position] + mark + yes[position:]
+    assert PARSER.classify(text, lang) == "unclear"
+    assert read_code(f"{text} K7P3", lang) is None
+
+
+@FEW
+@given(st.text(max_size=MAX_LENGTH + 50), st.sampled_from(("en", "es", "pt", "pl", "x-nonsense", "")))
+def test_any_text_is_read_without_an_error(text: str, lang: str) -> None:
+    core = fold(text).strip(" .,!*_'\"“”„«»‹›¡")
+    if PARSER.classify(text, lang) == "confirm":
+        assert core[:1] in {phrase[:1] for phrase in TABLE.of(lang).phrases["confirm"]}
+    read_code(text, lang)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "yes" + " " * 100_000,
+        "yes" + "!" * 100_000,
+        "a\u0300" * 50_000,
+        "y\u0300" + "\u0301" * (MAX_LENGTH - 10),
+        "\u200b" * 100_000 + "yes",
+        "ﷺ" * MAX_LENGTH,
+        "\n" * 100_000,
+        "Sent from my iPhone\n" * 5_000,
+        "*" * 100_000,
+        "yes, " * 40,
+        "k 7 " * 50,
+        "@" + "b" * (MAX_LENGTH - 1),
+        "\ud800" * 50,
+    ],
+    ids=lambda text: f"{text[:6]!a}x{len(text)}",
+)
+def test_hostile_texts_are_unclear_at_once(text: str) -> None:
+    begun = time.perf_counter()
+    for lang in LANGUAGES:
+        assert PARSER.classify(text, lang) == "unclear"
+        assert not reads_as_answer(text, lang)
+    assert time.perf_counter() - begun < 1.0
+
+
+# ── languages ──
+
+
+@pytest.mark.parametrize(
+    ("lang", "text", "means"),
+    [
+        ("pt-BR", "pode apagar", "confirm"),
+        ("pt_PT", "Sim", "confirm"),
+        ("ES-419", "sí", "confirm"),
+        ("en-GB", "yep", "confirm"),
+        ("fr", "yes", "confirm"),
+        ("fr", "Yes, please!", "confirm"),
+        ("fr", "no thanks", "cancel"),
+        ("fr", "yep", "unclear"),
+        ("fr", "ok", "unclear"),
+        ("fr", "y", "unclear"),
+        ("fr", "oui", "unclear"),
+        ("pl", "no", "unclear"),
+        ("pl-PL", "No!", "unclear"),
+        ("cs", "no", "unclear"),
+        ("pl", "yes", "confirm"),
+        ("pl", "no thanks", "cancel"),
+        ("es", "sim", "unclear"),
+        ("pt", "sí", "unclear"),
+        ("en", "si", "unclear"),
+        ("en", "sim", "unclear"),
+        ("es", "y", "unclear"),
+        ("pt", "n", "unclear"),
+    ],
+)
+def test_only_the_words_of_the_conversations_language_count(lang: str, text: str, means: str) -> None:
+    assert PARSER.classify(text, lang) == means
+
+
+def test_the_table_does_not_contradict_itself() -> None:
+    check_words()
+    assert TABLE.languages == LANGUAGES
+
+
+@pytest.mark.parametrize(
+    ("line", "changed", "complaint"),
+    [
+        ('no = ["no", "nope"', 'no = ["no", "yep", "nope"', "both a yes and a no: yep"),
+        ('typed = { yes = "OK"', 'typed = { yes = "YES"', "'YES' is a carrier's word"),
+        ('no = "NO" }', 'no = "SURE" }', "'SURE' is a carrier's word, or not read as cancel"),
+    ],
+)
+def test_a_contradictory_table_is_refused(line: str, changed: str, complaint: str) -> None:
+    source = (files("gateway.pending") / "words.toml").read_text(encoding="utf-8")
+    assert line in source
+    with pytest.raises(ValueError, match=re.escape(complaint)):
+        check_words(WordTable(source.replace(line, changed).encode()))
+
+
+def test_another_language_needs_no_code() -> None:
+    source = (files("gateway.pending") / "words.toml").read_bytes()
+    french = """
+        [fr]
+        typed = { yes = "OUI", no = "NON" }
+        polite = ["merci"]
+        yes = ["oui"]
+        yes_phrases = ["d'accord, supprime"]
+        no = ["non"]
+        no_phrases = []
+    """
+    table = WordTable(source + french.encode())
+    check_words(table)
+    assert "fr" in table.languages
+    assert {"oui", "yes", "d'accord, supprime", "daccord, supprime"} <= table.of("fr-CA").phrases["confirm"]
+    assert table.version != TABLE.version
+
+
+def test_every_entry_of_the_table_can_be_reached() -> None:
+    for intent in INTENTS:
+        for lang, phrase in phrases(intent):
+            assert PARSER.classify(phrase, lang) == intent
+            assert fold(phrase) == phrase
+
+
+@pytest.mark.parametrize("lang", [*LANGUAGES, "fr", "pt-BR"])
+def test_what_people_are_told_to_type_is_read_and_no_carriers_word(lang: str) -> None:
+    yes, no = safe_words(lang)
+    assert read_code(f"{yes} 7KPA", lang) == CodeReply("7KPA", "confirm")
+    assert read_code(f"7kpa {no.lower()}", lang) == CodeReply("7KPA", "cancel")
+    assert not {yes.casefold(), no.casefold()} & {"cancel", "stop", "end", "quit", "yes", "start"}
+
+
+# ── codes ──
+
+
+@pytest.mark.parametrize(("lang", "text", "code", "intent"), corpus("codes")["read"])
+def test_word_and_code(lang: str, text: str, code: str, intent: Intent) -> None:
+    assert read_code(text, lang) == CodeReply(code, intent)
+    assert PARSER.classify(text, lang) == "unclear"
+    assert reads_as_answer(text, lang)
+
+
+@pytest.mark.parametrize(("lang", "text"), corpus("codes")["not_read"])
+def test_not_a_word_and_a_code(lang: str, text: str) -> None:
+    assert read_code(text, lang) is None
+
+
+def test_every_code_that_is_made_can_be_typed() -> None:
+    codes = [make_code(()) for _ in range(300)] + ["3333", "AAA4", "4AAA", "YNY3", "N3KY"]
+    for code, lang in product(codes, LANGUAGES):
+        for typed in (code, code.lower(), f"{code[:2]}-{code[2:]}", f"{code[:2]} {code[2:]}"):
+            assert read_code(f"ok {typed}", lang) == CodeReply(code, "confirm")
+            assert read_code(f"{typed} no", lang) == CodeReply(code, "cancel")
+
+
+# ── the decision lane ──
+
+HERE = Address(channel="telegram", account="1", place="9")
+ANA = Person(channel="telegram", account="1", user_id="5", language="pt-BR")
+BOT = Person(channel="telegram", account="1", user_id="6", is_bot=True)
+
+
+def message(text: str, person: Person | None = ANA, **more: Any) -> Message:
+    return Message(event_ids=("1",), address=HERE, person=person, text=text, **more)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        message("", command="stop"),
+        message("now", command="stop"),
+        message("OK K7P3"),
+        message("sim k7p3"),
+        message("K7P3 no"),
+        message("sim", reply_to="77"),
+        message("NÃO", reply_to="77"),
+        message("yes", reply_to="77"),
+        message("sí", reply_to="77"),
+        message("OK K7P3", reply_to="77"),
+        ButtonPress(event_ids=("1",), address=HERE, person=ANA, token="00x"),
+        ButtonPress(event_ids=("1",), address=HERE, person=BOT, token="00x"),
+        OptOut(event_ids=("1",), address=HERE, person=ANA),
+    ],
+    ids=repr,
+)
+def test_goes_through_the_decision_lane(event: Event) -> None:
+    assert decides(event)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        message("sim"),
+        message("no"),
+        message("", command="help"),
+        message("K7P3"),
+        message("what is this?", reply_to="77"),
+        message("sim, mas depois", reply_to="77"),
+        message("👍", reply_to="77"),
+        message("OK K7P3", forwarded=True),
+        message("OK K7P3", via_bot=True),
+        message("OK K7P3", transcribed=True),
+        message("sim", reply_to="77", transcribed=True),
+        message("OK K7P3", attachments=(Attachment(kind="image", ref="x"),)),
+        message("OK K7P3", person=BOT),
+        message("", person=BOT, command="stop"),
+        message("OK K7P3", person=None),
+        MessageEdited(event_ids=("1",), address=HERE, person=ANA, message_id="1", text="OK K7P3"),
+        Reaction(event_ids=("1",), address=HERE, person=ANA, message_id="1", emoji="👍"),
+        DeliveryReport(event_ids=("1",), address=HERE, person=None, message_id="1", status="read"),
+        OptOut(event_ids=("1",), address=HERE, person=ANA, opted_in=True),
+    ],
+    ids=repr,
+)
+def test_is_read_in_its_place(event: Event) -> None:
+    assert not decides(event)
+
+
+def test_nothing_edited_looks_like_a_decision() -> None:
+    assert looks_like_decision("OK K7P3", "en")
+    assert not looks_like_decision("OK K7P3", "en", edited=True)
+
+
+@pytest.mark.parametrize("text", ["yes", "sim", "no", "não", "nope", "OK K7P3", "si"])
+def test_an_answer_in_any_language_is_an_answer(text: str) -> None:
+    assert all(reads_as_answer(text, lang) for lang in (*LANGUAGES, "fr"))
+
+
+@pytest.mark.parametrize("text", ["", "ok", "yes?", "delete INV-42", "K7P3", "👍"])
+def test_what_is_no_answer_in_any_language(text: str) -> None:
+    assert not any(reads_as_answer(text, lang) for lang in (*LANGUAGES, "fr"))
+
+
+# ── the seed library's parser ──
+
+
+@pytest.mark.ledger("PEND-45", "PEND-47", "PEND-49", "PEND-50", "PEND-51", "PEND-52", "PEND-69", "PEND-70", "PEND-71")
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [(text, read) for read in ("confirms", "cancels", "refuses") for text in corpus("seed")[read]],
+)
+def test_the_seeds_parser(text: str, read: str) -> None:
+    parser: ConfirmParser = RegexConfirmParser()
+    assert (parser.is_confirm(text), parser.is_cancel(text)) == (read == "confirms", read == "cancels")
+
+
+@pytest.mark.ledger("PEND-46")
+def test_the_versions_name_the_rules_and_the_table() -> None:
+    assert PARSER.version == f"1-{TABLE.version}"
+    assert RegexConfirmParser().version == f"reply-{PARSER.version}:pt-en-es"
