@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import socket
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import gateway
+from scripts import chromium
 from tests import conftest
 
 ROOT = Path(__file__).parent.parent
@@ -82,3 +84,18 @@ def test_what_the_project_asks_for_is_what_is_locked() -> None:
 def test_both_locks_agree() -> None:
     run, test = (dict(PINNED.findall(lock.read_text(encoding="utf-8"))) for lock in LOCKS)
     assert run.items() <= test.items()
+
+
+def test_a_chromium_that_does_not_start_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, status in {"chromium": 127, "chromium-browser": 1, "google-chrome": 0}.items():
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\nexit {status}\n", encoding="utf-8")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert chromium.find() == tmp_path / "google-chrome"
+
+
+@pytest.mark.browser
+def test_the_browser_starts(browser_executable: Path) -> None:
+    done = subprocess.run([browser_executable, "--version"], capture_output=True, text=True, check=True)
+    assert "Chrom" in done.stdout
