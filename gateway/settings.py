@@ -149,8 +149,8 @@ class Settings(BaseSettings):
 
     def _value(self, variable: str) -> str | None:
         """Channels of other distributions have variables that we have no field for."""
-        field = variable.lower()
-        value = getattr(self, field) if field in type(self).model_fields else os.environ.get(variable)
+        field = _FIELDS.get(variable)
+        value = os.environ.get(variable) if field is None else getattr(self, field)
         return (value.get_secret_value() if isinstance(value, SecretStr) else value) or None
 
     @field_validator("secret", "allow", mode="before")
@@ -223,6 +223,11 @@ class Settings(BaseSettings):
         return value
 
 
+_FIELDS = {
+    str(field.validation_alias or f"ASKFIRST_{name.upper()}"): name for name, field in Settings.model_fields.items()
+}
+
+
 def _refuse(wrong: Iterable[tuple[str, str]]) -> None:
     """One MissingSetting for all that is wrong."""
     match list(wrong):
@@ -236,8 +241,8 @@ def _refuse(wrong: Iterable[tuple[str, str]]) -> None:
 
 
 def _variable(place: str) -> str:
-    """pydantic names a field by its alias, which is the variable, or by its own name."""
-    return f"ASKFIRST_{place.upper()}" if place in Settings.model_fields else place
+    """pydantic names what is wrong by the alias of its field, which is the variable, or by the field's own name."""
+    return next((variable for variable, field in _FIELDS.items() if field == place), place)
 
 
 def _mend(error: ErrorDetails) -> str:
