@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from channels import Address, Button, ButtonPress, Channel, Event, Json, Media, Message, Parsed, Part, Reply
+from channels import Address, Channel, Event, Json, Media, Message, Parsed, Part, Reply
 from channels.webchat import WebChatChannel
 from gateway.artifacts import ArtifactStore, collecting, emit_artifact
 from gateway.observe import Feed
@@ -110,7 +110,7 @@ def bot(tmp_path: Path) -> Bot:
 @pytest.fixture
 def start(bot: Bot) -> Start:
     @contextlib.asynccontextmanager
-    async def start(limits: Limits | None = None, *, console: bool = True) -> AsyncIterator[Running]:
+    async def start(limits: Limits | None = None, *, console: bool = True, port: int = 0) -> AsyncIterator[Running]:
         app = web_app(
             channels={"webchat": bot.channel},
             accept=bot.accept,
@@ -129,7 +129,7 @@ def start(bot: Bot) -> Start:
             console=bot.feed if console else None,
         )
         add_chat(app, chat)
-        running = await serve(app, "127.0.0.1", 0)
+        running = await serve(app, "127.0.0.1", port)
         bot.url = f"http://127.0.0.1:{running.port}"
         try:
             yield running
@@ -137,6 +137,3 @@ def start(bot: Bot) -> Start:
             await running.cleanup()
 
     return start
-
-
-__all__ = ["Bot", "Button", "ButtonPress", "Start"]

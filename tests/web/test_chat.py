@@ -1,0 +1,228 @@
+"""The chat page's server side: who may read and write, what is shown, and in which form."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+
+from channels import Button, ButtonPress, Message, Reply
+from channels.webchat import COOKIE
+from gateway.store.base import StoreUnavailable
+from gateway.web.markdown import to_html
+from tests.web.conftest import Bot, Start
+
+
+@asynccontextmanager
+async def page(bot: Bot) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
+    """A browser that has opened the page, and its session."""
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with aiohttp.ClientSession(bot.url, cookie_jar=jar, headers={"Origin": bot.url}) as http:
+        async with http.get("/chat") as response:
+            assert response.status == 200
+            session = response.cookies[COOKIE].value.partition(".")[0]
+        yield http, session
+
+
+async def shown(
+    http: aiohttp.ClientSession, count: int, after: int = 0, last_event_id: str = ""
+) -> list[dict[str, Any]]:
+    """The first so many messages that the page would show."""
+    found: list[dict[str, Any]] = []
+    headers = {"Last-Event-ID": last_event_id}
+    async with http.get(f"/chat/events?after={after}", headers=headers) as response:
+        assert (response.status, response.content_type) == (200, "text/event-stream")
+        while len(found) < count:
+            line = (await response.content.readline()).decode()
+            if line.startswith("data: "):
+                found.append(json.loads(line[6:]))
+    return found
+
+
+async def say(http: aiohttp.ClientSession, text: str, client_id: str = "c" * 32, **headers: str) -> int:
+    body = {"client_id": client_id, "text": text}
+    async with http.post("/chat/messages", json=body, headers=headers) as response:
+        return response.status
+
+
+async def test_the_page_comes_with_a_strict_cookie_and_policy(bot: Bot, start: Start) -> None:
+    async with start(), aiohttp.ClientSession() as http, http.get(f"{bot.url}/chat") as response:
+        body = await response.text()
+        cookie = response.headers["Set-Cookie"]
+        policy = response.headers["Content-Security-Policy"]
+
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert policy.startswith("default-src 'none'; script-src 'self';")
+    assert "unsafe" not in policy
+    # Nothing of it comes from elsewhere, and no script or style stands in it.
+    assert not re.search(r"https?://|<style|<script(?! type=\"module\" src=\"chat/chat\.js\"></script>)| on\w+=", body)
+    assert "<title>Invoices</title>" in body
+
+
+async def test_what_is_said_and_answered_is_shown_in_order_with_its_files(bot: Bot, start: Start) -> None:
+    media = await bot.keeps(b"%PDF-1.7", "INV-7.pdf")
+    bot.answer = lambda bot, event: bot.says(
+        event.address.place,
+        "m1",
+        Reply(text="**Delete** it?", buttons=(Button(label="Confirm", token="t1", style="confirm"),), media=(media,)),
+    )
+    async with start(), page(bot) as (http, session):
+        assert await say(http, "delete INV-42") == 200
+        mine, prompt, file = await shown(http, 3)
+        async with http.get(f"/{file['media'][0]['link']}") as response:
+            assert await response.read() == b"%PDF-1.7"
+        [again] = await shown(http, 1, after=2)
+        [resumed] = await shown(http, 1, last_event_id="2")
+
+    assert (mine["from"], mine["text"], mine["message_id"]) == ("person", "delete INV-42", "c" * 32)
+    assert prompt["html"] == "<p><strong>Delete</strong> it?</p>\n"
+    assert prompt["buttons"] == [{"label": "Confirm", "token": "t1", "style": "confirm"}]
+    assert (file["media"][0]["filename"], file["media"][0]["mime_type"]) == ("INV-7.pdf", "application/pdf")
+    assert again["message_id"] == resumed["message_id"] == file["message_id"]
+    [event] = bot.accepted
+    assert isinstance(event, Message)
+    assert str(event.person) == f"webchat:local:{session}"
+
+
+async def test_a_press_sent_twice_is_one_press(bot: Bot, start: Start) -> None:
+    body = {"client_id": "p" * 32, "token": "t1", "message_id": "m1"}
+    async with start(), page(bot) as (http, session):
+        for _ in range(2):
+            async with http.post("/chat/presses", json=body) as response:
+                assert (response.status, await response.json()) == (200, {"status": "accepted"})
+
+    [event] = bot.accepted
+    assert isinstance(event, ButtonPress)
+    assert (event.token, event.message_id, event.address.place) == ("t1", "m1", session)
+
+
+async def test_the_conversation_goes_on_when_the_page_is_opened_again(bot: Bot, start: Start) -> None:
+    async with start(), page(bot) as (http, session):
+        await say(http, "hello")
+        async with http.get("/chat") as response:
+            assert response.cookies[COOKIE].value.partition(".")[0] == session
+        [mine] = await shown(http, 1)
+    assert mine["text"] == "hello"
+
+
+async def test_nobody_sees_the_conversation_of_another(bot: Bot, start: Start) -> None:
+    async with start(), page(bot) as (ana, _), page(bot) as (eve, _):
+        await say(ana, "my secret")
+        await say(eve, "hello", client_id="e" * 32)
+        [seen] = await shown(eve, 1)
+    assert seen["text"] == "hello"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "127.0.0.1.evil.example"},
+        {"Host": ""},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Cookie": ""},
+        {"Cookie": f"{COOKIE}=AAAAAAAAAAAAAAAAAAAAAA.1767225600.{'A' * 43}"},
+    ],
+    ids=lambda headers: " ".join(f"{name}={value[:24]}" for name, value in headers.items()),
+)
+async def test_a_foreign_page_confirms_nothing(bot: Bot, start: Start, headers: dict[str, str]) -> None:
+    press = {"client_id": "p" * 32, "token": "t1", "message_id": "m1"}
+    async with start(), page(bot) as (http, _):
+        if "Cookie" in headers:
+            http.cookie_jar.clear()
+        async with http.post("/chat/presses", json=press, headers=headers) as response:
+            assert response.status == 401
+        assert await say(http, "hello", **headers) == 401
+    assert bot.accepted == []
+
+
+async def test_a_page_that_sends_no_origin_confirms_nothing(bot: Bot, start: Start) -> None:
+    async with start(), page(bot) as (http, _), aiohttp.ClientSession(bot.url, cookie_jar=http.cookie_jar) as other:
+        assert await say(other, "hello") == 401
+    assert bot.accepted == []
+
+
+@pytest.mark.parametrize("path", ["/chat", "/chat/events", "/chat/console", "/chat/chat.js"])
+async def test_another_host_name_is_served_nothing(bot: Bot, start: Start, path: str) -> None:
+    async with start(), page(bot) as (http, _):
+        async with http.get(path, headers={"Host": "rebound.example"}) as response:
+            assert response.status == 403
+        assert COOKIE not in response.cookies
+
+
+@pytest.mark.parametrize("path", ["/chat/events", "/chat/console"])
+async def test_without_a_session_or_from_another_site_nothing_is_streamed(bot: Bot, start: Start, path: str) -> None:
+    async with start(), page(bot) as (http, _):
+        async with http.get(path, headers={"Sec-Fetch-Site": "cross-site"}) as response:
+            assert response.status == 403
+        http.cookie_jar.clear()
+        async with http.get(path) as response:
+            assert response.status == 401
+
+
+async def test_a_store_that_does_not_answer_is_told_as_such(bot: Bot, start: Start) -> None:
+    bot.fail.append(StoreUnavailable("gone"))
+    async with start(), page(bot) as (http, _):
+        assert await say(http, "hello") == 503
+        assert await say(http, "hello") == 200
+    assert len(bot.accepted) == 1
+
+
+async def test_the_console_shows_the_feed_from_its_backlog_on(bot: Bot, start: Start) -> None:
+    bot.feed.publish("tool_error", tool="delete_invoice", traceback="Traceback ...\nValueError: no")
+    async with start(), page(bot) as (http, _), http.get("/chat/console") as response:
+        lines = [(await response.content.readline()).decode() for _ in range(5)]
+    assert "event: notice\n" in lines
+    [data] = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+    assert (data["name"], data["fields"]["tool"]) == ("tool_error", "delete_invoice")
+
+
+async def test_without_a_feed_there_is_no_console(bot: Bot, start: Start) -> None:
+    async with start(console=False), page(bot) as (http, _):
+        async with http.get("/chat/console") as response:
+            assert response.status == 404
+        async with http.get("/chat") as response:
+            assert 'data-console="off"' in await response.text()
+
+
+async def test_the_server_stops_although_pages_listen(bot: Bot, start: Start) -> None:
+    async with start() as running, page(bot) as (http, _), http.get("/chat/events") as response:
+        await response.content.readline()
+        await running.cleanup()
+        assert bot.channel.on_typing == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("a\nb", "<p>a<br />\nb</p>\n"),
+        ("~~old~~ `new`", "<p><s>old</s> <code>new</code></p>\n"),
+        ("<img src=x onerror=alert(1)>", "<p>&lt;img src=x onerror=alert(1)&gt;</p>\n"),
+        ("[x](javascript:alert(1))", "<p>[x](javascript:alert(1))</p>\n"),
+        ("[x](JaVaScRiPt&colon;alert(1))", "<p>[x](JaVaScRiPt:alert(1))</p>\n"),
+        ("[x](data:text/html,x)", "<p>[x](data:text/html,x)</p>\n"),
+        ("[x](/webhooks/y)", "<p>[x](/webhooks/y)</p>\n"),
+        (
+            "[bank](https://evil.example/)",
+            '<p><a href="https://evil.example/" target="_blank" rel="noopener noreferrer nofollow" '
+            'title="https://evil.example/">bank</a></p>\n',
+        ),
+    ],
+)
+def test_markdown_becomes_html_that_can_do_nothing(text: str, html: str) -> None:
+    assert to_html(text) == html
+
+
+def test_an_image_is_only_a_link() -> None:
+    html = to_html("![secret](https://evil.example/?words)")
+    assert "<img" not in html

@@ -1,0 +1,209 @@
+"""The chat page as a channel: its settings, proofs, events and parts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from channels import (
+    Address,
+    Button,
+    ButtonPress,
+    CanType,
+    Channel,
+    Forged,
+    Malformed,
+    Media,
+    Message,
+    MissingSetting,
+    Part,
+    Receipt,
+    Reply,
+    Stale,
+    WebhookRequest,
+)
+from channels.webchat import COOKIE, SessionCookies, WebChatChannel
+from channels.webchat.verify import SESSION_SECONDS
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+OLD, NEW = "o" * 32, "n" * 32
+ADDRESS = Address(channel="webchat", account="local", place="s1")
+MEDIA = Media(sha256="0" * 64, mime_type="application/pdf", filename="a.pdf", size=1)
+
+
+def made(key: str = NEW, hosts: str = "localhost,127.0.0.1,::1") -> WebChatChannel:
+    return WebChatChannel.from_settings({"WEBCHAT_KEY": key, "WEBCHAT_HOSTS": hosts}, way="webhook")
+
+
+def request(body: str | bytes = b"{}", *, key: str = NEW, at: datetime = NOW, **changed: str) -> WebhookRequest:
+    session = SessionCookies([key.encode()]).begin(at, lambda size: b"s" * size)
+    headers = {
+        "host": "localhost:8000",
+        "origin": "http://localhost:8000",
+        "sec-fetch-site": "same-origin",
+        "cookie": f"other=1; {COOKIE}={session.cookie}",
+        "accept-language": "pt-BR,pt;q=0.9",
+    }
+    headers |= {name.replace("_", "-"): value for name, value in changed.items()}
+    return WebhookRequest(
+        "POST", "http://localhost:8000/chat/messages", headers, body.encode() if isinstance(body, str) else body
+    )
+
+
+def test_it_is_a_channel_that_can_type() -> None:
+    channel: Channel = made()
+    assert isinstance(channel, CanType)
+
+
+@pytest.mark.parametrize(
+    ("settings", "missing"),
+    [
+        ({}, "WEBCHAT_KEY"),
+        ({"WEBCHAT_KEY": "short", "WEBCHAT_HOSTS": "localhost"}, "WEBCHAT_KEY"),
+        ({"WEBCHAT_KEY": f"{NEW},short", "WEBCHAT_HOSTS": "localhost"}, "WEBCHAT_KEY"),
+        ({"WEBCHAT_KEY": NEW}, "WEBCHAT_HOSTS"),
+        ({"WEBCHAT_KEY": NEW, "WEBCHAT_HOSTS": " , "}, "WEBCHAT_HOSTS"),
+    ],
+)
+def test_what_is_missing_is_named(settings: dict[str, str], missing: str) -> None:
+    with pytest.raises(MissingSetting) as caught:
+        WebChatChannel.from_settings(settings, way="webhook")
+    assert caught.value.setting == missing
+
+
+@pytest.mark.parametrize("host", ["localhost:8000", "127.0.0.1", "127.0.0.1:9", "[::1]:8000", "LOCALHOST:8000"])
+def test_our_own_page_is_believed_under_every_name_of_ours(host: str) -> None:
+    made().verify(request(host=host, origin=f"http://{host}".lower()), NOW)
+
+
+def test_both_keys_verify_and_the_first_one_signs() -> None:
+    channel = made(f"{NEW},{OLD}")
+    channel.verify(request(key=OLD), NOW)
+    channel.verify(request(key=NEW), NOW)
+    with pytest.raises(Forged):
+        made(NEW).verify(request(key=OLD), NOW)
+
+
+def test_a_session_ends_and_does_not_begin_in_the_future() -> None:
+    end = NOW + timedelta(seconds=SESSION_SECONDS)
+    made().verify(request(), end)
+    with pytest.raises(Stale):
+        made().verify(request(), end + timedelta(seconds=1))
+    with pytest.raises(Stale):
+        made().verify(request(at=NOW + timedelta(hours=1)), NOW)
+
+
+def test_a_cookie_with_any_bit_flipped_is_forged() -> None:
+    channel = made()
+    name, _, value = request().headers["cookie"].rpartition("=")
+    for position in range(len(value) * 8):
+        flipped = bytearray(value.encode())
+        flipped[position // 8] ^= 1 << position % 8
+        with pytest.raises(Forged):
+            channel.verify(request(cookie=f"{name}={flipped.decode('latin-1')}"), NOW)
+
+
+def test_a_second_cookie_of_our_name_is_somebody_elses() -> None:
+    cookie = request().headers["cookie"]
+    with pytest.raises(Forged):
+        made().verify(request(cookie=f"{cookie}; {COOKIE}=planted"), NOW)
+
+
+ODD = st.text(max_size=60)
+
+
+@given(host=ODD, origin=ODD, site=ODD, cookie=ODD | ODD.map(lambda text: f"{COOKIE}={text}"), body=st.binary())
+def test_whatever_comes_is_forged_and_nothing_else(host: str, origin: str, site: str, cookie: str, body: bytes) -> None:
+    forged = request(body, host=host, origin=origin, sec_fetch_site=site, cookie=cookie)
+    with pytest.raises(Forged):
+        made().verify(forged, NOW)
+    with pytest.raises(Forged):
+        made().verify(request(body, cookie=cookie), NOW)
+
+
+@given(st.binary(max_size=100) | st.text(max_size=100).map(str.encode))
+def test_whatever_is_no_json_of_ours_is_malformed(body: bytes) -> None:
+    with pytest.raises(Malformed):
+        made().parse(request(body))
+
+
+def test_a_message_is_read_with_who_and_where() -> None:
+    parsed = made().parse(request('{"client_id": "abcdefgh", "text": " apaga a fatura\\u0000 "}'))
+
+    session = "c3Nzc3Nzc3Nzc3Nzc3Nzcw"
+    [event] = parsed.events
+    assert isinstance(event, Message)
+    assert (event.text, event.command, event.message_id) == ("apaga a fatura", None, "abcdefgh")
+    assert event.event_ids == (f"{session}:abcdefgh",)
+    assert str(event.person) == str(event.address) == f"webchat:local:{session}"
+    assert event.person is not None
+    assert event.person.language == "pt-BR"
+    assert (parsed.response.status, parsed.response.body) == (200, b'{"status": "accepted"}')
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "rest"),
+    [
+        ("/start", "start", ""),
+        ("/Remind me\\ntomorrow", "remind", "me\\ntomorrow"),
+        ("/etc/passwd", None, "/etc/passwd"),
+        ("/ hello", None, "/ hello"),
+        ("say /start", None, "say /start"),
+    ],
+)
+def test_a_command_is_a_slash_and_a_word(text: str, command: str | None, rest: str) -> None:
+    [event] = made().parse(request(f'{{"client_id": "abcdefgh", "text": "{text}"}}')).events
+    assert isinstance(event, Message)
+    assert (event.command, event.text) == (command, rest.replace("\\n", "\n"))
+
+
+def test_a_press_is_read() -> None:
+    [event] = made().parse(request('{"client_id": "abcdefgh", "token": "00abc", "message_id": "m1"}')).events
+    assert isinstance(event, ButtonPress)
+    assert (event.token, event.message_id) == ("00abc", "m1")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"client_id": "abcdefgh", "text": ""}',
+        '{"client_id": "abcdefgh", "text": "  "}',
+        '{"client_id": "abcdefgh", "text": 5}',
+        '{"client_id": "abcdefgh", "text": "\\ud800"}',
+        '{"client_id": "abcdefgh"}',
+        '{"client_id": "short", "text": "x"}',
+        '{"client_id": "with space", "text": "x"}',
+        '{"client_id": "abcdefgh", "text": "x", "person": "webchat:local:somebody"}',
+        '{"client_id": "abcdefgh", "text": "x", "token": "t", "message_id": "m"}',
+        '{"client_id": "abcdefgh", "text": "' + "x" * 16_001 + '"}',
+        "[" * 5000,
+        "null",
+    ],
+)
+def test_what_the_page_does_not_send_is_malformed(body: str) -> None:
+    with pytest.raises(Malformed):
+        made().parse(request(body))
+
+
+def test_a_reply_is_shown_as_words_with_buttons_and_then_its_files() -> None:
+    yes = Button(label="Yes", token="t", style="confirm")
+    assert made().render(ADDRESS, Reply(text="*sure?*", buttons=(yes,), media=(MEDIA,))) == (
+        Part(call="show", arguments={"text": "*sure?*", "edits": None}, buttons=(yes,)),
+        Part(call="show", arguments={"text": "", "edits": None}, media=MEDIA),
+    )
+    assert made().render(ADDRESS, Reply(media=(MEDIA,))) == (
+        Part(call="show", arguments={"text": "", "edits": None}, media=MEDIA),
+    )
+    assert made().render(ADDRESS, Reply(edits="m1")) == (Part(call="show", arguments={"text": "", "edits": "m1"}),)
+
+
+async def test_sending_gives_the_parts_own_id_and_typing_is_told() -> None:
+    channel, told = made(), list[str]()
+    channel.on_typing.add(told.append)
+
+    assert await channel.send(ADDRESS, Part(call="show", arguments={}), key="k1") == Receipt(message_id="k1")
+    await channel.typing(ADDRESS)
+    assert told == ["s1"]
