@@ -370,7 +370,7 @@ class Store(Protocol):
         ...
 
     def watch(self, log: Key, *, after: int = 0) -> AsyncIterator[Entry]:
-        """Entries of a log from `after` on, for ever, as they are committed; StoreUnavailable ends it with the store."""
+        """Entries of a log from `after` on, for ever, as they are committed. StoreUnavailable when the store closes."""
         ...
 
     async def outbox(self, conversation: str) -> list[QueuedPart]:

@@ -68,9 +68,12 @@ class Writer:
 
     async def start(self) -> None:
         """Open the database. Raises StoreRefused."""
-        thread = threading.Thread(target=self._live, name="askfirst-store", daemon=True)
-        await asyncio.to_thread(thread.start)
-        await asyncio.shield(self._started)
+        threading.Thread(target=self._live, name="askfirst-store", daemon=True).start()
+        try:
+            await asyncio.shield(self._started)
+        except BaseException:
+            await self.stop()
+            raise
 
     async def stop(self) -> None:
         """Do what was asked before, refuse what still waits, and close the database."""

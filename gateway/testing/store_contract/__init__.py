@@ -1,0 +1,52 @@
+"""What every store must do, as tests: subclass `StoreContract` and give it a `store`.
+
+    class TestMyStore(StoreContract):
+        @pytest.fixture
+        async def store(self, tmp_path):
+            store = MyStore(..., max_waiting=self.max_waiting)
+            await store.open()
+            yield store
+            await store.close()
+
+The store is empty and open, and nobody else uses it. Tests lease for fractions of a second and wait for what happens.
+"""
+
+from typing import ClassVar
+
+from gateway.testing.store_contract.actions import ActionsContract
+from gateway.testing.store_contract.cells import CellsContract
+from gateway.testing.store_contract.commits import CommitsContract
+from gateway.testing.store_contract.deadletters import DeadLettersContract
+from gateway.testing.store_contract.decisions import DecisionsContract
+from gateway.testing.store_contract.lanes import LanesContract
+from gateway.testing.store_contract.logs import LogsContract
+from gateway.testing.store_contract.mailbox import MAX_WAITING, MailboxContract
+from gateway.testing.store_contract.model import ModelContract
+from gateway.testing.store_contract.outbox import OutboxContract
+from gateway.testing.store_contract.records import RecordsContract
+from gateway.testing.store_contract.service import ServiceContract
+from gateway.testing.store_contract.takeover import TakeoverContract
+from gateway.testing.store_contract.timers import TimersContract
+
+__all__ = ["StoreContract"]
+
+
+class StoreContract(
+    MailboxContract,
+    DecisionsContract,
+    LanesContract,
+    TakeoverContract,
+    ActionsContract,
+    OutboxContract,
+    CommitsContract,
+    RecordsContract,
+    LogsContract,
+    TimersContract,
+    DeadLettersContract,
+    CellsContract,
+    ServiceContract,
+    ModelContract,
+):
+    """Subclass it with one async fixture `store`, made with `max_waiting=self.max_waiting`."""
+
+    max_waiting: ClassVar[int] = MAX_WAITING

@@ -1,0 +1,79 @@
+"""Rates: from all cells or from none, never more than they allow."""
+
+# ruff: noqa: S101 - a test asserts
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.store.base import Cell, Store
+from gateway.testing.store_contract.helpers import many_histories
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["CellsContract"]
+
+STEPS = st.lists(st.tuples(st.floats(0, 30), st.sampled_from([0.5, 1.0, 2.0])), min_size=1, max_size=25)
+
+
+class CellsContract:
+    async def test_a_burst_is_free_and_then_the_pace_holds(self, store: Store) -> None:
+        cell = Cell(name="bot", burst=3, period_seconds=300)
+        assert [await store.take([cell]) for _ in range(3)] == [0, 0, 0]
+        wait = await store.take([cell])
+        assert wait == pytest.approx(100, abs=5)
+        assert await store.take([cell]) <= wait, "asking takes nothing"
+        store.offset_seconds = wait
+        assert await store.take([cell]) == 0
+        assert await store.take([cell]) == pytest.approx(100, abs=5)
+
+    async def test_it_is_all_or_none(self, store: Store) -> None:
+        one, many = Cell(name="chat", burst=1, period_seconds=100), Cell(name="bot", burst=2, period_seconds=1000)
+        assert await store.take([one, many]) == 0
+        assert await store.take([many, one]) == pytest.approx(100, abs=5), "the longest wait of those that are full"
+        assert await store.take([many]) == 0, "nothing was taken from it"
+        assert await store.take([one, many]) == pytest.approx(500, abs=5)
+
+    async def test_of_many_at_once_no_more_pass_than_may(self, store: Store) -> None:
+        waits = await asyncio.gather(*(store.take([Cell(name="x", burst=10, period_seconds=1000)]) for _ in range(64)))
+        assert waits.count(0) == 10
+        assert all(wait > 0 for wait in waits if wait != 0)
+
+    async def test_a_cost_counts_as_so_many(self, store: Store) -> None:
+        cell = Cell(name="tokens", burst=100, period_seconds=1000, cost=60)
+        assert await store.take([cell]) == 0
+        assert await store.take([cell]) == pytest.approx(200, abs=5)
+
+    async def test_a_cost_that_never_fits_is_a_mistake(self, store: Store) -> None:
+        with pytest.raises(ValueError, match="tokens"):
+            await store.take([Cell(name="tokens", burst=1, period_seconds=1, cost=2)])
+
+    async def test_no_cells_take_nothing(self, store: Store) -> None:
+        assert await store.take([]) == 0
+
+    @many_histories
+    @given(steps=STEPS)
+    async def test_the_rate_holds_over_every_stretch(self, store: Store, steps: Sequence[tuple[float, float]]) -> None:
+        """Whatever is asked when: over any stretch at most a burst and what was refilled, and a wait is enough."""
+        store.offset_seconds += 1000  # refilled since the history before
+        burst, period = 4.0, 40.0
+        taken: list[tuple[float, float]] = []
+        for pause, cost in steps:
+            store.offset_seconds += pause
+            cell = Cell(name="one", burst=burst, period_seconds=period, cost=cost)
+            wait = await store.take([cell])
+            if wait > 0:
+                assert wait <= cost * period / burst + 1e-6, "no longer than it takes to refill the cost"
+                store.offset_seconds += wait
+                assert await store.take([cell]) == 0
+            taken.append(((await store.now()).timestamp(), cost))
+        for first in range(len(taken)):
+            for last in range(first, len(taken)):
+                stretch = taken[last][0] - taken[first][0]
+                assert sum(cost for _, cost in taken[first : last + 1]) <= burst + (stretch + 0.1) * burst / period

@@ -1,0 +1,205 @@
+"""Leases: one holder a lane, the longest ready first, waiting without polling."""
+
+# ruff: noqa: S101 - a test asserts
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway.store.base import Control, Fenced, Store
+from gateway.testing.store_contract.helpers import arrive, event, later, part, seqs, take, transaction
+
+__all__ = ["LanesContract"]
+
+
+class LanesContract:
+    async def test_nothing_is_ready_in_an_empty_store(self, store: Store) -> None:
+        assert await store.lease("w", ["turn", "action", "out"]) is None
+        assert await store.lease("w", ["turn"], wait_seconds=0.02) is None
+
+    async def test_the_lane_that_was_ready_first_is_taken_first(self, store: Store) -> None:
+        for name in ("z", "a", "m"):
+            await arrive(store, name)
+        await arrive(store, "z")
+        assert [(await take(store)).lane for _ in range(3)] == ["z", "a", "m"]
+        assert await store.lease("w", ["turn"]) is None
+
+    async def test_a_lane_that_has_more_work_queues_up_again(self, store: Store) -> None:
+        await store.accept([event("a"), event("a"), event("b")])
+        lease = await take(store)
+        assert lease.lane == "a"
+        await store.commit(transaction(store, of=lease, finish="done", consume=seqs(lease.events)[:1]))
+        assert [(await take(store)).lane for _ in range(2)] == ["b", "a"]
+
+    async def test_only_the_kinds_asked_for_are_taken(self, store: Store) -> None:
+        await arrive(store)
+        await store.commit(transaction(store, parts=[part("p")], actions=["act"]))
+        assert (await take(store, "action")).lane == "act"
+        assert (await take(store, "out")).lane == "c"
+        assert await store.lease("w", ["action", "out"]) is None
+        lease = await store.lease("me", ["out", "turn"])
+        assert lease is not None
+        assert (lease.kind, lease.lane, lease.worker, lease.partition) == ("turn", "c", "me", store.partition("c"))
+
+    async def test_one_lane_can_be_asked_for(self, store: Store) -> None:
+        await arrive(store, "a")
+        await arrive(store, "b")
+        assert (await take(store, only="b")).lane == "b"
+        assert await store.lease("w", ["turn"], only="b") is None
+        assert await store.lease("w", ["turn"], only="nobody") is None
+
+    async def test_a_held_lane_is_not_taken_and_others_are(self, store: Store) -> None:
+        await arrive(store, "a")
+        await take(store)
+        await arrive(store, "a")
+        await arrive(store, "b")
+        assert (await take(store)).lane == "b"
+        assert await store.lease("w", ["turn"]) is None
+
+    async def test_many_workers_take_each_lane_once(self, store: Store) -> None:
+        await store.accept([event(f"c{n}") for n in range(20)])
+        leases = await asyncio.gather(*(store.lease(f"w{n}", ["turn"]) for n in range(50)))
+        assert sorted(lease.lane for lease in leases if lease) == sorted(f"c{n}" for n in range(20))
+
+    async def test_many_waiting_workers_take_each_lane_once(self, store: Store) -> None:
+        waiting = [asyncio.create_task(store.lease(f"w{n}", ["turn"], wait_seconds=0.5)) for n in range(50)]
+        await asyncio.gather(*(arrive(store, f"c{n}") for n in range(20)))
+        leases = await asyncio.gather(*waiting)
+        assert sorted(lease.lane for lease in leases if lease) == sorted(f"c{n}" for n in range(20))
+
+    async def test_fences_grow_for_ever(self, store: Store) -> None:
+        fences = []
+        for _ in range(5):
+            await arrive(store)
+            lease = await take(store)
+            fences.append(lease.fence)
+            await store.commit(transaction(store, of=lease, finish="done", consume=seqs(lease.events)))
+        assert fences == sorted(set(fences))
+
+    async def test_done_starts_afresh(self, store: Store) -> None:
+        await arrive(store)
+        lease = await take(store)
+        await store.commit(transaction(store, of=lease, finish="failed", steps=["s"]))
+        lease = await take(store)
+        assert (lease.tries, lease.died, lease.steps, lease.events[0].tries) == (1, False, ("s",), 1)
+        await store.commit(transaction(store, of=lease, finish="done"))
+        lease = await take(store)
+        assert (lease.tries, lease.died, lease.steps, lease.events[0].tries) == (0, False, (), 1)
+
+    async def test_failures_in_a_row_are_counted_for_the_lane_and_the_events_it_held(self, store: Store) -> None:
+        await arrive(store)
+        for tries in range(3):
+            lease = await take(store)
+            assert (lease.tries, lease.events[0].tries) == (tries, tries)
+            await store.commit(transaction(store, of=lease, finish="failed"))
+        lease = await take(store)
+        await arrive(store)
+        await store.commit(transaction(store, of=lease, finish="failed"))
+        assert [waiting.tries for waiting in (await take(store)).events] == [4, 0]
+
+    async def test_finish_ends_the_lease(self, store: Store) -> None:
+        await arrive(store)
+        for outcome in ("failed", "done"):
+            lease = await take(store)
+            await store.commit(transaction(store, of=lease, finish=outcome))
+            with pytest.raises(Fenced):
+                await store.renew(lease)
+            with pytest.raises(Fenced):
+                await store.commit(transaction(store, of=lease))
+
+    async def test_a_lane_rests_until_it_is_due(self, store: Store) -> None:
+        await arrive(store)
+        lease = await take(store)
+        await store.commit(transaction(store, of=lease, finish="failed", due=await later(store, 60)))
+        assert await store.lease("w", ["turn"]) is None
+        assert await store.lease("w", ["turn"], only="c") is None
+        assert ((await store.stats()).ready, (await store.stats()).parked) == (0, 1)
+        await arrive(store)
+        assert await store.lease("w", ["turn"]) is None, "new work does not wake it"
+        store.offset_seconds = 61
+        assert len((await take(store)).events) == 2
+
+    async def test_a_lane_rests_though_its_work_comes_later(self, store: Store) -> None:
+        await arrive(store)
+        lease = await take(store)
+        due = await later(store, 60)
+        await store.commit(transaction(store, of=lease, finish="done", due=due, consume=seqs(lease.events)))
+        assert (await store.stats()).parked == 0
+        await arrive(store)
+        assert (await store.stats()).parked == 1
+        assert await store.lease("w", ["turn"]) is None
+        store.offset_seconds = 61
+        await take(store)
+
+    async def test_who_waits_is_given_the_lane_at_once(self, store: Store) -> None:
+        waiting = asyncio.create_task(take(store, wait_seconds=20))
+        other = asyncio.create_task(take(store, "out", wait_seconds=20))
+        await arrive(store)
+        assert (await asyncio.wait_for(waiting, 2)).lane == "c"
+        await store.commit(transaction(store, parts=[part("p")]))
+        assert (await asyncio.wait_for(other, 2)).kind == "out"
+
+    async def test_who_waits_is_given_the_lane_when_it_is_finished_with_work_left(self, store: Store) -> None:
+        await arrive(store)
+        lease = await take(store)
+        waiting = asyncio.create_task(take(store, wait_seconds=20))
+        await store.commit(transaction(store, of=lease, finish="done"))
+        await asyncio.wait_for(waiting, 2)
+
+    async def test_who_waits_is_given_the_lane_when_it_falls_due(self, store: Store) -> None:
+        await arrive(store)
+        lease = await take(store)
+        await store.commit(transaction(store, of=lease, finish="failed", due=await later(store, 0.05)))
+        await asyncio.wait_for(take(store, wait_seconds=20), 2)
+
+    async def test_who_waits_is_given_the_lane_when_the_clock_is_moved(self, store: Store) -> None:
+        await arrive(store)
+        lease = await take(store)
+        await store.commit(transaction(store, of=lease, finish="failed", due=await later(store, 3600)))
+        waiting = asyncio.create_task(take(store, wait_seconds=20))
+        await store.ping()
+        store.offset_seconds = 3601
+        await asyncio.wait_for(waiting, 2)
+
+    async def test_renew_keeps_a_lease(self, store: Store) -> None:
+        await arrive(store)
+        lease = await take(store, lease_seconds=0.05)
+        assert await store.renew(lease, lease_seconds=60) == Control()
+        assert await store.lease("w", ["turn"], wait_seconds=0.1) is None
+
+    async def test_the_holder_hears_the_signals_since_it_began(self, store: Store) -> None:
+        await arrive(store)
+        await store.commit(transaction(store, signals=[("c", "nobody hears this")]))
+        lease = await take(store)
+        assert await store.renew(lease) == Control()
+        await store.commit(transaction(store, signals=[("c", {"stop": 1}), ("d", "not mine")]))
+        await store.commit(transaction(store, signals=[("c", "again")]))
+        assert await store.renew(lease) == Control(({"stop": 1}, "again"))
+        assert await store.renew(lease) == Control(({"stop": 1}, "again")), "a lost answer loses no signal"
+        await store.commit(transaction(store, of=lease, finish="failed"))
+        assert await store.renew(await take(store)) == Control()
+
+    async def test_a_caller_who_gave_up_waiting_takes_nothing(self, store: Store) -> None:
+        for _ in range(5):
+            waiting = asyncio.create_task(store.lease("w", ["turn"], wait_seconds=20))
+            await store.ping()
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+        await arrive(store)
+        lease = await take(store)
+        assert (lease.tries, lease.died) == (0, False)
+
+    @pytest.mark.parametrize("yields", range(0, 100, 5))
+    async def test_a_caller_cancelled_at_any_moment_holds_nothing(self, store: Store, yields: int) -> None:
+        await arrive(store)
+        asked = asyncio.create_task(store.lease("w", ["turn"], lease_seconds=60))
+        for _ in range(yields):
+            await asyncio.sleep(0)
+        if asked.cancel():
+            await asyncio.gather(asked, return_exceptions=True)
+            lease = await take(store, wait_seconds=5)
+            assert (lease.tries, lease.died) == (0, False)
+        else:
+            assert await asked is not None

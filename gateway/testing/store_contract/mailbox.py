@@ -1,0 +1,106 @@
+"""Events come in, each once, in order."""
+
+# ruff: noqa: S101 - a test asserts
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway.store.base import Overloaded, Store
+from gateway.testing.store_contract.helpers import arrive, event, seqs, take, transaction
+
+__all__ = ["MAX_WAITING", "MailboxContract"]
+
+MAX_WAITING = 300
+
+
+class MailboxContract:
+    async def test_events_wait_in_the_order_they_were_accepted(self, store: Store) -> None:
+        before = await store.now()
+        await store.accept([event("c", body={"n": 1}), event("other"), event("c", body={"n": 2})])
+        await arrive(store, body={"n": 3})
+        lease = await take(store, only="c")
+        assert [waiting.body["n"] for waiting in lease.events] == [1, 2, 3]
+        assert [waiting.seq for waiting in lease.events] == sorted({waiting.seq for waiting in lease.events})
+        stamps = [before, *(waiting.stamp for waiting in lease.events), await store.now()]
+        assert stamps == sorted(stamps)
+
+    @pytest.mark.parametrize("text", ["", "olá, 世界 🎉", "line\nline\x00\u2028", "half a \ud83d pair", '"{}\\'])
+    async def test_a_body_comes_back_as_it_was(self, store: Store, text: str) -> None:
+        body = {"text": text, text: [1, 1.5, True, None, {"deep": [text]}]}
+        await arrive(store, body=body)
+        assert (await take(store)).events[0].body == body
+
+    async def test_an_event_keeps_the_stamp_it_came_with(self, store: Store) -> None:
+        first = await store.now()
+        await arrive(store, stamp=first)
+        assert (await take(store)).events[0].stamp == first
+
+    async def test_a_twin_is_dropped_within_a_batch_and_across(self, store: Store) -> None:
+        assert await store.accept([event("c", "a"), event("c", "a"), event("c", "b")]) == [True, False, True]
+        assert await store.accept([event("c", "b"), event("other", "a"), event("c", "d")]) == [False, False, True]
+        assert len((await take(store, only="c")).events) == 3
+
+    async def test_any_id_makes_a_twin_and_a_twin_brings_its_own(self, store: Store) -> None:
+        assert await store.accept([event("c", "id-1", "place-1")]) == [True]
+        assert await store.accept([event("c", "id-2", "place-1")]) == [False]
+        assert await store.accept([event("c", "id-2")]) == [False]
+
+    async def test_an_event_that_says_its_id_twice_is_not_its_own_twin(self, store: Store) -> None:
+        assert await store.accept([event("c", "a", "a")]) == [True]
+
+    async def test_events_without_ids_have_no_twins(self, store: Store) -> None:
+        assert await store.accept([event(), event()]) == [True, True]
+
+    async def test_of_many_at_once_one_is_accepted(self, store: Store) -> None:
+        accepted = await asyncio.gather(*(store.accept([event("c", "same")]) for _ in range(64)))
+        assert sorted(accepted) == [[False]] * 63 + [[True]]
+        assert (await store.stats()).waiting == 1
+
+    async def test_a_consumed_event_still_has_twins(self, store: Store) -> None:
+        await store.accept([event("c", "a")])
+        lease = await take(store)
+        await store.commit(transaction(store, of=lease, finish="done", consume=seqs(lease.events)))
+        assert await store.accept([event("c", "a")]) == [False]
+
+    async def test_ids_are_forgotten_after_their_time(self, store: Store) -> None:
+        await store.accept([event("c", "short", keep_seconds=60), event("c", "long", keep_seconds=3600)])
+        store.offset_seconds = 59
+        assert await store.accept([event("c", "short")]) == [False]
+        store.offset_seconds = 61
+        assert await store.accept([event("c", "short", keep_seconds=60), event("c", "long")]) == [True, False]
+        assert await store.accept([event("c", "short")]) == [False]
+
+    async def test_what_does_not_wake_waits_for_what_does(self, store: Store) -> None:
+        await arrive(store, wakes=False, body={"n": 1})
+        assert (await store.stats()).ready == 0
+        assert await store.lease("w", ["turn"]) is None
+        await arrive(store, body={"n": 2})
+        assert [waiting.body["n"] for waiting in (await take(store)).events] == [1, 2]
+
+    async def test_a_lease_holds_at_most_a_hundred_events(self, store: Store) -> None:
+        await store.accept([event("c", body={"n": n}) for n in range(130)])
+        lease = await take(store)
+        assert [waiting.body["n"] for waiting in lease.events] == list(range(100))
+        await store.commit(transaction(store, of=lease, finish="done", consume=seqs(lease.events)))
+        assert [waiting.body["n"] for waiting in (await take(store)).events] == list(range(100, 130))
+
+    async def test_too_many_refuse_what_may_be_refused_and_nothing_else(self, store: Store) -> None:
+        await store.accept([event("c", f"e{n}", refusable=True) for n in range(MAX_WAITING)])
+        with pytest.raises(Overloaded):
+            await store.accept([event("c", "press"), event("c", "new", refusable=True)])
+        assert (await store.stats()).waiting == MAX_WAITING, "nothing of the batch was stored"
+        assert await store.accept([event("c", "press")]) == [True], "not even its ids"
+        assert await store.accept([event("c", "e1", refusable=True)]) == [False], "a twin is not new"
+        await store.commit(transaction(store, accept=[event("c", "inner", refusable=True)]))
+        assert (await store.stats()).waiting == MAX_WAITING + 2
+
+    async def test_what_was_refused_is_accepted_once_there_is_room(self, store: Store) -> None:
+        await store.accept([event("c", refusable=True) for _ in range(MAX_WAITING)])
+        with pytest.raises(Overloaded):
+            await store.accept([event("c", "new", refusable=True)])
+        lease = await take(store)
+        await store.commit(transaction(store, of=lease, consume=seqs(lease.events)))
+        assert await store.accept([event("c", "new", refusable=True)]) == [True]

@@ -1,0 +1,91 @@
+"""Outboxes: parts are sent in order, one lane a conversation."""
+
+# ruff: noqa: S101 - a test asserts
+
+from __future__ import annotations
+
+from gateway.store.base import Store
+from gateway.testing.store_contract.helpers import later, part, take, transaction
+
+__all__ = ["OutboxContract"]
+
+
+class OutboxContract:
+    async def test_parts_wait_in_order(self, store: Store) -> None:
+        before = await store.now()
+        await store.commit(transaction(store, parts=[part("b", text="1"), part("x", "other"), part("a", text="2")]))
+        waiting = await store.outbox("c")
+        assert [(queued.part_id, queued.body, queued.tries) for queued in waiting] == [
+            ("b", {"text": "1"}, 0),
+            ("a", {"text": "2"}, 0),
+        ]
+        after = await store.now()
+        assert all(queued.stamp is not None and before <= queued.stamp <= after for queued in waiting)
+        assert (await take(store, "out", only="c")).parts == tuple(waiting)
+        assert await store.outbox("nobody") == []
+
+    async def test_a_lease_holds_at_most_twenty_parts(self, store: Store) -> None:
+        await store.commit(transaction(store, parts=[part(f"p{n}") for n in range(25)]))
+        lease = await take(store, "out")
+        assert [queued.part_id for queued in lease.parts] == [f"p{n}" for n in range(20)]
+        sent = [queued.part_id for queued in lease.parts]
+        await store.commit(transaction(store, of=lease, sent=sent, finish="done"))
+        lease = await take(store, "out")
+        assert [queued.part_id for queued in lease.parts] == [f"p{n}" for n in range(20, 25)]
+
+    async def test_what_was_sent_is_gone_and_sent_twice_is_no_error(self, store: Store) -> None:
+        await store.commit(transaction(store, parts=[part("a"), part("b")]))
+        lease = await take(store, "out")
+        await store.commit(transaction(store, of=lease, sent=["a"]))
+        await store.commit(transaction(store, of=lease, sent=["a", "never there"]))
+        assert [queued.part_id for queued in await store.outbox("c")] == ["b"]
+        await store.commit(transaction(store, of=lease, sent=["b"], finish="done"))
+        assert await store.lease("w", ["out"]) is None
+        assert (await store.stats()).parts == 0
+
+    async def test_a_part_that_waits_is_not_queued_twice(self, store: Store) -> None:
+        await store.commit(transaction(store, parts=[part("a", text="first")]))
+        await store.commit(transaction(store, parts=[part("a", text="again"), part("b")]))
+        assert [(queued.part_id, queued.body) for queued in await store.outbox("c")] == [
+            ("a", {"text": "first"}),
+            ("b", {}),
+        ]
+
+    async def test_a_part_queued_and_sent_in_one_commit_leaves_nothing(self, store: Store) -> None:
+        await store.commit(transaction(store, parts=[part("a")], sent=["a"]))
+        assert await store.outbox("c") == []
+        assert await store.lease("w", ["out"]) is None
+
+    async def test_the_first_part_counts_the_leases_that_ended_without_its_receipt(self, store: Store) -> None:
+        await store.commit(transaction(store, parts=[part("a"), part("b")]))
+
+        async def tries() -> list[tuple[str, int]]:
+            return [(queued.part_id, queued.tries) for queued in await store.outbox("c")]
+
+        await store.commit(transaction(store, of=await take(store, "out"), finish="failed"))
+        assert await tries() == [("a", 1), ("b", 0)]
+        parked = transaction(store, of=await take(store, "out"), finish="done", due=await later(store, 5))
+        await store.commit(parked)
+        assert await tries() == [("a", 2), ("b", 0)]
+        store.offset_seconds = 6
+        await take(store, "out", lease_seconds=0.02)
+        lease = await take(store, "out", wait_seconds=5)
+        assert [(queued.part_id, queued.tries) for queued in lease.parts] == [("a", 3), ("b", 0)]
+        await store.commit(transaction(store, of=lease, sent=["a"], finish="done"))
+        assert await tries() == [("b", 0)]
+
+    async def test_a_part_sent_before_the_lease_died_blames_no_other(self, store: Store) -> None:
+        await store.commit(transaction(store, parts=[part("a"), part("b")]))
+        lease = await take(store, "out")
+        await store.commit(transaction(store, of=lease, sent=["a"]))
+        await store.renew(lease, lease_seconds=0.02)
+        lease = await take(store, "out", wait_seconds=5)
+        assert [(queued.part_id, queued.tries) for queued in lease.parts] == [("b", 0)]
+
+    async def test_parts_queued_while_the_outbox_is_held_are_sent_after_it(self, store: Store) -> None:
+        await store.commit(transaction(store, parts=[part("a")]))
+        lease = await take(store, "out")
+        await store.commit(transaction(store, parts=[part("b")]))
+        assert await store.lease("w", ["out"]) is None
+        await store.commit(transaction(store, of=lease, sent=["a"], finish="done"))
+        assert [queued.part_id for queued in (await take(store, "out")).parts] == ["b"]

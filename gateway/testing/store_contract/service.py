@@ -1,0 +1,93 @@
+"""The clock, the counts, opening and closing."""
+
+# ruff: noqa: S101 - a test asserts
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, timedelta
+
+import pytest
+
+from gateway.store.base import Dead, Stats, Store, StoreUnavailable, Timer
+from gateway.testing.store_contract.helpers import arrive, event, later, part, seqs, take, transaction
+
+__all__ = ["ServiceContract"]
+
+EMPTY = Stats(
+    waiting=0, pointed=0, ready=0, leased=0, parked=0, parts=0, timers=0, dead=0, oldest_waiting_seconds=0.0
+)  # fmt: skip
+
+
+class ServiceContract:
+    async def test_the_clock_is_in_utc_and_never_goes_backwards(self, store: Store) -> None:
+        first = await store.now()
+        assert first.tzinfo is UTC
+        store.offset_seconds = 3600
+        ahead = await store.now()
+        assert ahead - first >= timedelta(hours=1)
+        store.offset_seconds = 0
+        assert await store.now() >= ahead
+        assert await store.commit(transaction(store)) >= ahead
+
+    async def test_counts_follow_what_happens(self, store: Store) -> None:
+        assert await store.stats() == EMPTY
+        await store.accept([event("a"), event("b", decides=True), event("d", wakes=False)])
+        await store.commit(
+            transaction(
+                store,
+                parts=[part("p", "a"), part("q", "a")],
+                actions=["act"],
+                timers=[Timer(timer_id="t", due=await later(store, 60), incoming=event())],
+                dead=[Dead(dead_id="d", conversation="c", reason="r")],
+            )
+        )
+        stats = await store.stats()
+        assert (stats.waiting, stats.pointed, stats.parts, stats.timers, stats.dead) == (3, 1, 2, 1, 1)
+        assert (stats.ready, stats.leased, stats.parked) == (3, 0, 0)
+        lease = await take(store)
+        out = await take(store, "out")
+        stats = await store.stats()
+        assert (stats.ready, stats.leased, stats.parked) == (1, 2, 0)
+        await store.commit(transaction(store, of=out, finish="failed", due=await later(store, 60)))
+        stats = await store.stats()
+        assert (stats.ready, stats.leased, stats.parked) == (1, 1, 1)
+        await store.commit(transaction(store, of=lease, finish="done", consume=seqs(lease.events)))
+        await store.commit(transaction(store, of=await take(store, "action"), finish="done"))
+        stats = await store.stats()
+        assert (stats.ready, stats.leased, stats.parked) == (0, 0, 1)
+        store.offset_seconds = 61
+        stats = await store.stats()
+        assert (stats.ready, stats.leased, stats.parked) == (1, 0, 0)
+        assert stats.oldest_waiting_seconds == pytest.approx(61, abs=5)
+
+    async def test_a_lapsed_lease_counts_as_ready(self, store: Store) -> None:
+        await arrive(store)
+        await take(store, lease_seconds=0.02)
+        while (stats := await store.stats()).leased:
+            pass
+        assert (stats.ready, stats.leased) == (1, 0)
+
+    async def test_an_open_store_answers_and_a_closed_one_says_so(self, store: Store) -> None:
+        await store.ping()
+        waiting = asyncio.create_task(store.lease("w", ["turn"], wait_seconds=20))
+        await store.ping()
+        await store.close()
+        await store.close()
+        with pytest.raises(StoreUnavailable):
+            await asyncio.wait_for(waiting, 5)
+        with pytest.raises(StoreUnavailable):
+            await store.ping()
+        with pytest.raises(StoreUnavailable):
+            await store.accept([event()])
+
+    async def test_what_was_asked_before_closing_is_done(self, store: Store) -> None:
+        accepted = [asyncio.create_task(arrive(store)) for _ in range(20)]
+        await asyncio.sleep(0)
+        await store.close()
+        await asyncio.gather(*accepted)
+
+    async def test_a_conversation_has_a_partition_of_two_digits(self, store: Store) -> None:
+        for conversation in ("", "c", "telegram:1:2", "🎉"):
+            assert store.partition(conversation).isdigit()
+            assert len(store.partition(conversation)) == 2
