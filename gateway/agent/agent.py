@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import secrets
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -48,6 +49,7 @@ class Agent:
         self.policy = policy
         self.instructions = instructions
         self._provider = provider
+        self._making = threading.Lock()
 
     @property
     def name(self) -> str:
@@ -57,9 +59,10 @@ class Agent:
     @property
     def provider(self) -> Provider:
         """The model's provider, made of its spec when first asked for. Raises ProviderConfigurationError."""
-        if self._provider is None or isinstance(self._provider, str):
-            self._provider = make_provider(self._provider)
-        return self._provider
+        with self._making:
+            if self._provider is None or isinstance(self._provider, str):
+                self._provider = make_provider(self._provider)
+            return self._provider
 
     def using(self, provider: str | Provider | None) -> Self:
         """The same agent over another provider."""
@@ -171,7 +174,8 @@ class Agent:
         return await run_loop(
             AgentSpec(tools=self.tools, config=self.config, policy=self.policy),
             messages,
-            provider=self.provider,
+            # Making one reads the packages that are installed, which is not for the event loop.
+            provider=await asyncio.to_thread(lambda: self.provider),
             context=context,
             on_confirm=on_confirm,
             system="\n\n".join(text for text in (instructions, more_instructions) if text),

@@ -116,7 +116,7 @@ class Arguments:
         config = ConfigDict(extra="forbid", allow_inf_nan=False)
         try:
             return create_model(self._tool_name, __config__=config, **fields)
-        except (PydanticSchemaGenerationError, TypeError) as error:
+        except (PydanticSchemaGenerationError, RecursionError, TypeError) as error:
             reason = str(error).splitlines()[0]
             raise ToolValidationError(
                 self._tool_name, Problem("", f"a parameter's type cannot be described to a model: {reason}")

@@ -16,7 +16,7 @@ from gateway.providers import ModelMessage, ProviderError, Request, Response, To
 from gateway.tools import PendingConfirmation, Tool, ToolContext, ToolPolicy
 
 
-def call(name: str, call_id: str | None = None, **args: Json) -> ToolCall:
+def call(name: str, call_id: str | None = None, /, **args: Json) -> ToolCall:
     return ToolCall(call_id=call_id or f"id-{name}", name=name, args=args)
 
 

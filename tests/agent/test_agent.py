@@ -1,0 +1,182 @@
+"""The agent on its own: run, stream, batch, and the settings it takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from gateway.agent import Agent, AgentConfig, AgentResult, StreamChunk
+from gateway.artifacts import emit_artifact
+from gateway.providers import ModelMessage, ProviderConfigurationError, ProviderError, Request, Response
+from gateway.tools import Tool, ToolContext, ToolValidationError, tool
+from tests.agent.scripted import Script, call
+
+
+@tool(read_only=True)
+async def chart(name: str) -> str:
+    """Draw a chart."""
+    emit_artifact(f"https://example.org/{name}.png", mime_type="image/png", filename=f"{name}.png", role="primary")
+    return f"chart of {name}"
+
+
+def script() -> Script:
+    return Script([call("chart", name="Q2"), "Here it is"])
+
+
+@pytest.mark.ledger("RUN-01", "RUN-02", "RUN-03", "RUN-08", "LOOP-20", "STOP-06")
+async def test_every_way_in_gives_the_same_result() -> None:
+    ran = await Agent([chart], provider=script()).run("chart Q2")
+    *chunks, streamed = [piece async for piece in Agent([chart], provider=script()).stream("chart Q2")]
+    (batched,) = await Agent([chart], provider=script()).batch(["chart Q2"])
+    synchronous = await asyncio.to_thread(Agent([chart], provider=script()).run_sync, "chart Q2")
+    called = await Agent([chart], provider=script())("chart Q2")
+    assert ran.content == "Here it is"
+    assert ran == streamed == batched == synchronous == called
+    assert all(isinstance(chunk, StreamChunk) for chunk in chunks)
+
+
+@pytest.mark.ledger("RUN-09")
+async def test_a_stream_gives_chunks_and_the_result_last() -> None:
+    pieces = [piece async for piece in Agent(provider=Script([["He", "llo"]])).stream("hi")]
+    assert pieces[:2] == [StreamChunk("He"), StreamChunk("llo")]
+    assert isinstance(pieces[2], AgentResult)
+    assert pieces[2].content == "Hello"
+
+
+async def test_leaving_a_stream_ends_its_run() -> None:
+    ended = asyncio.Event()
+
+    class Slow(Script):
+        async def stream(self, request: Request) -> Any:
+            try:
+                yield "one"
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+    stream: Any = Agent(provider=Slow([])).stream("hi")
+    async for piece in stream:
+        assert piece == StreamChunk("one")
+        break
+    await stream.aclose()
+    assert ended.is_set()
+
+
+@pytest.mark.ledger("RES-10", "RES-12", "RES-16")
+async def test_artifacts_belong_to_their_own_run() -> None:
+    agent_q1 = Agent([chart], provider=Script([call("chart", name="Q1"), "a"]))
+    agent_q2 = Agent([chart], provider=Script([call("chart", name="Q2"), "b"]))
+    one, two = await asyncio.gather(agent_q1.run("x"), agent_q2.run("x"))
+    assert [a.filename for a in one.artifacts] == ["Q1.png"]
+    assert [a.filename for a in two.artifacts] == ["Q2.png"]
+    assert "http" not in one.content
+
+
+@pytest.mark.ledger("LOOP-22", "ERR-11")
+async def test_a_model_that_is_down_is_a_result_without_words() -> None:
+    agent = Agent(provider=Script([ProviderError("script", "500 password=hunter2", retryable=False)]))
+    result = await agent.run("hi")
+    assert (result.stop_reason, result.content) == ("provider_error", "")
+    assert "500" in result.error
+
+
+@pytest.mark.ledger("LOOP-06")
+async def test_a_conversation_is_a_message_too() -> None:
+    provider = Script(["ok"])
+    said = [ModelMessage(role="user", content="a"), ModelMessage(role="assistant", content="b")]
+    await Agent(provider=provider).run([*said, ModelMessage(role="user", content="c")])
+    assert [m.content for m in provider.requests[0].messages] == ["a", "b", "c"]
+
+
+@pytest.mark.ledger("LOOP-18", "LOOP-24", "RUN-15")
+async def test_runs_of_one_agent_share_nothing() -> None:
+    class Echo(Script):
+        async def complete(self, request: Request) -> Response:
+            return Response(content=" ".join(m.content for m in request.messages))
+
+    results = await Agent(provider=Echo([])).batch(["a", "b", "c"], max_concurrency=2)
+    assert [result.content for result in results] == ["a", "b", "c"]
+
+
+@pytest.mark.ledger("LOOP-02", "LOOP-03")
+async def test_the_name_is_the_configs() -> None:
+    assert Agent().name == "agent"
+    assert Agent(config=AgentConfig(name="researcher")).name == "researcher"
+
+
+async def test_instructions_may_depend_on_who_asks() -> None:
+    provider = Script(["ok"])
+    agent = Agent(provider=provider, instructions=lambda ctx: f"You speak {ctx.language}.")
+    await agent.run("hi", context=ToolContext(person="app:-:ana", language="pt"))
+    assert provider.requests[0].system == "You speak pt."
+
+
+async def test_another_provider_for_the_same_agent() -> None:
+    agent = Agent([chart], provider="openai:none")
+    assert (await agent.using(Script(["ok"])).run("hi")).content == "ok"
+
+
+@pytest.mark.ledger("CFG-32")
+async def test_a_provider_that_cannot_be_made_says_what_is_missing() -> None:
+    with pytest.raises(ProviderConfigurationError, match="no such provider"):
+        await Agent(provider="nobody:x").run("hi")
+
+
+@pytest.mark.ledger("RUN-06", "RUN-07")
+async def test_sync_and_async_tools_in_one_run() -> None:
+    @tool(read_only=True)
+    def slow() -> str:
+        """Sync."""
+        return "sync"
+
+    assert (chart.is_async, slow.is_async) == (True, False)
+    provider = Script([call("slow"), call("chart", name="a"), "ok"])
+    result = await Agent([slow, chart], provider=provider).run("x")
+    assert [m.content for m in result.messages if m.role == "tool"] == ["sync", "chart of a"]
+
+
+async def test_two_tools_of_one_name_are_refused() -> None:
+    def other() -> Sequence[Tool]:
+        return [tool(name="chart", description="Another.")(lambda: None)]
+
+    with pytest.raises(ToolValidationError, match="another tool has this name"):
+        Agent([chart, *other()])
+
+
+@pytest.mark.ledger("CFG-02", "CFG-03", "CFG-04", "CFG-05", "CFG-06", "CFG-07", "CFG-08", "CFG-09", "CFG-16", "CFG-19")
+def test_the_defaults() -> None:
+    config = AgentConfig()
+    assert (config.model, config.temperature, config.max_tokens, config.max_iterations) == (None, 0.0, 1000, 6)
+    assert (config.max_retries, config.retry_backoff_seconds, config.rate_limit_cooldown_seconds) == (2, 1.0, 5.0)
+    assert (config.request_timeout_seconds, config.tool_timeout_seconds, config.approval_timeout_seconds) == (
+        30,
+        30,
+        60,
+    )
+    assert (config.parallel_tool_execution, config.routing_only, config.max_total_tokens) == (True, False, None)
+
+
+@pytest.mark.ledger("CFG-31")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_iterations": 0},
+        {"max_iterations": 51},
+        {"request_timeout_seconds": float("inf")},
+        {"tool_timeout_seconds": 0},
+        {"retry_backoff_seconds": -1},
+        {"temprature": 0.0},
+    ],
+)
+def test_settings_outside_their_limits_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=next(iter(wrong))):
+        AgentConfig(**wrong)
+
+
+def test_the_settings_are_frozen() -> None:
+    with pytest.raises(ValidationError):
+        AgentConfig().name = "other"  # type: ignore[misc]

@@ -1,0 +1,216 @@
+"""Calls that need a person's yes: asked together, once, and never run by the loop itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from channels import Json
+from gateway.agent import Agent, AgentConfig, Approved, Asked
+from gateway.tools import Confirm, Preview, Tool, ToolContext, ToolPolicy, compute_args_digest, tool
+from tests.agent.scripted import Person, Script, Turn, call, calls, told
+
+
+def deleting(confirm: Any = "Delete invoice {invoice_id} for good?") -> tuple[Tool, list[str]]:
+    gone: list[str] = []
+
+    @tool(confirm=confirm, idempotent=True)
+    async def delete_invoice(invoice_id: str) -> str:
+        """Delete an invoice."""
+        gone.append(invoice_id)
+        return f"{invoice_id} is gone"
+
+    return delete_invoice, gone
+
+
+@tool(read_only=True)
+async def list_invoices() -> str:
+    """List them."""
+    return "INV-1, INV-2"
+
+
+@pytest.mark.ledger("STOP-09", "PAR-10", "RES-06", "POL-14")
+async def test_destructive_calls_of_one_reply_are_asked_together_and_end_the_turn() -> None:
+    delete, gone = deleting()
+    reply = calls(
+        call("delete_invoice", invoice_id="INV-1"), call("list_invoices"), call("delete_invoice", invoice_id="INV-2")
+    )
+    turn = Turn(Script([reply, "never"]), [delete, list_invoices], policy=ToolPolicy(allow=["*"]))
+    outcome = await turn.run()
+    assert (outcome.stop_reason, gone, len(turn.provider.requests)) == ("asked", [], 1)
+    ((first, second),) = turn.person.asked
+    assert (first.preview.text, second.args) == ("Delete invoice INV-1 for good?", {"invoice_id": "INV-2"})
+    one, listed, two = told(outcome)
+    assert json.loads(one) == {
+        "kind": "pending_confirmation",
+        "action": "action-id-0",
+        "preview": "Delete invoice INV-1 for good?",
+        "user_prompt": "Delete invoice INV-1 for good? OK or NO?",
+        "executed": False,
+    }
+    assert listed == "INV-1, INV-2"
+    assert json.loads(two)["action"] == "action-id-2"
+    assert [asked.record for asked in outcome.asked] == [
+        {"args": {"invoice_id": "INV-1"}},
+        {"args": {"invoice_id": "INV-2"}},
+    ]
+
+
+async def test_a_refused_ask_is_told_to_the_model_which_goes_on() -> None:
+    delete, gone = deleting()
+    turn = Turn(Script([call("delete_invoice", invoice_id="1"), "I see"]), [delete])
+    turn.person = Person(verdict="Too many questions are open: at most 5.")
+    outcome = await turn.run()
+    assert told(outcome) == ["Too many questions are open: at most 5."]
+    assert (outcome.stop_reason, outcome.content, gone) == ("answered", "I see", [])
+
+
+async def test_an_approved_ask_runs_at_once() -> None:
+    delete, gone = deleting()
+    turn = Turn(Script([call("delete_invoice", invoice_id="1"), "done"]), [delete], person=Person(verdict=Approved()))
+    assert told(await turn.run()) == ["1 is gone"]
+    assert gone == ["1"]
+
+
+async def test_a_preview_that_finds_a_mistake_asks_nobody() -> None:
+    async def look(invoice_id: str, ctx: ToolContext) -> Preview:
+        if invoice_id != "INV-1":
+            raise ValueError(f"no invoice {invoice_id}; there is INV-1")
+        return Preview(text=f"{ctx.person} deletes", precondition={"etag": 3})
+
+    delete, _ = deleting(look)
+    reply = calls(call("delete_invoice", invoice_id="INV-9"), call("delete_invoice", invoice_id="INV-1"))
+    turn = Turn(Script([reply]), [delete])
+    first, second = told(await turn.run())
+    assert "no invoice INV-9; there is INV-1" in first
+    assert json.loads(second)["preview"] == "telegram:1:2 deletes"
+    ((ask,),) = turn.person.asked
+    assert ask.preview.precondition == {"etag": 3}
+
+
+async def test_what_canonical_json_cannot_hold_is_not_asked() -> None:
+    @tool(confirm=True)
+    async def pay(cents: int) -> None:
+        """Pay."""
+
+    turn = Turn(Script([call("pay", cents=2**60), "ok"]), [pay])
+    (text,) = told(await turn.run())
+    assert "canonical JSON" in text
+    assert turn.person.asked == []
+
+
+@pytest.mark.ledger("POL-05", "POL-06", "POL-09", "POL-17")
+async def test_the_policy_runs_asks_or_denies() -> None:
+    ran: list[str] = []
+
+    @tool
+    async def write(path: str) -> None:
+        """Write."""
+        ran.append(path)
+
+    @tool
+    async def wipe() -> None:
+        """Wipe."""
+        ran.append("wipe")
+
+    policy = ToolPolicy(allow=["list_*"], review=["write"], deny=["wipe"])
+    turn = Turn(
+        Script([calls(call("list_invoices"), call("wipe"), call("write", path="/a"))]),
+        [list_invoices, write, wipe],
+        policy=policy,
+    )
+    outcome = await turn.run()
+    listed, denied, asked = told(outcome)
+    assert listed == "INV-1, INV-2"
+    assert "not allowed" in denied
+    assert json.loads(asked)["preview"] == "write"
+    assert ran == []
+    decided = [fields["decision"] for name, fields in turn.events if name == "policy.decided"]
+    assert decided == ["allow", "deny", "review"]
+
+
+async def test_deny_beats_a_tool_that_asks() -> None:
+    delete, _ = deleting()
+    turn = Turn(Script([call("delete_invoice", invoice_id="1"), "ok"]), [delete], policy=ToolPolicy(deny=["delete_*"]))
+    assert "not allowed" in told(await turn.run())[0]
+    assert turn.person.asked == []
+
+
+@pytest.mark.ledger("LOOP-23")
+async def test_an_agent_on_its_own_writes_down_what_it_would_have_asked() -> None:
+    delete, gone = deleting(Confirm("Delete {invoice_id}?", ttl_seconds=60))
+    agent = Agent([delete], provider=Script([call("delete_invoice", invoice_id="INV-1")]))
+    result = await agent.run("delete it", context=ToolContext(person="app:-:ana", conversation="user:ana"))
+    assert (result.stop_reason, gone) == ("needs_confirmation", [])
+    (action,) = result.pending
+    assert (action.kind, action.args, action.preview) == ("delete_invoice", {"invoice_id": "INV-1"}, "Delete INV-1?")
+    assert (action.state, action.requester, action.conversation) == ("pending", "app:-:ana", "user:ana")
+    assert action.args_digest == compute_args_digest({"invoice_id": "INV-1"})
+    assert action.tool_version == delete.version_hash
+    assert len(action.pending_action_id) == 32
+
+
+async def deny_late(name: str, args: Mapping[str, Json], reason: str) -> bool:
+    await asyncio.Event().wait()
+    return True
+
+
+def deny_loudly(name: str, args: Mapping[str, Json], reason: str) -> bool:
+    raise RuntimeError("password=hunter2")
+
+
+@pytest.mark.ledger("POL-07", "POL-10", "POL-12", "POL-13", "CFG-19", "RTY-16")
+@pytest.mark.parametrize(
+    ("confirm_action", "words"),
+    [
+        (lambda *_: False, "not approved"),
+        (lambda *_: 1, "not approved"),
+        (deny_late, "nobody answered in time"),
+        (deny_loudly, "the approval failed"),
+    ],
+)
+async def test_confirm_action_must_say_true_in_time(confirm_action: Any, words: str) -> None:
+    delete, gone = deleting()
+    provider = Script([call("delete_invoice", invoice_id="1"), "ok"])
+    config = AgentConfig(confirm_action=confirm_action, approval_timeout_seconds=0.01)
+    result = await Agent([delete], provider=provider, config=config).run("delete 1")
+    assert (result.stop_reason, gone) == ("answered", [])
+    (text,) = [m.content for m in result.messages if m.role == "tool"]
+    assert words in text
+    assert "hunter2" not in text
+
+
+@pytest.mark.ledger("POL-10", "POL-15")
+async def test_confirm_action_sees_the_call_and_a_denied_one_is_not_put_to_it_again() -> None:
+    delete, gone = deleting()
+    seen: list[tuple[str, Mapping[str, Json]]] = []
+
+    async def only_two(name: str, args: Mapping[str, Json], reason: str) -> bool:
+        seen.append((name, args))
+        return args["invoice_id"] == "2"
+
+    script = [call("delete_invoice", invoice_id=number) for number in ("1", "2", "1")]
+    agent = Agent([delete], provider=Script([*script, "ok"]), config=AgentConfig(confirm_action=only_two))
+    assert (await agent.run("delete")).stop_reason == "answered"
+    assert gone == ["2"]
+    assert [args["invoice_id"] for _, args in seen] == ["1", "2"]
+
+
+async def test_asked_is_more_than_a_terminal_result() -> None:
+    @tool(terminal=True, read_only=True)
+    async def form() -> str:
+        """Show a form."""
+        return "form"
+
+    delete, _ = deleting()
+    turn = Turn(
+        Script([calls(call("form"), call("delete_invoice", invoice_id="1"), content="One moment")]), [delete, form]
+    )
+    outcome = await turn.run()
+    assert (outcome.stop_reason, outcome.content) == ("asked", "One moment")
+    assert isinstance(outcome.asked[0], Asked)
+    assert len(told(outcome)) == 2

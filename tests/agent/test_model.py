@@ -1,0 +1,119 @@
+"""Calls to the model: what is asked, streamed, repeated, and when it is given up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gateway.agent import AgentConfig
+from gateway.providers import ProviderError, Request, Response
+from gateway.tools import tool
+from tests.agent.scripted import Script, Turn, call
+
+
+def error(code: str, *, retryable: bool = True, retry_after_seconds: float | None = None) -> ProviderError:
+    return ProviderError("script", code, retryable=retryable, retry_after_seconds=retry_after_seconds)
+
+
+@pytest.mark.ledger("RTY-01", "RTY-04", "CFG-05", "CFG-07")
+async def test_too_many_calls_wait_for_cooldown_and_backoff() -> None:
+    turn = Turn(Script([error("429 Too Many Requests"), error("429 Too Many Requests"), "here"]), [])
+    assert (await turn.run()).content == "here"
+    assert turn.waits == [6.0, 12.0]
+    assert len(turn.provider.requests) == 3
+
+
+@pytest.mark.ledger("RTY-05", "RTY-06", "RTY-08", "CFG-06")
+async def test_other_errors_wait_for_backoff_and_the_last_one_is_raised() -> None:
+    turn = Turn(Script([error("boom 1"), error("boom 2"), error("boom 3")]), [])
+    with pytest.raises(ProviderError, match="boom 3"):
+        await turn.run()
+    assert turn.waits == [1.0, 2.0]
+    failed = [fields["retry_in_seconds"] for name, fields in turn.events if name == "model.failed"]
+    assert failed == [1.0, 2.0, None]
+
+
+@pytest.mark.ledger("RTY-02", "RTY-03")
+@pytest.mark.parametrize("last", [error("401", retryable=False), error("429", retry_after_seconds=3600)])
+async def test_an_error_that_does_not_pass_is_raised_at_once(last: ProviderError) -> None:
+    turn = Turn(Script([last]), [])
+    with pytest.raises(ProviderError):
+        await turn.run()
+    assert turn.waits == []
+
+
+@pytest.mark.ledger("CFG-07")
+async def test_the_providers_own_wait_wins() -> None:
+    turn = Turn(Script([error("429", retry_after_seconds=3.5), "here"]), [])
+    await turn.run()
+    assert turn.waits == [3.5]
+
+
+@pytest.mark.ledger("RTY-07")
+async def test_no_backoff_means_no_wait_and_no_retries_means_one_attempt() -> None:
+    turn = Turn(Script([error("boom"), "here"]), [], AgentConfig(retry_backoff_seconds=0))
+    assert (await turn.run()).content == "here"
+    assert turn.waits == []
+    with pytest.raises(ProviderError):
+        await Turn(Script([error("boom"), "here"]), [], AgentConfig(max_retries=0)).run()
+
+
+@pytest.mark.ledger("RTY-09", "CFG-02", "CFG-03", "CFG-08")
+async def test_the_settings_go_with_every_call() -> None:
+    turn = Turn(Script(["ok"]), [], AgentConfig(model="m", temperature=None, max_tokens=7, request_timeout_seconds=9))
+    await turn.run(system="Be kind.")
+    (request,) = turn.provider.requests
+    assert (request.model, request.temperature, request.max_tokens, request.timeout_seconds) == ("m", None, 7, 9)
+    assert (request.system, request.language) == ("Be kind.", "en")
+
+
+@pytest.mark.ledger("CFG-08")
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_a_provider_that_never_answers_is_an_error_that_may_pass(streamed: bool) -> None:
+    class Silent(Script):
+        async def complete(self, request: Request) -> Response:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async def stream(self, request: Request) -> AsyncIterator[str | Response]:
+            yield await self.complete(request)
+
+    turn = Turn(Silent([]), [], AgentConfig(request_timeout_seconds=0.01, max_retries=1))
+    with pytest.raises(ProviderError, match=r"no answer within 0.01 s"):
+        await turn.run(on_text=(lambda text: None) if streamed else None)
+    assert turn.waits == [1.0]
+
+
+@pytest.mark.ledger("RUN-04", "RUN-12")
+async def test_text_is_handed_out_as_it_comes() -> None:
+    heard: list[str] = []
+
+    async def on_text(text: str) -> None:
+        heard.append(text)
+
+    outcome = await Turn(Script([["He", "llo"]]), []).run(on_text=on_text)
+    assert (heard, outcome.content) == (["He", "llo"], "Hello")
+
+
+async def test_a_stream_that_breaks_off_runs_nothing_and_is_not_read_out_twice() -> None:
+    ran: list[str] = []
+
+    @tool
+    async def wipe() -> None:
+        """Wipe."""
+        ran.append("wipe")
+
+    heard: list[str] = []
+    turn = Turn(Script([["I wi", error("broken")], call("wipe")]), [wipe])
+    with pytest.raises(ProviderError, match="broken"):
+        await turn.run(on_text=heard.append)
+    assert (heard, ran, turn.waits) == (["I wi"], [], [])
+
+
+async def test_a_stream_that_breaks_off_before_any_text_is_tried_again() -> None:
+    heard: list[str] = []
+    turn = Turn(Script([[error("broken")], ["ok"]]), [])
+    assert (await turn.run(on_text=heard.append)).content == "ok"
+    assert (heard, turn.waits) == (["ok"], [1.0])

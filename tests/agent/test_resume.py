@@ -1,0 +1,180 @@
+"""A turn that was taken over: what is finished is not done again, what is in doubt is not repeated."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels import Json, Media
+from gateway.agent import AgentConfig, Asked
+from gateway.artifacts import Artifact, emit_artifact
+from gateway.providers import ProviderError
+from gateway.tools import Tool, ToolContext, tool
+from tests.agent.scripted import Notebook, Script, Turn, call, calls, told
+
+
+class Killed(BaseException):
+    """The process dies here."""
+
+
+def counting(**options: Any) -> tuple[Tool, list[str]]:
+    keys: list[str] = []
+
+    @tool(**options)
+    async def count(n: int, ctx: ToolContext) -> str:
+        """Count."""
+        keys.append(ctx.idempotency_key)
+        return f"counted {n}"
+
+    return count, keys
+
+
+async def until(turn: Turn, step: int) -> Notebook:
+    """Run the turn and kill it once so many steps are recorded; what is left behind."""
+    record = turn.journal.record
+
+    async def dying(line: Json) -> None:
+        await record(line)
+        if len(turn.journal.lines) == step:
+            raise Killed
+
+    turn.journal.record = dying  # type: ignore[method-assign, assignment]
+    with pytest.raises(Killed):
+        await turn.run()
+    return Notebook(turn.journal.steps)
+
+
+async def test_a_tool_with_effects_is_recorded_before_and_after() -> None:
+    count, _ = counting()
+    turn = Turn(Script([call("count", n=1), "ok"]), [count])
+    await turn.run()
+    assert turn.journal.kinds() == ["reply", "started", "finished"]
+
+
+@pytest.mark.parametrize("flag", ["read_only", "idempotent"])
+async def test_a_tool_that_may_be_repeated_is_recorded_after_only(flag: str) -> None:
+    count, _ = counting(**{flag: True})
+    turn = Turn(Script([call("count", n=1), "ok"]), [count])
+    await turn.run()
+    assert turn.journal.kinds() == ["reply", "finished"]
+
+
+async def test_a_recorded_reply_is_not_asked_for_again() -> None:
+    count, keys = counting()
+    left = await until(Turn(Script([call("count", n=1)]), [count]), 1)
+    assert keys == []
+    turn = Turn(Script(["done"]), [count], journal=left)
+    outcome = await turn.run()
+    assert (outcome.content, len(keys), len(turn.provider.requests)) == ("done", 1, 1)
+    assert [m.role for m in outcome.messages] == ["assistant", "tool", "assistant"]
+    assert outcome.iterations == 2
+
+
+async def test_a_call_that_was_started_and_not_finished_is_not_run_again() -> None:
+    count, keys = counting()
+    left = await until(Turn(Script([call("count", n=1)]), [count]), 2)
+    turn = Turn(Script(["I do not know"]), [count], journal=left)
+    (text,) = told(await turn.run())
+    assert "unknown" in text
+    assert keys == []
+    assert turn.journal.kinds() == ["reply", "started", "finished"]
+
+
+async def test_one_that_may_be_repeated_runs_again_under_the_same_key() -> None:
+    keys: list[str] = []
+
+    @tool(idempotent=True)
+    async def pay(ctx: ToolContext) -> str:
+        """Pay."""
+        keys.append(ctx.idempotency_key)
+        if len(keys) == 1:
+            raise Killed
+        return "paid"
+
+    first = Turn(Script([call("pay")]), [pay])
+    with pytest.raises(Killed):
+        await first.run()
+    second = Turn(Script(["ok"]), [pay], journal=Notebook(first.journal.steps))
+    assert told(await second.run()) == ["paid"]
+    assert keys == ["turn/1.1", "turn/1.1"]
+
+
+async def test_finished_calls_keep_their_results_and_the_others_run() -> None:
+    count, keys = counting(read_only=True)
+    reply = calls(call("count", n=1), call("count", n=2), content="looking")
+    left = await until(Turn(Script([reply]), [count], AgentConfig(parallel_tool_execution=False)), 2)
+    outcome = await Turn(Script(["ok"]), [count], journal=left).run()
+    assert told(outcome) == ["counted 1", "counted 2"]
+    assert keys == ["turn/1.1", "turn/1.2"]
+
+
+async def test_a_finished_call_keeps_its_result_when_its_tool_is_gone() -> None:
+    count, _ = counting()
+    left = await until(Turn(Script([call("count", n=1)]), [count]), 3)
+    assert told(await Turn(Script(["ok"]), [], journal=left).run()) == ["counted 1"]
+
+
+async def test_a_person_is_not_asked_twice() -> None:
+    @tool(confirm="Wipe?")
+    async def wipe() -> None:
+        """Wipe."""
+
+    first = Turn(Script([call("wipe")]), [wipe])
+    left = await until(first, 2)
+    assert left.kinds() == ["reply", "asked"]
+    second = Turn(Script([]), [wipe], journal=left)
+    outcome = await second.run()
+    assert second.person.asked == []
+    assert outcome.stop_reason == "asked"
+    assert outcome.asked == (Asked(confirmation=outcome.asked[0].confirmation, record={"args": {}}),)
+    assert outcome.asked[0].confirmation.action == "action-id-0"
+
+
+async def test_a_call_that_was_asked_about_does_not_run_when_its_tool_stops_asking() -> None:
+    ran: list[str] = []
+
+    def wiping(confirm: bool) -> Tool:
+        @tool(confirm=confirm)
+        async def wipe() -> None:
+            """Wipe."""
+            ran.append("wipe")
+
+        return wipe
+
+    left = await until(Turn(Script([call("wipe")]), [wiping(True)]), 2)
+    outcome = await Turn(Script([]), [wiping(False)], journal=left).run()
+    assert (outcome.stop_reason, ran) == ("asked", [])
+
+
+@pytest.mark.ledger("RES-09", "RES-10", "RES-16")
+async def test_files_are_kept_before_they_are_recorded_and_come_back(tmp_path: Path) -> None:
+    kept: list[bytes | None] = []
+
+    async def keep(artifact: Artifact) -> Media:
+        kept.append(artifact.content)
+        return Media(sha256=artifact.sha256 or "", mime_type="text/plain", filename="a.txt", size=artifact.size or 0)
+
+    @tool
+    async def export(ctx: ToolContext) -> str:
+        """Export."""
+        emit_artifact(content=b"one", filename="../a")
+        ctx.emit_artifact(content=b"two", filename="b", role="preview")
+        return "exported"
+
+    first = Turn(Script([call("export"), ProviderError("script", "down", retryable=False)]), [export])
+    with pytest.raises(ProviderError):
+        await first.run(keep=keep)
+    assert kept == [b"one", b"two"]
+    assert "content" not in json.dumps(first.journal.steps[-1])
+    second = Turn(Script(["here"]), [export], journal=Notebook(first.journal.steps))
+    outcome = await second.run(keep=keep)
+    assert len(kept) == 2
+    assert [(a.filename, a.mime_type, a.size, a.role) for a in outcome.artifacts] == [
+        ("a.txt", "text/plain", 3, None),
+        ("a.txt", "text/plain", 3, "preview"),
+    ]
+    assert all(a.content is None and a.sha256 for a in outcome.artifacts)
+    assert told(outcome) == ["exported"]
