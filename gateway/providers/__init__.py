@@ -45,7 +45,8 @@ _OURS = ("demo", "openai")
 def make_provider(spec: str | None = None, *, environ: Mapping[str, str] | None = None) -> Provider:
     """Make the provider that `spec` names, of the settings in `environ` (by default the process's).
 
-    None: what ``ASKFIRST_PROVIDER`` names, else the offline demo.
+    None: what ``ASKFIRST_PROVIDER`` names, else the offline demo. It imports the vendor's package, which blocks: inside
+    an event loop, call it in a thread.
     Raises ProviderConfigurationError for an unknown vendor, a missing key or a missing package.
     """
     environ = os.environ if environ is None else environ
@@ -54,7 +55,6 @@ def make_provider(spec: str | None = None, *, environ: Mapping[str, str] | None 
 
 
 def _factory(vendor: str) -> Factory:
-    theirs = {point.name: point for point in entry_points(group="askfirst.providers")}
     if vendor in _OURS:
         try:
             ours: Factory = import_module(f"gateway.providers.{vendor}").from_environ
@@ -65,6 +65,7 @@ def _factory(vendor: str) -> Factory:
                 vendor, f"the package {vendor} is not installed: pip install 'askfirst[{vendor}]'"
             ) from None
         return ours
+    theirs = {point.name: point for point in entry_points(group="askfirst.providers")}
     if vendor in theirs:
         factory: Factory = theirs[vendor].load()
         return factory

@@ -1,0 +1,207 @@
+"""Which tool a sentence asks for, if it clearly asks for one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from channels import Json
+from gateway.providers.base import ToolSpec
+from gateway.providers.demo.arguments import Sentence, all_ids, read_arguments
+from gateway.providers.demo.schema import ID, Parameter, parameters
+from gateway.providers.demo.words import FILLERS, PRONOUNS, STOP_WORDS, Verb, fold, names, stem, stems, verb_of
+
+__all__ = ["Asked", "Context", "Wanted", "choose", "completed"]
+
+
+_PARTS = re.compile(r"(?:\s*[,;.!?\n]\s*(?:and |then )?|\s+(?:and then|and|then|y|e|luego|depois)\s+)(?=\w)")
+_DOUBT = re.compile(
+    r"\b(not|don'?t|never|except|but|or|if|unless|instead|no|nunca|nao|excepto|exceto|pero|mas|si|salvo|caso|ou)\b"
+)
+"""Over what is left of a folded sentence: no clear order to do something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a sentence is read against: the day, the ids mentioned before, and the one that "it" stands for."""
+
+    today: date
+    known: Sequence[str] = ()
+    it: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The person clearly wants this tool, with these arguments; several for several things at once."""
+
+    tool: ToolSpec
+    arguments: Sequence[dict[str, Json]]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The person clearly wants this tool, but these parameters are missing."""
+
+    tool: ToolSpec
+    arguments: dict[str, Json]
+    missing: Sequence[Parameter]
+
+
+def choose(text: str, tools: Sequence[ToolSpec], context: Context) -> list[Wanted] | Asked | None:
+    """What the text asks for: calls, a tool of which something is missing, or nothing clear.
+
+    A tool that only reads is taken for its words alone. Any other must be told to: its verb at the head of the
+    sentence, with the thing it is about. "How do I delete it?" and "don't delete it" tell nothing.
+    """
+    parts = _PARTS.split(text)
+    if len(parts) > 1 and all(_begins_an_order(part, tools) for part in parts):
+        clear = [one for part in parts if (one := _choose_one(part, tools, context))]
+        calls = [one for one in clear if isinstance(one, Wanted)]
+        if len(calls) == len(parts):
+            return calls
+        if len(clear) > 1:
+            return next((one for one in clear if isinstance(one, Asked)), None)
+    whole = _choose_one(text, tools, context)
+    return [whole] if isinstance(whole, Wanted) else whole
+
+
+def completed(asked: Asked, answer: str, context: Context) -> Wanted | Asked | None:
+    """What becomes of a question that the person has answered; None when the answer has nothing of what is missing."""
+    found = read_arguments(asked.missing, Sentence(answer), today=context.today, known=context.known, bare=True)
+    if not found:
+        return None
+    arguments = {**asked.arguments, **found}
+    missing = [parameter for parameter in asked.missing if parameter.name not in found]
+    return Asked(asked.tool, arguments, missing) if missing else Wanted(asked.tool, [arguments])
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    score: float
+    tool: ToolSpec
+    arguments: Sequence[dict[str, Json]]
+    missing: Sequence[Parameter]
+
+
+def _choose_one(text: str, tools: Sequence[ToolSpec], context: Context) -> Wanted | Asked | None:
+    matches = [match for tool in tools if (match := _match(text, tool, tools, context))]
+    matches.sort(key=lambda match: -match.score)
+    if not matches or (len(matches) > 1 and matches[0].score == matches[1].score):
+        return None
+    best = matches[0]
+    return (
+        Asked(best.tool, dict(best.arguments[0]), best.missing) if best.missing else Wanted(best.tool, best.arguments)
+    )
+
+
+def _begins_an_order(text: str, tools: Sequence[ToolSpec]) -> bool:
+    word, verb = _head(text)
+    return bool(verb) or any(stem(word) in _doing(tool).verbs for tool in tools)
+
+
+def _head(text: str) -> tuple[str, Verb | None]:
+    """The word with which the sentence begins, after please and could you, and what it asks for."""
+    folded = fold(text)
+    rest = folded[filler.end() :] if (filler := FILLERS.match(folded)) else folded
+    word = re.match(r"[^\W\d_]+", rest)
+    return (word[0], verb_of(word[0])) if word else ("", None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Doing:
+    """What a tool does: its verbs, what they ask for, and the stems of the things it does it to."""
+
+    verbs: set[str]
+    kinds: frozenset[str]
+    things: set[str]
+
+    @property
+    def reads(self) -> bool:
+        return "read" in self.kinds
+
+
+def _doing(tool: ToolSpec) -> _Doing:
+    words, described = names(tool.name), names(tool.description)[:1]
+    verb = next((word for word in words if verb_of(word)), None) or next((w for w in described if verb_of(w)), words[0])
+    known = verb_of(verb)
+    return _Doing(
+        verbs={stem(word) for word in (verb, *described)},
+        kinds=known.kinds if known else frozenset(),
+        things={stem(word) for word in words if word != verb and fold(word) not in STOP_WORDS},
+    )
+
+
+def _match(text: str, tool: ToolSpec, tools: Sequence[ToolSpec], context: Context) -> _Match | None:
+    doing = _doing(tool)
+    head, head_verb = _head(text)
+    said = stems(text)
+    told = stem(head) in doing.verbs
+    kind_told = bool(head_verb and doing.kinds & head_verb.kinds)
+    named = {thing for thing in doing.things if _named(thing, said)}
+    sentence, arguments, missing = _read(text, tool, head, doing.things, context)
+    strange = bool(ID.search(sentence.left))
+    found = {parameter.kind for parameter in parameters(tool) if parameter.name in arguments[0]}
+    foreign = bool(head_verb and not head_verb.english)
+    fits = bool(found - {"text"}) and (foreign or not (missing or _loose(sentence, head, tool)))
+    if doing.reads:
+        other = any(
+            (verb := verb_of(word)) and "read" not in verb.kinds and stem(word) not in doing.things for word in said
+        )
+        if not (named and (told or kind_told or not (other or strange))) and not (
+            (told or kind_told) and (fits or foreign)
+        ):
+            return None
+    else:
+        elsewhere = any(
+            _named(thing, said - {stem(head)}) for one in tools for thing in _doing(one).things - doing.things
+        )
+        past = head.endswith(("ed", "ing")) and len(stem(head)) <= len(head) - 2
+        if not (told or kind_told) or past or _DOUBT.search(sentence.left):
+            return None
+        if doing.things and not named and (elsewhere or not fits):
+            return None
+    described = len(stems(tool.description) & said)
+    score = 3.0 * told + 2.5 * (kind_told and not told) + 2.0 * len(named) + min(0.3 * described, 1.2)
+    score += 1.0 * len(arguments[0]) - 0.5 * len(missing) - 1.5 * strange
+    return _Match(score, tool, arguments, missing)
+
+
+def _named(thing: str, said: set[str]) -> bool:
+    """The thing itself, or a word that begins alike in another language: product, producto."""
+    return thing in said or any(
+        len(thing) >= 5 and len(word) >= 5 and thing[:5] == word[:5] and abs(len(thing) - len(word)) <= 4
+        for word in said
+    )
+
+
+def _loose(sentence: Sentence, head: str, tool: ToolSpec) -> bool:
+    """Whether words are left that the tool has nothing to do with."""
+    left = {word for word in re.findall(r"[^\W\d_]+", sentence.left) if word not in STOP_WORDS and not verb_of(word)}
+    return bool({stem(word) for word in left - {head}} - stems(tool.description))
+
+
+def _read(
+    text: str, tool: ToolSpec, head: str, things: set[str], context: Context
+) -> tuple[Sentence, Sequence[dict[str, Json]], Sequence[Parameter]]:
+    sentence, wanted = Sentence(text), parameters(tool)
+    if (filler := FILLERS.match(sentence.left)) and sentence.left[filler.end() :].startswith(head):
+        sentence.take(filler.span())
+    for match in re.finditer(r"[^\W\d_]+", sentence.left):
+        own = match[0] == head or (
+            stem(match[0]) in things and re.search(r"\0\W*(?:\w{1,3}\W+)?$", sentence.left[: match.start()])
+        )
+        if own and verb_of(head):
+            sentence.take(match.span())
+    ids = [parameter for parameter in wanted if parameter.kind == "id"]
+    several: list[str] = []
+    if len(ids) == 1:
+        several = all_ids(ids[0], sentence, context.known)
+        if not several and context.it and ids[0].required and PRONOUNS.search(fold(text)):
+            several = [context.it]
+    rest = [parameter for parameter in wanted if len(ids) != 1 or parameter is not ids[0]]
+    shared = read_arguments(rest, sentence, today=context.today, known=context.known)
+    arguments = [{ids[0].name: one, **shared} for one in several] if several else [shared]
+    missing = [parameter for parameter in wanted if parameter.required and parameter.name not in arguments[0]]
+    return sentence, arguments, missing

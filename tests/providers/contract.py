@@ -1,0 +1,132 @@
+"""What holds for every provider: subclass ProviderContract with a fixture `case`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import pytest
+
+from gateway.providers import ModelMessage, Provider, Request, Response, ToolCall, ToolSpec
+
+Next: TypeAlias = Literal["text", "call", "two calls"]
+
+COUNT = ToolSpec(
+    name="count_sheep",
+    description="Count the sheep of a field.",
+    parameters={
+        "type": "object",
+        "properties": {"field": {"type": "string", "examples": ["F-1"]}},
+        "required": ["field"],
+    },
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A provider, and a way to say what its model answers to the next requests; the requests ask for just that."""
+
+    provider: Provider
+    answers: Callable[[Next], None]
+
+
+def asks(*messages: ModelMessage) -> Request:
+    return Request(system="You count sheep.", messages=messages, tools=[COUNT])
+
+
+def user(text: str) -> ModelMessage:
+    return ModelMessage(role="user", content=text)
+
+
+async def streamed(provider: Provider, request: Request) -> tuple[list[str], Response]:
+    items = [item async for item in provider.stream(request)]
+    *pieces, last = items
+    assert isinstance(last, Response)
+    assert all(isinstance(piece, str) and piece for piece in pieces)
+    return [str(piece) for piece in pieces], last
+
+
+HELLO = asks(user("hello"))
+ONE = asks(user("count the sheep of field F-1"))
+TWO = asks(user("count the sheep of fields F-1 and F-2"))
+
+
+class ProviderContract:
+    async def test_text(self, case: Case) -> None:
+        case.answers("text")
+        response = await case.provider.complete(HELLO)
+        assert response.content
+        assert (response.tool_calls, response.finish) == ((), "stop")
+        assert response.model
+        assert case.provider.name
+
+    async def test_a_call(self, case: Case) -> None:
+        case.answers("call")
+        response = await case.provider.complete(ONE)
+        assert response.finish == "tools"
+        (call,) = response.tool_calls
+        assert call.call_id
+        assert (call.name, call.args, call.parse_error) == ("count_sheep", {"field": "F-1"}, None)
+
+    async def test_several_calls_have_their_own_ids(self, case: Case) -> None:
+        case.answers("two calls")
+        response = await case.provider.complete(TWO)
+        assert [call.args["field"] for call in response.tool_calls] == ["F-1", "F-2"]
+        assert len({call.call_id for call in response.tool_calls}) == 2
+
+    @pytest.mark.ledger("RUN-12")
+    @pytest.mark.parametrize(("request_", "next_"), [(HELLO, "text"), (ONE, "call"), (TWO, "two calls")])
+    async def test_a_stream_says_the_same(self, case: Case, request_: Request, next_: Next) -> None:
+        case.answers(next_)
+        whole = await case.provider.complete(request_)
+        case.answers(next_)
+        pieces, response = await streamed(case.provider, request_)
+        assert "".join(pieces) == response.content == whole.content
+        assert response.finish == whole.finish
+        assert [(c.name, c.args) for c in response.tool_calls] == [(c.name, c.args) for c in whole.tool_calls]
+
+    async def test_text_comes_in_pieces(self, case: Case) -> None:
+        case.answers("text")
+        pieces, _ = await streamed(case.provider, HELLO)
+        assert len(pieces) > 1
+
+    async def test_results_are_answered_in_words(self, case: Case) -> None:
+        call = ToolCall(call_id="c1", name="count_sheep", args={"field": "F-1"})
+        case.answers("text")
+        response = await case.provider.complete(
+            asks(
+                user("count the sheep of field F-1"),
+                ModelMessage(role="assistant", tool_calls=(call,)),
+                ModelMessage(role="tool", content="12", call_id="c1", tool_name="count_sheep"),
+            )
+        )
+        assert response.content
+        assert response.finish == "stop"
+
+    async def test_a_torn_history_is_no_error(self, case: Case) -> None:
+        lost = ToolCall(call_id="c1", name="count_sheep", args={"field": "F-1"})
+        case.answers("text")
+        response = await case.provider.complete(
+            asks(
+                ModelMessage(role="tool", content="9", call_id="c0", tool_name="count_sheep"),
+                ModelMessage(role="assistant", tool_calls=(lost, lost)),
+                ModelMessage(role="assistant", content=""),
+                user("hello"),
+                ModelMessage(role="event", content="The count was confirmed by Ana."),
+            )
+        )
+        assert response.content
+
+    async def test_calls_at_the_same_time_do_not_mix(self, case: Case) -> None:
+        case.answers("text")
+        case.answers("text")
+        both = await asyncio.gather(case.provider.complete(HELLO), case.provider.complete(HELLO))
+        assert both[0].content == both[1].content
+
+    async def test_close_can_be_called_again(self, case: Case) -> None:
+        case.answers("text")
+        await case.provider.complete(HELLO)
+        await case.provider.close()
+        await case.provider.close()
