@@ -163,6 +163,10 @@ class Capabilities:
     media: Mapping[str, int] = field(default_factory=dict)
     """Kind of media -> the largest size in bytes: image, audio, video, document."""
     pace: Pace = Pace()
+    visible: bool = False
+    """Delivered means written to the conversation's visible log, which the channel's page reads."""
+    redelivers: bool = False
+    """What is answered with an error comes again, so a new message may be refused when too much waits."""
     edit: bool = False
     stream: bool = False
     typing: bool = False

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal
+
+from typing_extensions import TypeAliasType
 
 __all__ = ["Button", "Json", "Media", "OpenMedia", "Part", "Receipt", "Reply"]
 
-Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+Json = TypeAliasType("Json", "bool | int | float | str | list[Json] | dict[str, Json] | None")
+"""Any JSON value. An alias with a name of its own, which pydantic needs to follow it into itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

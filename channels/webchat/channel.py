@@ -31,6 +31,7 @@ class WebChatChannel:
         max_text=100_000,
         buttons=10,
         button_label=60,
+        visible=True,
         media=dict.fromkeys(("image", "audio", "video", "document"), 25 * 1024 * 1024),
         edit=True,
         typing=True,

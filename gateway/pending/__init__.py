@@ -1,1 +1,6 @@
-"""(being built)"""
+"""Deferred confirmation: one confirmation, one exact side effect, once."""
+
+from gateway.pending.reading import ConfirmParser, RegexConfirmParser, ReplyParser
+from gateway.tools.action import PendingAction, compute_args_digest
+
+__all__ = ["ConfirmParser", "PendingAction", "RegexConfirmParser", "ReplyParser", "compute_args_digest"]

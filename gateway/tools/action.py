@@ -23,12 +23,20 @@ State: TypeAlias = Literal["pending", "approved", "running", "done", "failed", "
 Reason: TypeAlias = Literal["refused", "withdrawn", "expired", "undelivered", "changed", "drifted"]
 
 
+SCHEMA = 1
+
+
 def compute_args_digest(args: Mapping[str, Json] | None) -> str:
     """SHA-256 (64 hex digits) over the arguments alone, in canonical JSON (RFC 8785); None equals no arguments.
 
     Raises ValueError for what canonical JSON cannot hold: NaN, dates, integers beyond 2**53.
     """
     return hashlib.sha256(canonical_json(dict(args or {}))).hexdigest()
+
+
+def is_known_schema(stored: Any) -> bool:
+    """Whether this version can read a stored record. A newer one's is left to a newer worker."""
+    return isinstance(stored, dict) and isinstance(stored.get("schema"), int) and stored["schema"] <= SCHEMA
 
 
 def canonical_json(value: Any) -> bytes:
@@ -91,15 +99,18 @@ class PendingAction:
     args_digest: str = ""
     digest: str = ""
     seal: str = ""
-    schema: int = 1
+    schema: int = SCHEMA
     fence: int = 0
     attempts: int = 0
     tokens: tuple[Token, ...] = ()
     prompts: tuple[str, ...] = ()
     """Message ids of the showings of the prompt, oldest first."""
     reshown: int = 0
-    """How many more times the prompt was shown under a reply."""
+    """How many times the prompt was shown again under a reply."""
     parser_version: str = ""
+    audit: str = ""
+    """The head of this action's audit chain."""
+    after: Literal["receipt", "resume"] = "receipt"
 
     ttl_seconds: float = 900.0
     answer_window_seconds: float = 60.0

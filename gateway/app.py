@@ -1,0 +1,280 @@
+"""The Gateway: the only place where store, channels, bot, engine and web are put together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import secrets
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import aiohttp
+from aiohttp import web
+
+from channels import Address, AskfirstError, CanPoll, Channel, Parsed, WebhookRequest, WebhookResponse
+from channels.catalogue import load
+from channels.direct import DirectChannel
+from channels.webchat import WebChatChannel
+from gateway.access import Allowed, allow
+from gateway.agent import Agent
+from gateway.artifacts import ArtifactStore
+from gateway.channel_agent import ChannelAgent, Runtime
+from gateway.engine.engine import Engine
+from gateway.engine.shared import Shared
+from gateway.observe import Feed
+from gateway.pending.seal import Keyring
+from gateway.settings import Role, Settings
+from gateway.store.base import Store
+from gateway.web import receive, web_app
+from gateway.web.chat import Chat, add_chat
+
+__all__ = ["Gateway", "Home", "assemble", "open_store", "temporary_files"]
+
+_POLL_AGAIN_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where a gateway keeps things: its store, its keys and its files."""
+
+    store: Store
+    keys: Sequence[bytes]
+    artifacts: Path
+
+
+def open_store(url: str) -> Store:
+    """The store of a URL, not opened yet. Raises AskfirstError for one that is not built in."""
+    from gateway.store.sqlite import SqliteStore
+
+    if url == ":memory:":
+        return SqliteStore(":memory:")
+    if url.startswith("sqlite:///"):
+        return SqliteStore(Path(url.removeprefix("sqlite:///")))
+    raise AskfirstError(f"ASKFIRST_STORE: no such store is built in: {url.partition(':')[0]} (write sqlite:///path)")
+
+
+def home_of(settings: Settings, url: str | None = None) -> Home:
+    """The store, keys and files that the settings name. A missing secret is made, and kept beside the SQLite file."""
+    url = url or settings.store
+    path = Path(url.removeprefix("sqlite:///"))
+    keys = [secret.get_secret_value().encode() for secret in settings.secret]
+    if not keys:
+        keys = [_kept_secret(path.with_name(f"{path.name}.secret"))]
+    return Home(open_store(url), keys, settings.artifacts or path.with_name("artifacts"))
+
+
+def assemble(
+    bot: ChannelAgent,
+    home: Home,
+    channels: Mapping[str, Channel],
+    *,
+    allowed: Allowed,
+    feed: Feed,
+    public_url: str | None = None,
+) -> Engine:
+    """One process's engine, not started yet."""
+    shared = Shared(
+        store=home.store,
+        channels={DirectChannel.name: DirectChannel(), **channels},
+        bot=bot,
+        keyring=Keyring(home.keys),
+        artifacts=ArtifactStore(home.artifacts, home.keys, public_url=public_url, now=_now),
+        feed=feed,
+        worker=secrets.token_hex(8),
+    )
+    return Engine(shared, allowed)
+
+
+@contextlib.asynccontextmanager
+async def _embedded(bot: ChannelAgent) -> AsyncIterator[Runtime]:
+    """A bot on its own, entered without a Gateway: its store, and an engine that runs within its calls."""
+    async with contextlib.AsyncExitStack() as stack:
+        if isinstance(bot.store, str):
+            home = await asyncio.to_thread(home_of, Settings(), bot.store)
+        else:
+            files = await stack.enter_async_context(temporary_files())
+            home = Home(bot.store or open_store(":memory:"), [secrets.token_bytes(32)], files)
+        engine = assemble(bot, home, {}, allowed=allow(["*"]), feed=Feed(now=_now))
+        await home.store.open()
+        stack.push_async_callback(home.store.close)
+        await stack.enter_async_context(bot.attached(engine))
+        stack.push_async_callback(engine.stop)
+        yield engine
+
+
+@contextlib.asynccontextmanager
+async def temporary_files() -> AsyncIterator[Path]:
+    """A directory for kept files that goes with what used it."""
+    directory = await asyncio.to_thread(tempfile.mkdtemp, prefix="askfirst-")
+    try:
+        yield Path(directory)
+    finally:
+        await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+
+
+ChannelAgent.embed = staticmethod(_embedded)
+
+
+class Gateway:
+    """A bot with its channels, served.
+
+    ``async with Gateway(bot) as gateway:`` starts it; `aiohttp_app` gives an application that does so itself, and
+    `webhook` takes requests from any other server. `chat` adds the page ``/chat`` and `console` the live feed beside
+    it; `way` is how the platforms' messages come in.
+    """
+
+    def __init__(
+        self,
+        bot: ChannelAgent | Agent,
+        settings: Settings | None = None,
+        *,
+        role: Role = "all",
+        way: Literal["webhook", "polling"] = "webhook",
+        chat: bool = False,
+        console: bool = False,
+        chat_hosts: Sequence[str] = ("localhost", "127.0.0.1", "[::1]"),
+    ) -> None:
+        """Raises MissingSetting for settings that are unsafe or there by half."""
+        self.bot = bot if isinstance(bot, ChannelAgent) else ChannelAgent(bot)
+        self.settings = settings or Settings()
+        self.role, self._way = role, way
+        url = self.bot.store if isinstance(self.bot.store, str) else None
+        home = home_of(self.settings, url)
+        if self.bot.store is not None and url is None:
+            home = Home(self.bot.store, home.keys, home.artifacts)
+        self.channels: dict[str, Channel] = {
+            name: load(name).from_settings(self.settings.channel_settings(name), way=way)
+            for name in self.settings.channels_on(way)
+        }
+        self._webchat: WebChatChannel | None = None
+        if chat:
+            self._webchat = WebChatChannel(keys=[_derived(key, "web chat") for key in home.keys], hosts=chat_hosts)
+            self.channels[WebChatChannel.name] = self._webchat
+        self.feed = Feed(now=_now)
+        self._console = console
+        self.engine = assemble(
+            self.bot,
+            home,
+            self.channels,
+            allowed=allow(self.settings.allow or ()),
+            feed=self.feed,
+            public_url=self.settings.public_url,
+        )
+        self._stack: contextlib.AsyncExitStack | None = None
+
+    @property
+    def store(self) -> Store:
+        return self.engine.shared.store
+
+    async def __aenter__(self) -> Self:
+        async with contextlib.AsyncExitStack() as stack:
+            await self.store.open()
+            stack.push_async_callback(self.store.close)
+            http = await stack.enter_async_context(aiohttp.ClientSession())
+            for channel in self.channels.values():
+                await channel.start(http)
+                stack.push_async_callback(channel.close)
+            await stack.enter_async_context(self.bot.attached(self.engine))
+            stack.push_async_callback(self.bot.agent.provider.close)
+            self.engine.start(self.role)
+            stack.push_async_callback(self.engine.stop)
+            if self._way == "polling":
+                polls = [asyncio.create_task(self._poll(c)) for c in self.channels.values() if isinstance(c, CanPoll)]
+                stack.push_async_callback(_cancelled, polls)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        if self._stack is not None:
+            stack, self._stack = self._stack, None
+            await stack.aclose()
+
+    def aiohttp_app(self) -> web.Application:
+        """The application. Where the gateway is not entered yet, it is for as long as the application runs."""
+        shared = self.engine.shared
+        app = web_app(
+            channels={name: c for name, c in self.channels.items() if name != WebChatChannel.name},
+            accept=self.engine.inbox.take,
+            artifacts=shared.artifacts,
+            ready=self._ready,
+            now=_now,
+            public_url=self.settings.public_url,
+        )
+        if self._webchat is not None:
+            chat = Chat(
+                channel=self._webchat,
+                watch=self._watch,
+                accept=self.engine.inbox.take,
+                artifacts=shared.artifacts,
+                now=_now,
+                title=self.bot.name,
+                public_url=self.settings.public_url,
+                console=self.feed if self._console else None,
+            )
+            add_chat(app, chat)
+        if self._stack is None:
+            app.cleanup_ctx.append(self._for_app)
+        return app
+
+    async def webhook(self, channel: str, request: WebhookRequest) -> WebhookResponse:
+        """One request of a platform, from any server; 404 for a channel that is not on."""
+        found = self.channels.get(channel)
+        if found is None or found is self._webchat:
+            return WebhookResponse(status=404)
+        return await receive(found, request, accept=self.engine.inbox.take, now=_now())
+
+    async def _for_app(self, app: web.Application) -> AsyncIterator[None]:
+        async with self:
+            yield
+
+    async def _ready(self) -> Mapping[str, bool]:
+        try:
+            await self.store.ping()
+        except AskfirstError:
+            return {"store": False}
+        return {"store": True}
+
+    def _watch(self, session: str, after: int) -> AsyncIterator[Any]:
+        shared = self.engine.shared
+        address = Address(channel=WebChatChannel.name, account="local", place=session)
+        return self.store.watch(shared.key(shared.conversation(address), "visible"), after=after)
+
+    async def _poll(self, channel: Channel) -> None:
+        """Take what a platform hands out; what is not stored is asked for again."""
+        while isinstance(channel, CanPoll):
+            try:
+                async for events in channel.poll():
+                    await self.engine.inbox.take(channel, Parsed(events=events, response=WebhookResponse()))
+            except AskfirstError as error:
+                self.feed.publish("poll.failed", channel=channel.name, error=type(error).__name__)
+            await asyncio.sleep(_POLL_AGAIN_SECONDS)
+
+
+async def _cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _kept_secret(path: Path) -> bytes:
+    """The secret beside an SQLite file, made when there is none: readable by its owner alone."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        path.touch(mode=0o600)
+        path.write_text(secrets.token_urlsafe(32))
+    return path.read_text().strip().encode()
+
+
+def _derived(key: bytes, purpose: str) -> bytes:
+    return hmac.new(key, purpose.encode(), hashlib.sha256).hexdigest().encode()
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,425 @@
+"""ChannelAgent: an agent in a chat. What one turn does, and what an author's code may ask of it."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, Protocol, Self, TypeAlias
+
+from channels import Address, AskfirstError, Attachment, Json, Media, Message, Person, Reply
+from gateway.agent import Agent, AgentResult, Ask, Asked, Journal, Keep, LoopOutcome, StopReason, Verdict
+from gateway.artifacts import Artifact
+from gateway.memory import RESET, to_entries
+from gateway.pending.ask import Refused, propose
+from gateway.pending.desk import Desk
+from gateway.pending.prompt import plain
+from gateway.providers.base import ModelMessage
+from gateway.tools import PendingConfirmation, Tool, ToolContext
+from gateway.tools.action import PendingAction
+from gateway.wording import say
+
+__all__ = ["ChannelAgent", "NotAllowed", "NotRunning", "Outcome", "Runtime", "Turn"]
+
+log = logging.getLogger("askfirst.bot")
+
+CommandHandler: TypeAlias = Callable[[ToolContext, str], Awaitable[str | Reply | None]]
+Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
+
+
+class NotAllowed(AskfirstError):
+    """This person may not decide this action. Nothing has changed."""
+
+
+class NotRunning(AskfirstError):
+    """The bot was used before it was started: ``async with bot:`` or a Gateway starts it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What a turn starts from."""
+
+    conversation: str
+    address: Address
+    person: Person
+    language: str
+    messages: Sequence[Message]
+    """Of this one person, in order; none when the turn only goes on after an outcome."""
+    notes: Sequence[ModelMessage]
+    """What happened since the turn before: outcomes of actions, edits."""
+    history: Sequence[ModelMessage]
+    started: datetime
+    context: ToolContext
+    journal: Journal
+    keep: Keep
+    desk: Callable[[], Awaitable[Desk]]
+    """The conversation's open actions, read anew at each call."""
+    publish: Callable[..., None]
+    """The live feed."""
+
+    @property
+    def heard(self) -> list[ModelMessage]:
+        """The messages as the model is told them."""
+        return [_heard(message) for message in self.messages]
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What a turn came to, before it is written and sent."""
+
+    stop_reason: StopReason
+    replies: list[Reply] = field(default_factory=list)
+    transcript: list[Json] = field(default_factory=list)
+    asked: list[PendingAction] = field(default_factory=list)
+    """To be shown in one prompt; those that are not on the desk yet are new."""
+    unrelated: bool = False
+    """The person's open actions were not what this turn was about."""
+    loop: LoopOutcome | None = None
+    """What the model did, when it was asked."""
+
+
+class Runtime(Protocol):
+    """What runs a bot, as the bot sees it."""
+
+    async def ask(self, address: Address, person: Person, message: Message) -> AgentResult: ...
+    async def decide(
+        self,
+        person: str,
+        intent: Literal["confirm", "cancel"],
+        *,
+        action_id: str | None,
+        code: str | None,
+        token: str | None,
+    ) -> AgentResult: ...
+    async def notify(self, address: Address, reply: Reply) -> None: ...
+
+
+class ChannelAgent:
+    """An Agent in a chat: keeps a transcript a conversation, asks before what cannot be undone, answers commands.
+
+    `store`: a URL (``sqlite:///path``, ``redis://...``) or a Store; None: in memory, or the Gateway's. `lifespan`: an
+    async context manager whose value tools find in ``ctx.deps``, entered once a process. `on_unrelated`: what becomes
+    of an open action when its requester writes something else: kept and shown again, or dropped. `language`: BCP 47,
+    for everybody; None: each person's own. `greeting`: said to /start.
+    """
+
+    embed: Callable[[ChannelAgent], AbstractAsyncContextManager[Runtime]]
+    """Puts a bot together with a store of its own when it is entered without a Gateway; set by `gateway.app`."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        store: Any = None,
+        lifespan: Lifespan | None = None,
+        on_unrelated: Literal["keep", "drop"] = "keep",
+        answer_window_seconds: float = 60.0,
+        language: str | None = None,
+        greeting: str | None = None,
+    ) -> None:
+        """Raises ValueError for an answer window that is no positive, finite number."""
+        if not 0 < answer_window_seconds < float("inf"):
+            raise ValueError(f"answer_window_seconds must be a positive number, not {answer_window_seconds!r}")
+        self.agent, self.store, self.language, self.greeting = agent, store, language, greeting
+        self.on_unrelated, self.answer_window_seconds = on_unrelated, answer_window_seconds
+        self.deps: Any = None
+        self._lifespan = lifespan
+        self._commands: dict[str, tuple[CommandHandler, str]] = {}
+        self._on_outcome: list[Callable[[PendingAction], Awaitable[None]]] = []
+        self._runtime: Runtime | None = None
+        self._entered: contextlib.AsyncExitStack | None = None
+
+    # ── for authors ──
+
+    async def __aenter__(self) -> Self:
+        """Start the bot on its own, without a server: `ask_channel` and `decide` then run what they need."""
+        stack = contextlib.AsyncExitStack()
+        await stack.enter_async_context(type(self).embed(self))
+        self._entered = stack
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        if self._entered is not None:
+            stack, self._entered = self._entered, None
+            await stack.aclose()
+
+    async def ask_channel(
+        self,
+        user_id: str,
+        message: str,
+        *,
+        channel_id: str | None = None,
+        conversation_id: str | None = None,
+        attachments: Sequence[Attachment] = (),
+        reply_to: str | None = None,
+    ) -> AgentResult:
+        """One message in, one result out: accept, run, answer, all within the call.
+
+        `reply_to` is the id of the action the message answers. Raises ValueError without a `user_id`, NotRunning, and
+        ProviderError when the model cannot be reached (the message is kept and tried again with the next call).
+        """
+        if not user_id:
+            raise ValueError("ask_channel needs a user_id")
+        account = channel_id if channel_id is not None else "-"
+        place = conversation_id if conversation_id is not None else f"user:{user_id}"
+        address = Address(channel="app", account=account, place=place)
+        person = Person(channel="app", account=account, user_id=user_id)
+        command, text = _command(message)
+        event = Message(
+            event_ids=(),
+            address=address,
+            person=person,
+            text=text,
+            command=command,
+            attachments=tuple(attachments),
+            reply_to=reply_to,
+        )
+        return await self._running().ask(address, person, event)
+
+    async def decide(
+        self,
+        person: str,
+        intent: Literal["confirm", "cancel"],
+        *,
+        action_id: str | None = None,
+        code: str | None = None,
+        token: str | None = None,
+    ) -> AgentResult:
+        """Decide an open action for a person, from code that knows who they are.
+
+        Exactly one of `action_id`, `code` and `token` says which, else ValueError. Raises NotAllowed for the wrong
+        person and for an action that is not there; nothing has changed then.
+        """
+        if sum(given is not None for given in (action_id, code, token)) != 1:
+            raise ValueError("decide needs exactly one of action_id, code and token")
+        if intent not in ("confirm", "cancel"):
+            raise ValueError(f"intent is 'confirm' or 'cancel', not {intent!r}")
+        return await self._running().decide(person, intent, action_id=action_id, code=code, token=token)
+
+    async def notify(self, address: Address | str, reply: Reply | str) -> None:
+        """Say something without being asked; it is in the outbox when this returns."""
+        where = Address.parse(address) if isinstance(address, str) else address
+        await self._running().notify(where, Reply(text=reply) if isinstance(reply, str) else reply)
+
+    def command(self, name: str, *, description: str = "") -> Callable[[CommandHandler], CommandHandler]:
+        """Register ``/name``: an async function of a ToolContext and the text after the command.
+
+        Raises ValueError for a name that is taken or that no platform would show.
+        """
+        if not name.isidentifier() or name != name.lower() or len(name) > 32:
+            raise ValueError(f"a command is up to 32 small letters, digits and _, not {name!r}")
+        if name in self._commands or name in BUILT_IN:
+            raise ValueError(f"there is a /{name} already")
+
+        def register(handler: CommandHandler) -> CommandHandler:
+            self._commands[name] = (handler, description or inspect.cleandoc(handler.__doc__ or name))
+            return handler
+
+        return register
+
+    def on_outcome(self, callback: Callable[[PendingAction], Awaitable[None]]) -> None:
+        """Have an async function called with every action this process executed, once it has ended."""
+        self._on_outcome.append(callback)
+
+    def _running(self) -> Runtime:
+        if self._runtime is None:
+            raise NotRunning("the bot is not running: enter it with `async with bot:`, or give it to a Gateway")
+        return self._runtime
+
+    # ── for what runs it ──
+
+    @property
+    def name(self) -> str:
+        return self.agent.name
+
+    def tool(self, name: str) -> Tool | None:
+        return self.agent.tools.get(name)
+
+    def drifted(self, action: PendingAction) -> bool:
+        """Whether an action may no longer happen as it was shown: another tool by now, or denied by the policy."""
+        tool = self.tool(action.kind)
+        if tool is None or tool.version_hash != action.tool_version:
+            return True
+        policy = self.agent.policy
+        return policy is not None and policy.decide(tool.name, action.args)[0] == "deny"
+
+    def commands(self, language: str) -> dict[str, str]:
+        """Every command and what it does, in the order people are shown them."""
+        own = {name: description for name, (_, description) in self._commands.items()}
+        return {name: say(f"cmd_{name}", language) for name in BUILT_IN} | own
+
+    @contextlib.asynccontextmanager
+    async def attached(self, runtime: Runtime) -> AsyncIterator[None]:
+        """Be run by this, with the lifespan's value in `deps`, for the length of the block."""
+        if self._runtime is not None:
+            raise RuntimeError("this bot is running already: one process runs it once")
+        async with contextlib.AsyncExitStack() as stack:
+            if self._lifespan is not None:
+                self.deps = await stack.enter_async_context(self._lifespan())
+            self._runtime = runtime
+            try:
+                yield
+            finally:
+                self._runtime = self.deps = None
+
+    async def tell_outcome(self, action: PendingAction) -> None:
+        """Call what `on_outcome` registered; its errors are the author's and stop nothing."""
+        for callback in self._on_outcome:
+            try:
+                await callback(action)
+            except Exception as error:  # noqa: BLE001 - an author's callback must not undo what is done
+                log.error("an on_outcome callback failed: %s", type(error).__name__)
+
+    async def turn(self, turn: Turn) -> Outcome:
+        """What one turn does: a command, or the model. An answer to an open action never comes this far.
+
+        Raises ProviderError when the model cannot be reached.
+        """
+        command = turn.messages[0].command if turn.messages else None
+        if command in BUILT_IN or command in self._commands:
+            return await self._command(turn, command or "")
+        return await self._model(turn)
+
+    # ── the turn ──
+
+    async def _command(self, turn: Turn, command: str) -> Outcome:
+        outcome = Outcome(stop_reason="command", transcript=to_entries(turn.notes))
+        match command:
+            case "start":
+                outcome.replies = [Reply(text=self.greeting or say("greeting", turn.language))]
+            case "help":
+                listed = [f"/{name} – {plain(what)}" for name, what in self.commands(turn.language).items()]
+                outcome.replies = [Reply(text=say("help", turn.language, commands="\n".join(listed)))]
+            case "new":
+                outcome.replies, outcome.transcript = [Reply(text=say("new_done", turn.language))], [RESET]
+            case "pending":
+                outcome.replies = [Reply(text=self._pending(turn, await turn.desk()))]
+            case _:
+                answer = await self._commands[command][0](turn.context, turn.messages[0].text)
+                if answer is not None:
+                    outcome.replies = [Reply(text=answer) if isinstance(answer, str) else answer]
+        return outcome
+
+    def _pending(self, turn: Turn, desk: Desk) -> str:
+        waiting = desk.open_for(str(turn.person))
+        if not waiting:
+            return say("pending_none", turn.language)
+        lines = [f"- {plain(action.preview)} ({action.code})" for action in waiting]
+        return "\n".join([say("pending_list", turn.language), "", *lines])
+
+    async def _model(self, turn: Turn) -> Outcome:
+        waiting = (await turn.desk()).open_for(str(turn.person))
+        told = [ModelMessage(role="event", content=_waiting_note(waiting))] if waiting else []
+        done = await self.agent.turn(
+            [*turn.history, *turn.notes, *told, *turn.heard],
+            context=turn.context,
+            on_confirm=_Asking(self, turn),
+            journal=turn.journal,
+            keep=turn.keep,
+            on_event=lambda name, fields: turn.publish(name, conversation=turn.conversation, **fields),
+        )
+        outcome = Outcome(
+            stop_reason=done.stop_reason,
+            transcript=to_entries([*turn.notes, *turn.heard, *done.messages]),
+            asked=[PendingAction.from_json(asked.record) for asked in done.asked],
+            unrelated=bool(waiting),
+            loop=done,
+        )
+        text = "" if outcome.asked else done.content or _excuse(done.stop_reason, turn.language)
+        links = [f"[{item.filename or item.url}]({item.url})" for item in done.artifacts if item.url]
+        if text or links:
+            outcome.replies.append(Reply(text="\n\n".join(filter(None, [text, *links]))))
+        outcome.replies += [Reply(media=(media_of(item),)) for item in done.artifacts if item.url is None]
+        return outcome
+
+
+class _Asking:
+    """The loop's way to ask: each call becomes an action, or an error for the model."""
+
+    def __init__(self, bot: ChannelAgent, turn: Turn) -> None:
+        self._bot, self._turn = bot, turn
+        self._proposed: list[PendingAction] = []
+
+    async def __call__(self, asks: Sequence[Ask]) -> Sequence[Verdict]:
+        desk = await self._turn.desk()
+        return [self._verdict(desk, ask) for ask in asks]
+
+    def _verdict(self, desk: Desk, ask: Ask) -> Verdict:
+        turn = self._turn
+        proposed = propose(
+            desk,
+            ask.tool,
+            dict(ask.args),
+            ask.preview,
+            person=turn.person,
+            address=turn.address,
+            language=turn.language,
+            turn_started=turn.started,
+            answer_window_seconds=self._bot.answer_window_seconds,
+            proposed=self._proposed,
+        )
+        if isinstance(proposed, Refused):
+            return proposed.why
+        self._proposed.append(proposed)
+        turn.publish("tool.asked", conversation=turn.conversation, tool=ask.tool.name, preview=ask.preview.text)
+        told = PendingConfirmation(
+            action=ask.tool.name,
+            preview=ask.preview.text,
+            user_prompt=say("prompt_shown", turn.language),
+        )
+        return Asked(confirmation=told, record=proposed.to_json())
+
+
+BUILT_IN = ("start", "help", "new", "stop", "pending")
+"""The commands every bot has; /stop is worked in the decision lane."""
+
+_EXCUSES: Mapping[str, str] = {
+    "answered": "empty_answer",
+    "max_iterations": "max_iterations",
+    "loop_detected": "max_iterations",
+    "budget": "budget",
+    "timeout": "turn_timeout",
+}
+
+
+def media_of(artifact: Artifact) -> Media:
+    """A kept file as a reply names it."""
+    return Media(
+        sha256=artifact.sha256 or "",
+        mime_type=artifact.mime_type or "application/octet-stream",
+        filename=artifact.filename or "file",
+        size=artifact.size or 0,
+        role=artifact.role,
+    )
+
+
+def _excuse(stop_reason: StopReason, language: str) -> str:
+    """What the person is told when a turn ended without an answer."""
+    key = _EXCUSES.get(stop_reason)
+    return say(key, language) if key is not None else ""
+
+
+def _command(message: str) -> tuple[str | None, str]:
+    word, _, rest = message.strip().partition(" ")
+    if word.startswith("/") and word[1:].isidentifier():
+        return word[1:].lower(), rest.strip()
+    return None, message
+
+
+def _heard(message: Message) -> ModelMessage:
+    """A person's message as the model is told it."""
+    text = f"/{message.command} {message.text}".rstrip() if message.command else message.text
+    files = [f"[{item.kind}: {item.filename or item.mime_type or 'no name'}]" for item in message.attachments]
+    speaker = None
+    if message.address.group and message.person is not None:
+        speaker = message.person.name or message.person.user_id
+    return ModelMessage(role="user", content="\n".join([text, *files]).strip(), speaker=speaker)
+
+
+def _waiting_note(actions: Sequence[PendingAction]) -> str:
+    lines = [f"- {action.kind}: {action.preview}" for action in actions]
+    return "\n".join(["Waiting for the person's confirmation, NOT done yet:", *lines])

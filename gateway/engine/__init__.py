@@ -1,0 +1,1 @@
+"""What leases work and runs it: decisions, turns, actions, delivery, timers."""

@@ -1,0 +1,227 @@
+"""Execution: the effect of a confirmed action, launched under a fence, and told whatever comes of it.
+
+`running` is recorded before the effect. What ends without a word after that (a timeout, a cancellation, a drain, a dead
+worker) is `unknown`: told, and never repeated in silence. An idempotent tool is run again with the same key, one with a
+probe is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+from channels import Media
+from gateway.artifacts import Artifact, NotKept, collecting, emit_artifact
+from gateway.engine.leases import held
+from gateway.engine.outgoing import queue
+from gateway.engine.shared import Shared
+from gateway.pending.desk import Desk
+from gateway.pending.transitions import may_relaunch
+from gateway.store.base import Conflict, Fenced, Key, Lease, StoreError, Transaction
+from gateway.tools import OutcomeUnknown, Tool, ToolContext, ToolError, ToolExecutionError, serialise
+from gateway.tools.action import PendingAction
+
+__all__ = ["Actions"]
+
+log = logging.getLogger("askfirst.actions")
+
+_TIMEOUT_SECONDS = 60.0
+_AGAIN_SECONDS = 5.0
+_FINISH_TRIES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """How an effect ended, as far as this worker knows."""
+
+    state: Literal["done", "failed", "unknown"]
+    outcome: str
+    text: str | None = None
+    media: tuple[Media, ...] = ()
+    again: bool = False
+    """Nobody knows whether it happened, and it may be tried again with the same key."""
+
+
+class Actions:
+    """Executes what was approved."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+
+    async def run(self, lease: Lease) -> None:
+        """Execute the action this lease is for, or see to what a dead worker left."""
+        launched: PendingAction | None = None
+        end = _End("unknown", "the worker lost its lease")
+        try:
+            async with held(self._shared, lease):
+                found = await self._find(lease)
+                launched = await self._launch(lease, found) if found is not None else None
+                if launched is None:
+                    await self._give_back(lease)
+                    return
+                end = await self._effect(launched)
+                if end.again:
+                    await self._give_back(lease, again=True)
+                    return
+                await self._finish(launched, end, lease)
+        except Fenced:
+            log.warning("action %s: somebody else has taken over", lease.lane)
+            if launched is not None and end.state != "unknown":
+                await self._finish(launched, end, None)
+        except asyncio.CancelledError:
+            if launched is not None:
+                await asyncio.shield(self._finish(launched, _End("unknown", "stopped while running"), lease))
+            raise
+
+    async def _find(self, lease: Lease) -> PendingAction | None:
+        key = Key(lease.partition, f"action/{lease.lane}")
+        record = (await self._shared.store.get([key]))[key]
+        return PendingAction.from_json(record.value) if record.version else None
+
+    # ── before ──
+
+    async def _launch(self, lease: Lease, found: PendingAction) -> PendingAction | None:
+        """Record that the effect is about to run. None: it will not run now, and all there is to say is said."""
+        shared = self._shared
+        tool = shared.bot.tool(found.kind)
+        if found.state == "running" and (end := await self._after_a_death(found, tool)) is not None:
+            await self._finish(found, end, lease)
+            return None
+        changed = found.state == "approved" and tool is not None and await self._changed(found, tool)
+        while True:
+            desk = await shared.desk(found.conversation, found.language, lease.lane)
+            transaction = Transaction(partition=lease.partition, lease=lease)
+            if changed:
+                desk.drifted(lease.lane, desk.now)
+            launched = desk.launch(lease.lane, lease.fence, desk.now) if not changed else None
+            self._write(desk, transaction, found)
+            try:
+                await shared.store.commit(transaction)
+            except Conflict:
+                continue
+            return launched
+
+    async def _after_a_death(self, action: PendingAction, tool: Tool | None) -> _End | None:
+        """A worker died while this ran. None: run it again, with the same key."""
+        if tool is not None and tool.idempotent and may_relaunch(action, await self._shared.store.now()):
+            return None
+        if tool is not None and tool.confirm is not None and tool.confirm.probe is not None:
+            match await self._probe(action, tool):
+                case "done":
+                    return _End("done", "found done by its probe", text=tool.done_text(action.args, ""))
+                case "not_done":
+                    return _End("failed", "found not done by its probe")
+        return _End("unknown", "the worker died while it ran")
+
+    async def _probe(self, action: PendingAction, tool: Tool) -> Literal["done", "not_done", "unknown"]:
+        try:
+            return await tool.probe(action.args, self._context(action))
+        except ToolError as error:
+            log.warning("the probe of %s failed: %s", action.kind, type(error).__name__)
+            return "unknown"
+
+    async def _changed(self, action: PendingAction, tool: Tool) -> bool:
+        """Whether what the preview saw is another by now, or is not there any more."""
+        if action.precondition is None:
+            return False
+        try:
+            preview = await tool.preview(action.args, self._context(action))
+        except (ValueError, ToolError):
+            return True
+        return preview.precondition != action.precondition
+
+    # ── the effect ──
+
+    async def _effect(self, action: PendingAction) -> _End:
+        tool = self._shared.bot.tool(action.kind)
+        if tool is None:
+            return _End("failed", "the tool is gone")
+        feed, context = self._shared.feed, self._context(action)
+        feed.publish("effect.started", action=action.pending_action_id, tool=action.kind, args=action.args)
+        try:
+            with collecting() as emitted:
+                result = await tool.run(action.args, context, timeout_seconds=_TIMEOUT_SECONDS)
+        except ToolError as error:
+            end = self._failure(action, tool, error)
+        else:
+            end = await self._success(action, tool, result, emitted)
+        feed.publish("effect.finished", action=action.pending_action_id, tool=action.kind, state=end.state)
+        return end
+
+    async def _success(self, action: PendingAction, tool: Tool, result: object, emitted: list[Artifact]) -> _End:
+        said = tool.done_text(action.args, result)
+        if said is None and isinstance(result, str) and result.strip():
+            said = result
+        links = [f"[{artifact.filename or artifact.url}]({artifact.url})" for artifact in emitted if artifact.url]
+        text = "\n\n".join([said, *links]) if said else "\n\n".join(links)
+        try:
+            media = tuple([await self._shared.artifacts.keep(each) for each in emitted if each.content is not None])
+        except NotKept as error:
+            log.error("action %s is done, but its file is lost: %s", action.pending_action_id, error)
+            media = ()
+        return _End("done", serialise(result), text=text or None, media=media)
+
+    def _failure(self, action: PendingAction, tool: Tool, error: ToolError) -> _End:
+        cause = error.error if isinstance(error, ToolExecutionError) else error
+        name = type(cause).__name__
+        log.warning("action %s (%s): %s", action.pending_action_id, action.kind, name)
+        self._shared.feed.publish("effect.failed", tool=action.kind, error=name, cause=cause)
+        if isinstance(error, OutcomeUnknown):
+            again = tool.idempotent and may_relaunch(action, action.launched_at or action.requested_at)
+            return _End("unknown", f"error: {name}", again=again)
+        return _End("failed", f"error: {name}")
+
+    # ── after ──
+
+    async def _finish(self, action: PendingAction, end: _End, lease: Lease | None) -> None:
+        """Record the end and tell it. Without a lease it is a late one: it still settles what is `unknown`."""
+        shared, action_id = self._shared, action.pending_action_id
+        for _ in range(_FINISH_TRIES):
+            desk = await shared.desk(action.conversation, action.language, action_id)
+            if not desk.finish(
+                action_id, action.fence, end.state, end.outcome, desk.now, text=end.text, media=end.media
+            ):
+                return
+            transaction = Transaction(partition=shared.store.partition(action.conversation), lease=lease)
+            transaction.finish = "done" if lease is not None else None
+            self._write(desk, transaction, action)
+            try:
+                await shared.store.commit(transaction)
+            except Conflict:
+                continue
+            except Fenced:
+                lease = None
+                continue
+            settled = desk.action(action_id)
+            if settled is not None:
+                await shared.bot.tell_outcome(settled)
+            return
+        raise StoreError(f"the end of action {action_id} could not be recorded")
+
+    def _write(self, desk: Desk, transaction: Transaction, action: PendingAction) -> None:
+        desk.write(transaction)
+        if action.address is not None:
+            transaction.parts += queue(self._shared.channels, action.conversation, action.address, desk.says)
+
+    async def _give_back(self, lease: Lease, *, again: bool = False) -> None:
+        due = await self._shared.store.now() + timedelta(seconds=_AGAIN_SECONDS) if again else None
+        transaction = Transaction(partition=lease.partition, lease=lease, finish="failed" if again else "done", due=due)
+        await self._shared.store.commit(transaction)
+
+    def _context(self, action: PendingAction) -> ToolContext:
+        shared = self._shared
+        outside = action.address is not None and action.address.channel == "app"
+        return ToolContext(
+            person=action.requester,
+            address=None if outside else action.address,
+            conversation=action.conversation,
+            language=action.language,
+            deps=shared.bot.deps,
+            idempotency_key=action.pending_action_id,
+            action=action,
+            now=shared.wall_clock,
+            emit=emit_artifact,
+        )

@@ -1,0 +1,230 @@
+"""The decision lane: presses, codes, replies to prompts, stops, opt-outs and expiries overtake whatever runs.
+
+Each step is one idempotent commit: the action, what is said, the event consumed and its pointer gone. Two processes may
+work the same pointer; one of them meets a Conflict and finds nothing left to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from datetime import datetime
+from typing import cast
+
+from channels import Address, ButtonPress, CanAnswer, Event, Json, Message, OptOut, Reply
+from channels.events import event_from_json
+from gateway.engine.outgoing import queue
+from gateway.engine.shared import Shared, person_of
+from gateway.engine.visible import heard
+from gateway.pending.desk import Desk, Intent, Say
+from gateway.pending.reading import ReplyParser, read_code
+from gateway.pending.tokens import token_partition, token_sha256
+from gateway.store.base import Conflict, Dead, Incoming, Key, Put, Transaction, Waiting
+from gateway.wording import say
+
+__all__ = ["Decisions"]
+
+log = logging.getLogger("askfirst.decisions")
+
+_TRIES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What one pointed event came to. Not `decided`: it loses its pointer and stays a message like any other."""
+
+    desk: Desk | None
+    decided: bool
+    answer: str | None = None
+    """For the presser alone."""
+    stop: bool = False
+
+
+class Decisions:
+    """Works the decision lane of this process's store."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._parser = ReplyParser()
+        self._working: dict[str, asyncio.Lock] = {}
+
+    async def decide(self, conversation: str) -> None:
+        """Work off the pointers of one conversation, from the head."""
+        lock = self._working.setdefault(conversation, asyncio.Lock())
+        try:
+            async with lock:
+                for waiting in await self._shared.store.pointed(conversation):
+                    await self._one(waiting)
+        finally:
+            if not lock.locked():
+                self._working.pop(conversation, None)
+
+    async def sweep(self, older_than_seconds: float) -> None:
+        """Work off what whoever stored it has left lying."""
+        found = await self._shared.store.pointed(older_than_seconds=older_than_seconds)
+        for conversation in dict.fromkeys(waiting.conversation for waiting in found):
+            await self.decide(conversation)
+
+    async def _one(self, waiting: Waiting) -> None:
+        for _ in range(_TRIES):
+            transaction = Transaction(partition=self._shared.store.partition(waiting.conversation))
+            try:
+                event = _event(waiting)
+                outcome = await self._judge(waiting, event)
+                self._fill(transaction, waiting, event, outcome)
+            except Exception as error:  # noqa: BLE001 - one bad event must not hold back the lane; it is kept
+                log.error("event %s of %s is put aside: %s", waiting.seq, waiting.conversation, type(error).__name__)
+                transaction = self._put_aside(waiting, type(error).__name__)
+                outcome, event = _Outcome(None, decided=True), None
+            try:
+                await self._shared.store.commit(transaction)
+            except Conflict:
+                if not await self._still_pointed(waiting):
+                    return
+                continue
+            self._after(waiting, event, outcome)
+            return
+        log.error("event %s of %s: still contended after %s tries", waiting.seq, waiting.conversation, _TRIES)
+
+    async def _still_pointed(self, waiting: Waiting) -> bool:
+        return any(other.seq == waiting.seq for other in await self._shared.store.pointed(waiting.conversation))
+
+    # ── judging ──
+
+    async def _judge(self, waiting: Waiting, event: Event | None) -> _Outcome:
+        body, at = waiting.body, waiting.stamp
+        match event:
+            case ButtonPress():
+                return await self._pressed(waiting.conversation, event, at)
+            case OptOut():
+                return await self._opted_out(waiting.conversation, event, at)
+            case Message(command="stop"):
+                return await self._stopped(waiting.conversation, event, at)
+            case Message():
+                return await self._answered(waiting.conversation, event, at)
+        action_id = str(body["action_id"])
+        desk = await self._shared.desk(waiting.conversation, str(body.get("language", "en")), action_id)
+        match body["kind"]:
+            case "expiry":
+                desk.expire(action_id, at)
+            case "undelivered":
+                desk.undelivered(action_id, at)
+            case "decide":
+                person = person_of(str(body["person"]))
+                intent: Intent = "confirm" if body["intent"] == "confirm" else "cancel"
+                desk.decide(action_id, intent, person, at)
+        return _Outcome(desk, decided=True)
+
+    async def _pressed(self, conversation: str, press: ButtonPress, at: datetime) -> _Outcome:
+        shared, language = self._shared, self._shared.language(press.person)
+        partition = token_partition(press.token)
+        if partition is None:
+            return _Outcome(None, decided=True, answer=say("unknown_button", language))
+        key = Key(partition, f"token/{token_sha256(press.token)}")
+        found = cast("dict[str, str] | None", (await shared.store.get([key]))[key].value)
+        if found is None:
+            return _Outcome(None, decided=True, answer=say("unknown_button", language))
+        if found["conversation"] != conversation:
+            return _Outcome(None, decided=True, answer=say("not_here", language))
+        desk = await shared.desk(conversation, language, found["action_id"])
+        answer = desk.press(found["action_id"], press.token, press.person, at)
+        return _Outcome(desk, decided=True, answer=answer.text)
+
+    async def _answered(self, conversation: str, message: Message, at: datetime) -> _Outcome:
+        """A whole message of word and code, or a yes or no in reply to a prompt."""
+        language = self._shared.language(message.person)
+        fresh = not (message.forwarded or message.via_bot or message.transcribed)
+        code = read_code(message.text, language)
+        desk = await self._shared.desk(conversation, language)
+        if fresh and code is not None:
+            return _Outcome(desk, desk.code(code.code, code.intent, message.person, at))
+        intent = self._parser.classify(message.text, language)
+        if fresh and message.reply_to is not None and intent != "unclear":
+            return _Outcome(desk, desk.reply(message.reply_to, intent, message.person, at))
+        return _Outcome(None, decided=False)
+
+    async def _stopped(self, conversation: str, message: Message, at: datetime) -> _Outcome:
+        desk = await self._shared.desk(conversation, self._shared.language(message.person))
+        withdrawn = desk.withdraw(str(message.person), at)
+        running = ("turn", conversation) in self._shared.held
+        key = "stopped" if withdrawn or running else "stopped_nothing"
+        desk.says.insert(0, Say(reply=Reply(text=say(key, desk.language))))
+        return _Outcome(desk, decided=True, stop=True)
+
+    async def _opted_out(self, conversation: str, event: OptOut, at: datetime) -> _Outcome:
+        desk = await self._shared.desk(conversation, self._shared.language(event.person))
+        if not event.opted_in:
+            desk.withdraw(str(event.person), at)
+        desk.says.clear()
+        return _Outcome(desk, decided=True)
+
+    # ── writing and telling ──
+
+    def _fill(self, transaction: Transaction, waiting: Waiting, event: Event | None, outcome: _Outcome) -> None:
+        conversation, desk = waiting.conversation, outcome.desk
+        if not outcome.decided:
+            transaction.unpoint.append((conversation, waiting.seq))
+            return
+        transaction.consume.append((conversation, waiting.seq))
+        if isinstance(event, Message):
+            heard(transaction, self._shared, conversation, event)
+        if outcome.stop and event is not None:
+            transaction.signals.append((conversation, {"stop": str(event.person)}))
+        if isinstance(event, OptOut):
+            name = self._shared.key(conversation, "muted").name
+            if event.opted_in:
+                transaction.deletes.append(name)
+            else:
+                transaction.puts[name] = _put_muted(waiting.stamp)
+        if desk is not None:
+            desk.write(transaction)
+            address = event.address if event is not None else _address(desk, waiting)
+            if address is not None:
+                transaction.parts += queue(self._shared.channels, conversation, address, desk.says)
+
+    def _put_aside(self, waiting: Waiting, error: str) -> Transaction:
+        conversation = waiting.conversation
+        dead = Dead(
+            dead_id=f"{conversation}/{waiting.seq}",
+            conversation=conversation,
+            reason=f"a decision that cannot be worked: {error}",
+            incoming=Incoming(
+                conversation=conversation,
+                event_ids=(f"replay/{conversation}/{waiting.seq}",),
+                body=waiting.body,
+                decides=True,
+            ),
+        )
+        return Transaction(
+            partition=self._shared.store.partition(conversation), consume=[(conversation, waiting.seq)], dead=[dead]
+        )
+
+    def _after(self, waiting: Waiting, event: Event | None, outcome: _Outcome) -> None:
+        shared = self._shared
+        if outcome.stop:
+            shared.nudge("turn", waiting.conversation)
+        if isinstance(event, ButtonPress) and event.answer_to is not None:
+            channel = shared.channels[event.address.channel]
+            if isinstance(channel, CanAnswer):
+                answering = channel.answer(event.answer_to, outcome.answer or "", private=True)
+                shared.tasks.start(answering, "answer a press")
+        if outcome.decided:
+            shared.feed.publish("decision", conversation=waiting.conversation, kind=str(waiting.body.get("kind")))
+
+
+def _event(waiting: Waiting) -> Event | None:
+    """The platform's event, or None for one of the gateway's own kinds."""
+    if waiting.body.get("kind") in ("expiry", "undelivered", "decide"):
+        return None
+    return event_from_json(cast("dict[str, object]", dict(waiting.body)))
+
+
+def _address(desk: Desk, waiting: Waiting) -> Address | None:
+    action = desk.action(str(waiting.body["action_id"]))
+    return action.address if action is not None else None
+
+
+def _put_muted(at: datetime) -> Put:
+    stored: Json = {"at": at.isoformat()}
+    return Put(stored)

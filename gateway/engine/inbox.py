@@ -1,0 +1,98 @@
+"""The way in: a channel's events become stored events, before anybody is told that they arrived."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from typing import cast
+
+from channels import Address, Channel, Event, Json, Message, Parsed, Person, Reply
+from channels.events import event_to_json
+from gateway.access import Allowed
+from gateway.engine.decisions import Decisions
+from gateway.engine.outgoing import queue
+from gateway.engine.shared import Shared
+from gateway.pending.desk import Say
+from gateway.pending.reading import decides
+from gateway.store.base import Cell, Dead, Incoming, StoreUnavailable, Transaction
+from gateway.wording import say
+
+__all__ = ["Inbox"]
+
+_ANSWER_WITHIN_SECONDS = 0.25
+_ONE_A_DAY = 86400.0
+
+
+class Inbox:
+    """Takes what channels parsed. `allowed` says who may talk to the bot."""
+
+    def __init__(self, shared: Shared, decisions: Decisions, allowed: Allowed) -> None:
+        self._shared, self._decisions, self._allowed = shared, decisions, allowed
+
+    async def take(self, channel: Channel, parsed: Parsed) -> None:
+        """Store what a request held; durable when it returns.
+
+        Raises StoreUnavailable when the store does not answer within a quarter of a second, and Overloaded.
+        """
+        try:
+            async with asyncio.timeout(_ANSWER_WITHIN_SECONDS):
+                if parsed.not_understood:
+                    await self._put_aside(channel, parsed)
+                stored = await self._store(channel, parsed.events)
+        except TimeoutError as error:
+            raise StoreUnavailable("no answer within 0.25 s") from error
+        for incoming in stored:
+            if incoming.decides:
+                self._shared.tasks.start(self._decisions.decide(incoming.conversation), "decide")
+
+    async def _store(self, channel: Channel, events: Sequence[Event]) -> list[Incoming]:
+        incoming = []
+        for event in events:
+            if self._allowed(event.person):
+                incoming.append(self._incoming(channel, event))
+            elif isinstance(event, Message) and event.person is not None and not event.address.group:
+                self._shared.tasks.start(self._turn_away(event.address, event.person), "turn away")
+        if not incoming:
+            return []
+        fresh = await self._shared.store.accept(incoming)
+        return [event for event, new in zip(incoming, fresh, strict=True) if new]
+
+    def _incoming(self, channel: Channel, event: Event) -> Incoming:
+        account = f"{event.address.channel}:{event.address.account}"
+        decisive = decides(event)
+        return Incoming(
+            conversation=self._shared.conversation(event.address),
+            event_ids=tuple(f"{account}:{event_id}" for event_id in event.event_ids),
+            body=cast("dict[str, Json]", event_to_json(event)),
+            decides=decisive,
+            wakes=isinstance(event, Message),
+            refusable=channel.capabilities.redelivers and isinstance(event, Message) and not decisive,
+        )
+
+    async def _turn_away(self, address: Address, person: Person) -> None:
+        """One polite sentence a day, and nothing of what they wrote is kept."""
+        shared = self._shared
+        name = hashlib.sha256(str(person).encode()).hexdigest()
+        if await shared.store.take([Cell(name=f"stranger/{name}", burst=1, period_seconds=_ONE_A_DAY)]):
+            return
+        conversation = shared.conversation(address)
+        text = Say(reply=Reply(text=say("stranger", shared.language(person))))
+        await shared.store.commit(
+            Transaction(
+                partition=shared.store.partition(conversation),
+                parts=queue(shared.channels, conversation, address, [text]),
+            )
+        )
+
+    async def _put_aside(self, channel: Channel, parsed: Parsed) -> None:
+        """Authentic, but of a shape we do not know: an error would hold back the chat, so it is kept for a person."""
+        shared = self._shared
+        conversation = f"{shared.bot.name}/{channel.name}"
+        dead_id = hashlib.sha256(repr(parsed).encode()).hexdigest()[:32]
+        await shared.store.commit(
+            Transaction(
+                partition=shared.store.partition(conversation),
+                dead=[Dead(dead_id=dead_id, conversation=conversation, reason="a payload we do not understand")],
+            )
+        )

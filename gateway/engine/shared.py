@@ -1,0 +1,103 @@
+"""What all parts of the engine share in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from channels import Address, Channel, Person
+from gateway.artifacts import ArtifactStore
+from gateway.channel_agent import ChannelAgent
+from gateway.observe import Feed
+from gateway.pending.desk import Desk
+from gateway.pending.seal import Keyring
+from gateway.store.base import Key, Lease, Store
+
+__all__ = ["Shared", "Tasks", "person_of"]
+
+log = logging.getLogger("askfirst.engine")
+
+
+class Tasks:
+    """Background work of this process: kept until it ends, its failures logged by their type."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def start(self, work: Coroutine[Any, Any, Any], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+
+    async def drain(self, grace_seconds: float) -> None:
+        """Let what runs finish for so long, then cancel it."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=grace_seconds)
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("%s failed: %s", task.get_name(), type(error).__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Shared:
+    """One process's view of everything: the store, the channels, the bot, the keys."""
+
+    store: Store
+    channels: Mapping[str, Channel]
+    bot: ChannelAgent
+    keyring: Keyring
+    artifacts: ArtifactStore
+    feed: Feed
+    worker: str
+    """Fresh for every start: a restarted twin must not pass for its predecessor."""
+    tasks: Tasks = field(default_factory=Tasks)
+    held: dict[tuple[str, str], tuple[Lease, asyncio.Event]] = field(default_factory=dict)
+    """(kind, lane) of each lease this process holds, with what wakes its beat early."""
+
+    def conversation(self, address: Address) -> str:
+        """The key of a conversation: the bot's name and the address."""
+        return f"{self.bot.name}/{address}"
+
+    def language(self, person: Person | None) -> str:
+        """The bot's own when it has one, else the person's, else English."""
+        return self.bot.language or (person.language if person is not None else None) or "en"
+
+    def key(self, conversation: str, name: str) -> Key:
+        """A record or log of a conversation: ``session``, ``transcript``, ``receipts``, ``visible``."""
+        return Key(self.store.partition(conversation), f"{name}/{conversation}")
+
+    async def desk(self, conversation: str, language: str, *also: str) -> Desk:
+        return await Desk.load(
+            self.store, conversation, keyring=self.keyring, language=language, drift=self.bot.drifted, also=also
+        )
+
+    def wall_clock(self) -> datetime:
+        """What a tool takes for now: this machine's clock, moved as the store's is."""
+        return datetime.now(UTC) + timedelta(seconds=self.store.offset_seconds)
+
+    def nudge(self, kind: str, lane: str) -> None:
+        """Make the holder of this lease, if it is in this process, look for signals now."""
+        held = self.held.get((kind, lane))
+        if held is not None:
+            held[1].set()
+
+
+def person_of(written: str, name: str | None = None) -> Person:
+    """The person of a written form. Raises ValueError when it is none."""
+    channel, _, rest = written.partition(":")
+    account, _, user_id = rest.partition(":")
+    if not (channel and account and user_id):
+        raise ValueError(f"not a person: {written!r} (write channel:account:user, for example telegram:123:456)")
+    return Person(channel=channel, account=account, user_id=user_id, name=name)

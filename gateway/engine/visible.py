@@ -1,0 +1,41 @@
+"""The visible log: what a person saw of a conversation, for channels whose page reads it from us."""
+
+from __future__ import annotations
+
+from channels import Json, Message, Part
+from gateway.engine.shared import Shared
+from gateway.store.base import Transaction
+
+__all__ = ["heard", "seen"]
+
+
+def heard(transaction: Transaction, shared: Shared, conversation: str, message: Message) -> None:
+    """The person's own message."""
+    if shared.channels[message.address.channel].capabilities.visible:
+        text = f"/{message.command} {message.text}".rstrip() if message.command else message.text
+        entry: Json = {"message_id": message.message_id, "from": "person", "text": text}
+        transaction.appends.append((f"visible/{conversation}", entry))
+
+
+def seen(conversation: str, part: Part, message_id: str | None, edits: str | None) -> tuple[str, Json]:
+    """What the bot showed, as a line for the log."""
+    media: Json = None
+    if part.media is not None:
+        media = [
+            {
+                "sha256": part.media.sha256,
+                "mime_type": part.media.mime_type,
+                "filename": part.media.filename,
+                "size": part.media.size,
+                "role": part.media.role,
+            }
+        ]
+    entry: Json = {
+        "message_id": message_id,
+        "from": "bot",
+        "text": part.arguments.get("text", ""),
+        "buttons": [{"label": b.label, "token": b.token, "style": b.style} for b in part.buttons],
+        "media": media or [],
+        "edits": edits,
+    }
+    return f"visible/{conversation}", entry

@@ -1,0 +1,42 @@
+"""The transcript: what was said in a conversation, as the model is told it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from channels import Json
+from gateway.providers.base import ModelMessage
+from gateway.store.base import Entry
+
+__all__ = ["HISTORY", "RESET", "from_entries", "to_entries"]
+
+HISTORY = 60
+"""How many lines of the transcript a turn reads back."""
+
+RESET: Json = {"role": "reset"}
+"""From here on the transcript is empty."""
+
+
+def to_entries(messages: Iterable[ModelMessage]) -> list[Json]:
+    """The stored lines of these messages."""
+    return [_adapter().dump_python(message, mode="json", exclude_defaults=True) for message in messages]
+
+
+def from_entries(entries: Sequence[Entry]) -> list[ModelMessage]:
+    """The messages since the last reset, beginning with one that stands by itself: no result without its call."""
+    lines = [entry.value for entry in entries]
+    begin = max((number for number, line in enumerate(lines, start=1) if line == RESET), default=0)
+    messages: list[ModelMessage] = [_adapter().validate_python(line) for line in lines[begin:]]
+    first = next(
+        (number for number, message in enumerate(messages) if message.role in ("user", "event")), len(messages)
+    )
+    return messages[first:]
+
+
+@cache
+def _adapter() -> TypeAdapter[Any]:
+    return TypeAdapter(ModelMessage)

@@ -1,0 +1,563 @@
+"""The desk of one conversation: its open actions, read once, changed by the rules, written back in one transaction.
+
+Everything that can happen to an action goes through here: it is asked, shown, pressed, answered in words, stopped,
+expired, launched and finished. A desk does no I/O between `load` and `write`; who commits repeats both on a Conflict.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Literal, Self, TypeAlias
+
+from channels import Json, Media, Person, Reply
+from gateway.pending import transitions
+from gateway.pending.index import LATELY, Entry, Index
+from gateway.pending.prompt import plain, prompt, settled_note, what_became
+from gateway.pending.seal import Keyring, compute_digest
+from gateway.pending.tokens import make_token, token_sha256
+from gateway.store.base import Incoming, Key, Put, Store, Timer, Transaction
+from gateway.tools.action import PendingAction, Token, canonical_json, is_known_schema
+from gateway.wording import say
+
+__all__ = ["Answer", "Desk", "Drift", "Intent", "Say", "Words"]
+
+Intent: TypeAlias = Literal["confirm", "cancel"]
+Drift: TypeAlias = Callable[[PendingAction], bool]
+"""Whether an action may no longer happen as it was shown: its tool is gone or another, or the policy denies it now."""
+
+_KEPT_SECONDS = 30 * 86400.0
+_DELIVERED_WITHIN = timedelta(minutes=10)
+_RESHOWN_AT_MOST = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Say:
+    """A reply to send, and the actions it is the prompt of."""
+
+    reply: Reply
+    shows: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What the judgement of a bare word needs to know beyond the desk: all of it up to the word's own stamp."""
+
+    at: datetime
+    fresh: bool
+    """Typed by the person just now: not forwarded, edited, transcribed or sent by a bot."""
+    last_shown: frozenset[str]
+    """The actions whose prompt was the last thing the bot sent before the word; empty when that was no prompt."""
+    heard: datetime | None
+    """When the person last wrote here before this word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a decision came to. `text` goes back to the presser alone, at once; in a chat of words it is said there,
+    unless the chat has been told already."""
+
+    text: str
+    told: bool = False
+
+
+class Desk:
+    """The actions of one conversation, in one language."""
+
+    def __init__(
+        self,
+        *,
+        conversation: str,
+        partition: str,
+        index: Index,
+        index_version: int,
+        actions: Mapping[str, tuple[PendingAction, int]],
+        keyring: Keyring,
+        now: datetime,
+        language: str,
+        drift: Drift,
+    ) -> None:
+        self.conversation, self.partition, self.language, self.now = conversation, partition, language, now
+        self.index, self._index_version = index, index_version
+        self._keyring, self._drift = keyring, drift
+        self._versions = {action_id: version for action_id, (_, version) in actions.items()}
+        self._actions: dict[str, PendingAction] = {}
+        self._changed: dict[str, PendingAction] = {}
+        self._index_read = index
+        self._tokens: dict[str, tuple[str, float]] = {}
+        self._audit_lines: list[Json] = []
+        self._timers: list[Timer] = []
+        self._cancel: list[str] = []
+        self._ready: list[str] = []
+        self._settled: list[PendingAction] = []
+        self.says: list[Say] = []
+        for action_id, (action, _) in actions.items():
+            if not keyring.holds(action):
+                self._refuse_forged(action)
+            elif action.conversation == conversation:
+                self._actions[action_id] = action
+
+    @classmethod
+    async def load(
+        cls,
+        store: Store,
+        conversation: str,
+        *,
+        keyring: Keyring,
+        language: str,
+        drift: Drift,
+        also: Iterable[str] = (),
+    ) -> Self:
+        """Read the conversation's index, its open and lately settled actions, and `also` these.
+
+        A record of a newer schema is left alone: a newer worker will see to it.
+        """
+        partition = store.partition(conversation)
+        index_key = Key(partition, f"open/{conversation}")
+        record = (await store.get([index_key]))[index_key]
+        index = Index.from_json(record.value)
+        ids = {entry.action_id for entry in index.entries} | set(also)
+        keys = {action_id: Key(partition, f"action/{action_id}") for action_id in sorted(ids)}
+        snapshot = await store.get(list(keys.values()))
+        actions = {
+            action_id: (PendingAction.from_json(found.value), found.version)
+            for action_id, key in keys.items()
+            if is_known_schema((found := snapshot[key]).value)
+        }
+        return cls(
+            conversation=conversation,
+            partition=partition,
+            index=index,
+            index_version=record.version,
+            actions=actions,
+            keyring=keyring,
+            now=snapshot.now,
+            language=language,
+            drift=drift,
+        )
+
+    # ── what is here ──
+
+    def action(self, action_id: str) -> PendingAction | None:
+        return self._actions.get(action_id)
+
+    @property
+    def open(self) -> list[PendingAction]:
+        """The open actions, in the order they were asked."""
+        found = [self._actions.get(entry.action_id) for entry in self.index.open]
+        return [action for action in found if action is not None and action.open]
+
+    def open_for(self, person: str) -> list[PendingAction]:
+        """The open actions that this person may decide."""
+        return [action for action in self.open if transitions.may_refuse(action, person)]
+
+    def refused_since(self, since: datetime, kind: str, args: Mapping[str, Json], requester: str) -> bool:
+        """Whether exactly this was refused to this person since then."""
+        return any(
+            action.reason == "refused"
+            and action.finished_at is not None
+            and action.finished_at >= since
+            and (action.kind, action.requester) == (kind, requester)
+            and canonical_json(dict(action.args)) == canonical_json(dict(args))
+            for action in self._actions.values()
+        )
+
+    # ── asking and showing ──
+
+    def ask(self, action: PendingAction) -> PendingAction:
+        """Write down a new action: from here on it is open."""
+        self._put(action, "asked", action.requester, self.now)
+        self.index = self.index.asked(action)
+        self._timer("undelivered", action, self.now + _DELIVERED_WITHIN)
+        return self._actions[action.pending_action_id]
+
+    def show_prompt(self, actions: Sequence[PendingAction], *, intro: str | None = None) -> None:
+        """Say the prompt of these open actions, with new tokens; those of earlier showings stay good."""
+        minted: list[tuple[str, str]] = []
+        for action in actions:
+            pair = (make_token(self.partition), make_token(self.partition))
+            intents: tuple[Intent, Intent] = ("confirm", "cancel")
+            tokens = tuple(
+                Token(sha256=token_sha256(token), intent=intent) for token, intent in zip(pair, intents, strict=True)
+            )
+            self._change(replace(self._actions[action.pending_action_id], tokens=(*action.tokens, *tokens)))
+            for token in tokens:
+                self._tokens[token.sha256] = (action.pending_action_id, action.ttl_seconds + _KEPT_SECONDS)
+            minted.append(pair)
+        shows = tuple(action.pending_action_id for action in actions)
+        self.says.append(Say(reply=prompt(actions, minted, intro=intro), shows=shows))
+
+    def show_again(self, person: str) -> None:
+        """Under a reply to something else: the prompts of this person that still wait, twice at most."""
+        actions = [action for action in self.open_for(person) if action.reshown < _RESHOWN_AT_MOST]
+        if actions:
+            for action in actions:
+                self._change(replace(action, reshown=action.reshown + 1))
+            self.show_prompt(
+                [self._actions[action.pending_action_id] for action in actions],
+                intro=say("still_waiting", self.language),
+            )
+
+    def shown(self, action_ids: Sequence[str], message_id: str | None, at: datetime) -> None:
+        """A prompt has arrived: the windows start. What was settled meanwhile is edited at once."""
+        for action_id in action_ids:
+            action = self._actions.get(action_id)
+            if action is None:
+                continue
+            first = action.open and action.shown_at is None
+            action = transitions.show(action, at, message_id)
+            self._put(action, "shown", None, at) if first else self._change(action)
+            self.index = self.index.changed(action, at)
+            if first:
+                self._cancel.append(f"undelivered/{action_id}")
+                self._timer("expiry", action, action.expires_at or at)
+            elif action.settled and message_id is not None:
+                self.says.append(Say(reply=Reply(text=settled_note(action, at), edits=message_id)))
+
+    # ── deciding ──
+
+    def press(self, action_id: str, token: str, person: Person | None, at: datetime) -> Answer:
+        """A button was pressed. Whatever comes of it, the presser hears the truth, and nobody else does."""
+        action = self._actions.get(action_id)
+        shown = action.tokens if action is not None else ()
+        intent = next((known.intent for known in shown if known.sha256 == token_sha256(token)), None)
+        if action is None or intent is None:
+            return Answer(say("unknown_button", self.language))
+        if not self._eligible(action, intent, person, at):
+            return Answer(say("not_yours", self.language))
+        self._note_press(person, at)
+        return self._decide(action, intent, person, at)
+
+    def code(self, code: str, intent: Intent, person: Person | None, at: datetime) -> bool:
+        """A whole message of word and code. False when it names no action of this conversation."""
+        entry = self.index.by_code(code)
+        return entry is not None and self._answered([entry], intent, person, at)
+
+    def reply(self, message_id: str, intent: Intent, person: Person | None, at: datetime) -> bool:
+        """A yes or no in reply to a prompt of ours. False when that message asked nothing."""
+        entries = self.index.by_prompt(message_id)
+        if len(entries) > 1:
+            return self._which(list(entries), person)
+        return bool(entries) and self._answered(entries, intent, person, at)
+
+    def word(self, intent: Intent, person: Person, words: Words) -> bool:
+        """A bare yes or no in a one-to-one chat. False when it is an ordinary word here."""
+        mine = self.open_for(str(person))
+        if not mine:
+            return self._late_word(intent, person, words)
+        if len(mine) > 1:
+            return self._which([entry for entry in self.index.open if self._may_refuse(entry, person)], person)
+        action = mine[0]
+        counts = words.fresh and (intent == "cancel" or self._counts(action, words, person))
+        if counts or transitions.expired(action, words.at):
+            self._heard(action, self._decide(action, intent, person, words.at))
+        else:
+            self.show_prompt([action], intro=say("say_code", self.language, code=action.code))
+        return True
+
+    def decide(self, action_id: str, intent: Intent, person: Person, at: datetime) -> Answer:
+        """A decision that names its action outright and comes from a trusted caller, not from a chat.
+
+        Raises PermissionError for the wrong person and KeyError for an action that is not here.
+        """
+        action = self._actions[action_id]
+        if not self._eligible(action, intent, person, at):
+            raise PermissionError(str(person))
+        return self._decide(action, intent, person, at)
+
+    def withdraw(self, person: str | None, at: datetime, *, action_id: str | None = None) -> list[PendingAction]:
+        """Close what has not been launched: all of a requester (a stop, an opt-out), or one action by hand."""
+        withdrawn = [
+            action
+            for action in self._actions.values()
+            if action.state in ("pending", "approved")
+            and (action.requester == person if action_id is None else action.pending_action_id == action_id)
+        ]
+        for action in withdrawn:
+            self._close(action, "withdrawn", at)
+        return withdrawn
+
+    def expire(self, action_id: str, at: datetime) -> None:
+        """Its deadline has come."""
+        action = self._actions.get(action_id)
+        if action is None or not action.open or action.expires_at is None or at < action.expires_at:
+            return
+        if not self._drifted(action, at):
+            self._close(action, "expired", at, tell="expired")
+
+    def undelivered(self, action_id: str, at: datetime) -> None:
+        """Its prompt never arrived."""
+        action = self._actions.get(action_id)
+        if action is not None and action.open and action.shown_at is None and not self._drifted(action, at):
+            self._close(action, "undelivered", at)
+
+    # ── executing ──
+
+    def launch(self, action_id: str, fence: int, at: datetime) -> PendingAction | None:
+        """The effect may run now, under this fence. None: it may not, and that has been settled and told."""
+        action = self._actions.get(action_id)
+        if action is None or self._drifted(action, at):
+            return None
+        try:
+            launched = transitions.launch(action, fence, at)
+        except transitions.WrongState:
+            return None
+        self._put(launched, "launched", None, at)
+        return self._actions[action_id]
+
+    def drifted(self, action_id: str, at: datetime) -> None:
+        """What it would act on is no longer as it was shown."""
+        action = self._actions.get(action_id)
+        if action is not None and action.state in ("pending", "approved"):
+            self._close(action, "drifted", at, tell="drifted")
+
+    def finish(
+        self,
+        action_id: str,
+        fence: int,
+        state: Literal["done", "failed", "unknown"],
+        outcome: str | None,
+        at: datetime,
+        *,
+        text: str | None = None,
+        media: Sequence[Media] = (),
+    ) -> bool:
+        """The effect has ended, as far as anybody knows; `text` is said instead of our own sentence.
+
+        False when this fence has nothing more to say about it.
+        """
+        action = self._actions.get(action_id)
+        if action is None:
+            return False
+        try:
+            ended = transitions.finish(action, fence, state, outcome, at)
+        except transitions.WrongState:
+            return False
+        own = say(state, action.language, preview=plain(action.preview))
+        self._settle(ended, "finished", None, at, text=text or own, media=media)
+        return True
+
+    def settle(self, action_id: str, state: Literal["done", "failed"], by: str, at: datetime) -> bool:
+        """An operator or a probe found out what became of an unknown one. False when it is not unknown."""
+        action = self._actions.get(action_id)
+        if action is None or action.state != "unknown":
+            return False
+        own = say(state, action.language, preview=plain(action.preview))
+        self._settle(transitions.settle(action, state, f"settled by {by}", at), "settled", by, at, text=own)
+        return True
+
+    # ── writing ──
+
+    def write(self, transaction: Transaction) -> None:
+        """Add every change to a transaction of this partition. The says are the caller's to queue."""
+        for action_id, action in self._changed.items():
+            name = f"action/{action_id}"
+            transaction.expect[name] = self._versions.get(action_id, 0)
+            kept = _KEPT_SECONDS if action.settled else None
+            transaction.puts[name] = Put(self._keyring.seal(action).to_json(), kept)
+        if self.index != self._index_read:
+            name = f"open/{self.conversation}"
+            transaction.expect[name] = self._index_version
+            transaction.puts[name] = Put(self.index.to_json(), _KEPT_SECONDS)
+        for sha256, (action_id, ttl_seconds) in self._tokens.items():
+            stored: Json = {"action_id": action_id, "conversation": self.conversation}
+            transaction.puts[f"token/{sha256}"] = Put(stored, ttl_seconds)
+        transaction.appends += [("audit", line) for line in self._audit_lines]
+        transaction.timers += self._timers
+        transaction.cancel += self._cancel
+        transaction.actions += self._ready
+        transaction.accept += [self._settled_event(action) for action in self._settled]
+
+    # ── rules in common ──
+
+    def _eligible(self, action: PendingAction, intent: Intent, person: Person | None, at: datetime) -> bool:
+        may = transitions.may_refuse if intent == "cancel" else transitions.may_approve
+        if person is not None and not person.is_bot and may(action, str(person)):
+            return True
+        self._put(action, "refused", str(person) if person is not None else None, at)
+        return False
+
+    def _decide(self, action: PendingAction, intent: Intent, person: Person | None, at: datetime) -> Answer:
+        """By somebody eligible, of exactly this action."""
+        if action.settled or (action.state != "pending" and intent == "confirm") or action.state == "running":
+            return Answer(what_became(action, at))
+        if self._drifted(action, at) or (action.open and transitions.expired(action, at)):
+            self.expire(action.pending_action_id, at)
+            return Answer(what_became(self._actions[action.pending_action_id], at), told=True)
+        who, name = (str(person), person.name) if person is not None else ("", None)
+        if intent == "cancel":
+            self._close(action, "refused", at, by=who, name=name, tell="cancelled")
+            return Answer(say("pressed_no", self.language), told=True)
+        decided = transitions.approve(action, who, name, at)
+        self._put(decided, "decided" if decided.state == "approved" else "voted", who, at)
+        self.index = self.index.changed(decided, at)
+        approved = decided.state == "approved"
+        if approved:
+            self._cancel += [f"expiry/{action.pending_action_id}", f"undelivered/{action.pending_action_id}"]
+            self._ready.append(action.pending_action_id)
+        return Answer(say("pressed_ok", self.language), told=approved)
+
+    def _answered(self, entries: Sequence[Entry], intent: Intent, person: Person | None, at: datetime) -> bool:
+        action = self._actions.get(entries[0].action_id)
+        if action is None:
+            return False
+        if self._eligible(action, intent, person, at):
+            self._note_press(person, at)
+            self._heard(action, self._decide(action, intent, person, at))
+        return True
+
+    def _heard(self, action: PendingAction, answer: Answer) -> None:
+        """Words are answered in the chat; an approval speaks for itself once it has run."""
+        if not answer.told:
+            self.says.append(Say(reply=Reply(text=f"{plain(answer.text)}\n\n{plain(action.preview)}")))
+
+    def _counts(self, action: PendingAction, words: Words, person: Person) -> bool:
+        """Every condition under which a bare yes counts (confirmation.md 3), but that it is the only one open."""
+        shown, until = action.shown_at, action.answer_until
+        if shown is None or until is None or not shown <= words.at <= until:
+            return False
+        pressed = self.index.pressed.get(str(person))
+        quiet = all(when is None or when < shown for when in (words.heard, pressed))
+        return quiet and words.last_shown == {action.pending_action_id} and transitions.may_approve(action, str(person))
+
+    def _late_word(self, intent: Intent, person: Person, words: Words) -> bool:
+        for entry in reversed(self.index.lately):
+            action = self._actions.get(entry.action_id)
+            if action is None or entry.at < words.at - LATELY or not self._may_refuse(entry, person):
+                continue
+            if words.heard is not None and words.heard > entry.at:
+                return False
+            self._heard(action, self._decide(action, intent, person, words.at))
+            return True
+        return False
+
+    def _which(self, entries: Sequence[Entry], person: Person | None) -> bool:
+        found = [action for entry in entries if (action := self._actions.get(entry.action_id)) is not None]
+        waiting = [action for action in found if action.open]
+        if person is None or not found:
+            return True
+        if waiting:
+            lines = [f"{number}. {plain(action.preview)} ({action.code})" for number, action in enumerate(waiting, 1)]
+            text = "\n".join([say("several_open", self.language), "", *lines])
+        else:
+            text = what_became(found[0], self.now)
+        self.says.append(Say(reply=Reply(text=text)))
+        return True
+
+    def _may_refuse(self, entry: Entry, person: Person) -> bool:
+        return str(person) == entry.requester or str(person) in entry.approvers
+
+    def _drifted(self, action: PendingAction, at: datetime) -> bool:
+        """Tool and policy are looked at before anything comes of an action; when they no longer hold it ends here."""
+        if action.state not in ("pending", "approved") or not self._drift(action):
+            return False
+        self._close(action, "drifted", at, tell="drifted")
+        return True
+
+    def _refuse_forged(self, action: PendingAction) -> None:
+        """Somebody without the key has changed the record: whatever it says, it will not happen."""
+        if action.state in ("pending", "approved", "running"):
+            ended = replace(
+                action,
+                state="closed",
+                reason="drifted",
+                finished_at=self.now,
+                conversation=self.conversation,
+                args={},
+                precondition=None,
+                prompts=(),
+            )
+            ended = replace(ended, digest=compute_digest(ended))
+            told = say("drifted", self.language, preview=plain(ended.preview))
+            self._settle(ended, "forged", None, self.now, text=told)
+
+    def _close(
+        self,
+        action: PendingAction,
+        reason: Literal["refused", "withdrawn", "expired", "undelivered", "drifted"],
+        at: datetime,
+        *,
+        by: str | None = None,
+        name: str | None = None,
+        tell: str | None = None,
+    ) -> None:
+        text = say(tell, self.language, preview=plain(action.preview)) if tell else None
+        self._settle(transitions.close(action, reason, at, by=by, name=name), reason, by, at, text=text)
+
+    def _settle(
+        self,
+        action: PendingAction,
+        what: str,
+        person: str | None,
+        at: datetime,
+        *,
+        text: str | None = None,
+        media: Sequence[Media] = (),
+    ) -> None:
+        self._put(action, what, person, at)
+        self.index = self.index.changed(action, at)
+        self._cancel += [f"expiry/{action.pending_action_id}", f"undelivered/{action.pending_action_id}"]
+        self._settled.append(action)
+        if text:
+            self.says.append(Say(reply=Reply(text=text)))
+        self.says += [Say(reply=Reply(media=(item,))) for item in media]
+        edited = settled_note(action, at)
+        self.says += [Say(reply=Reply(text=edited, edits=message_id)) for message_id in action.prompts]
+
+    def _note_press(self, person: Person | None, at: datetime) -> None:
+        if person is not None:
+            self.index = self.index.press(str(person), at)
+
+    def _put(self, action: PendingAction, what: str, person: str | None, at: datetime) -> None:
+        """Change a record and add a line to its audit chain."""
+        line: dict[str, Json] = {
+            "action": action.pending_action_id,
+            "what": what,
+            "person": person,
+            "at": at.isoformat(),
+            "digest": action.digest,
+            "before": action.audit,
+        }
+        head = hashlib.sha256(canonical_json(line)).hexdigest()
+        self._audit_lines.append({**line, "head": head})
+        self._change(replace(action, audit=head))
+
+    def _change(self, action: PendingAction) -> None:
+        self._actions[action.pending_action_id] = self._changed[action.pending_action_id] = action
+
+    def _timer(self, what: Literal["expiry", "undelivered"], action: PendingAction, due: datetime) -> None:
+        timer_id = f"{what}/{action.pending_action_id}"
+        body: dict[str, Json] = {"kind": what, "action_id": action.pending_action_id}
+        self._timers.append(
+            Timer(
+                timer_id=timer_id,
+                due=due,
+                incoming=Incoming(
+                    conversation=self.conversation,
+                    event_ids=(f"{timer_id}/{due.isoformat()}",),
+                    body=body,
+                    decides=True,
+                ),
+            )
+        )
+
+    def _settled_event(self, action: PendingAction) -> Incoming:
+        body: dict[str, Json] = {
+            "kind": "settled",
+            "action_id": action.pending_action_id,
+            "tool": action.kind,
+            "preview": action.preview,
+            "state": action.state,
+            "reason": action.reason,
+            "outcome": action.outcome,
+            "by": action.decided_name or action.decided_by,
+            "resume": action.after == "resume",
+        }
+        return Incoming(
+            conversation=self.conversation,
+            event_ids=(f"settled/{action.pending_action_id}/{action.state}",),
+            body=body,
+            wakes=action.after == "resume",
+        )

@@ -1,0 +1,27 @@
+"""A clock that a test moves."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+__all__ = ["FakeClock"]
+
+
+class FakeClock:
+    """Moves the store's clock: stamps, deadlines and timers. Leases run on real time."""
+
+    def __init__(self) -> None:
+        self.offset_seconds = 0.0
+        self._moved: Callable[[float], Awaitable[None]] | None = None
+
+    def attach(self, moved: Callable[[float], Awaitable[None]]) -> None:
+        """Have this called with the new offset whenever the clock is moved."""
+        self._moved = moved
+
+    async def advance(self, seconds: float) -> None:
+        """Move on by so many seconds; returns when what fell due is worked off. Raises ValueError when negative."""
+        if seconds < 0:
+            raise ValueError("time does not go backwards")
+        self.offset_seconds += seconds
+        if self._moved is not None:
+            await self._moved(self.offset_seconds)

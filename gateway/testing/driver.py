@@ -1,0 +1,247 @@
+"""ChatDriver: a chat with a bot, for an author's own tests. The engine is the real one, over a store in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
+
+from channels import (
+    Address,
+    Attachment,
+    Button,
+    ButtonPress,
+    Capabilities,
+    Channel,
+    Event,
+    Forged,
+    Media,
+    Message,
+    Parsed,
+    Part,
+    Person,
+    Receipt,
+    Reply,
+    WebhookRequest,
+    WebhookResponse,
+)
+from gateway.access import allow
+from gateway.agent import Agent
+from gateway.app import Home, assemble, open_store, temporary_files
+from gateway.channel_agent import ChannelAgent
+from gateway.observe import Feed
+from gateway.providers.base import Provider
+from gateway.testing.clock import FakeClock
+
+if TYPE_CHECKING:
+    import aiohttp
+
+__all__ = ["ChatDriver", "Shown"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Shown:
+    """A message of the bot as a person sees it now."""
+
+    number: int
+    """Counted from 1; `says(reply_to=...)` takes it."""
+    place: str
+    text: str
+    buttons: list[str] = field(default_factory=list)
+    """Labels."""
+    artifacts: list[Media] = field(default_factory=list)
+    edited: bool = False
+    tokens: dict[str, str] = field(default_factory=dict, repr=False)
+
+
+class _ChatChannel:
+    """A platform with buttons and edits that shows everything at once."""
+
+    name: ClassVar[str] = "test"
+    capabilities = Capabilities(max_text=100_000, buttons=100, button_label=100, edit=True)
+
+    def __init__(self) -> None:
+        self.shown: list[Shown] = []
+        self.alerts: list[str] = []
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, str], *, way: Literal["webhook", "polling"]) -> Self:
+        return cls()
+
+    async def start(self, http: aiohttp.ClientSession) -> None:
+        """Nothing is needed."""
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    def verify(self, request: WebhookRequest, now: datetime) -> None:
+        raise Forged("a driven chat has no webhook")
+
+    def parse(self, request: WebhookRequest) -> Parsed:
+        return Parsed(events=(), response=WebhookResponse(status=404))
+
+    def render(self, address: Address, reply: Reply) -> Sequence[Part]:
+        if reply.edits is not None:
+            return [Part(call="edit", arguments={"text": reply.text, "edits": reply.edits}, buttons=reply.buttons)]
+        words = [Part(call="show", arguments={"text": reply.text}, buttons=reply.buttons)]
+        files = [Part(call="show", arguments={"text": ""}, media=media) for media in reply.media]
+        return [*(words if reply.text or reply.buttons else []), *files]
+
+    async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
+        text, labels = str(part.arguments["text"]), _labels(part.buttons)
+        if part.call == "edit":
+            message = self.shown[int(str(part.arguments["edits"])) - 1]
+            message.text, message.edited = text, True
+            message.buttons, message.tokens = list(labels), labels
+            return Receipt(message_id=str(message.number))
+        message = Shown(number=len(self.shown) + 1, place=address.place, text=text, buttons=list(labels), tokens=labels)
+        if part.media is not None:
+            message.artifacts.append(part.media)
+        self.shown.append(message)
+        return Receipt(message_id=str(message.number))
+
+    async def answer(self, handle: str, text: str, *, private: bool) -> None:
+        self.alerts.append(text)
+
+
+class ChatDriver:
+    """A chat with a bot.
+
+    ``async with ChatDriver(bot, provider=ScriptedProvider([...])) as chat: await chat.says("ana", "delete INV-42")``
+    """
+
+    def __init__(
+        self, bot: ChannelAgent | Agent, *, provider: Provider | None = None, clock: FakeClock | None = None
+    ) -> None:
+        """`provider` stands in for the bot's own while the chat lasts."""
+        self.bot = bot if isinstance(bot, ChannelAgent) else ChannelAgent(bot)
+        self.clock = clock or FakeClock()
+        self._provider = provider
+        self._channel = _ChatChannel()
+        self._numbers = itertools.count(1)
+        self._acted = ""
+        self._stack: contextlib.AsyncExitStack | None = None
+
+    async def __aenter__(self) -> Self:
+        async with contextlib.AsyncExitStack() as stack:
+            if self._provider is not None:
+                own, self.bot.agent = self.bot.agent, self.bot.agent.using(self._provider)
+                stack.callback(setattr, self.bot, "agent", own)
+            files = await stack.enter_async_context(temporary_files())
+            home = Home(open_store(":memory:"), [secrets.token_bytes(32)], files)
+            channels: dict[str, Channel] = {_ChatChannel.name: self._channel}
+            self.engine = assemble(self.bot, home, channels, allowed=allow(["*"]), feed=Feed(now=_now))
+            home.store.offset_seconds = self.clock.offset_seconds
+            await home.store.open()
+            stack.push_async_callback(home.store.close)
+            await stack.enter_async_context(self.bot.attached(self.engine))
+            self.engine.start()
+            stack.push_async_callback(self.engine.stop)
+            self.clock.attach(self._moved)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        if self._stack is not None:
+            stack, self._stack = self._stack, None
+            await stack.aclose()
+
+    async def says(
+        self,
+        person: str,
+        text: str,
+        *,
+        group: str | None = None,
+        reply_to: int | None = None,
+        attachments: Sequence[Attachment] = (),
+    ) -> None:
+        """A person writes; returns when the conversation is idle. `reply_to` is the number of a message of the bot."""
+        command, words = None, text
+        if text.startswith("/"):
+            command, _, words = text[1:].partition(" ")
+        await self._take(
+            Message(
+                event_ids=(f"message {(number := next(self._numbers))}",),
+                address=_place(f"#{group}" if group is not None else person),
+                person=_person(person),
+                message_id=f"own {number}",
+                text=words,
+                command=command,
+                reply_to=str(reply_to) if reply_to is not None else None,
+                attachments=tuple(attachments),
+            )
+        )
+
+    async def presses(self, person: str, label: str) -> None:
+        """A person presses the newest button with that label, in their own chat or a group.
+
+        Raises LookupError when no message shows it now.
+        """
+        for message in reversed(self._channel.shown):
+            if label in message.tokens:
+                await self._take(
+                    ButtonPress(
+                        event_ids=(f"press {(number := next(self._numbers))}",),
+                        address=_place(message.place),
+                        person=_person(person),
+                        answer_to=f"press {number}",
+                        token=message.tokens[label],
+                        message_id=str(message.number),
+                    ),
+                )
+                return
+        raise LookupError(f"no message shows a button {label!r} now")
+
+    @property
+    def messages(self) -> list[Shown]:
+        """Everything the bot has said, oldest first, as it looks now."""
+        return list(self._channel.shown)
+
+    @property
+    def alerts(self) -> list[str]:
+        """What pressers were told privately, oldest first."""
+        return list(self._channel.alerts)
+
+    @property
+    def last(self) -> Shown:
+        """The newest message in the chat in which somebody acted last. Raises LookupError when there is none."""
+        for message in reversed(self._channel.shown):
+            if message.place == self._acted:
+                return message
+        raise LookupError("the bot has said nothing yet")
+
+    async def _take(self, event: Event) -> None:
+        self._acted = event.address.place
+        await self.engine.inbox.take(self._channel, Parsed(events=(event,), response=WebhookResponse()))
+        await self._idle()
+
+    async def _moved(self, offset_seconds: float) -> None:
+        self.engine.shared.store.offset_seconds = offset_seconds
+        await self.engine.due()
+        await self._idle()
+
+    async def _idle(self) -> None:
+        while not await self.engine.idle():
+            await asyncio.sleep(0.001)
+
+
+def _place(place: str) -> Address:
+    """A group's name begins with #; any other place is a person's own chat."""
+    return Address(channel=_ChatChannel.name, account="bot", place=place, group=place.startswith("#"))
+
+
+def _person(name: str) -> Person:
+    return Person(channel=_ChatChannel.name, account="bot", user_id=name, name=name.capitalize())
+
+
+def _labels(buttons: Sequence[Button]) -> dict[str, str]:
+    return {button.label: button.token for button in buttons}
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
