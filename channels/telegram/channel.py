@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
@@ -29,7 +29,7 @@ from channels.replies import Json, Media, OpenMedia, Part, Receipt, Reply
 from channels.telegram.api import BotApi
 from channels.telegram.entities import utf16_length
 from channels.telegram.errors import Moved
-from channels.telegram.media import open_upload
+from channels.telegram.media import Upload
 from channels.telegram.parse import UpdateReader
 from channels.telegram.render import CAPABILITIES, FILE_FIELD, render
 from channels.telegram.verify import verify
@@ -171,7 +171,7 @@ class TelegramChannel:
         await self._api.call("getChat", chat_id=person.user_id)
         return Address(channel=self.name, account=self.account, place=person.user_id)
 
-    async def poll(self) -> AsyncIterator[tuple[Event, ...]]:
+    async def poll(self) -> AsyncGenerator[tuple[Event, ...], None]:
         """Fetch events until cancelled. Raises PollingRefused; when Telegram is out of reach it waits and goes on."""
         offset, pause = 0, 0.0
         while True:
@@ -244,10 +244,13 @@ class TelegramChannel:
             named = {"type": "text_link", "offset": 0, "length": utf16_length(media.filename), "url": media.link}
             return await self._api.call(call, **arguments, entities=[named])
         try:
-            upload = await asyncio.to_thread(open_upload, media)
+            upload = await asyncio.to_thread(Upload, media)
         except OSError:
             raise Undeliverable("file_gone") from None
-        return await self._api.call(call, **arguments, **{FILE_FIELD[call]: upload})
+        try:
+            return await self._api.call(call, **arguments, **{FILE_FIELD[call]: upload.input_file})
+        finally:
+            await asyncio.to_thread(upload.close)
 
 
 def _shortened(text: str, units: int) -> str:

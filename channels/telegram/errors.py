@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
-from telegram.error import BadRequest, ChatMigrated, Forbidden, InvalidToken, NetworkError, RetryAfter, TelegramError
+from telegram.error import BadRequest, ChatMigrated, Forbidden, InvalidToken, NetworkError, TelegramError
 
 from channels.channel import Ambiguous, AskfirstError, RateLimited, SendError, Unavailable, Undeliverable
 
-__all__ = ["Moved", "NoAnswer", "NotTaken", "PollingRefused", "send_error"]
+__all__ = ["Flooded", "Moved", "NoAnswer", "NotTaken", "PollingRefused", "Refused", "send_error"]
 
 
 class NotTaken(NetworkError):
     """The request did not reach the Bot API, or it answered that it could not work on it."""
 
 
+class Refused(NetworkError):
+    """An answered 4xx that the library has no error of its own for."""
+
+
 class NoAnswer(NetworkError):
     """The request may have gone out whole, and no whole answer came back."""
+
+
+class Flooded(NetworkError):
+    """An answered 429. The library's own error for it cannot be made without a deprecation warning."""
+
+    def __init__(self, retry_after_seconds: float) -> None:
+        super().__init__("too_many_requests")
+        self.retry_after_seconds = retry_after_seconds
 
 
 class Moved(Undeliverable):
@@ -64,14 +74,14 @@ _CODES = (
 def send_error(error: TelegramError) -> SendError:
     """The error of ours for one of the library's. It carries no text of the platform's and no secret."""
     match error:
-        case RetryAfter():
-            wait = error.retry_after
-            seconds = wait.total_seconds() if isinstance(wait, timedelta) else float(wait)
-            return RateLimited("too_many_requests", retry_after_seconds=seconds)
+        case Flooded():
+            return RateLimited(error.message, retry_after_seconds=error.retry_after_seconds)
         case ChatMigrated():
             return Moved(str(error.new_chat_id))
         case NotTaken():
             return Unavailable(error.message)
+        case Refused():
+            return Undeliverable(error.message)
         case Forbidden():
             return Undeliverable(_code(error, "forbidden"))
         case BadRequest():

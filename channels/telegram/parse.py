@@ -196,7 +196,7 @@ class UpdateReader:
 
 def _attachments(message: Message) -> tuple[Attachment, ...]:
     """What a message carries beside its text. Pictures come in several sizes: the largest counts."""
-    picture = max(message.photo, key=lambda photo: photo.file_size or 0, default=None)
+    picture = max(message.photo, key=lambda photo: photo.width * photo.height, default=None)
     # A moving picture is sent as a document too.
     document = message.document if message.animation is None else None
     found = [

@@ -8,10 +8,10 @@ from typing import Any, final
 
 import aiohttp
 from telegram._utils.types import ODVInput
-from telegram.error import RetryAfter, TelegramError
+from telegram.error import TelegramError
 from telegram.request import BaseRequest, RequestData
 
-from channels.telegram.errors import NoAnswer, NotTaken
+from channels.telegram.errors import Flooded, NoAnswer, NotTaken, Refused
 
 __all__ = ["SessionRequest"]
 
@@ -23,7 +23,8 @@ _ANSWER_SECONDS = 30.0
 _UPLOAD_SECONDS = 120.0
 _LONGEST_ANSWER = 16 * 2**20
 """Bytes. A hundred updates, the most that one answer holds, are well below."""
-_FLOOD_SECONDS = 5
+_KNOWN_TO_THE_LIBRARY = (400, 401, 403, 404, 409)
+_FLOOD_SECONDS = 5.0
 """The wait after a 429 that names none."""
 
 
@@ -60,7 +61,7 @@ class SessionRequest(BaseRequest):
         connect_timeout: ODVInput[float] = BaseRequest.DEFAULT_NONE,
         pool_timeout: ODVInput[float] = BaseRequest.DEFAULT_NONE,
     ) -> tuple[int, bytes]:
-        """One HTTP call. Raises NotTaken, NoAnswer, or RetryAfter for a 429 that does not say how long."""
+        """One HTTP call. Raises NotTaken, NoAnswer, Flooded or Refused."""
         seconds = _UPLOAD_SECONDS if request_data and request_data.contains_files else _ANSWER_SECONDS
         if isinstance(read_timeout, int | float):
             seconds = read_timeout
@@ -76,8 +77,10 @@ class SessionRequest(BaseRequest):
             raise NoAnswer("no_answer") from None
         if status >= 500 or 300 <= status < 400:
             raise NotTaken(f"http_{status}")
-        if status == 429 and not _says_how_long(payload):
-            raise RetryAfter(_FLOOD_SECONDS)
+        if status == 429:
+            raise Flooded(_wait(payload))
+        if status >= 400 and status not in _KNOWN_TO_THE_LIBRARY:
+            raise Refused("too_large" if status == 413 else f"http_{status}")
         return status, payload
 
     @staticmethod
@@ -115,9 +118,10 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes:
     return b"".join(pieces)
 
 
-def _says_how_long(payload: bytes) -> bool:
+def _wait(payload: bytes) -> float:
+    """Seconds. https://core.telegram.org/bots/api#responseparameters"""
     try:
-        parameters = SessionRequest.parse_json_payload(payload).get("parameters")
-    except TelegramError:
-        return False
-    return isinstance(parameters, dict) and isinstance(parameters.get("retry_after"), int)
+        seconds = SessionRequest.parse_json_payload(payload)["parameters"]["retry_after"]
+    except (TelegramError, LookupError, TypeError):
+        return _FLOOD_SECONDS
+    return float(seconds) if isinstance(seconds, int) else _FLOOD_SECONDS

@@ -9,7 +9,19 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["Callback", "Chat", "Contact", "Entity", "File", "Location", "MemberChange", "Message", "Update", "User"]
+__all__ = [
+    "Callback",
+    "Chat",
+    "Contact",
+    "Entity",
+    "File",
+    "Location",
+    "MemberChange",
+    "Message",
+    "Photo",
+    "Update",
+    "User",
+]
 
 
 class _Fields(BaseModel):
@@ -43,6 +55,13 @@ class File(_Fields):
     file_size: int | None = None
     mime_type: str | None = None
     file_name: str | None = None
+
+
+class Photo(File):
+    """One of the sizes of a photo."""
+
+    width: int
+    height: int
 
 
 class Location(_Fields):
@@ -82,7 +101,7 @@ class Message(_Fields):
     entities: list[Entity] = []
     caption: str | None = None
     caption_entities: list[Entity] = []
-    photo: list[File] = []
+    photo: list[Photo] = []
     audio: File | None = None
     voice: File | None = None
     video: File | None = None

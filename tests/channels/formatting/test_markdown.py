@@ -1,0 +1,117 @@
+"""Markdown read into text and spans."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from channels.formatting import MAX_MARKDOWN, Span, Styled, read_markdown, to_plain
+
+
+def marks(markdown: str) -> list[tuple[str, str, str]]:
+    styled = read_markdown(markdown)
+    return [(span.kind, styled.text[span.start : span.end], span.value) for span in styled.spans]
+
+
+@pytest.mark.parametrize(
+    ("markdown", "text"),
+    [
+        ("plain", "plain"),
+        ("one\ntwo\n\nthree", "one\ntwo\n\nthree"),
+        ("# Title\ntext", "Title\n\ntext"),
+        ("- a\n- b\n  - c\n\n    more of c\n- d", "• a\n• b\n  • c\n    more of c\n• d"),
+        ("3. a\n4. b", "3. a\n4. b"),
+        ("- - a", "• • a"),
+        ("> a\n> b\n\nc", "a\nb\n\nc"),
+        ("a\n\n---\n\nb", "a\n\n———\n\nb"),
+        ("use <b>bold</b> and <!channel>", "use <b>bold</b> and <!channel>"),
+        ("<div>\nkept\n</div>", "<div>\nkept\n</div>"),
+        ("costs 5$ or 10$, ~3 of them", "costs 5$ or 10$, ~3 of them"),
+        ("&amp; &lt;", "& <"),
+        ("a\\*b", "a*b"),
+        ("a  \nb", "a\nb"),
+        ("```\n```", ""),
+        ("unclosed **bold and `code", "unclosed **bold and `code"),
+        ("a\ud800b", "a?b"),
+        ("", ""),
+    ],
+)
+def test_what_is_read(markdown: str, text: str) -> None:
+    assert read_markdown(markdown).text == text
+
+
+def test_spans_cover_what_was_marked() -> None:
+    assert marks("**b** *i* ~~s~~ `c` [l](https://a.example) ![p](https://b.example)") == [
+        ("bold", "b", ""),
+        ("italic", "i", ""),
+        ("strike", "s", ""),
+        ("code", "c", ""),
+        ("link", "l", "https://a.example"),
+        ("link", "p", "https://b.example"),
+    ]
+    assert marks("```py title\nx = 1\n```") == [("pre", "x = 1", "py")]
+    assert marks("> a\n>> b\n\nc") == [("quote", "a\n\nb", "")]
+    assert marks("# **a** b") == [("bold", "a b", "")]
+    assert marks("[x](javascript:alert(1))") == []
+
+
+def test_a_table_is_aligned_by_what_is_seen() -> None:
+    text = read_markdown("| id | who |\n|---|---|\n| 1 | 日本 |\n| [22](https://a.example) | é |").text
+    assert text.splitlines() == [
+        "id                     | who",
+        "-----------------------+-----",
+        "1                      | 日本",
+        "22 (https://a.example) | é",
+    ]
+
+
+def test_plain_text_writes_links_out_and_marks_quotes() -> None:
+    markdown = "see [here](https://a.example), <https://b.example>, [me](mailto:a@b.example)\n\n> q1\n> q2"
+    expected = "see here (https://a.example), https://b.example, me (mailto:a@b.example)\n\n> q1\n> q2"
+    assert to_plain(read_markdown(markdown)) == expected
+
+
+HOSTILE = {
+    "brackets": "[" * MAX_MARKDOWN,
+    "images": "![" * MAX_MARKDOWN,
+    "links": "[a](" * MAX_MARKDOWN,
+    "stars": "*a " * MAX_MARKDOWN,
+    "strong": "**" * 4000 + "a" + "**" * 4000,
+    "ticks": "".join("`" * n + " " for n in range(170)),
+    "quotes": ">" * 15_000 + " a",
+    "lists": "- " * 7_000 + "a",
+    "columns": "|a" * 2000 + "|\n" + "|-" * 2000 + "|\n" + "|b" * 2000 + "|\n",
+    "wide table": "|a|b|\n|-|-|\n|" + "x" * 7000 + "|y|\n" + "|a|b\n" * 1500,
+    "newlines": "\n" * MAX_MARKDOWN,
+    "long": "a **b** " * MAX_MARKDOWN,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_text_built_to_be_slow_or_to_grow_is_read_at_once(name: str) -> None:
+    markdown = HOSTILE[name][:MAX_MARKDOWN] if name != "long" else HOSTILE[name]
+    began = time.process_time()
+    styled = read_markdown(markdown)
+    to_plain(styled)
+    assert time.process_time() - began < 2.0
+    assert len(styled.text) <= 3 * len(markdown)
+
+
+@pytest.mark.parametrize("name", ["quotes", "lists", "long"])
+def test_what_is_too_deep_or_too_long_to_format_is_shown_as_it_is(name: str) -> None:
+    assert read_markdown(HOSTILE[name]) == Styled(HOSTILE[name])
+
+
+@given(st.text(alphabet="*_`~[]()!<>#|-+.:\\ \n\tab1é🧾\u200d\0", max_size=200))
+def test_spans_lie_in_the_text_and_nest(markdown: str) -> None:
+    styled = read_markdown(markdown)
+    open_spans: list[Span] = []
+    for span in styled.spans:
+        assert 0 <= span.start < span.end <= len(styled.text)
+        while open_spans and open_spans[-1].end <= span.start:
+            open_spans.pop()
+        assert not open_spans or span.end <= open_spans[-1].end
+        open_spans.append(span)

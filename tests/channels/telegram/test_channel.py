@@ -1,0 +1,236 @@
+"""Settings, webhook registration, long polling and files, against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from channels import Attachment, Message, MissingSetting, Unavailable, Undeliverable, WebhookRequest
+from channels.telegram import PollingRefused, TelegramChannel
+from tests.channels.telegram.conftest import SECRET, Pauses
+from tests.fakes.telegram import FakeTelegram, User
+
+TOKEN = "123456:AAabc-DEF_1"
+
+
+def test_settings_make_a_channel() -> None:
+    settings = {"TELEGRAM_BOT_TOKEN": TOKEN, "TELEGRAM_WEBHOOK_SECRET": SECRET, "TELEGRAM_API_URL": ""}
+    assert TelegramChannel.from_settings(settings, way="webhook").account == "123456"
+    assert TelegramChannel.from_settings({"TELEGRAM_BOT_TOKEN": TOKEN}, way="polling").account == "123456"
+
+
+@pytest.mark.parametrize(
+    ("change", "setting"),
+    [
+        ({"TELEGRAM_BOT_TOKEN": ""}, "TELEGRAM_BOT_TOKEN"),
+        ({"TELEGRAM_BOT_TOKEN": "not a token"}, "TELEGRAM_BOT_TOKEN"),
+        ({"TELEGRAM_WEBHOOK_SECRET": ""}, "TELEGRAM_WEBHOOK_SECRET"),
+        ({"TELEGRAM_WEBHOOK_SECRET": "short"}, "TELEGRAM_WEBHOOK_SECRET"),
+        ({"TELEGRAM_WEBHOOK_SECRET": "with spaces and more"}, "TELEGRAM_WEBHOOK_SECRET"),
+        ({"TELEGRAM_API_URL": "ftp://x"}, "TELEGRAM_API_URL"),
+    ],
+)
+def test_a_setting_that_is_wrong_is_named_with_its_mend(change: dict[str, str], setting: str) -> None:
+    settings = {"TELEGRAM_BOT_TOKEN": TOKEN, "TELEGRAM_WEBHOOK_SECRET": SECRET} | change
+    with pytest.raises(MissingSetting) as caught:
+        TelegramChannel.from_settings(settings, way="webhook")
+    assert caught.value.setting == setting
+    assert caught.value.mend
+    assert all(value not in str(caught.value) for value in change.values() if value)
+
+
+async def test_the_webhook_is_set_shown_and_removed(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+    assert await channel.registered() is None
+    await channel.register("https://bot.example/webhooks/telegram")
+    assert await channel.registered() == "https://bot.example/webhooks/telegram"
+    assert telegram.webhook["secret"] == SECRET
+    assert telegram.webhook["allowed_updates"] == ["message", "edited_message", "callback_query", "my_chat_member"]
+    await channel.unregister()
+    assert await channel.registered() is None
+
+
+async def test_telegrams_words_about_a_bad_url_reach_the_operator(channel: TelegramChannel) -> None:
+    with pytest.raises(Undeliverable, match="https url must be provided"):
+        await channel.register("http://bot.example/webhooks/telegram")
+
+
+async def test_the_menu_of_commands_is_set_for_each_language(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+    await channel.set_commands({"": {"help": "What I can do"}, "es": {"help": "Qué puedo hacer"}})
+    assert telegram.commands == {
+        "": [{"command": "help", "description": "What I can do"}],
+        "es": [{"command": "help", "description": "Qué puedo hacer"}],
+    }
+
+
+async def test_what_is_polled_counts_as_stored_once_the_next_is_asked_for(
+    telegram: FakeTelegram, channel: TelegramChannel
+) -> None:
+    ana = telegram.person("Ana")
+    await telegram.person_says(ana, ana, "one")
+    await telegram.person_says(ana, ana, "two")
+    polling = channel.poll()
+    first = await anext(polling)
+    assert [event.text for event in first if isinstance(event, Message)] == ["one", "two"]
+    await polling.aclose()
+
+    polling = channel.poll()
+    assert await anext(polling) == first, "a process that died before it stored them gets them again"
+    waiting = asyncio.ensure_future(anext(polling))
+    await telegram.wait_for(lambda: telegram.called("getUpdates")[-1].arguments["offset"] != "0")
+    await telegram.person_says(ana, ana, "three")
+    [third] = await waiting
+    assert isinstance(third, Message)
+    assert third.text == "three"
+    await polling.aclose()
+
+
+async def test_polling_waits_and_goes_on_when_telegram_is_out_of_reach(
+    telegram: FakeTelegram, channel: TelegramChannel, pauses: Pauses
+) -> None:
+    telegram.fail_next("getUpdates", 502, html=True, times=2)
+    telegram.fail_next("getUpdates", 429, "Too Many Requests", retry_after=17)
+    telegram.fail_next("getUpdates", cut=True)
+    ana = telegram.person("Ana")
+    await telegram.person_says(ana, ana, "one")
+    polling = channel.poll()
+    [event] = await anext(polling)
+    assert isinstance(event, Message)
+    assert pauses.seconds == [1.0, 2.0, 17.0, 8.0]
+    await polling.aclose()
+
+
+async def test_an_update_that_is_not_understood_holds_none_back(
+    telegram: FakeTelegram, channel: TelegramChannel, caplog: pytest.LogCaptureFixture
+) -> None:
+    ana = telegram.person("Ana")
+    await telegram.deliver("message", ana, {"text": "without an id"})
+    await telegram.person_says(ana, ana, "one")
+    polling = channel.poll()
+    [event] = await anext(polling)
+    assert isinstance(event, Message)
+    assert "not understood" in caplog.text
+    assert "without an id" not in caplog.text
+    await polling.aclose()
+
+
+async def test_polling_beside_a_webhook_says_the_mend(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+    await channel.register("https://bot.example/webhooks/telegram")
+    with pytest.raises(PollingRefused, match="askfirst webhooks delete"):
+        await anext(channel.poll())
+
+
+async def test_two_that_poll_with_one_token_are_told(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+    first = asyncio.ensure_future(anext(channel.poll()))
+    await telegram.wait_for(lambda: telegram.called("getUpdates"))
+    second = asyncio.ensure_future(anext(channel.poll()))
+    with pytest.raises(PollingRefused, match="another program"):
+        await first
+    ana = telegram.person("Ana")
+    await telegram.person_says(ana, ana, "one")
+    assert len(await second) == 1
+
+
+async def test_a_file_of_a_persons_comes_down(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+    content = bytes(range(256)) * 4000
+    file = telegram.upload("document", content, "a.bin", "application/octet-stream")
+    attachment = Attachment(kind="document", ref=file.file_id)
+    assert b"".join([piece async for piece in channel.fetch(attachment)]) == content
+
+
+@pytest.mark.parametrize("kind", ["location", "contact"])
+async def test_what_is_no_file_cannot_be_fetched(channel: TelegramChannel, kind: str) -> None:
+    with pytest.raises(Undeliverable, match="not_a_file"):
+        await anext(channel.fetch(Attachment(kind=kind, ref="geo:1,2")))  # type: ignore[arg-type]
+
+
+async def test_a_file_that_cannot_be_had_says_why(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+    with pytest.raises(Undeliverable, match="file_unknown"):
+        await anext(channel.fetch(Attachment(kind="document", ref="unknown")))
+    large = telegram.upload("document", bytes(20_000_001), "a.bin", "application/octet-stream")
+    with pytest.raises(Undeliverable, match="file_too_large"):
+        await anext(channel.fetch(Attachment(kind="document", ref=large.file_id)))
+    small = telegram.upload("document", b"x", "a.bin", "application/octet-stream")
+    telegram.fail_next("download", 500)
+    with pytest.raises(Unavailable) as caught:
+        await anext(channel.fetch(Attachment(kind="document", ref=small.file_id)))
+    assert telegram.token not in repr(caught.value)
+
+
+@pytest.fixture
+async def webhook(channel: TelegramChannel) -> AsyncIterator[tuple[list[WebhookRequest], list[int]]]:
+    """Our side: a server that keeps what it verified, and answers with the statuses of the list, then 200."""
+    requests: list[WebhookRequest] = []
+    statuses: list[int] = []
+
+    async def take(request: web.Request) -> web.Response:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        requests.append(WebhookRequest("POST", str(request.url), headers, await request.read()))
+        return web.Response(status=statuses.pop(0) if statuses else 200)
+
+    app = web.Application()
+    app.router.add_post("/webhooks/telegram", take)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await channel.register(f"http://127.0.0.1:{runner.addresses[0][1]}/webhooks/telegram")
+    yield requests, statuses
+    await runner.cleanup()
+
+
+async def test_updates_come_to_the_webhook_in_order_and_again_until_they_are_taken(
+    telegram: FakeTelegram,
+    channel: TelegramChannel,
+    webhook: tuple[list[WebhookRequest], list[int]],
+) -> None:
+    requests, statuses = webhook
+    statuses += [503, 500]
+    ana = telegram.person("Ana")
+    await telegram.person_says(ana, ana, "one", wait=False)
+    await telegram.person_says(ana, ana, "two")
+    texts = []
+    for request in requests:
+        channel.verify(request, now=None)  # type: ignore[arg-type]
+        [event] = channel.parse(request).events
+        assert isinstance(event, Message)
+        texts.append(event.text)
+    assert texts == ["one", "one", "one", "two"]
+    assert [status for _, status in telegram.deliveries] == [503, 500, 200, 200]
+
+
+async def test_an_answer_can_be_held(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+    ana = telegram.person("Ana")
+    await telegram.person_says(ana, ana, "/start")
+    hold = telegram.hold("getChat", "before")
+    from channels import Person
+
+    person = Person(channel="telegram", account=channel.account, user_id=str(ana.id))
+    opening = asyncio.ensure_future(channel.open(person))
+    await hold.reached()
+    assert not opening.done()
+    hold.release()
+    await opening
+
+
+async def test_the_fake_knows_no_method_that_it_does_not_have(telegram: FakeTelegram) -> None:
+    async with aiohttp.ClientSession() as http:
+        for token, method, status in (
+            (telegram.token, "sendTelepathy", 404),
+            ("1:wrong", "getMe", 401),
+            ("nonsense", "getMe", 404),
+        ):
+            async with http.get(f"{telegram.url}/bot{token}/{method}") as response:
+                assert (response.status, (await response.json())["ok"]) == (status, False)
+
+
+async def test_a_person_who_blocks_the_bot_is_out_of_reach(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+    ana: User = telegram.person("Ana")
+    await telegram.person_says(ana, ana, "/start")
+    await telegram.person_blocks(ana)
+    polling = channel.poll()
+    kinds = [type(event).__name__ for event in await anext(polling)]
+    assert kinds == ["Message", "OptOut"]
+    await polling.aclose()

@@ -1,0 +1,394 @@
+"""Parts through the real library to a real server, and every way they can fail."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import logging
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from channels import (
+    Address,
+    Ambiguous,
+    Button,
+    CanAnswer,
+    CanEdit,
+    CanFetch,
+    CanOpen,
+    CanPoll,
+    CanRegister,
+    CanType,
+    Channel,
+    Media,
+    MissingSetting,
+    OpenMedia,
+    Person,
+    RateLimited,
+    Receipt,
+    Reply,
+    SendError,
+    Unavailable,
+    Undeliverable,
+)
+from channels.telegram import TelegramChannel
+from tests.channels.telegram.conftest import SECRET, group, private
+from tests.fakes.telegram import FakeTelegram, User
+
+PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + struct.pack(">II", 8, 8) + bytes(16)
+CONFIRM = (
+    Button(label="Confirm", token="c" * 22, style="confirm"),
+    Button(label="Cancel", token="x" * 22, style="cancel"),
+)
+
+
+async def say(channel: TelegramChannel, to: Address, reply: Reply | str) -> list[Receipt]:
+    reply = Reply(text=reply) if isinstance(reply, str) else reply
+    return [await channel.send(to, part, key=f"k{i}") for i, part in enumerate(channel.render(to, reply))]
+
+
+def stored(path: Path, content: bytes, mime_type: str, link: str | None = None) -> OpenMedia:
+    path.write_bytes(content)
+    sha256 = hashlib.sha256(content).hexdigest()
+    return OpenMedia(sha256=sha256, mime_type=mime_type, filename=path.name, size=len(content), path=path, link=link)
+
+
+def closed(media: OpenMedia) -> Media:
+    return Media(sha256=media.sha256, mime_type=media.mime_type, filename=media.filename, size=media.size)
+
+
+async def test_it_has_the_powers_it_says(channel: TelegramChannel) -> None:
+    as_channel: Channel = channel
+    assert as_channel.name == "telegram"
+    for power in (CanAnswer, CanEdit, CanFetch, CanOpen, CanPoll, CanRegister, CanType):
+        assert isinstance(channel, power), power
+
+
+async def test_text_arrives_formatted_with_its_buttons(
+    telegram: FakeTelegram, channel: TelegramChannel, ana: User
+) -> None:
+    text = "**Delete** `INV-42` for good? 🧾 [terms](https://example.com)\n\n> quoted **x**\n\n```py\na<b\n```"
+    receipts = await say(channel, private(channel, ana), Reply(text=text, buttons=CONFIRM))
+    sent = telegram.sent[-1]
+    assert receipts == [Receipt(message_id=str(sent.message_id))]
+    assert sent.text == "Delete INV-42 for good? 🧾 terms\n\nquoted x\n\na<b"
+    assert [(e["type"], e["offset"], e["length"]) for e in sent.entities] == [
+        ("bold", 0, 6),
+        ("code", 7, 6),
+        ("text_link", 27, 5),
+        ("blockquote", 34, 8),
+        ("bold", 41, 1),
+        ("pre", 44, 3),
+    ]
+    assert sent.keyboard == [
+        [{"text": "Confirm", "callback_data": "c" * 22}, {"text": "Cancel", "callback_data": "x" * 22}]
+    ]
+    assert "parse_mode" not in telegram.called("sendMessage")[0].arguments
+
+
+async def test_a_long_text_arrives_whole_and_in_order(
+    telegram: FakeTelegram, channel: TelegramChannel, ana: User
+) -> None:
+    paragraphs = [f"**{n}** " + "word 🙂 " * 60 for n in range(25)]
+    await say(channel, private(channel, ana), "\n\n".join(paragraphs))
+    assert len(telegram.sent) > 2
+    words = " ".join(message.text for message in telegram.sent).split()
+    assert words == "\n\n".join(paragraphs).replace("*", "").split()
+
+
+async def test_a_topic_of_a_group_gets_it_in_the_topic(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+    team = telegram.group("Team")
+    thread = telegram.topic(team)
+    await say(channel, group(channel, team, thread), "hi")
+    assert telegram.sent[-1].thread == thread
+
+
+async def test_an_edit_replaces_text_and_takes_the_buttons_away(
+    telegram: FakeTelegram, channel: TelegramChannel, ana: User
+) -> None:
+    to = private(channel, ana)
+    [asked] = await say(channel, to, Reply(text="Delete it?", buttons=CONFIRM))
+    await say(channel, to, Reply(text="Confirmed by **Ana**", edits=asked.message_id))
+    shown = telegram.sent[-1]
+    assert (shown.text, shown.buttons, shown.edits) == ("Confirmed by Ana", [], 1)
+    again = await say(channel, to, Reply(text="Confirmed by **Ana**", edits=asked.message_id))
+    assert again == [asked], "an equal text is a success"
+
+
+async def test_an_edit_without_text_changes_only_the_buttons(
+    telegram: FakeTelegram, channel: TelegramChannel, ana: User
+) -> None:
+    to = private(channel, ana)
+    [asked] = await say(channel, to, Reply(text="Delete it?", buttons=CONFIRM))
+    await say(channel, to, Reply(edits=asked.message_id))
+    assert (telegram.sent[-1].text, telegram.sent[-1].buttons) == ("Delete it?", [])
+
+
+async def test_edit_shows_a_part_in_place_of_a_message(
+    telegram: FakeTelegram, channel: TelegramChannel, ana: User
+) -> None:
+    to = private(channel, ana)
+    [first] = await say(channel, to, "one")
+    assert first.message_id
+    await channel.edit(to, first.message_id, channel.render(to, Reply(text="two"))[0])
+    assert [message.text for message in telegram.sent] == ["two"]
+    with pytest.raises(Undeliverable, match="message_not_found"):
+        await channel.edit(to, "999999", channel.render(to, Reply(text="two"))[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "mime_type", "content", "call"),
+    [
+        ("factura ñ.pdf", "application/pdf", b"%PDF-1.7 " + bytes(300_000), "sendDocument"),
+        ("photo.png", "image/png", PNG, "sendPhoto"),
+        ("song.mp3", "audio/mpeg", b"ID3" + bytes(100), "sendAudio"),
+        ("film.mp4", "video/mp4", bytes(100), "sendVideo"),
+        ("voice.ogg", "audio/ogg", bytes(100), "sendDocument"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_a_file_goes_up_byte_for_byte(
+    telegram: FakeTelegram,
+    channel: TelegramChannel,
+    ana: User,
+    tmp_path: Path,
+    name: str,
+    mime_type: str,
+    content: bytes,
+    call: str,
+) -> None:
+    media = stored(tmp_path / name, content, mime_type)
+    to = private(channel, ana)
+    [part] = channel.render(to, Reply(text="Here *it* is", media=(closed(media),)))
+    assert part.call == call
+    await channel.send(to, replace(part, media=media), key="k")
+    sent = telegram.sent[-1]
+    assert sent.file is not None
+    assert (sent.file.content, sent.file.filename, sent.file.mime_type) == (content, name, mime_type)
+    assert (sent.text, sent.entities[0]["type"]) == ("Here it is", "italic")
+
+
+async def test_a_file_is_closed_when_it_could_not_be_sent(tmp_path: Path) -> None:
+    media = stored(tmp_path / "a.pdf", b"%PDF-1.7", "application/pdf")
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as http:
+        async with FakeTelegram() as telegram:
+            channel = TelegramChannel(telegram.token, SECRET, telegram.url)
+            await channel.start(http)
+        to = private(channel, telegram.person("Ana"))
+        [part] = channel.render(to, Reply(media=(closed(media),)))
+        with pytest.raises(Unavailable):
+            await channel.send(to, replace(part, media=media), key="k")
+    gc.collect()  # a file left open would be a warning now, and a warning fails
+
+
+async def test_what_is_no_photo_goes_as_a_document(
+    telegram: FakeTelegram, channel: TelegramChannel, ana: User, tmp_path: Path
+) -> None:
+    media = stored(tmp_path / "strip.png", PNG[:16] + struct.pack(">II", 9000, 10) + bytes(16), "image/png")
+    to = private(channel, ana)
+    [part] = channel.render(to, Reply(media=(closed(media),)))
+    await channel.send(to, replace(part, media=media), key="k")
+    assert telegram.sent[-1].file is not None
+    assert telegram.sent[-1].file.kind == "document"
+    assert telegram.sent[-1].file.content == media.path.read_bytes()
+
+
+async def test_a_file_too_large_for_telegram_is_a_link(
+    telegram: FakeTelegram, channel: TelegramChannel, ana: User, tmp_path: Path
+) -> None:
+    to = private(channel, ana)
+    film = OpenMedia(
+        sha256="0" * 64,
+        mime_type="video/mp4",
+        filename="film.mp4",
+        size=50_000_001,
+        path=tmp_path / "film.mp4",
+        link="https://bot.example/artifacts/t",
+    )
+    [part] = channel.render(to, Reply(media=(closed(film),)))
+    await channel.send(to, replace(part, media=film), key="k")
+    assert telegram.sent[-1].text == "film.mp4"
+    assert telegram.sent[-1].entities == [{"type": "text_link", "offset": 0, "length": 8, "url": film.link}]
+    with pytest.raises(Undeliverable, match="file_too_large"):
+        await channel.send(to, replace(part, media=replace(film, link=None)), key="k")
+
+
+async def test_a_file_that_is_gone_is_undeliverable(channel: TelegramChannel, ana: User, tmp_path: Path) -> None:
+    media = stored(tmp_path / "a.pdf", b"x", "application/pdf")
+    media.path.unlink()
+    to = private(channel, ana)
+    [part] = channel.render(to, Reply(media=(closed(media),)))
+    with pytest.raises(Undeliverable, match="file_gone"):
+        await channel.send(to, replace(part, media=media), key="k")
+
+
+@pytest.mark.parametrize(
+    ("status", "description", "error", "code"),
+    [
+        (403, "Forbidden: bot was blocked by the user", Undeliverable, "blocked"),
+        (403, "Forbidden: user is deactivated", Undeliverable, "deactivated"),
+        (403, "Forbidden: bot was kicked from the supergroup chat", Undeliverable, "kicked"),
+        (403, "Forbidden: bot can't initiate conversation with a user", Undeliverable, "not_started"),
+        (403, "Forbidden: something new", Undeliverable, "forbidden"),
+        (400, "Bad Request: chat not found", Undeliverable, "chat_not_found"),
+        (400, "Bad Request: message thread not found", Undeliverable, "thread_not_found"),
+        (400, "Bad Request: message is too long", Undeliverable, "too_long"),
+        (400, "Bad Request: something new, said Ana", Undeliverable, "bad_request"),
+        (401, "Unauthorized", Undeliverable, "unauthorized"),
+        (404, "Not Found", Undeliverable, "unknown_method"),
+        (413, "Request Entity Too Large", Undeliverable, "too_large"),
+        (500, "Internal Server Error", Unavailable, "http_500"),
+        (502, "Bad Gateway", Unavailable, "http_502"),
+    ],
+)
+async def test_each_refusal_becomes_our_word_for_it(
+    telegram: FakeTelegram,
+    channel: TelegramChannel,
+    ana: User,
+    status: int,
+    description: str,
+    error: type[SendError],
+    code: str,
+) -> None:
+    telegram.fail_next("sendMessage", status, description)
+    with pytest.raises(error) as caught:
+        await say(channel, private(channel, ana), "hi")
+    assert type(caught.value) is error
+    assert caught.value.code == code
+    assert telegram.sent == []
+
+
+@pytest.mark.parametrize("html", [False, True])
+async def test_too_many_requests_says_how_long_to_wait(
+    telegram: FakeTelegram, channel: TelegramChannel, ana: User, html: bool
+) -> None:
+    telegram.fail_next("sendMessage", 429, "Too Many Requests: retry after 17", retry_after=17, html=html)
+    with pytest.raises(RateLimited) as caught:
+        await say(channel, private(channel, ana), "hi")
+    assert caught.value.retry_after_seconds == (5 if html else 17)
+
+
+@pytest.mark.parametrize(("status", "error"), [(502, Unavailable), (403, Undeliverable), (400, Undeliverable)])
+async def test_a_page_in_place_of_json_is_read_by_its_status(
+    telegram: FakeTelegram, channel: TelegramChannel, ana: User, status: int, error: type[SendError]
+) -> None:
+    telegram.fail_next("sendMessage", status, html=True)
+    with pytest.raises(error):
+        await say(channel, private(channel, ana), "hi")
+
+
+async def test_a_connection_cut_after_the_body_is_ambiguous(
+    telegram: FakeTelegram, channel: TelegramChannel, ana: User
+) -> None:
+    telegram.fail_next("sendMessage", cut=True, taken=True)
+    with pytest.raises(Ambiguous):
+        await say(channel, private(channel, ana), "hi")
+    assert [message.text for message in telegram.sent] == ["hi"], "it may have been taken, and was"
+
+
+async def test_an_answer_that_is_no_answer_is_ambiguous(
+    telegram: FakeTelegram, channel: TelegramChannel, ana: User
+) -> None:
+    telegram.fail_next("sendMessage", 200, html=True, taken=True)
+    with pytest.raises(Ambiguous):
+        await say(channel, private(channel, ana), "hi")
+    telegram.fail_next("sendMessage", 200, "no result in it")
+    with pytest.raises(Ambiguous):
+        await say(channel, private(channel, ana), "hi")
+
+
+async def test_a_refused_connection_is_unavailable() -> None:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as http:
+        async with FakeTelegram() as telegram:
+            channel = TelegramChannel(telegram.token, SECRET, telegram.url)
+            await channel.start(http)
+        with pytest.raises(Unavailable, match="no_connection"):
+            await say(channel, private(channel, telegram.person("Ana")), "hi")
+
+
+async def test_what_cannot_be_formatted_is_sent_once_more_as_plain_text(
+    telegram: FakeTelegram, channel: TelegramChannel, ana: User
+) -> None:
+    refusal = "Bad Request: can't parse entities: Ana's secret"
+    telegram.fail_next("sendMessage", 400, refusal)
+    await say(channel, private(channel, ana), "**hi**")
+    assert (telegram.sent[-1].text, telegram.sent[-1].entities) == ("hi", [])
+    telegram.fail_next("sendMessage", 400, refusal, times=2)
+    with pytest.raises(Undeliverable, match=r"^entities$"):
+        await say(channel, private(channel, ana), "**hi**")
+
+
+async def test_a_group_that_moved_gets_it_at_its_new_place(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+    old = telegram.group("Team")
+    new = telegram.group_moves(old)
+    await say(channel, group(channel, old), "one")
+    await say(channel, group(channel, old), "two")
+    assert [(m.chat.id, m.text) for m in telegram.sent] == [(new.id, "one"), (new.id, "two")]
+    assert channel.moved == {str(old.id): str(new.id)}
+    assert len(telegram.called("sendMessage")) == 3, "once it is known, the old place is not tried again"
+
+
+async def test_a_press_is_answered_privately_or_not(
+    telegram: FakeTelegram, channel: TelegramChannel, ana: User
+) -> None:
+    await say(channel, private(channel, ana), Reply(text="Delete it?", buttons=CONFIRM))
+    press = await telegram.press(telegram.sent[-1], "Confirm", by=ana)
+    await channel.answer(press.query_id, "Not yours. " * 50, private=True)
+    assert (press.answered, press.alert, len(press.text)) == (True, True, 200)
+    await channel.answer(press.query_id, "again", private=False)
+    assert press.text.startswith("Not yours"), "a second answer raises nothing and changes nothing"
+
+
+async def test_typing_is_shown_and_never_raises(telegram: FakeTelegram, channel: TelegramChannel, ana: User) -> None:
+    await channel.typing(private(channel, ana))
+    telegram.fail_next("sendChatAction", 500)
+    await channel.typing(private(channel, ana))
+    assert [call.arguments["action"] for call in telegram.called("sendChatAction")] == ["typing", "typing"]
+
+
+async def test_a_private_chat_opens_only_with_who_wrote_before(
+    telegram: FakeTelegram, channel: TelegramChannel, ana: User
+) -> None:
+    person = Person(channel="telegram", account=channel.account, user_id=str(ana.id))
+    assert await channel.open(person) == private(channel, ana)
+    with pytest.raises(Undeliverable, match="chat_not_found"):
+        await channel.open(Person(channel="telegram", account=channel.account, user_id="42"))
+
+
+async def test_no_secret_is_in_what_goes_wrong(
+    channel: TelegramChannel, telegram: FakeTelegram, ana: User, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    token = telegram.token.partition(":")[2]
+    to = private(channel, ana)
+    for fault in ({"status": 401}, {"status": 502, "html": True}, {"cut": True}, {"status": 400}, {"status": 200}):
+        telegram.fail_next("sendMessage", **fault)
+        with pytest.raises(SendError) as caught:
+            await say(channel, to, "words of Ana")
+        shown = f"{caught.value!r} {caught.value.__cause__!r}"
+        assert token not in shown
+        assert "Ana" not in shown
+    telegram.fail_next("setWebhook", 400, "Bad Request: bad webhook: no such host")
+    with pytest.raises(SendError, match="no such host") as caught:
+        await channel.register("https://bot.example/webhooks/telegram")
+    assert token not in repr(caught.value)
+    assert token not in caplog.text
+    assert "words of Ana" not in caplog.text
+
+
+async def test_a_token_that_telegram_does_not_know_is_said_at_start(telegram: FakeTelegram) -> None:
+    async with aiohttp.ClientSession() as http:
+        channel = TelegramChannel("7000001:AAwrong", "", telegram.url)
+        with pytest.raises(MissingSetting, match=r"TELEGRAM_BOT_TOKEN.*BotFather") as caught:
+            await channel.start(http)
+        assert "AAwrong" not in str(caught.value)
+
+
+async def test_sending_before_the_start_says_what_is_missing(ana: User, telegram: FakeTelegram) -> None:
+    channel = TelegramChannel(telegram.token, "", telegram.url)
+    with pytest.raises(RuntimeError, match="start"):
+        await say(channel, private(channel, ana), "hi")
