@@ -1,0 +1,88 @@
+"""Bots for the engine's tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from gateway import Agent, ChannelAgent, ToolContext, emit_artifact, tool
+from gateway.providers.base import ModelMessage, Request, Response, ToolCall
+
+__all__ = ["Invoices", "Model"]
+
+
+class Model:
+    """Answers by what the last user message says, so that many conversations can go on at once.
+
+    ``delete X`` calls delete_invoice, ``wait`` waits to be let go, anything else is echoed.
+    """
+
+    name = "test"
+
+    def __init__(self) -> None:
+        self.let_go = asyncio.Event()
+        self.waiting = asyncio.Event()
+        self.requests: list[Request] = []
+
+    async def complete(self, request: Request) -> Response:
+        self.requests.append(request)
+        last = request.messages[-1]
+        if last.role == "tool":
+            return Response(content=f"The tool said: {last.content}")
+        text = _newest(request.messages)
+        if text.startswith("delete "):
+            calls = [
+                ToolCall(call_id=f"c{number}", name="delete_invoice", args={"invoice_id": invoice})
+                for number, invoice in enumerate(text.split()[1:])
+            ]
+            return Response(tool_calls=tuple(calls), finish="tools")
+        if text == "wait":
+            self.waiting.set()
+            await self.let_go.wait()
+        return Response(content=f"You said: {text}")
+
+    async def stream(self, request: Request) -> Any:
+        yield await self.complete(request)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def _newest(messages: Sequence[ModelMessage]) -> str:
+    return next((message.content for message in reversed(messages) if message.role == "user"), "")
+
+
+class Invoices:
+    """A bot with one tool that cannot be undone, and what it did."""
+
+    def __init__(self) -> None:
+        self.deleted: list[str] = []
+        self.keys: list[str] = []
+        self.hold: asyncio.Event | None = None
+        self.running = asyncio.Event()
+        self.error: Exception | None = None
+        self.model = Model()
+
+    def bot(
+        self, *, confirm: Any = "Delete invoice {invoice_id} for good?", idempotent: bool = False, **options: Any
+    ) -> ChannelAgent:
+        @tool(confirm=confirm, idempotent=idempotent)
+        async def delete_invoice(invoice_id: str, ctx: ToolContext) -> str:
+            """Delete an invoice."""
+            self.running.set()
+            if self.hold is not None:
+                await self.hold.wait()
+            if self.error is not None:
+                raise self.error
+            self.deleted.append(invoice_id)
+            self.keys.append(ctx.idempotency_key)
+            return f"Invoice {invoice_id} is deleted."
+
+        @tool(read_only=True)
+        async def send_invoice_pdf(invoice_id: str) -> str:
+            """Send an invoice as PDF."""
+            emit_artifact(content=b"%PDF-1.4 x", mime_type="application/pdf", filename=f"{invoice_id}.pdf")
+            return "sent"
+
+        return ChannelAgent(Agent([delete_invoice, send_invoice_pdf], provider=self.model), **options)
