@@ -4,6 +4,7 @@ from gateway.tools.action import PendingAction, compute_args_digest
 from gateway.tools.arguments import Injected
 from gateway.tools.confirm import Approvers, Confirm, Preview
 from gateway.tools.context import ToolContext
+from gateway.tools.decorator import tool
 from gateway.tools.errors import (
     NothingDone,
     OutcomeUnknown,
@@ -16,7 +17,7 @@ from gateway.tools.errors import (
 from gateway.tools.policy import ToolPolicy
 from gateway.tools.registry import ToolRegistry
 from gateway.tools.results import Ambiguous, NotFound, PendingConfirmation, RateLimited, ToolResult, serialise
-from gateway.tools.tool import Tool, tool
+from gateway.tools.tool import Tool
 
 __all__ = [
     "Ambiguous",

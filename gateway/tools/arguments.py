@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
-from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
+from pydantic.errors import PydanticInvalidForJsonSchema, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import ErrorDetails
 
 from channels import Json
 from gateway.tools.errors import Problem, ToolValidationError
+from gateway.tools.problems import problems
 
 __all__ = ["Arguments", "Injected"]
 
@@ -48,20 +47,33 @@ class Arguments:
         self._tool_name = tool_name
         self.hidden = hidden | {n for n, p in parameters.items() if n.startswith("_") or _is_hidden(p.annotation)}
         visible = {name: parameter for name, parameter in parameters.items() if name not in self.hidden}
-        problems = [
+        wrong = [
             Problem(name, "has no annotation", "Say its type")
             for name, parameter in visible.items()
             if parameter.annotation is inspect.Parameter.empty
         ]
-        problems += [
-            Problem(name, "in param_metadata, but not a parameter") for name in metadata if name not in visible
+        wrong += [
+            Problem(name, "a set has no order that could be shown and kept", "Use a list")
+            for name, parameter in visible.items()
+            if _holds_set(parameter.annotation)
         ]
-        if problems:
-            raise ToolValidationError(tool_name, *problems)
+        wrong += [Problem(name, "in param_metadata, but not a parameter") for name in metadata if name not in visible]
+        if wrong:
+            raise ToolValidationError(tool_name, *wrong)
         # Fields are numbered and go by alias: a parameter may have any name, such as `schema` or `copy`.
         self._fields = {name: f"field_{number}" for number, name in enumerate(visible)}
-        self._model = self._make_model(visible, metadata)
-        self.schema = self._make_schema()
+        try:
+            self._model = self._make_model(visible, metadata)
+            schema = self._model.model_json_schema(schema_generator=_Untitled)
+        except (PydanticUserError, RecursionError, TypeError) as error:
+            reason = str(error).splitlines()[0]
+            raise ToolValidationError(
+                tool_name, Problem("", f"a parameter's type cannot be described to a model: {reason}")
+            ) from None
+        if wrong := self._wrong_defaults():
+            raise ToolValidationError(tool_name, *wrong)
+        schema.pop("title", None)
+        self.schema: dict[str, Any] = {"type": "object", "properties": {}, "required": [], **schema}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -87,9 +99,9 @@ class Arguments:
         try:
             return self._model.model_validate(given)
         except ValidationError as error:
-            problems = _problems(error.errors(), given, self.schema["properties"])
+            found = problems(error.errors(), given, self.schema["properties"])
         expected = ", ".join(f"{name} (required)" if name in required else name for name in self._fields)
-        raise ToolValidationError(self._tool_name, *problems, expected=expected or "no arguments")
+        raise ToolValidationError(self._tool_name, *found, expected=expected or "no arguments")
 
     def _make_model(
         self, visible: Mapping[str, inspect.Parameter], metadata: Mapping[str, Mapping[str, Any]]
@@ -103,35 +115,25 @@ class Arguments:
                 annotation = annotation | None
             if default is ... and _is_optional(annotation):
                 default = None
-            if _holds_set(annotation):
-                raise ToolValidationError(
-                    self._tool_name, Problem(name, "a set has no order that could be shown and kept", "Use a list")
-                )
             if "enum" in extra:
                 choices: Any = Literal[tuple(extra["enum"])]
                 annotation = choices | None if _is_optional(annotation) else choices
             description = extra.get("description") or _description(annotation) or f"Parameter '{name}'"
             field = Field(default, alias=name, description=description)
             fields[self._fields[name]] = (_careful(annotation), field)
-        config = ConfigDict(extra="forbid", allow_inf_nan=False)
-        try:
-            return create_model(self._tool_name, __config__=config, **fields)
-        except (PydanticSchemaGenerationError, RecursionError, TypeError) as error:
-            reason = str(error).splitlines()[0]
-            raise ToolValidationError(
-                self._tool_name, Problem("", f"a parameter's type cannot be described to a model: {reason}")
-            ) from None
+        config = ConfigDict(extra="forbid", allow_inf_nan=False, validate_default=True)
+        return create_model(self._tool_name, __config__=config, **fields)
 
-    def _make_schema(self) -> dict[str, Any]:
+    def _wrong_defaults(self) -> list[Problem]:
         try:
-            schema = self._model.model_json_schema(schema_generator=_Untitled)
-        except PydanticInvalidForJsonSchema as error:
-            reason = str(error).splitlines()[0]
-            raise ToolValidationError(
-                self._tool_name, Problem("", f"a parameter's type cannot be described to a model: {reason}")
-            ) from None
-        schema.pop("title", None)
-        return {"type": "object", "properties": {}, "required": [], **schema}
+            self._model.model_validate({})
+        except ValidationError as error:
+            return [
+                Problem(str(each["loc"][0]), f"its default is no value of its type ({each['msg']})")
+                for each in error.errors()
+                if each["type"] != "missing"
+            ]
+        return []
 
 
 class _Untitled(GenerateJsonSchema):
@@ -149,6 +151,8 @@ def _is_hidden(annotation: Any) -> bool:
 
 
 def _is_optional(annotation: Any) -> bool:
+    if get_origin(annotation) is Annotated:
+        return _is_optional(get_args(annotation)[0])
     return get_origin(annotation) in (Union, types.UnionType) and types.NoneType in get_args(annotation)
 
 
@@ -173,88 +177,25 @@ def _stripped(value: Any) -> Any:
     return value.strip() if isinstance(value, str) else value
 
 
-_CAREFUL: dict[Any, Any] = {
-    int: Annotated[int, BeforeValidator(_no_bool)],
-    float: Annotated[float, BeforeValidator(_no_bool)],
-    bool: Annotated[bool, BeforeValidator(_stripped)],
-}
+_CARE = {int: BeforeValidator(_no_bool), float: BeforeValidator(_no_bool), bool: BeforeValidator(_stripped)}
+
+
+def _without_none(annotation: Any) -> Any:
+    members = [member for member in get_args(annotation) if member is not types.NoneType]
+    return members[0] if _is_optional(annotation) and len(members) == 1 else annotation
 
 
 def _careful(annotation: Any) -> Any:
     """The same type, in which no bool passes for a number, and a bool's word may have space around it."""
-    if isinstance(annotation, type) and annotation in _CAREFUL:
-        return _CAREFUL[annotation]
+    if isinstance(annotation, type) and annotation in _CARE:
+        return Annotated[annotation, _CARE[annotation]]
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return Annotated[_careful(inner[0]), *inner[1:]]
+        # The last one runs first, and limits such as Field(ge=1) must stand next to their type.
+        care = _CARE.get(_without_none(inner[0]))
+        return Annotated[*inner, care] if care else Annotated[_careful(inner[0]), *inner[1:]]
     if origin in (Union, types.UnionType):
         return Union[tuple(map(_careful, inner))]  # noqa: UP007
     if isinstance(origin, type) and inner:
         return origin[tuple(map(_careful, inner))]  # type: ignore[index]
     return annotation
-
-
-def _problems(errors: Sequence[ErrorDetails], given: Mapping[str, Any], properties: Mapping[str, Any]) -> list[Problem]:
-    found: dict[str, Problem] = {}
-    for error in errors:
-        path, value = _locate(error["loc"], given)
-        name = str(error["loc"][0])
-        where = properties.get(name, {})
-        if error["type"] == "extra_forbidden":
-            known = properties if path == name else ()
-            found[path] = Problem(path, "Unexpected parameter(s)", _suggest(path, known, "is not a valid parameter"))
-        elif error["type"] == "missing":
-            found[path] = Problem(path, "Missing required parameter")
-        else:
-            found.setdefault(path, _wrong(path, value, error, where if path == name else {}))
-    return list(found.values())
-
-
-def _locate(loc: Sequence[int | str], given: Any) -> tuple[str, Any]:
-    """Where in the arguments an error is: pydantic also names union members, which are no part of the path."""
-    path, value = str(loc[0]), given.get(loc[0])
-    for step in loc[1:]:
-        if isinstance(value, list) and isinstance(step, int) and step < len(value):
-            path, value = f"{path}[{step}]", value[step]
-        elif isinstance(value, dict) and step in value:
-            path, value = f"{path}.{step}", value[step]
-        elif isinstance(value, dict) and step == loc[-1]:
-            path, value = f"{path}.{step}", None
-    return path, value
-
-
-def _suggest(word: str, known: Any, otherwise: str) -> str:
-    close = get_close_matches(word, [str(name) for name in known], n=1, cutoff=0.6)
-    return f"Did you mean {close[0]!r}?" if close else f"{word!r} {otherwise}"
-
-
-def _wrong(path: str, value: Any, error: ErrorDetails, schema: Mapping[str, Any]) -> Problem:
-    expected = _type_name(schema)
-    if choices := _choices(schema):
-        return Problem(path, f"{_short(value)} is not allowed", _suggest(str(value), choices, f"must be {expected}"))
-    issue = f"Wrong type or value {_short(value)} ({error['msg'].removeprefix('Value error, ')})"
-    if "string" in expected.split(" or ") and isinstance(value, (bool, int, float)):
-        return Problem(path, issue, f"Try: {path}=str({value!r})")
-    return Problem(path, issue, f"Expected type: {expected}" if expected else "")
-
-
-def _choices(schema: Mapping[str, Any]) -> list[Any]:
-    found = list(schema.get("enum", [schema["const"]] if "const" in schema else []))
-    for option in schema.get("anyOf", ()):
-        found += _choices(option)
-    return found
-
-
-def _type_name(schema: Mapping[str, Any]) -> str:
-    if "anyOf" in schema:
-        return " or ".join(filter(None, map(_type_name, schema["anyOf"])))
-    if choices := _choices(schema):
-        return " or ".join(repr(choice) for choice in choices)
-    name = str(schema.get("type", ""))
-    inner = _type_name(schema["items"]) if "items" in schema else ""
-    return f"{name} of {inner}" if inner else name
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, overload
 
 from gateway.tools.errors import Problem, ToolValidationError
 from gateway.tools.tool import Tool
@@ -19,6 +19,12 @@ class ToolRegistry:
         self._tools: dict[str, Tool] = {}
         for each in tools:
             self.register(each if isinstance(each, Tool) else Tool(each))
+
+    @overload
+    def tool(self, function: Callable[..., Any], /) -> Tool: ...
+
+    @overload
+    def tool(self, **options: Any) -> Callable[[Callable[..., Any]], Tool]: ...
 
     def tool(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
         """The decorator `tool`, which also registers what it makes."""

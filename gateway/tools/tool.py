@@ -7,10 +7,9 @@ import functools
 import hashlib
 import inspect
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from typing import Any, Literal, overload
-from weakref import WeakValueDictionary
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Any, Literal
 
 from channels import Json
 from gateway.tools.action import canonical_json
@@ -19,15 +18,13 @@ from gateway.tools.confirm import AskFunction, Confirm, Preview
 from gateway.tools.context import ToolContext
 from gateway.tools.errors import NothingDone, Problem, ToolError, ToolExecutionError, ToolTimeout, ToolValidationError
 from gateway.tools.function import Function
+from gateway.tools.locks import held
 from gateway.tools.results import serialise
 from gateway.tools.template import Template, as_text, shown
 
-__all__ = ["Tool", "tool"]
+__all__ = ["Tool"]
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-
-_locks: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, str], asyncio.Lock] = WeakValueDictionary()
-"""A lock lives as long as somebody holds it or waits for it."""
 
 
 class Tool:
@@ -209,37 +206,25 @@ class Tool:
         lock: Template | None = None,
     ) -> Any:
         values = self._arguments.values(args)
-        scope = asyncio.timeout(limit)
+        key = None
+        if lock is not None:
+            key = lock.render({name: as_text(value) for name, value in self.validate(args).items()})
+        scope, waiting = asyncio.timeout(limit), lock is not None
         try:
-            async with scope:
+            async with scope, held(key) if key is not None else nullcontext():
+                waiting = False
                 values.update(self._injected, **self._more_injected())
-                if lock is None:
-                    return await function.call(values, ctx, on_chunk=on_chunk)
-                text = lock.render({name: as_text(value) for name, value in self.validate(args).items()})
-                async with self._held(text, scope):
-                    return await function.call(values, ctx, on_chunk=on_chunk)
+                return await function.call(values, ctx, on_chunk=on_chunk)
         except ToolError:
             raise
         except Exception as error:
             if isinstance(error, passing):
                 raise
-            if isinstance(error, TimeoutError) and limit is not None and scope.expired():
-                raise ToolTimeout(self.name, limit) from error
-            raise ToolExecutionError(self.name, error) from error
-
-    @asynccontextmanager
-    async def _held(self, text: str, scope: asyncio.Timeout) -> AsyncIterator[None]:
-        lock = _locks.setdefault((asyncio.get_running_loop(), text), asyncio.Lock())
-        try:
-            await lock.acquire()
-        except asyncio.CancelledError:
-            if scope.expired():
-                raise NothingDone(f"Tool {self.name!r} did not run: another call holds {text!r}") from None
-            raise
-        try:
-            yield
-        finally:
-            lock.release()
+            if not (isinstance(error, TimeoutError) and limit is not None and scope.expired()):
+                raise ToolExecutionError(self.name, error) from error
+            if waiting:
+                raise NothingDone(f"Tool {self.name!r} did not run: another call holds {key!r}") from error
+            raise ToolTimeout(self.name, limit) from error
 
     def _more_injected(self) -> Mapping[str, Any]:
         more = dict((self._injector() or {}) if self._injector else {})
@@ -288,37 +273,3 @@ def _types_only(schema: Any) -> Any:
         elif key not in ("description", "title", "default", "examples"):
             kept[key] = _types_only(value)
     return kept
-
-
-@overload
-def tool(function: Callable[..., Any], /) -> Tool: ...
-
-
-@overload
-def tool(
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    confirm: bool | str | AskFunction | Confirm = False,
-    read_only: bool = False,
-    idempotent: bool = False,
-    version: str = "",
-    terminal: bool = False,
-    streaming: bool = False,
-    timeout_seconds: float | None = None,
-    lock: str | None = None,
-    cacheable: bool = False,
-    param_metadata: Mapping[str, Mapping[str, Any]] | None = None,
-    injected_kwargs: Mapping[str, Any] | None = None,
-    config_injector: Callable[[], Mapping[str, Any] | None] | None = None,
-) -> Callable[[Callable[..., Any]], Tool]: ...
-
-
-def tool(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Make a tool of a function: ``@tool`` or ``@tool(confirm=True, ...)``, with the options of Tool.
-
-    Raises ToolValidationError when the definition does not hold together.
-    """
-    if function is None:
-        return lambda function: Tool(function, **options)
-    return Tool(function, **options)

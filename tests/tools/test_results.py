@@ -1,0 +1,84 @@
+"""Typed results and the text they become."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import FrozenInstanceError, dataclass
+from datetime import date
+from typing import Any, ClassVar
+
+import pytest
+from pydantic import BaseModel
+
+from gateway.tools import Ambiguous, NotFound, PendingConfirmation, RateLimited, ToolResult, serialise
+
+
+@pytest.mark.ledger("RES-01", "RES-02", "RES-03", "RES-04")
+def test_kind_comes_first() -> None:
+    assert serialise(NotFound("customer", "acme")) == '{"kind": "not_found", "entity": "customer", "query": "acme"}'
+    assert json.loads(serialise(Ambiguous("customer", "ac", ["acme", "acorn"])))["kind"] == "ambiguous"
+
+
+@pytest.mark.ledger("RES-03", "RES-05")
+def test_kind_is_there_although_it_is_no_field() -> None:
+    assert serialise(RateLimited(retry_after=5)) == '{"kind": "rate_limited", "retry_after": 5}'
+
+
+@pytest.mark.ledger("RES-06")
+def test_a_pending_confirmation_says_that_nothing_ran() -> None:
+    pending = PendingConfirmation(action="a1", preview="Delete INV-1?", user_prompt="Reply OK")
+    assert list(json.loads(serialise(pending)).items()) == [
+        ("kind", "pending_confirmation"),
+        ("action", "a1"),
+        ("preview", "Delete INV-1?"),
+        ("user_prompt", "Reply OK"),
+        ("executed", False),
+    ]
+    with pytest.raises(FrozenInstanceError):
+        pending.action = "a2"  # type: ignore[misc]
+
+
+class Invoice(BaseModel):
+    number: str
+    due: date
+
+
+@dataclass
+class Plain:
+    at: date
+    inner: Any = None
+
+
+@dataclass(frozen=True)
+class Found(ToolResult):
+    kind: ClassVar[str] = "found"
+    invoice: Invoice
+    source: str = "ledger"
+
+
+DAY = date(2026, 11, 21)
+
+
+@pytest.mark.ledger("RES-02", "RES-07", "RES-08", "TOOL-50", "TOOL-51")
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (None, "done (no output)"),
+        ("as it is", "as it is"),
+        ("", ""),
+        (5, "5"),
+        ({"name": "Zoë", "at": DAY}, '{"name": "Zoë", "at": "2026-11-21"}'),
+        ([1, NotFound("a", "b")], '[1, {"kind": "not_found", "entity": "a", "query": "b"}]'),
+        ([], "[]"),
+        ((1, 2), "[1, 2]"),
+        (Invoice(number="1", due=DAY), '{"number": "1", "due": "2026-11-21"}'),
+        (Plain(DAY, Plain(DAY)), '{"at": "2026-11-21", "inner": {"at": "2026-11-21", "inner": null}}'),
+        (
+            Found(Invoice(number="1", due=DAY)),
+            '{"kind": "found", "invoice": {"number": "1", "due": "2026-11-21"}, "source": "ledger"}',
+        ),
+        (DAY, "2026-11-21"),
+    ],
+)
+def test_results_as_text(result: Any, text: str) -> None:
+    assert serialise(result) == text

@@ -1,0 +1,237 @@
+"""Running a tool: on the loop or in a thread, whole or in pieces, in time, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextvars import ContextVar
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+
+from gateway.tools import (
+    Injected,
+    NothingDone,
+    OutcomeUnknown,
+    ToolContext,
+    ToolError,
+    ToolExecutionError,
+    ToolTimeout,
+    ToolValidationError,
+    tool,
+)
+
+CTX = ToolContext(person="telegram:1:2", language="pt", idempotency_key="k", deps={"db": 1})
+speaker: ContextVar[str] = ContextVar("speaker")
+
+
+@pytest.mark.ledger("TOOL-33", "TOOL-34", "TEST-04")
+async def test_a_function_gets_its_values_in_its_own_types() -> None:
+    @tool(description="Add.")
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    @tool(description="Book.")
+    async def book(day: date, note: str | None) -> tuple[Any, Any]:
+        return day, note
+
+    assert await add.run({"a": "2", "b": 3}, CTX) == 5
+    assert await book.run({"day": "2026-11-21"}, CTX) == (date(2026, 11, 21), None)
+    with pytest.raises(ToolValidationError):
+        await add.run({"a": 2}, CTX)
+    assert add(2, 3) == 5
+
+
+@pytest.mark.ledger("TOOL-38")
+async def test_a_context_is_filled_in_wherever_it_is_asked_for() -> None:
+    @tool(description="Who.")
+    async def who(ctx: ToolContext, thing: str, also: ToolContext | None = None) -> tuple[Any, ...]:
+        return ctx, thing, also
+
+    assert await who.run({"thing": "x"}, CTX) == (CTX, "x", CTX)
+
+
+async def test_a_context_says_when_and_whether_to_go_on() -> None:
+    moment = datetime(2026, 11, 21, tzinfo=UTC)
+    ctx = ToolContext(person="a:b:c", now=lambda: moment)
+    assert (ctx.clock(), ctx.cancelled) == (moment, False)
+    ctx.stopping.set()
+    assert ctx.cancelled
+    with pytest.raises(ToolError, match="outside a run"):
+        ctx.emit_artifact(content=b"x")
+
+
+@pytest.mark.ledger("RUN-07", "RES-14", "PYG-01")
+async def test_a_sync_function_runs_in_a_thread_with_the_callers_context() -> None:
+    @tool(description="Where.")
+    def where() -> tuple[str, bool]:
+        return speaker.get(), threading.current_thread() is threading.main_thread()
+
+    speaker.set("ana")
+    assert await where.run({}, CTX) == ("ana", False)
+
+
+@pytest.mark.ledger("RUN-06")
+def test_what_runs_on_the_loop_is_found_out_at_definition() -> None:
+    class Callable:
+        async def __call__(self, a: int) -> int:
+            return a
+
+    async def plain(a: int) -> int:
+        return a
+
+    async def pieces(a: int) -> AsyncIterator[int]:
+        yield a
+
+    options = {"name": "t", "description": "T."}
+    assert all(tool(**options)(f).is_async for f in (plain, pieces, Callable(), functools.partial(plain)))  # type: ignore[call-overload]
+    assert not tool(**options)(lambda: None).is_async  # type: ignore[call-overload]
+
+
+@pytest.mark.ledger("TOOL-36", "TOOL-37", "TOOL-38", "TOOL-39")
+async def test_injected_values_reach_the_function() -> None:
+    @tool(description="Check.", injected_kwargs={"user_id": 123}, config_injector=lambda: {"role": "admin"})
+    def check_permissions(resource: str, user_id: int, role: Injected[str]) -> tuple[Any, ...]:
+        return resource, user_id, role
+
+    assert await check_permissions.run({"resource": "r"}, CTX) == ("r", 123, "admin")
+
+
+async def test_what_the_model_gave_and_a_person_saw_is_not_replaced() -> None:
+    @tool(description="Pay.", config_injector=lambda: {"cents": 999})
+    def pay(cents: int) -> int:
+        return cents
+
+    with pytest.raises(ToolError, match=r"Injected\[...\]"):
+        await pay.run({"cents": 1}, CTX)
+
+
+@pytest.mark.ledger("TOOL-43", "TOOL-44", "PYG-17")
+async def test_a_streaming_tool_is_heard_piece_by_piece() -> None:
+    @tool(description="Count.", streaming=True)
+    def lines() -> Iterator[str | None]:
+        yield "[Line 1] a\n"
+        yield None
+        yield "[Line 2] b\n"
+
+    @tool(description="Count.", streaming=True)
+    async def numbers() -> AsyncIterator[int]:
+        for n in (1, 2):
+            yield n
+
+    heard: list[str] = []
+    assert await lines.run({}, CTX, on_chunk=heard.append) == "[Line 1] a\nNone[Line 2] b\n"
+    assert heard == ["[Line 1] a\n", "None", "[Line 2] b\n"]
+    assert await numbers.run({}, CTX, on_chunk=heard.append) == "12"
+
+
+@pytest.mark.ledger("TOOL-34")
+async def test_a_generator_that_does_not_stream_is_drained_in_silence() -> None:
+    @tool(description="Count.")
+    def numbers() -> Iterator[int]:
+        yield from (1, 2)
+
+    heard: list[str] = []
+    assert await numbers.run({}, CTX, on_chunk=heard.append) == "12"
+    assert heard == []
+
+
+@pytest.mark.ledger("TOOL-35", "ERR-02")
+async def test_what_a_function_raises_is_chained() -> None:
+    cause = ValueError("Cannot divide by zero")
+
+    @tool(description="Divide.")
+    def divide() -> None:
+        raise cause
+
+    with pytest.raises(ToolExecutionError, match="'divide': Cannot divide by zero") as caught:
+        await divide.run({}, CTX)
+    assert caught.value.__cause__ is cause
+    assert caught.value.error is cause
+
+
+@pytest.mark.parametrize("error", [OutcomeUnknown("hm"), NothingDone("no")])
+async def test_what_a_tool_says_of_its_effect_passes_as_it_is(error: ToolError) -> None:
+    @tool(description="Pay.")
+    async def pay() -> None:
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        await pay.run({}, CTX)
+    assert caught.value is error
+
+
+@pytest.mark.ledger("RTY-10", "RTY-12", "ERR-07")
+async def test_a_late_function_frees_its_caller_and_its_outcome_is_unknown() -> None:
+    let_go = threading.Event()
+
+    @tool(description="Hang.")
+    def hang() -> None:
+        let_go.wait()
+
+    @tool(description="Hang.", timeout_seconds=0.01)
+    async def hang_here() -> None:
+        await asyncio.Event().wait()
+
+    try:
+        with pytest.raises(ToolTimeout, match=r"'hang' timed out after 0\.01 seconds") as caught:
+            await hang.run({}, CTX, timeout_seconds=0.01)
+        assert isinstance(caught.value, OutcomeUnknown)
+    finally:
+        let_go.set()
+    with pytest.raises(ToolTimeout, match="'hang_here'"):
+        await hang_here.run({}, CTX, timeout_seconds=60)
+
+
+async def test_a_timeout_of_the_functions_own_is_an_error_like_any_other() -> None:
+    @tool(description="Fetch.", timeout_seconds=60)
+    async def fetch() -> None:
+        raise TimeoutError("the server is slow")
+
+    with pytest.raises(ToolExecutionError, match="the server is slow"):
+        await fetch.run({}, CTX)
+
+
+@pytest.mark.ledger("PYG-10", "PYG-11")
+async def test_a_lock_lets_one_call_per_value_through_also_of_another_tool() -> None:
+    inside: list[str] = []
+    most: dict[str, int] = {}
+
+    async def work(invoice_id: str) -> None:
+        """Work."""
+        inside.append(invoice_id)
+        most[invoice_id] = max(most.get(invoice_id, 0), inside.count(invoice_id))
+        most["any"] = max(most.get("any", 0), len(inside))
+        await asyncio.sleep(0)
+        inside.remove(invoice_id)
+
+    pay = tool(name="pay", lock="invoice:{invoice_id}")(work)
+    delete = tool(name="delete", lock="invoice:{invoice_id}")(work)
+    calls = [made.run({"invoice_id": n}, CTX) for made in (pay, delete) for n in ("1", "2")]
+    await asyncio.gather(*calls)
+    assert most == {"1": 1, "2": 1, "any": 2}
+
+
+@pytest.mark.ledger("PYG-11")
+async def test_waiting_for_a_lock_counts_and_then_nothing_was_done() -> None:
+    entered, let_go = asyncio.Event(), asyncio.Event()
+    ran: list[str] = []
+
+    @tool(description="Work.", lock="all")
+    async def work(name: str) -> None:
+        ran.append(name)
+        entered.set()
+        await let_go.wait()
+
+    first = asyncio.ensure_future(work.run({"name": "first"}, CTX))
+    await entered.wait()
+    with pytest.raises(NothingDone, match="another call holds 'all'"):
+        await work.run({"name": "second"}, CTX, timeout_seconds=0.01)
+    let_go.set()
+    await first
+    assert ran == ["first"]
+    await work.run({"name": "third"}, CTX)
+    assert ran == ["first", "third"]

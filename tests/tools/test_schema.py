@@ -1,0 +1,286 @@
+"""From a function's signature to what the model is told, and what is refused on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from enum import Enum
+from typing import Annotated, Any, Literal, Optional
+
+import pytest
+from pydantic import BaseModel, Field
+
+from gateway.tools import Confirm, Injected, Tool, ToolContext, ToolRegistry, ToolValidationError, tool
+
+
+def properties(made: Tool) -> dict[str, Any]:
+    found: dict[str, Any] = made.parameters["properties"]
+    return found
+
+
+@pytest.mark.ledger("TOOL-02", "TOOL-05", "TOOL-08", "TOOL-09", "TOOL-10", "TOOL-11", "TOOL-12")
+def test_the_schema_of_a_plain_function() -> None:
+    @tool(param_metadata={"units": {"enum": ["celsius", "fahrenheit"], "description": "Scale"}})
+    async def get_weather(location: str, units: str = "celsius") -> str:
+        """Tell the weather.
+
+        More that the model need not know.
+        """
+        return ""
+
+    assert get_weather.schema() == {
+        "name": "get_weather",
+        "description": "Tell the weather.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "location": {"type": "string", "description": "Parameter 'location'"},
+                "units": {
+                    "type": "string",
+                    "enum": ["celsius", "fahrenheit"],
+                    "default": "celsius",
+                    "description": "Scale",
+                },
+            },
+            "required": ["location"],
+            "additionalProperties": False,
+        },
+    }
+
+
+class Size(Enum):
+    SMALL = "s"
+    LARGE = "l"
+
+
+class Line(BaseModel):
+    sku: str
+    count: int
+
+
+@pytest.mark.ledger("TOOL-10", "TOOL-13", "TOOL-16", "TOOL-17", "TOOL-19", "TOOL-20")
+@pytest.mark.parametrize(
+    ("annotation", "schema"),
+    [
+        (int, {"type": "integer"}),
+        (float, {"type": "number"}),
+        (bool, {"type": "boolean"}),
+        (list[str], {"type": "array", "items": {"type": "string"}}),
+        (list[int], {"type": "array", "items": {"type": "integer"}}),
+        (dict[str, str], {"type": "object", "additionalProperties": {"type": "string"}}),
+        (
+            list[dict[str, int]],
+            {"type": "array", "items": {"type": "object", "additionalProperties": {"type": "integer"}}},
+        ),
+        (Literal["fast", "slow", "auto"], {"type": "string", "enum": ["fast", "slow", "auto"]}),
+        (int | str, {"anyOf": [{"type": "integer"}, {"type": "string"}]}),
+        (date, {"type": "string", "format": "date"}),
+        (Annotated[int, Field(ge=1, le=9)], {"type": "integer", "minimum": 1, "maximum": 9}),
+        (
+            Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=1)],
+            {"type": "array", "items": {"type": "number", "exclusiveMinimum": 0}, "minItems": 1},
+        ),
+    ],
+)
+def test_types(annotation: Any, schema: dict[str, Any]) -> None:
+    def function(value: Any) -> None: ...
+
+    function.__annotations__["value"] = annotation
+    made = Tool(function, description="Test.")
+    assert properties(made)["value"] == {**schema, "description": "Parameter 'value'"}
+    assert made.parameters["required"] == ["value"]
+
+
+@pytest.mark.ledger("TOOL-14", "TOOL-15", "TOOL-18")
+def test_optional_parameters_are_never_required() -> None:
+    @tool(description="Search.")
+    def search(
+        query: str,
+        filter: Optional[Literal["new"]],  # noqa: UP045
+        page: Annotated[int | None, Field(ge=1)],
+        tags: list[str] | None = None,
+    ) -> None: ...
+
+    assert search.parameters["required"] == ["query"]
+    assert properties(search)["page"]["anyOf"][0] == {"type": "integer", "minimum": 1}
+    assert properties(search)["tags"]["anyOf"][0] == {"type": "array", "items": {"type": "string"}}
+
+
+def test_models_and_enums_are_described() -> None:
+    @tool(description="Order.")
+    def order(line: Line, size: Size) -> None: ...
+
+    assert order.parameters["$defs"]["Line"]["required"] == ["sku", "count"]
+    assert order.parameters["$defs"]["Size"]["enum"] == ["s", "l"]
+
+
+def test_a_parameter_may_have_any_name() -> None:
+    @tool(description="Copy.")
+    def copy(schema: str, json: int, model_config: str, field_0: str) -> tuple[str, int]:
+        return schema, json
+
+    assert list(properties(copy)) == ["schema", "json", "model_config", "field_0"]
+    args = {"schema": "a", "json": 1, "model_config": "b", "field_0": "c"}
+    assert copy.validate(args) == args
+
+
+@pytest.mark.ledger("TOOL-09")
+def test_a_description_may_stand_with_the_type() -> None:
+    @tool(description="Pay.")
+    def pay(cents: Annotated[int, Field(description="In cents")]) -> None: ...
+
+    assert properties(pay)["cents"]["description"] == "In cents"
+
+
+@pytest.mark.ledger("TOOL-06", "TOOL-37", "TOOL-39")
+def test_what_is_filled_in_is_not_in_the_schema() -> None:
+    @tool(description="Query.", injected_kwargs={"connection": object()}, config_injector=lambda: {"role": "admin"})
+    def query(sql: str, connection: object, role: Injected[str], ctx: ToolContext, _cache: int = 0) -> None: ...
+
+    assert list(properties(query)) == ["sql"]
+
+
+@pytest.mark.ledger("TOOL-04", "TOOL-47", "TOOL-48")
+def test_the_decorator_with_and_without_arguments() -> None:
+    def search_google(query: str) -> str:
+        """Search."""
+        return query
+
+    assert tool(search_google).name == "search_google"
+    named = tool(name="web_search", description="Look it up.")(search_google)
+    assert (named.name, named.description) == ("web_search", "Look it up.")
+    assert named("x") == "x"
+    assert getattr(named, "__name__", "") == "search_google"
+
+
+def takes_args(*args: str) -> None:
+    """Wrong."""
+
+
+def takes_positional(a: str, /) -> None:
+    """Wrong."""
+
+
+def untyped(a) -> None:  # type: ignore[no-untyped-def]
+    """Wrong."""
+
+
+def unresolvable(a: Nowhere) -> None:  # type: ignore[name-defined]  # noqa: F821
+    """Wrong."""
+
+
+def with_set(a: list[set[str]]) -> None:
+    """Wrong."""
+
+
+def with_function(a: Callable[[], None]) -> None:
+    """Wrong."""
+
+
+def odd_default(a: str = object()) -> None:  # type: ignore[assignment]
+    """Wrong."""
+
+
+def wrong_default(a: int = "one") -> None:  # type: ignore[assignment]
+    """Wrong."""
+
+
+def good(a: str) -> None:
+    """Right."""
+
+
+def undescribed(a: str) -> None: ...
+
+
+async def asks_for(b: str) -> Any:
+    return b
+
+
+@pytest.mark.ledger("TOOL-07", "TOOL-40", "TOOL-41")
+@pytest.mark.parametrize(
+    ("function", "options", "words"),
+    [
+        (takes_args, {}, r"no \*args"),
+        (takes_positional, {}, "positional-only"),
+        (untyped, {}, "a: has no annotation"),
+        (unresolvable, {}, "Nowhere"),
+        (with_set, {}, "Use a list"),
+        (with_function, {}, "cannot be described"),
+        (odd_default, {}, "not JSON serializable"),
+        (wrong_default, {}, "a: its default is no value of its type"),
+        (undescribed, {}, "has no description"),
+        (good, {"description": "  "}, "has no description"),
+        (good, {"name": ""}, "the name ''"),
+        (good, {"name": "two words"}, "letters, digits"),
+        (good, {"streaming": True}, "generator"),
+        (good, {"timeout_seconds": 0}, "timeout_seconds"),
+        (good, {"param_metadata": {"b": {}}}, "b: in param_metadata"),
+        (good, {"injected_kwargs": {"b": 1}}, r"\['b'\]"),
+        (good, {"confirm": "Delete {b}?"}, "not an argument"),
+        (good, {"confirm": Confirm(done="{b}")}, "not an argument"),
+        (good, {"lock": "x:{b}"}, "not an argument"),
+        (good, {"confirm": asks_for}, r"takes \['b'\]"),
+        (good, {"confirm": Confirm(probe=asks_for)}, r"takes \['b'\]"),
+    ],
+)
+def test_a_definition_that_does_not_hold_together_is_refused(
+    function: Callable[..., Any], options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ToolValidationError, match=words):
+        Tool(function, **options)
+
+
+def test_a_hidden_parameter_that_nothing_fills_in_is_refused() -> None:
+    def query(sql: str, db: Injected[str]) -> None:
+        """Query."""
+
+    with pytest.raises(ToolValidationError, match=r"nothing fills in \['db'\]"):
+        tool(query)
+
+
+def test_the_version_hash_is_over_what_an_open_question_relies_on() -> None:
+    def delete(invoice_id: str, reason: str = "") -> None:
+        """Delete."""
+
+    def other_code_and_words(invoice_id: str, reason: str = "none") -> str:
+        """Remove for good."""
+        return "other"
+
+    def other_type(invoice_id: int, reason: str = "") -> None:
+        """Delete."""
+
+    def other_name(invoice: str, reason: str = "") -> None:
+        """Delete."""
+
+    def now_required(invoice_id: str, reason: str) -> None:
+        """Delete."""
+
+    def version(function: Callable[..., Any], **options: Any) -> str:
+        return Tool(function, name="delete", **options).version_hash
+
+    same = version(delete)
+    assert len(same) == 64
+    assert version(other_code_and_words, param_metadata={"reason": {"description": "Why"}}) == same
+    changed = {version(other_type), version(other_name), version(now_required), version(delete, version="2")}
+    assert len(changed | {same, Tool(delete, name="wipe").version_hash}) == 6
+
+
+@pytest.mark.ledger("TOOL-49")
+def test_a_registry_knows_its_tools_by_name_once() -> None:
+    registry = ToolRegistry()
+
+    @registry.tool(name="web_search", read_only=True)
+    def search_google(query: str) -> None:
+        """Search."""
+
+    @registry.tool
+    def calculate(expression: str) -> None:
+        """Compute."""
+
+    assert registry.get("web_search") is search_google
+    assert registry.get("search_google") is None
+    assert registry.all() == [search_google, calculate]
+    assert registry.register(calculate) is calculate
+    with pytest.raises(ToolValidationError, match="another tool has this name"):
+        registry.register(Tool(good, name="calculate"))
+    assert [made.name for made in ToolRegistry([good, calculate]).all()] == ["good", "calculate"]
