@@ -32,12 +32,18 @@ __all__ = ["Chat", "add_chat"]
 LINK_SECONDS = 86400.0
 HEARTBEAT_SECONDS = 15.0
 """Also how soon the server learns that a page has gone."""
+RETRY_MILLISECONDS = 1000
+"""How soon a page comes back after the connection was lost."""
 
 _FILES = files("gateway.web") / "static"
 _PAGE = (_FILES / "chat.html").read_text("utf-8")
 _STATIC = {
     name: ((_FILES / name).read_bytes(), content_type)
-    for name, content_type in (("chat.css", "text/css"), ("chat.js", "text/javascript"))
+    for name, content_type in (
+        ("chat.css", "text/css"),
+        ("chat.js", "text/javascript"),
+        ("chat.svg", "image/svg+xml"),
+    )
 }
 _CLOSED = {
     "Content-Security-Policy": (
@@ -75,7 +81,7 @@ def add_chat(app: web.Application, chat: Chat) -> None:
     """Add the page and what it talks to to an application, under ``/chat``."""
     pages = _Pages(chat)
     app.router.add_get("/chat", pages.page)
-    app.router.add_get("/chat/{name:chat\\.(?:css|js)}", pages.static)
+    app.router.add_get("/chat/{name:chat\\.(?:css|js|svg)}", pages.static)
     app.router.add_get("/chat/events", pages.events)
     app.router.add_post("/chat/messages", pages.said)
     app.router.add_post("/chat/presses", pages.said)
@@ -223,6 +229,7 @@ async def _notices(feed: Feed, after: int) -> AsyncGenerator[str, None]:
 
 
 async def _heartbeat() -> AsyncGenerator[str, None]:
+    yield f"retry: {RETRY_MILLISECONDS}\n\n"
     while True:
         yield ":\n\n"
         await asyncio.sleep(HEARTBEAT_SECONDS)

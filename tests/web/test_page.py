@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
@@ -48,14 +49,17 @@ async def context(browser_executable: Path) -> AsyncIterator[BrowserContext]:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=browser_executable, args=FLAGS)
         context = await browser.new_context(viewport={"width": 1200, "height": 800})
+        # A script or style that the policy stopped, a file that is not there or an error in ours is a broken page.
+        broken: list[str] = []
+        context.on("weberror", lambda error: broken.append(str(error.error)))
+        context.on("console", lambda said: broken.append(said.text) if re.search("Policy|404", said.text) else None)
         yield context
         await browser.close()
+        assert broken == []
 
 
 async def opened(context: BrowserContext, bot: Bot) -> Page:
     page = await context.new_page()
-    # A script or style that the policy stopped, or an error in ours, is a broken page.
-    page.on("pageerror", lambda error: pytest.fail(str(error)))
     await page.goto(f"{bot.url}/chat")
     await expect(page.get_by_role("status")).to_have_text("Connected")
     return page
@@ -139,6 +143,18 @@ async def test_what_was_not_stored_is_sent_again_and_arrives_once(
         await bot.arrived(1)
         await expect(page.locator(".person:not(.sending):not(.failed) .bubble")).to_have_text(["hello"])
     assert [cast(Message, event).text for event in bot.accepted] == ["hello"]
+
+
+async def test_a_session_that_has_ended_is_told(bot: Bot, start: Start, context: BrowserContext) -> None:
+    async with start() as running:
+        port = running.port
+        page = await opened(context, bot)
+        await context.clear_cookies()
+        await running.cleanup()
+        async with start(port=port):
+            await expect(page.get_by_role("status")).to_have_text("Session ended: reload the page", timeout=15_000)
+            await page.reload()
+            await expect(page.get_by_role("status")).to_have_text("Connected")
 
 
 async def test_it_shows_that_the_bot_writes_and_reconnects_by_itself(

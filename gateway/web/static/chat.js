@@ -140,7 +140,7 @@ const show = (entry) => {
   const message = messageOf(entry.edits ?? entry.message_id, entry.from);
   message.settled = true;
   if (entry.from === "bot") message.bubble.innerHTML = entry.html; // made safe by the server
-  else message.bubble.textContent = entry.text;
+  else message.bubble.textContent = entry.text ?? "";
   if (!entry.edits || entry.media.length) message.files.replaceChildren(...entry.media.map(fileCard));
   const buttons = (entry.buttons ?? []).map((button) => buttonOf(message, button));
   message.buttons.replaceChildren(...buttons);
@@ -165,12 +165,24 @@ const setState = (name) => {
 
 // ---- listening: the browser reconnects by itself; after a refusal it does not, so we do
 
+const refused = async (path) => {
+  const asked = new AbortController();
+  try {
+    return (await fetch(path, { signal: asked.signal })).status === 401;
+  } catch {
+    return false;
+  } finally {
+    asked.abort();
+  }
+};
+
 const listen = (path, handlers, onState = () => {}) => {
   const source = new EventSource(path());
   source.addEventListener("open", () => onState("open"));
   source.addEventListener("error", async () => {
     onState("lost");
     if (source.readyState !== EventSource.CLOSED) return;
+    if (await refused(path())) return onState("ended");
     await wait(3000);
     listen(path, handlers, onState);
   });
@@ -220,7 +232,7 @@ const showNotice = ({ at: when, name, fields }) => {
   const subject = tool ?? toolName;
   line.append(make("span", "what", name.replaceAll("_", " ") + (subject ? ` · ${subject}` : "")), make("time", "", clock(when, true)));
   notice.append(line);
-  const facts = Object.entries(rest).filter(([, value]) => value !== null && value !== "");
+  const facts = Object.entries(rest).filter(([, value]) => !["", "null", "{}", "[]", '""'].includes(JSON.stringify(value)));
   if (facts.length) {
     const list = make("dl");
     for (const [key, value] of facts) {

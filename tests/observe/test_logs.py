@@ -1,0 +1,95 @@
+"""What a log line may hold, and what never."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.observe import configure_logging, describe_error, redact
+
+TOKEN = "123456:AAbbCCddEE+ff/gg"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def root_as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = handlers, level
+
+
+def logged(stream: io.StringIO, message: str, **extra: object) -> str:
+    configure_logging("info", secrets=[TOKEN, "ab"], stream=stream)
+    logging.getLogger("gateway.test").info(message, extra=extra)
+    return stream.getvalue()
+
+
+def test_a_line_is_json_with_its_fields() -> None:
+    line = logged(io.StringIO(), "stored", channel="telegram", count=3, ids=["a"], more={"b": None})
+    facts = json.loads(line)
+    assert (facts["message"], facts["level"], facts["logger"]) == ("stored", "INFO", "gateway.test")
+    assert (facts["channel"], facts["count"], facts["ids"], facts["more"]) == ("telegram", 3, ["a"], {"b": None})
+    assert facts["at"].endswith("+00:00")
+
+
+def test_on_a_terminal_it_is_plain() -> None:
+    line = logged(Terminal(), "stored", channel="telegram")
+    assert line.endswith("INFO    gateway.test: stored channel=telegram\n")
+
+
+@given(text=st.text())
+@pytest.mark.parametrize("stream_type", [io.StringIO, Terminal])
+def test_one_record_is_one_line_that_no_terminal_acts_on(stream_type: type[io.StringIO], text: str) -> None:
+    line = logged(stream_type(), "{} %s \x1b[2J\r\n\u2028\u202e".replace("%", "%%") + text.replace("%", "%%"), who=text)
+    assert line.endswith("\n")
+    assert line[:-1].isprintable()
+
+
+@pytest.mark.parametrize("stream_type", [io.StringIO, Terminal])
+def test_secrets_are_nowhere_in_it(stream_type: type[io.StringIO]) -> None:
+    line = logged(
+        stream_type(),
+        f"POST https://api.telegram.org/bot{TOKEN}/sendMessage",
+        url="https://x.example/?t=123456%3AAAbbCCddEE%2Bff%2Fgg",
+        deep=[{"token": TOKEN}],
+    )
+    assert "AAbbCC" not in line
+    assert line.count("***") == 3
+
+
+def test_a_short_secret_does_not_blot_out_words() -> None:
+    assert redact(["ab"])("about") == "about"
+
+
+def test_of_an_error_its_type_and_place_are_told_and_never_its_text() -> None:
+    stream = io.StringIO()
+    configure_logging("INFO", stream=stream)
+    with pytest.raises(ValueError, match="hunter2") as caught:
+        try:
+            dict[str, str]()["password=hunter2"]
+        except KeyError as error:
+            raise ValueError("password=hunter2") from error
+    logging.getLogger("x").error("failed", exc_info=caught.value)
+
+    assert "hunter2" not in stream.getvalue()
+    assert stream.getvalue().count("\n") == 1
+    described = json.loads(stream.getvalue())["error"]
+    assert described == describe_error(caught.value)
+    assert described.startswith("ValueError (test_logs.py:")
+    assert " from KeyError (test_logs.py:" in described
+
+
+def test_an_unknown_level_is_refused() -> None:
+    with pytest.raises(ValueError, match="LOUD"):
+        configure_logging("loud", stream=io.StringIO())
