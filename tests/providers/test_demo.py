@@ -234,6 +234,7 @@ async def test_invoices(text: str, calls: Calls) -> None:
         "I deleted INV-42 yesterday",
         "the invoice INV-42 is wrong",
         "no borres la factura INV-42",
+        "delete invoice " + "9" * 400 + " or not",
         "INV-42",
         "cancel",
         "yes",
@@ -246,6 +247,18 @@ async def test_what_is_not_clearly_asked_for_is_not_done(text: str) -> None:
     response = await Chat(INVOICES).says(text)
     assert response.tool_calls == ()
     assert response.content
+
+
+async def test_a_verb_that_reads_does_not_hide_one_that_harms() -> None:
+    purge = tool("find_and_erase_logs", "Find old logs and erase them.")
+    assert await Chat([purge]).calls("what logs are there?") == []
+    assert await Chat([purge]).calls("find and erase the logs") == [("find_and_erase_logs", {})]
+
+
+async def test_a_number_beyond_what_json_holds_is_none() -> None:
+    response = await Chat(OFFICE).says(f"transfer {'9' * 400} to Bob")
+    assert response.tool_calls == ()
+    assert "amount" in response.content or "understand" in response.content
 
 
 async def test_two_orders_of_which_one_lacks_something_are_not_mixed_up() -> None:

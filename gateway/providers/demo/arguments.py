@@ -16,6 +16,8 @@ __all__ = ["Sentence", "all_ids", "read_arguments"]
 
 _EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _NUMBER = re.compile(r"(?<![\w.,-])[$€£]?(\d+(?:[.,]\d+)*)(?![\w-])")
+_MOST = 2.0**53
+"""Beyond it, JSON numbers are not exact."""
 _QUOTED = re.compile(r"[\"“«]([^\"”»]+)[\"”»]|(?<!\w)['‘]([^'’]+)['’](?!\w)")
 _NUMBER_WORDS = {
     "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
@@ -198,7 +200,7 @@ def _number(parameter: Parameter, sentence: Sentence, *, near: bool) -> Json:
         if near and not {stem(word) for word in around} & about:
             continue
         value = float(_NUMBER_WORDS[match["word"]]) if match["word"] else _as_number(match[1])
-        if parameter.whole and value != int(value):
+        if value > _MOST or (parameter.whole and value != int(value)):
             continue
         sentence.take(match.span(), about)
         return int(value) if parameter.whole or value == int(value) else value

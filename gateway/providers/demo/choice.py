@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from datetime import date
 
@@ -16,11 +16,15 @@ from gateway.providers.demo.words import FILLERS, PRONOUNS, STOP_WORDS, Verb, fo
 __all__ = ["Asked", "Context", "Wanted", "choose", "completed"]
 
 
-_PARTS = re.compile(r"(?:\s*[,;.!?\n]\s*(?:and |then )?|\s+(?:and then|and|then|y|e|luego|depois)\s+)(?=\w)")
+_PARTS = re.compile(r"(?:(?:\s*[,;.!?]\s+|\s*\n\s*)(?:and |then )?|\s+(?:and then|and|then|y|e|luego|depois)\s+)(?=\w)")
 _DOUBT = re.compile(
     r"\b(not|don'?t|never|except|but|or|if|unless|instead|no|nunca|nao|excepto|exceto|pero|mas|si|salvo|caso|ou)\b"
 )
 """Over what is left of a folded sentence: no clear order to do something."""
+
+_HARMFUL = frozenset({"remove", "send", "pay", "refund"})
+_READS_AT_MOST = 1000
+"""Characters of a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +59,9 @@ def choose(text: str, tools: Sequence[ToolSpec], context: Context) -> list[Wante
     A tool that only reads is taken for its words alone. Any other must be told to: its verb at the head of the
     sentence, with the thing it is about. "How do I delete it?" and "don't delete it" tell nothing.
     """
+    text = text[:_READS_AT_MOST]
     parts = _PARTS.split(text)
-    if len(parts) > 1 and all(_begins_an_order(part, tools) for part in parts):
+    if len(parts) > 1 and all(_is_verb(*_head(part), tools) for part in parts):
         clear = [one for part in parts if (one := _choose_one(part, tools, context))]
         calls = [one for one in clear if isinstance(one, Wanted)]
         if len(calls) == len(parts):
@@ -69,7 +74,9 @@ def choose(text: str, tools: Sequence[ToolSpec], context: Context) -> list[Wante
 
 def completed(asked: Asked, answer: str, context: Context) -> Wanted | Asked | None:
     """What becomes of a question that the person has answered; None when the answer has nothing of what is missing."""
-    found = read_arguments(asked.missing, Sentence(answer), today=context.today, known=context.known, bare=True)
+    found = read_arguments(
+        asked.missing, Sentence(answer[:_READS_AT_MOST]), today=context.today, known=context.known, bare=True
+    )
     if not found:
         return None
     arguments = {**asked.arguments, **found}
@@ -79,8 +86,10 @@ def completed(asked: Asked, answer: str, context: Context) -> Wanted | Asked | N
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    score: float
+    """A tool for which the text is a clear order or question, with what was read of the text for it."""
+
     tool: ToolSpec
+    score: float
     arguments: Sequence[dict[str, Json]]
     missing: Sequence[Parameter]
 
@@ -91,14 +100,33 @@ def _choose_one(text: str, tools: Sequence[ToolSpec], context: Context) -> Wante
     if not matches or (len(matches) > 1 and matches[0].score == matches[1].score):
         return None
     best = matches[0]
-    return (
-        Asked(best.tool, dict(best.arguments[0]), best.missing) if best.missing else Wanted(best.tool, best.arguments)
+    if best.missing:
+        return Asked(best.tool, best.arguments[0], best.missing)
+    return Wanted(best.tool, best.arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class _Doing:
+    """What a tool does: its verbs, what they ask for, and the stems of the things it does it to."""
+
+    verbs: set[str]
+    kinds: frozenset[str]
+    things: set[str]
+    reads: bool
+
+
+def _doing(tool: ToolSpec) -> _Doing:
+    words, described = names(tool.name) or [tool.name], names(tool.description)[:1]
+    verb = next((word for word in (*words, *described) if verb_of(word)), words[0])
+    known = verb_of(verb)
+    kinds = known.kinds if known else frozenset[str]()
+    others = [other.kinds for word in words if (other := verb_of(word))]
+    return _Doing(
+        verbs={stem(word) for word in (verb, *described)},
+        kinds=kinds,
+        things={stem(word) for word in words if word != verb and fold(word) not in STOP_WORDS},
+        reads="read" in kinds and not any(other & _HARMFUL and "read" not in other for other in others),
     )
-
-
-def _begins_an_order(text: str, tools: Sequence[ToolSpec]) -> bool:
-    word, verb = _head(text)
-    return bool(verb) or any(stem(word) in _doing(tool).verbs for tool in tools)
 
 
 def _head(text: str) -> tuple[str, Verb | None]:
@@ -109,70 +137,44 @@ def _head(text: str) -> tuple[str, Verb | None]:
     return (word[0], verb_of(word[0])) if word else ("", None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Doing:
-    """What a tool does: its verbs, what they ask for, and the stems of the things it does it to."""
-
-    verbs: set[str]
-    kinds: frozenset[str]
-    things: set[str]
-
-    @property
-    def reads(self) -> bool:
-        return "read" in self.kinds
-
-
-def _doing(tool: ToolSpec) -> _Doing:
-    words, described = names(tool.name), names(tool.description)[:1]
-    verb = next((word for word in words if verb_of(word)), None) or next((w for w in described if verb_of(w)), words[0])
-    known = verb_of(verb)
-    return _Doing(
-        verbs={stem(word) for word in (verb, *described)},
-        kinds=known.kinds if known else frozenset(),
-        things={stem(word) for word in words if word != verb and fold(word) not in STOP_WORDS},
-    )
+def _is_verb(word: str, verb: Verb | None, tools: Sequence[ToolSpec]) -> bool:
+    return bool(verb) or any(stem(word) in _doing(tool).verbs for tool in tools)
 
 
 def _match(text: str, tool: ToolSpec, tools: Sequence[ToolSpec], context: Context) -> _Match | None:
-    doing = _doing(tool)
-    head, head_verb = _head(text)
-    said = stems(text)
-    told = stem(head) in doing.verbs
-    kind_told = bool(head_verb and doing.kinds & head_verb.kinds)
-    named = {thing for thing in doing.things if _named(thing, said)}
-    sentence, arguments, missing = _read(text, tool, head, doing.things, context)
-    strange = bool(ID.search(sentence.left))
+    doing, said = _doing(tool), stems(text)
+    head, verb = _head(text)
+    same_verb = stem(head) in doing.verbs
+    told = same_verb or bool(verb and doing.kinds & verb.kinds)
+    sentence, arguments, missing = _read(text, tool, head if told else "", doing.things, context)
     found = {parameter.kind for parameter in parameters(tool) if parameter.name in arguments[0]}
-    foreign = bool(head_verb and not head_verb.english)
+    named = [thing for thing in doing.things if _named(thing, said)]
+    strange = bool(ID.search(sentence.left))
+    # The things' names are English: in another language what is said about them has to do.
+    foreign = bool(verb and not verb.english)
     fits = bool(found - {"text"}) and (foreign or not (missing or _loose(sentence, head, tool)))
     if doing.reads:
-        other = any(
-            (verb := verb_of(word)) and "read" not in verb.kinds and stem(word) not in doing.things for word in said
-        )
-        if not (named and (told or kind_told or not (other or strange))) and not (
-            (told or kind_told) and (fits or foreign)
-        ):
-            return None
+        orders = any((other := verb_of(word)) and "read" not in other.kinds for word in said - doing.things)
+        clear = (told and (bool(named) or fits or foreign)) or (bool(named) and not orders and not strange)
     else:
-        elsewhere = any(
-            _named(thing, said - {stem(head)}) for one in tools for thing in _doing(one).things - doing.things
-        )
         past = head.endswith(("ed", "ing")) and len(stem(head)) <= len(head) - 2
-        if not (told or kind_told) or past or _DOUBT.search(sentence.left):
-            return None
-        if doing.things and not named and (elsewhere or not fits):
-            return None
-    described = len(stems(tool.description) & said)
-    score = 3.0 * told + 2.5 * (kind_told and not told) + 2.0 * len(named) + min(0.3 * described, 1.2)
-    score += 1.0 * len(arguments[0]) - 0.5 * len(missing) - 1.5 * strange
-    return _Match(score, tool, arguments, missing)
+        others = {thing for other in tools for thing in _doing(other).things} - doing.things
+        about = (
+            not doing.things or bool(named) or (fits and not any(_named(one, said - {stem(head)}) for one in others))
+        )
+        clear = told and not past and about and not _DOUBT.search(sentence.left)
+    if not clear:
+        return None
+    score = (3.0 if same_verb else 2.5 if told else 0.0) + 2.0 * len(named)
+    score += min(0.3 * len(stems(tool.description) & said), 1.2)
+    score += len(arguments[0]) - 0.5 * len(missing) - 1.5 * strange
+    return _Match(tool, score, arguments, missing)
 
 
-def _named(thing: str, said: set[str]) -> bool:
+def _named(thing: str, said: Set[str]) -> bool:
     """The thing itself, or a word that begins alike in another language: product, producto."""
     return thing in said or any(
-        len(thing) >= 5 and len(word) >= 5 and thing[:5] == word[:5] and abs(len(thing) - len(word)) <= 4
-        for word in said
+        len(thing) >= 5 and thing[:5] == word[:5] and abs(len(thing) - len(word)) <= 4 for word in said
     )
 
 
@@ -183,17 +185,12 @@ def _loose(sentence: Sentence, head: str, tool: ToolSpec) -> bool:
 
 
 def _read(
-    text: str, tool: ToolSpec, head: str, things: set[str], context: Context
+    text: str, tool: ToolSpec, verb: str, things: Set[str], context: Context
 ) -> tuple[Sentence, Sequence[dict[str, Json]], Sequence[Parameter]]:
+    """What is left of the text, the arguments of each call, and what is missing."""
     sentence, wanted = Sentence(text), parameters(tool)
-    if (filler := FILLERS.match(sentence.left)) and sentence.left[filler.end() :].startswith(head):
-        sentence.take(filler.span())
-    for match in re.finditer(r"[^\W\d_]+", sentence.left):
-        own = match[0] == head or (
-            stem(match[0]) in things and re.search(r"\0\W*(?:\w{1,3}\W+)?$", sentence.left[: match.start()])
-        )
-        if own and verb_of(head):
-            sentence.take(match.span())
+    if verb:
+        _cross_out_order(sentence, verb, things)
     ids = [parameter for parameter in wanted if parameter.kind == "id"]
     several: list[str] = []
     if len(ids) == 1:
@@ -205,3 +202,14 @@ def _read(
     arguments = [{ids[0].name: one, **shared} for one in several] if several else [shared]
     missing = [parameter for parameter in wanted if parameter.required and parameter.name not in arguments[0]]
     return sentence, arguments, missing
+
+
+def _cross_out_order(sentence: Sentence, verb: str, things: Set[str]) -> None:
+    """What stands before the verb, the verb, and the names of the things right after it."""
+    if filler := FILLERS.match(sentence.left):
+        sentence.take(filler.span())
+    for match in re.finditer(r"[^\W\d_]+", sentence.left):
+        if match[0] == verb or stem(match[0]) in things:
+            sentence.take(match.span())
+        elif len(match[0]) > 3:
+            break
