@@ -19,7 +19,10 @@ from channels.formatting.styled import Span, SpanKind, Styled
 __all__ = ["MAX_MARKDOWN", "read_markdown"]
 
 MAX_MARKDOWN = 16_000
-"""Characters. Longer text is shown as it is: parsing time grows faster than the text when it is built to be slow."""
+"""Characters. Longer text is shown as it is, so that no text can be built that takes long to parse."""
+
+_MOST_BRACKETS = 1_000
+"""Opening brackets. With more of them, none closed, the parser is slow before the text is long."""
 
 _MAX_TABLE = 8_000
 """Characters of a table with aligned columns; a larger one is written without alignment."""
@@ -36,7 +39,7 @@ _RULE = "———"
 def read_markdown(markdown: str) -> Styled:
     """The text of a piece of Markdown and its spans. Whatever the input, it raises nothing and is quick."""
     text = markdown.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent anywhere
-    if len(text) > MAX_MARKDOWN:
+    if len(text) > MAX_MARKDOWN or text.count("[") > _MOST_BRACKETS:
         return Styled(text)
     tokens = _PARSER.parse(text)
     if any(token.level >= _DEEPEST - 1 for token in tokens):

@@ -184,11 +184,12 @@ class UpdateReader:
         )
 
     def _mentioned(self, text: str, entities: Sequence[Entity]) -> bool:
+        units = text.encode("utf-16-le")
         for entity in entities:
             if entity.type == "text_mention" and entity.user and str(entity.user.id) == self._account:
                 return True
             if self._username and entity.type in ("mention", "bot_command"):
-                _, _, name = _covered(text, entity).partition("@")
+                _, _, name = _covered(units, entity).partition("@")
                 if name.lower() == self._username.lower():
                     return True
         return False
@@ -234,11 +235,11 @@ def _file(
 def _command(text: str, entities: Sequence[Entity]) -> str | None:
     """``/start@SomeBot`` when the text begins with a command."""
     first = next((entity for entity in entities if entity.type == "bot_command" and entity.offset == 0), None)
-    return _covered(text, first) if first else None
+    return _covered(text.encode("utf-16-le"), first) if first else None
 
 
-def _covered(text: str, entity: Entity) -> str:
-    units = text.encode("utf-16-le")
+def _covered(units: bytes, entity: Entity) -> str:
+    """What an entity covers of a text in UTF-16."""
     return units[2 * entity.offset : 2 * (entity.offset + entity.length)].decode("utf-16-le", "replace")
 
 

@@ -7,7 +7,6 @@ import logging
 from typing import Any, final
 
 import aiohttp
-from telegram._utils.types import ODVInput
 from telegram.error import TelegramError
 from telegram.request import BaseRequest, RequestData
 
@@ -56,10 +55,10 @@ class SessionRequest(BaseRequest):
         url: str,
         method: str,
         request_data: RequestData | None = None,
-        read_timeout: ODVInput[float] = BaseRequest.DEFAULT_NONE,
-        write_timeout: ODVInput[float] = BaseRequest.DEFAULT_NONE,
-        connect_timeout: ODVInput[float] = BaseRequest.DEFAULT_NONE,
-        pool_timeout: ODVInput[float] = BaseRequest.DEFAULT_NONE,
+        read_timeout: Any = BaseRequest.DEFAULT_NONE,
+        write_timeout: Any = BaseRequest.DEFAULT_NONE,
+        connect_timeout: Any = BaseRequest.DEFAULT_NONE,
+        pool_timeout: Any = BaseRequest.DEFAULT_NONE,
     ) -> tuple[int, bytes]:
         """One HTTP call. Raises NotTaken, NoAnswer, Flooded or Refused."""
         seconds = _UPLOAD_SECONDS if request_data and request_data.contains_files else _ANSWER_SECONDS

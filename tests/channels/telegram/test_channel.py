@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from channels import Attachment, Message, MissingSetting, Unavailable, Undeliverable, WebhookRequest
+from channels import Attachment, Message, MissingSetting, Person, Unavailable, Undeliverable, WebhookRequest
 from channels.telegram import PollingRefused, TelegramChannel
 from tests.channels.telegram.conftest import SECRET, Pauses
 from tests.fakes.telegram import FakeTelegram, User
@@ -205,8 +205,6 @@ async def test_an_answer_can_be_held(telegram: FakeTelegram, channel: TelegramCh
     ana = telegram.person("Ana")
     await telegram.person_says(ana, ana, "/start")
     hold = telegram.hold("getChat", "before")
-    from channels import Person
-
     person = Person(channel="telegram", account=channel.account, user_id=str(ana.id))
     opening = asyncio.ensure_future(channel.open(person))
     await hold.reached()

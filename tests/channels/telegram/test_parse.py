@@ -5,6 +5,7 @@ Each fixture names the page of the Bot API's documentation that its shape is tak
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from pathlib import Path
@@ -109,8 +110,8 @@ def test_an_entity_beyond_the_text_covers_nothing() -> None:
 
 
 def test_a_body_built_to_be_slow_is_read_at_once() -> None:
-    message = {"message_id": 1, "chat": {"id": 1, "type": "private"}, "text": "@askfirst_bot " * 10_000}
-    entities = [{"type": "mention", "offset": 14 * i + 1, "length": 12} for i in range(5_000)]
+    message = {"message_id": 1, "chat": {"id": 1, "type": "private"}, "text": "@somebody_bot " * 10_000}
+    entities = [{"type": "mention", "offset": 14 * i, "length": 13} for i in range(5_000)]
     body = json.dumps({"update_id": 1, "message": message | {"entities": entities}}).encode()
     began = time.process_time()
     READER.read(body)
@@ -119,10 +120,8 @@ def test_a_body_built_to_be_slow_is_read_at_once() -> None:
 
 @given(st.binary(max_size=200))
 def test_random_bytes_are_malformed_or_not_understood(body: bytes) -> None:
-    try:
+    with contextlib.suppress(Malformed):
         assert READER.read(body).events == ()
-    except Malformed:
-        pass
 
 
 ODD = st.recursive(
@@ -149,8 +148,6 @@ def test_an_update_with_anything_anywhere_is_read_or_refused(data: st.DataObject
             inner[place[-1]] = data.draw(ODD)
         except (LookupError, TypeError):
             continue  # an earlier change took this place away
-    try:
+    with contextlib.suppress(Malformed):
         for event in read(update).events:
             assert event_from_json(event_to_json(event)) == event
-    except Malformed:
-        pass

@@ -68,6 +68,7 @@ async def test_it_has_the_powers_it_says(channel: TelegramChannel) -> None:
         assert isinstance(channel, power), power
 
 
+@pytest.mark.ledger("PEND-66")
 async def test_text_arrives_formatted_with_its_buttons(
     telegram: FakeTelegram, channel: TelegramChannel, ana: User
 ) -> None:
@@ -90,6 +91,7 @@ async def test_text_arrives_formatted_with_its_buttons(
     assert "parse_mode" not in telegram.called("sendMessage")[0].arguments
 
 
+@pytest.mark.ledger("CFG-03", "MISC-18")
 async def test_a_long_text_arrives_whole_and_in_order(
     telegram: FakeTelegram, channel: TelegramChannel, ana: User
 ) -> None:

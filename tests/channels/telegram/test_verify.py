@@ -26,6 +26,7 @@ def test_the_secret_lets_in() -> None:
     CHANNEL.verify(request(SECRET), NOW)
 
 
+@pytest.mark.ledger("MISC-18")
 @pytest.mark.parametrize(
     "secret", [None, "", SECRET[:-1], SECRET + "x", SECRET.upper(), f" {SECRET}", "é", "\udcff", "\ud800", "\0"]
 )
