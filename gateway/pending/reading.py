@@ -37,7 +37,7 @@ _WRAPPERS = (("*", "*"), ("_", "_"), ("'", "'"), ('"', '"'), ("“", "”"), ("�
 _END = re.compile(r"\s*(?:!+|[.,])$")
 """One full stop or comma, or any number of exclamation marks: "yes.." trails off and is not an answer."""
 _BOT = r"@[a-z0-9_]{0,29}bot"
-_MENTION = re.compile(rf"^{_BOT}[,:]?\s|[\s,]{_BOT}(?=[!.,]?$)")
+_MENTION = re.compile(rf"^{_BOT}[,:]?\s|,?\s{_BOT}(?=[!.,]?$)")
 """Of the bot, not of somebody else: the name of a Telegram bot ends in "bot" (core.telegram.org/bots/features)."""
 _QUESTION = re.compile("QUESTION|INTERROBANG")
 _SIGNATURE_RULE = re.compile(r"[-_—–]{1,3}")
