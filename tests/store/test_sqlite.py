@@ -1,0 +1,232 @@
+"""What only the embedded store has: a file, an owner, a disk that may be full."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import sqlite3
+import stat
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from blockbuster import blockbuster_ctx
+
+from gateway.store.base import Dead, Incoming, Key, Put, QueuedPart, StoreRefused, StoreUnavailable, Timer, Transaction
+from gateway.store.sqlite import SqliteStore
+
+BODY = {"text": "x" * 300}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "askfirst.db"
+
+
+@pytest.fixture
+async def store(path: Path) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(path)
+    await store.open()
+    yield store
+    await store.close()
+
+
+async def restarted(store: SqliteStore, path: Path) -> SqliteStore:
+    await store.close()
+    store = SqliteStore(path)
+    await store.open()
+    return store
+
+
+# ───────────── the file ─────────────
+
+
+async def test_a_restart_finds_everything(store: SqliteStore, path: Path) -> None:
+    await store.accept([Incoming(conversation="c", event_ids=("a",), body=BODY)])
+    timer = Timer(timer_id="t", due=await store.now(), incoming=Incoming(conversation="d", event_ids=(), body={}))
+    part = QueuedPart(part_id="p", conversation="c", body=BODY)
+    dead = Dead(dead_id="d", conversation="c", reason="r")
+    await store.commit(
+        Transaction(partition="00", puts={"r": Put(1)}, appends=[("log", 1)], parts=[part], timers=[timer], dead=[dead])
+    )
+    before = await store.stats()
+    store = await restarted(store, path)
+    after = await store.stats()
+    assert (after.waiting, after.parts, after.timers, after.dead, after.ready) == (1, 1, 1, 1, 2)
+    assert (before.waiting, before.ready) == (after.waiting, after.ready)
+    assert (await store.get([Key("00", "r")]))[Key("00", "r")].value == 1
+    assert [entry.value for entry in await store.read(Key("00", "log"))] == [1]
+    assert await store.accept([Incoming(conversation="c", event_ids=("a",), body=BODY)]) == [False]
+    await store.close()
+
+
+async def test_the_clock_goes_on_where_it_was_though_it_had_been_moved(store: SqliteStore, path: Path) -> None:
+    store.offset_seconds = 86400
+    await store.accept([Incoming(conversation="c", event_ids=(), body={})])
+    before = await store.commit(Transaction(partition="00"))
+    store = await restarted(store, path)
+    assert await store.now() >= before
+    assert await store.lease("w", ["turn"]) is not None, "nothing waits for a day that was only in a test's clock"
+    await store.close()
+
+
+async def test_what_people_wrote_is_for_one_user_only(store: SqliteStore, path: Path) -> None:
+    await store.ping()
+    for file in path.parent.glob("*.db*"):
+        if file.suffix != ".lock":
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600, file.name
+
+
+async def test_a_file_has_one_owner(store: SqliteStore, path: Path) -> None:
+    with pytest.raises(StoreRefused, match=f"{path} is in use by process"):
+        await SqliteStore(path).open()
+    await store.close()
+    other = SqliteStore(path)
+    await other.open()
+    await other.close()
+
+
+@pytest.mark.parametrize("content", [b"this is no database " * 500, b"SQLite format 3\0" + b"\xff" * 5000])
+async def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+    with pytest.raises(StoreRefused, match=r"notes.txt cannot be used"):
+        await SqliteStore(path).open()
+    assert path.read_bytes() == content
+
+
+async def test_a_damaged_file_is_refused_and_left_alone(store: SqliteStore, path: Path) -> None:
+    for n in range(200):
+        await store.accept([Incoming(conversation=f"c{n}", event_ids=(f"e{n}",), body=BODY)])
+    await store.close()
+    content = bytearray(path.read_bytes())
+    content[4096 * 3 : 4096 * 20] = b"\x5a" * (4096 * 17)
+    path.write_bytes(content)
+    with pytest.raises(StoreRefused, match="restore it from a backup"):
+        await SqliteStore(path).open()
+    assert path.read_bytes() == content
+
+
+async def test_another_programs_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.db"
+    with closing(sqlite3.connect(path)) as theirs:
+        theirs.execute("CREATE TABLE lane (x)")
+    with pytest.raises(StoreRefused, match="another program"):
+        await SqliteStore(path).open()
+
+
+async def test_a_newer_releases_file_is_refused(store: SqliteStore, path: Path) -> None:
+    await store.close()
+    with closing(sqlite3.connect(path)) as newer:
+        newer.execute("PRAGMA user_version = 99")
+    with pytest.raises(StoreRefused, match=r"version 99.*newer release"):
+        await SqliteStore(path).open()
+
+
+async def test_a_directory_one_may_not_write_to_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreRefused, match="Give this user a directory"):
+        await SqliteStore(tmp_path / "file" / "askfirst.db").open()
+
+
+async def test_a_store_that_was_refused_can_be_opened_later(store: SqliteStore, path: Path) -> None:
+    second = SqliteStore(path)
+    with pytest.raises(StoreRefused):
+        await second.open()
+    await store.close()
+    await second.open()
+    await second.ping()
+    await second.close()
+
+
+# ───────────── a disk, a lock, a loop ─────────────
+
+
+@contextmanager
+def no_file_larger_than(size: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_a_full_disk_refuses_what_is_new_and_keeps_what_it_has(store: SqliteStore, path: Path) -> None:
+    accepted: list[str] = []
+
+    async def fill() -> None:
+        for n in range(1000):
+            await store.accept([Incoming(conversation="c", event_ids=(f"e{n}",), body=BODY)])
+            accepted.append(f"e{n}")
+
+    waiting = asyncio.create_task(store.lease("w", ["out"], wait_seconds=20))
+    with no_file_larger_than(300_000):
+        with pytest.raises(StoreUnavailable, match="SQLITE_"):
+            await fill()
+        assert (await store.stats()).waiting == len(accepted), "it can still be read"
+        with pytest.raises(StoreUnavailable):
+            await asyncio.wait_for(waiting, 5)
+    assert await store.accept([Incoming(conversation="c", event_ids=("more",), body=BODY)]) == [True]
+    store = await restarted(store, path)
+    assert (await store.stats()).waiting == len(accepted) + 1
+    await store.close()
+
+
+async def test_a_file_held_by_another_program_is_unavailable_for_that_long(store: SqliteStore, path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as theirs:
+        theirs.execute("BEGIN IMMEDIATE")
+        answers = await asyncio.gather(*(store.ping() for _ in range(20)), return_exceptions=True)
+        theirs.execute("ROLLBACK")
+    assert {str(answer) for answer in answers} == {
+        "the store cannot be used now (SQLITE_BUSY); another program holds the file"
+    }
+    await store.ping()
+
+
+async def test_a_failing_neighbour_in_a_group_takes_nobody_with_it(store: SqliteStore) -> None:
+    """A huge record cannot be written (SQLITE_TOOBIG, or a full disk); what was asked at the same moment can."""
+    huge = Transaction(partition="00", puts={"huge": Put("x" * 3_000_000)})
+    small = [Transaction(partition="00", puts={f"small{n}": Put(n)}) for n in range(20)]
+    with no_file_larger_than(1_000_000):
+        done = await asyncio.gather(
+            *(store.commit(each) for each in [*small[:10], huge, *small[10:]]), return_exceptions=True
+        )
+    assert [n for n, answer in enumerate(done) if isinstance(answer, BaseException)] == [10]
+    assert isinstance(done[10], StoreUnavailable)
+    assert len(await store.scan("small")) == 20
+
+
+async def test_what_has_expired_leaves_the_file(store: SqliteStore, path: Path) -> None:
+    for n in range(3):
+        await store.accept([Incoming(conversation="c", event_ids=(f"e{n}",), body={}, keep_seconds=10)])
+        await store.commit(Transaction(partition="00", puts={f"r{n}": Put("private", ttl_seconds=10)}))
+    await store.commit(Transaction(partition="00", puts={"kept": Put(1)}, deletes=["r0"]))
+    await store.close()
+    for seconds, left in ((20, [("kept", "1"), ("r0", None), ("r1", None), ("r2", None)]), (4000, [("kept", "1")])):
+        later = SqliteStore(path)
+        later.offset_seconds = seconds
+        await later.open()
+        await later.ping()
+        await later.close()
+        with closing(sqlite3.connect(path)) as file:
+            assert file.execute("SELECT count(*) FROM seen").fetchone() == (0,)
+            assert file.execute("SELECT name, value FROM record").fetchall() == left
+
+
+async def test_no_call_blocks_the_loop(path: Path) -> None:
+    with blockbuster_ctx(["gateway", "channels"]):
+        store = SqliteStore(path)
+        await store.open()
+        await store.accept([Incoming(conversation="c", event_ids=("a",), body=BODY)])
+        lease = await store.lease("w", ["turn"], wait_seconds=1)
+        assert lease is not None
+        await store.renew(lease)
+        await store.commit(Transaction(partition="00", lease=lease, finish="done", puts={"r": Put(1)}))
+        await store.scan("")
+        await store.tick()
+        await store.take([])
+        await store.stats()
+        await store.now()
+        await store.close()

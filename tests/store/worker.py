@@ -1,0 +1,93 @@
+"""A bare worker, run as a process of its own and killed from outside.
+
+It says through a pipe what the store has acknowledged, and only that. `accept` takes in events by number; `work`
+leases, does a step, commits, and writes each event it dealt with into a log; `serve` does both; `hold` leases all
+there is and keeps it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from multiprocessing.connection import Connection
+from typing import Protocol
+
+from channels import Json
+from gateway.store.base import Incoming, StoreRefused, Transaction
+from gateway.store.sqlite import SqliteStore
+
+LANES = 5
+
+
+class Say(Protocol):
+    def __call__(self, **what: Json) -> None: ...
+
+
+def run(pipe: Connection, path: str, what: str, first: int = 0) -> None:
+    """What the process does."""
+
+    def say(**said: Json) -> None:
+        pipe.send(said)
+
+    asyncio.run(main(say, path, what, first))
+
+
+async def main(say: Say, path: str, what: str, first: int) -> None:
+    store = SqliteStore(path)
+    try:
+        await store.open()
+    except StoreRefused as refusal:
+        say(refused=str(refusal))
+        return
+    say(open=True)
+    match what:
+        case "accept":
+            await accept(say, store, first)
+        case "work":
+            await work(say, store)
+        case "serve":
+            await asyncio.gather(accept(say, store, first), work(say, store, wait_seconds=60))
+        case "hold":
+            await hold(say, store)
+
+
+async def accept(say: Say, store: SqliteStore, first: int) -> None:
+    """Take in events until somebody stops this process, several at a time."""
+    numbers = iter(range(first, first + 100_000))
+
+    async def one_after_another() -> None:
+        for number in numbers:
+            lane = f"c{number % LANES}"
+            await store.accept([Incoming(conversation=lane, event_ids=(f"e{number}",), body={"n": number})])
+            say(accepted=number)
+
+    await asyncio.gather(*(one_after_another() for _ in range(8)))
+
+
+async def work(say: Say, store: SqliteStore, wait_seconds: float = 0.0) -> None:
+    """Deal with one lease after another; ends when nothing came for so long."""
+
+    async def one_after_another(name: str) -> None:
+        while lease := await store.lease(name, ["turn"], lease_seconds=60, wait_seconds=wait_seconds):
+            say(leased=lease.lane)
+            await store.commit(Transaction(partition=lease.partition, lease=lease, steps=["begun"]))
+            say(begun=lease.lane)
+            await store.commit(
+                Transaction(
+                    partition=lease.partition,
+                    lease=lease,
+                    consume=[(event.conversation, event.seq) for event in lease.events],
+                    appends=[(lease.lane, {"n": event.body["n"], "seq": event.seq}) for event in lease.events],
+                    finish="done",
+                )
+            )
+            say(committed=[event.body["n"] for event in lease.events])
+
+    await asyncio.gather(*(one_after_another(f"w{n}") for n in range(3)))
+
+
+async def hold(say: Say, store: SqliteStore) -> None:
+    """Take everything and keep it."""
+    while lease := await store.lease("holder", ["turn", "action", "out"], lease_seconds=3600):
+        say(leased=lease.lane)
+    say(holding=True)
+    await asyncio.Event().wait()
