@@ -37,6 +37,8 @@ Keep: TypeAlias = Callable[[Artifact], Awaitable[Media]]
 
 CALLS_IN_ONE_REPLY = 32
 CALLS_AT_ONCE = 8
+_ERROR_LENGTH = 2000
+"""Characters of an error that the model is told."""
 _SHOWN = 2000
 """Characters of a result that an event carries."""
 
@@ -247,13 +249,14 @@ def _too_many(call: ToolCall) -> str:
 
 
 def _told(tool: Tool, error: ToolError) -> str:
-    if isinstance(error, ToolTimeout) and tool.repeatable:
-        return str(error)
+    text = str(error)[:_ERROR_LENGTH]
+    if isinstance(error, ToolTimeout):
+        return text if tool.repeatable else f"{text}: {_UNKNOWN}"
     if isinstance(error, OutcomeUnknown):
-        return f"Tool {tool.name!r}: {error}: {_UNKNOWN}"
+        return f"Tool {tool.name!r}: {text}: {_UNKNOWN}"
     if isinstance(error, NothingDone):
-        return f"Tool {tool.name!r}: nothing was done: {error}"
-    return str(error)
+        return f"Tool {tool.name!r}: nothing was done: {text}"
+    return text
 
 
 def _of(call: ToolCall) -> dict[str, Json]:

@@ -128,8 +128,9 @@ class Arguments:
         try:
             self._model.model_validate({})
         except ValidationError as error:
+            names = {field: name for name, field in self._fields.items()}
             return [
-                Problem(str(each["loc"][0]), f"its default is no value of its type ({each['msg']})")
+                Problem(names[str(each["loc"][0])], f"its default is no value of its type ({each['msg']})")
                 for each in error.errors()
                 if each["type"] != "missing"
             ]

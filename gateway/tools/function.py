@@ -51,6 +51,11 @@ class Function:
         self.is_generator = inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body)
         self.is_async = inspect.iscoroutinefunction(body) or inspect.isasyncgenfunction(body)
 
+    @property
+    def needs(self) -> set[str]:
+        """The parameters without a default."""
+        return {name for name, parameter in self.parameters.items() if parameter.default is inspect.Parameter.empty}
+
     async def call(
         self, values: Mapping[str, Any], ctx: ToolContext, *, on_chunk: Callable[[str], None] | None = None
     ) -> Any:

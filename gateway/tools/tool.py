@@ -102,14 +102,12 @@ class Tool:
         except ValueError as error:
             raise self._undefined(str(error)) from None
         for helper in (self._ask, self._probe):
-            if isinstance(helper, Function) and (extra := set(helper.parameters) - set(names)):
+            if isinstance(helper, Function) and (extra := sorted(helper.needs - set(names))):
                 known = ", ".join(names) or "none"
-                raise self._undefined(
-                    f"a function it asks or probes with takes {sorted(extra)}; its arguments: {known}"
-                )
+                raise self._undefined(f"a function it asks or probes with takes {extra}; its arguments: {known}")
         self.version_hash = self._hash()
         """What of this tool an open question relies on: name, parameters' names, types and requiredness, `version`."""
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(self, function, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function itself, unchecked."""

@@ -244,13 +244,26 @@ async def test_stopping_does_not_wait_for_the_model() -> None:
 
 @pytest.mark.ledger("RTY-10", "RTY-11", "ERR-07")
 async def test_a_tool_that_hangs_is_told_to_the_model() -> None:
-    @tool(read_only=True, timeout_seconds=0.01)
     async def hang() -> None:
         """Hang."""
         await asyncio.Event().wait()
 
-    (text,) = told(await Turn(Script([call("hang"), "ok"]), [hang]).run())
-    assert text == "Tool 'hang' timed out after 0.01 seconds"
+    lookup = tool(name="lookup", read_only=True, timeout_seconds=0.01)(hang)
+    pay = tool(name="pay")(hang)
+    config = AgentConfig(tool_timeout_seconds=0.02)
+    first, second = told(await Turn(Script([calls(call("lookup"), call("pay")), "ok"]), [lookup, pay], config).run())
+    assert first == "Tool 'lookup' timed out after 0.01 seconds"
+    assert second.startswith("Tool 'pay' timed out after 0.02 seconds: its outcome is unknown")
+
+
+async def test_a_long_error_is_cut() -> None:
+    @tool
+    async def fetch() -> None:
+        """Fetch."""
+        raise ValueError("<html>" * 10_000)
+
+    (text,) = told(await Turn(Script([call("fetch"), "ok"]), [fetch]).run())
+    assert len(text) == 2000
 
 
 async def test_each_step_is_an_event() -> None:
