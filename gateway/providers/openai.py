@@ -36,7 +36,8 @@ __all__ = ["OpenAIProvider", "from_environ"]
 _VENDOR_URL = "https://api.openai.com/v1"
 
 _VENDORS_MODEL = re.compile(r"(^|[/:])(gpt-|chatgpt-|o\d)")
-"""The vendor's newer models refuse `max_tokens`, some compatible servers know nothing else."""
+"""The vendor's newer models refuse `max_tokens` (https://github.com/griptape-ai/ComfyUI-Griptape/issues/312), some
+compatible servers know nothing else."""
 
 _MENDS = {
     401: "the key in OPENAI_API_KEY was refused",
@@ -211,7 +212,8 @@ class _Answer:
 
     def _add_call(self, part: _CallPart) -> None:
         call = None if part.index is None else self.open_calls.get(part.index)
-        # Some compatible servers give every call of a reply the same index.
+        # Some compatible servers give every call of a reply the same index:
+        # https://github.com/ai-dynamo/dynamo/pull/4723
         if call is None or (part.id and call.call_id and part.id != call.call_id):
             call = _Call()
             self.calls.append(call)
@@ -233,7 +235,8 @@ class _Answer:
         elif self.finish == "length":
             finish = "length"
         elif calls:
-            finish = "tools"  # several compatible servers say "stop" here
+            # Some compatible servers say "stop" here: https://github.com/googleapis/python-genai/issues/2868
+            finish = "tools"
         return Response(
             content=self.refusal or self.text, tool_calls=calls, usage=self.usage, model=self.model, finish=finish
         )
@@ -242,7 +245,8 @@ class _Answer:
 def _tool_calls(calls: Sequence[_Call], answer_id: str) -> Iterator[ToolCall]:
     taken: set[str] = set()
     for number, call in enumerate(calls):
-        # Compatible servers leave ids out, or give the same one twice.
+        # Compatible servers leave ids out, or give the same one twice:
+        # https://github.com/openclaw/openclaw/pull/47136
         call_id = call.call_id or f"{answer_id}_{number}"
         if call_id in taken:
             call_id = f"{call_id}_{number}"

@@ -17,6 +17,7 @@ from gateway.providers.base import ModelMessage
 __all__ = ["chat_messages"]
 
 _MAX_CALL_ID = 40
+"""https://github.com/vercel/ai/issues/5171"""
 _NO_RESULT = "No result was recorded for this call."
 _EVENT_TAG = re.compile(r"<(?=/?gateway_event)", re.IGNORECASE)
 

@@ -162,7 +162,7 @@ class FakeOpenAI:
         given = request.headers.get("Authorization", "")
         if given == f"Bearer {self.key}":
             return None
-        # The real answer repeats part of the key: https://github.com/openai/openai-python/issues/1082
+        # The real answer repeats part of the key: https://github.com/chatanywhere/GPT_API_free/issues/62
         shown = given.removeprefix("Bearer ")
         return Fail(401, "invalid_api_key", message=f"Incorrect API key provided: {shown[:8]}***{shown[-4:]}.")
 
@@ -344,8 +344,10 @@ def _refused_calls(calls: Sequence[Mapping[str, Any]], at: str) -> Fail | None:
         # https://github.com/vercel/ai/issues/5171: 40 characters at most
         if not isinstance(call.get("id"), str) or not 1 <= len(call["id"]) <= 40:
             return Fail(400, "string_above_max_length", message=f"Invalid '{param}.id'.", param=f"{param}.id")
-        if [other["id"] for other in calls[:number]].count(call["id"]):
-            return Fail(400, message=f"Duplicate value for 'tool_call_id' of {call['id']}", param=f"{param}.id")
+        # https://github.com/agno-agi/agno/issues/5116
+        if call["id"] in [other["id"] for other in calls[:number]]:
+            message = f"Invalid parameter: Duplicate value for 'tool_call_id' of '{call['id']}'."
+            return Fail(400, message=message, param=f"{param}.id")
         if call.get("type") != "function" or not isinstance(call["function"].get("arguments"), str):
             return Fail(400, "invalid_value", message=f"Invalid value: '{param}'.", param=param)
         if refused := _refused_name(call["function"].get("name"), f"{param}.function.name"):
