@@ -9,26 +9,18 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 import openai
 from openai.resources.chat import AsyncCompletions
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from gateway.providers.base import (
-    ProviderConfigurationError,
-    ProviderError,
-    Request,
-    Response,
-    ToolCall,
-    ToolSpec,
-    Usage,
-)
+from gateway.providers.base import ProviderConfigurationError, ProviderError, Request, Response, ToolSpec
+from gateway.providers.openai_answer import Answer
 from gateway.providers.openai_messages import chat_messages
 
 __all__ = ["OpenAIProvider", "from_environ"]
@@ -78,14 +70,14 @@ class OpenAIProvider:
 
     async def complete(self, request: Request) -> Response:
         """Raises ProviderError. `timeout_seconds` bounds the wait for the first byte and between any two."""
-        answer, completions = _Answer(), await self._completions()
+        answer, completions = Answer(), await self._completions()
         with _errors_mapped():
             answer.add(await completions.create(**self._parameters(request)))
         return answer.response()
 
     async def stream(self, request: Request) -> AsyncIterator[str | Response]:
         """As Provider.stream; `timeout_seconds` bounds every silence."""
-        answer, completions = _Answer(), await self._completions()
+        answer, completions = Answer(), await self._completions()
         with _errors_mapped():
             chunks = await completions.create(
                 **self._parameters(request), stream=True, stream_options={"include_usage": True}
@@ -131,140 +123,6 @@ class OpenAIProvider:
 def _tool(tool: ToolSpec) -> dict[str, Any]:
     function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
     return {"type": "function", "function": function}
-
-
-class _Function(BaseModel):
-    name: str | None = None
-    arguments: str | None = None
-
-
-class _CallPart(BaseModel):
-    index: int | None = None
-    id: str | None = None
-    function: _Function | None = None
-
-
-class _Said(BaseModel):
-    content: str | None = None
-    refusal: str | None = None
-    tool_calls: list[_CallPart] | None = None
-
-
-class _Choice(BaseModel):
-    message: _Said | None = None
-    delta: _Said | None = None
-    finish_reason: str | None = None
-
-
-class _Tokens(BaseModel):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-
-
-class _Chunk(BaseModel):
-    """What we read of a chat completion, or of a chunk of one: the library hands on unchecked what it was answered."""
-
-    id: str | None = None
-    model: str | None = None
-    choices: list[_Choice]
-    usage: _Tokens | None = None
-
-
-@dataclass(slots=True)
-class _Call:
-    call_id: str | None = None
-    name: str = ""
-    arguments: str = ""
-
-
-@dataclass(slots=True)
-class _Answer:
-    """What has come of an answer so far."""
-
-    answer_id: str = "call"
-    model: str = ""
-    text: str = ""
-    refusal: str = ""
-    finish: str | None = None
-    usage: Usage = field(default_factory=Usage)
-    calls: list[_Call] = field(default_factory=list)
-    open_calls: dict[int, _Call] = field(default_factory=dict)
-
-    def add(self, answered: object) -> str:
-        """Take in a chunk, or the whole answer; gives its piece of the text. Raises pydantic.ValidationError."""
-        chunk = _Chunk.model_validate(answered, from_attributes=True)
-        self.answer_id = chunk.id or self.answer_id
-        self.model = chunk.model or self.model
-        if chunk.usage:
-            self.usage = Usage(
-                prompt_tokens=chunk.usage.prompt_tokens or 0, completion_tokens=chunk.usage.completion_tokens or 0
-            )
-        if not chunk.choices:
-            return ""
-        choice = chunk.choices[0]
-        said = choice.message or choice.delta or _Said()
-        self.finish = choice.finish_reason or self.finish
-        for part in said.tool_calls or ():
-            self._add_call(part)
-        self.text += said.content or ""
-        self.refusal += said.refusal or ""
-        return said.content or ""
-
-    def _add_call(self, part: _CallPart) -> None:
-        call = None if part.index is None else self.open_calls.get(part.index)
-        # Some compatible servers give every call of a reply the same index:
-        # https://github.com/ai-dynamo/dynamo/pull/4723
-        if call is None or (part.id and call.call_id and part.id != call.call_id):
-            call = _Call()
-            self.calls.append(call)
-            if part.index is not None:
-                self.open_calls[part.index] = call
-        call.call_id = call.call_id or part.id
-        if part.function:
-            call.name += part.function.name or ""
-            call.arguments += part.function.arguments or ""
-
-    def response(self) -> Response:
-        """Raises ProviderError when the answer has no end."""
-        if self.finish is None:
-            raise ProviderError("openai", "the answer broke off before its end", retryable=True)
-        calls = tuple(_tool_calls(self.calls, self.answer_id))
-        finish: Literal["stop", "tools", "length", "refused"] = "stop"
-        if self.refusal or self.finish == "content_filter":
-            finish, calls = "refused", ()
-        elif self.finish == "length":
-            finish = "length"
-        elif calls:
-            # Some compatible servers say "stop" here: https://github.com/googleapis/python-genai/issues/2868
-            finish = "tools"
-        return Response(
-            content=self.refusal or self.text, tool_calls=calls, usage=self.usage, model=self.model, finish=finish
-        )
-
-
-def _tool_calls(calls: Sequence[_Call], answer_id: str) -> Iterator[ToolCall]:
-    taken: set[str] = set()
-    for number, call in enumerate(calls):
-        # Compatible servers leave ids out, or give the same one twice:
-        # https://github.com/openclaw/openclaw/pull/47136
-        call_id = call.call_id or f"{answer_id}_{number}"
-        if call_id in taken:
-            call_id = f"{call_id}_{number}"
-        taken.add(call_id)
-        try:
-            args = json.loads(call.arguments or "{}", parse_constant=_no_constant)
-        except (ValueError, RecursionError) as error:
-            reason = f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else error
-            yield ToolCall(call_id=call_id, name=call.name, parse_error=f"not valid JSON: {reason}")
-            continue
-        if isinstance(args, dict):
-            yield ToolCall(call_id=call_id, name=call.name, args=args)
-        else:
-            yield ToolCall(call_id=call_id, name=call.name, parse_error="not a JSON object")
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON value")
 
 
 @contextmanager

@@ -126,7 +126,7 @@ def _shape(example: str) -> re.Pattern[str]:
 
 
 def _prefix_fits(parameter: Parameter, text: str) -> bool:
-    letters = fold(re.match(r"[A-Za-z]*", text)[0])  # type: ignore[index]
+    letters = fold(re.sub(r"[^A-Za-z].*", "", text))
     return bool(letters) and any(word.startswith(letters) or letters.startswith(word) for word in parameter.words)
 
 

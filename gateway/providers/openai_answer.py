@@ -1,0 +1,152 @@
+"""A Chat Completions answer, whole or in chunks, as our Response.
+
+Shapes: https://platform.openai.com/docs/api-reference/chat/object and /chat/streaming. What compatible servers get wrong
+and can be read nevertheless is read; the place where it was seen stands beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import BaseModel
+
+from gateway.providers.base import ProviderError, Response, ToolCall, Usage
+
+__all__ = ["Answer"]
+
+
+class _Function(BaseModel):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _CallPart(BaseModel):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Said(BaseModel):
+    content: str | None = None
+    refusal: str | None = None
+    tool_calls: list[_CallPart] | None = None
+
+
+class _Choice(BaseModel):
+    message: _Said | None = None
+    delta: _Said | None = None
+    finish_reason: str | None = None
+
+
+class _Tokens(BaseModel):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class _Chunk(BaseModel):
+    """What we read of a chat completion, or of a chunk of one: the library hands on unchecked what it was answered."""
+
+    id: str | None = None
+    model: str | None = None
+    choices: list[_Choice]
+    usage: _Tokens | None = None
+
+
+@dataclass(slots=True)
+class _Call:
+    call_id: str | None = None
+    name: str = ""
+    arguments: str = ""
+
+
+@dataclass(slots=True)
+class Answer:
+    """What has come of an answer so far."""
+
+    answer_id: str = "call"
+    model: str = ""
+    text: str = ""
+    refusal: str = ""
+    finish: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    calls: list[_Call] = field(default_factory=list)
+    open_calls: dict[int, _Call] = field(default_factory=dict)
+
+    def add(self, answered: object) -> str:
+        """Take in a chunk, or the whole answer; gives its piece of the text. Raises pydantic.ValidationError."""
+        chunk = _Chunk.model_validate(answered, from_attributes=True)
+        self.answer_id = chunk.id or self.answer_id
+        self.model = chunk.model or self.model
+        if chunk.usage:
+            self.usage = Usage(
+                prompt_tokens=chunk.usage.prompt_tokens or 0, completion_tokens=chunk.usage.completion_tokens or 0
+            )
+        if not chunk.choices:
+            return ""
+        choice = chunk.choices[0]
+        said = choice.message or choice.delta or _Said()
+        self.finish = choice.finish_reason or self.finish
+        for part in said.tool_calls or ():
+            self._add_call(part)
+        self.text += said.content or ""
+        self.refusal += said.refusal or ""
+        return said.content or ""
+
+    def _add_call(self, part: _CallPart) -> None:
+        call = None if part.index is None else self.open_calls.get(part.index)
+        # Some compatible servers give every call of a reply the same index:
+        # https://github.com/ai-dynamo/dynamo/pull/4723
+        if call is None or (part.id and call.call_id and part.id != call.call_id):
+            call = _Call()
+            self.calls.append(call)
+            if part.index is not None:
+                self.open_calls[part.index] = call
+        call.call_id = call.call_id or part.id
+        if part.function:
+            call.name += part.function.name or ""
+            call.arguments += part.function.arguments or ""
+
+    def response(self) -> Response:
+        """Raises ProviderError when the answer has no end."""
+        if self.finish is None:
+            raise ProviderError("openai", "the answer broke off before its end", retryable=True)
+        calls = tuple(_tool_calls(self.calls, self.answer_id))
+        finish: Literal["stop", "tools", "length", "refused"] = "stop"
+        if self.refusal or self.finish == "content_filter":
+            finish, calls = "refused", ()
+        elif self.finish == "length":
+            finish = "length"
+        elif calls:
+            # Some compatible servers say "stop" here: https://github.com/googleapis/python-genai/issues/2868
+            finish = "tools"
+        return Response(
+            content=self.refusal or self.text, tool_calls=calls, usage=self.usage, model=self.model, finish=finish
+        )
+
+
+def _tool_calls(calls: Sequence[_Call], answer_id: str) -> Iterator[ToolCall]:
+    taken: set[str] = set()
+    for number, call in enumerate(calls):
+        # Compatible servers leave ids out, or give the same one twice:
+        # https://github.com/openclaw/openclaw/pull/47136
+        call_id = call.call_id or f"{answer_id}_{number}"
+        if call_id in taken:
+            call_id = f"{call_id}_{number}"
+        taken.add(call_id)
+        try:
+            args = json.loads(call.arguments or "{}", parse_constant=_no_constant)
+        except (ValueError, RecursionError) as error:
+            reason = f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else error
+            yield ToolCall(call_id=call_id, name=call.name, parse_error=f"not valid JSON: {reason}")
+            continue
+        if isinstance(args, dict):
+            yield ToolCall(call_id=call_id, name=call.name, args=args)
+        else:
+            yield ToolCall(call_id=call_id, name=call.name, parse_error="not a JSON object")
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON value")
