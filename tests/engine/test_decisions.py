@@ -109,7 +109,7 @@ async def test_a_guessed_token_does_nothing(invoices: Invoices, token: str) -> N
 def code_of(chat: ChatDriver, number: int = -1) -> str:
     shown = [message for message in chat.messages if "Or reply" in message.text or "(" in message.text]
     found = re.findall(r"\*\*OK ([0-9A-Z]{4})\*\*", shown[number].text)
-    return found[0]
+    return str(found[0])
 
 
 async def test_a_code_picks_exactly_that_action(invoices: Invoices) -> None:

@@ -1,0 +1,187 @@
+"""SIGKILL at every step of the way of a message: nothing is lost, nothing happens twice, and `unknown` is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.openai import Call, Say
+from tests.kill.stage import Stage, on_stage
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    async with on_stage(tmp_path) as stage:
+        yield stage
+
+
+async def test_nobody_is_killed(stage: Stage) -> None:
+    ana = stage.telegram.person("Ana")
+    stage.model.script([Call("pay_invoice", {"invoice_id": "INV-1"})])
+    await stage.telegram.person_says(ana, ana, "pay INV-1")
+    prompt = await stage.telegram.wait_for(lambda: stage.telegram.last(ana, button="Confirm"))
+    press = await stage.telegram.press(prompt, "Confirm", ana)
+    await stage.telegram.wait_for(lambda: "pay INV-1 ok" in stage.texts(ana))
+    await stage.telegram.wait_for(lambda: press.answered and not prompt.buttons)
+    assert stage.business.happened("pay") == ["INV-1"]
+
+
+async def test_killed_in_the_model_call(stage: Stage) -> None:
+    ana, hold = stage.telegram.person("Ana"), asyncio.Event()
+    stage.model.script([Say("never seen", hold=hold), Say("Hello!")])
+    await stage.telegram.person_says(ana, ana, "hi")
+    await stage.model.wait_for(1)
+    await stage.kill()
+    hold.set()
+    await stage.start()
+    await stage.telegram.wait_for(lambda: stage.texts(ana) == ["Hello!"])
+
+
+async def test_killed_after_a_tool_with_effects_it_is_not_run_again(stage: Stage) -> None:
+    ana, hold = stage.telegram.person("Ana"), asyncio.Event()
+    stage.model.script([Call("note", {"text": "milk"}), Say("never seen", hold=hold), Say("Noted.")])
+    await stage.telegram.person_says(ana, ana, "note milk")
+    await stage.model.wait_for(2)
+    await stage.kill()
+    hold.set()
+    await stage.start()
+    await stage.telegram.wait_for(lambda: stage.texts(ana) == ["Noted."])
+    assert len(stage.business.done) == 1
+    told = stage.model.requests[-1]["messages"][-1]
+    assert (told["role"], told["content"]) == ("tool", "note milk ok")
+
+
+async def test_killed_in_a_tool_with_effects_the_model_learns_that_it_is_unknown(stage: Stage) -> None:
+    ana = stage.telegram.person("Ana")
+    stage.business.hold_after = True
+    stage.model.script([Call("note", {"text": "milk"}), Say("I do not know whether it is noted.")])
+    await stage.telegram.person_says(ana, ana, "note milk")
+    await stage.business.reached.wait()
+    await stage.kill()
+    await stage.start()
+    await stage.telegram.wait_for(lambda: stage.texts(ana) == ["I do not know whether it is noted."])
+    assert len(stage.business.done) == 1
+    assert "unknown" in stage.model.requests[-1]["messages"][-1]["content"]
+
+
+async def test_killed_while_the_prompt_is_sent_it_is_sent_again_and_both_work(stage: Stage) -> None:
+    ana = stage.telegram.person("Ana")
+    stage.model.script([Call("pay_invoice", {"invoice_id": "INV-1"})])
+    hold = stage.telegram.hold("sendMessage", "after")
+    await stage.telegram.person_says(ana, ana, "pay INV-1")
+    await hold.reached()
+    await stage.kill()
+    hold.release()
+    await stage.start()
+    await stage.telegram.wait_for(lambda: len(stage.texts(ana)) == 2)
+    first, second = stage.telegram.sent
+    await stage.telegram.press(first, "Confirm", ana)
+    await stage.telegram.wait_for(lambda: "pay INV-1 ok" in stage.texts(ana))
+    again = await stage.telegram.press(second, "Confirm", ana)
+    await stage.telegram.wait_for(lambda: again.answered)
+    assert again.text == "This is already done."
+    assert stage.business.happened("pay") == ["INV-1"]
+
+
+async def test_a_press_after_a_restart_works(stage: Stage) -> None:
+    ana = stage.telegram.person("Ana")
+    stage.model.script([Call("pay_invoice", {"invoice_id": "INV-1"})])
+    await stage.telegram.person_says(ana, ana, "pay INV-1")
+    prompt = await stage.telegram.wait_for(lambda: stage.telegram.last(ana, button="Confirm"))
+    await stage.kill()
+    await stage.start()
+    await stage.telegram.press(prompt, "Confirm", ana)
+    await stage.telegram.wait_for(lambda: "pay INV-1 ok" in stage.texts(ana))
+    assert stage.business.happened("pay") == ["INV-1"]
+
+
+async def test_a_press_while_it_is_down_is_delivered_again(stage: Stage) -> None:
+    ana = stage.telegram.person("Ana")
+    stage.model.script([Call("pay_invoice", {"invoice_id": "INV-1"})])
+    await stage.telegram.person_says(ana, ana, "pay INV-1")
+    prompt = await stage.telegram.wait_for(lambda: stage.telegram.last(ana, button="Confirm"))
+    await stage.kill()
+    await stage.telegram.press(prompt, "Confirm", ana, wait=False)
+    await stage.start()
+    await stage.telegram.wait_for(lambda: "pay INV-1 ok" in stage.texts(ana))
+    assert stage.business.happened("pay") == ["INV-1"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_killed_in_an_effect_that_must_not_repeat_it_is_unknown_and_told(stage: Stage, when: str) -> None:
+    ana = stage.telegram.person("Ana")
+    stage.business.hold_before, stage.business.hold_after = when == "before", when == "after"
+    stage.model.script([Call("pay_invoice", {"invoice_id": "INV-1"})])
+    await stage.telegram.person_says(ana, ana, "pay INV-1")
+    prompt = await stage.telegram.wait_for(lambda: stage.telegram.last(ana, button="Confirm"))
+    await stage.telegram.press(prompt, "Confirm", ana)
+    await stage.business.reached.wait()
+    await stage.kill()
+    stage.business.hold_before = stage.business.hold_after = False
+    await stage.start()
+    await stage.telegram.wait_for(lambda: any("may or may not have happened" in text for text in stage.texts(ana)))
+    assert len(stage.business.done) == (1 if when == "after" else 0)
+    press = await stage.telegram.press(prompt, "Confirm", ana)
+    await stage.telegram.wait_for(lambda: press.answered)
+    assert "may or may not" in press.text
+    assert len(stage.business.done) == (1 if when == "after" else 0)
+
+
+async def test_killed_in_an_idempotent_effect_it_runs_again_with_the_same_key(stage: Stage) -> None:
+    ana = stage.telegram.person("Ana")
+    stage.business.hold_after = True
+    stage.model.script([Call("delete_invoice", {"invoice_id": "INV-1"})])
+    await stage.telegram.person_says(ana, ana, "delete INV-1")
+    prompt = await stage.telegram.wait_for(lambda: stage.telegram.last(ana, button="Confirm"))
+    await stage.telegram.press(prompt, "Confirm", ana)
+    await stage.business.reached.wait()
+    await stage.kill()
+    stage.business.hold_after = False
+    await stage.start()
+    await stage.telegram.wait_for(lambda: "delete INV-1 ok" in stage.texts(ana))
+    assert len(stage.business.done) == 2
+    assert stage.business.happened("delete") == ["INV-1"]
+
+
+@pytest.mark.parametrize(("when", "said"), [("after", "Done"), ("before", "it failed")])
+async def test_killed_in_an_effect_with_a_probe_it_is_asked(stage: Stage, when: str, said: str) -> None:
+    ana = stage.telegram.person("Ana")
+    stage.business.hold_before, stage.business.hold_after = when == "before", when == "after"
+    stage.model.script([Call("send_invoice", {"invoice_id": "INV-1"})])
+    await stage.telegram.person_says(ana, ana, "send INV-1")
+    prompt = await stage.telegram.wait_for(lambda: stage.telegram.last(ana, button="Confirm"))
+    await stage.telegram.press(prompt, "Confirm", ana)
+    await stage.business.reached.wait()
+    await stage.kill()
+    await stage.start()
+    await stage.telegram.wait_for(lambda: any(said in text for text in stage.texts(ana)))
+    assert len(stage.business.done) == (1 if when == "after" else 0)
+
+
+async def test_killed_at_random_no_message_is_lost_and_no_order_broken(stage: Stage) -> None:
+    people = [stage.telegram.person(f"P{number}") for number in range(4)]
+    stage.model.script([Say("ok") for _ in range(400)])
+    wanted = {person.id: [f"message {number}" for number in range(8)] for person in people}
+    for number in range(8):
+        for person in people:
+            await stage.telegram.person_says(person, person, f"message {number}", wait=False)
+        if number % 2:
+            await stage.kill()
+            await stage.start()
+    await stage.telegram.wait_for(lambda: not stage.telegram._pending, timeout_seconds=15)
+    await stage.telegram.wait_for(lambda: all(stage.texts(person) for person in people), timeout_seconds=15)
+
+    def said() -> bool:
+        """The last request about each person holds all their messages, each once and in order."""
+        for texts in wanted.values():
+            histories = [
+                [m["content"] for m in request["messages"] if m["role"] == "user"] for request in stage.model.requests
+            ]
+            if texts not in histories:
+                return False
+        return True
+
+    await stage.telegram.wait_for(said, timeout_seconds=15)
