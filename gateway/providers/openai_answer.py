@@ -1,7 +1,7 @@
 """A Chat Completions answer, whole or in chunks, as our Response.
 
-Shapes: https://platform.openai.com/docs/api-reference/chat/object and /chat/streaming. What compatible servers get wrong
-and can be read nevertheless is read; the place where it was seen stands beside it.
+Shapes: https://platform.openai.com/docs/api-reference/chat/object and /chat/streaming. What compatible servers get
+wrong and can be read nevertheless is read; the place where it was seen stands beside it.
 """
 
 from __future__ import annotations
