@@ -117,3 +117,13 @@ async def test_a_stream_that_breaks_off_before_any_text_is_tried_again() -> None
     turn = Turn(Script([[error("broken")], ["ok"]]), [])
     assert (await turn.run(on_text=heard.append)).content == "ok"
     assert (heard, turn.waits) == (["ok"], [1.0])
+
+
+async def test_a_listener_that_takes_its_time_is_no_silence_of_the_model() -> None:
+    async def on_text(text: str) -> None:
+        later = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.05, later.set)
+        await later.wait()
+
+    turn = Turn(Script([["He", "llo"]]), [], AgentConfig(request_timeout_seconds=0.03, max_retries=0))
+    assert (await turn.run(on_text=on_text)).content == "Hello"
