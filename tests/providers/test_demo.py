@@ -16,6 +16,7 @@ import gateway.providers.demo
 from channels import Json
 from gateway.providers import ModelMessage, Request, Response, ToolSpec
 from gateway.providers.demo import DemoProvider
+from gateway.tools.errors import Problem, ToolExecutionError, ToolTimeout, ToolValidationError
 
 WEDNESDAY = date(2026, 11, 18)
 TEXT: dict[str, Json] = {"type": "string"}
@@ -332,6 +333,9 @@ async def test_ids_are_spelled_as_they_were_before() -> None:
         ("null", "Done."),
         ("42", "42"),
         ("Error: no such invoice", "That did not work: no such invoice"),
+        (str(ToolExecutionError("x", ValueError("no such invoice"))), "That did not work: no such invoice"),
+        (str(ToolTimeout("x", 30)), "That did not work: timed out after 30 seconds"),
+        (str(ToolValidationError("x", Problem("day", "is no date"))), "That did not work: day: is no date"),
         ('{"error": {"message": "no such invoice"}}', "That did not work: no such invoice"),
         ('{"error": "no such invoice"}', "That did not work: no such invoice"),
         ('{"kind": "not_found", "entity": "invoice", "query": "INV-9"}', "I found no invoice for “INV-9”."),

@@ -153,7 +153,9 @@ def tell(result: str, language: str) -> str:
 
 
 def _tell_text(text: str, language: str) -> str:
-    if error := re.match(r"\s*(?:tool )?error\b:?\s*", text, re.IGNORECASE):
+    if error := re.match(
+        r"\s*(?:error\b(?: executing tool '[^']*')?:?|tool '[^']*'(?::| (?=timed out)))\s*", text, re.I
+    ):
         return say(language, "failed", error=text[error.end() :] or text)
     return text if text.strip() else say(language, "done")
 
