@@ -12,7 +12,7 @@ from typing import Literal
 
 from fpdf import FPDF
 
-from gateway import Agent, ChannelAgent, Preview, ToolContext, tool
+from gateway import Agent, AgentConfig, ChannelAgent, Preview, ToolContext, tool
 
 
 @dataclass
@@ -112,7 +112,11 @@ def draw(invoice: Invoice) -> bytes:
 
 
 bot = ChannelAgent(
-    Agent([list_invoices, send_invoice_pdf, delete_invoice, record_payment], instructions="You look after invoices."),
+    Agent(
+        [list_invoices, send_invoice_pdf, delete_invoice, record_payment],
+        instructions="You look after the invoices of a small shop. Be brief.",
+        config=AgentConfig(name="Invoices"),
+    ),
     lifespan=open_books,
-    greeting="Hello! Try: **list invoices**, **send me INV-7 as PDF**, **delete invoice INV-42**.",
+    greeting="Hello! Try **list invoices**, **send me INV-7 as PDF** or **delete invoice INV-42**.",
 )

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import hmac
+import logging
 import secrets
 import shutil
 import tempfile
@@ -18,7 +19,16 @@ from typing import Any, Literal, Self
 import aiohttp
 from aiohttp import web
 
-from channels import Address, AskfirstError, CanPoll, Channel, Parsed, WebhookRequest, WebhookResponse
+from channels import (
+    Address,
+    AskfirstError,
+    CanPoll,
+    Channel,
+    Parsed,
+    SendError,
+    WebhookRequest,
+    WebhookResponse,
+)
 from channels.catalogue import load
 from channels.direct import DirectChannel
 from channels.webchat import WebChatChannel
@@ -36,6 +46,8 @@ from gateway.web import receive, web_app
 from gateway.web.chat import Chat, add_chat
 
 __all__ = ["Gateway", "Home", "assemble", "open_store", "temporary_files"]
+
+log = logging.getLogger("askfirst.gateway")
 
 _POLL_AGAIN_SECONDS = 1.0
 
@@ -139,7 +151,7 @@ class Gateway:
         way: Literal["webhook", "polling"] = "webhook",
         chat: bool = False,
         console: bool = False,
-        chat_hosts: Sequence[str] = ("localhost", "127.0.0.1", "[::1]"),
+        chat_hosts: Sequence[str] = ("localhost", "127.0.0.1", "::1"),
     ) -> None:
         """Raises MissingSetting for settings that are unsafe or there by half."""
         self.bot = bot if isinstance(bot, ChannelAgent) else ChannelAgent(bot)
@@ -159,6 +171,7 @@ class Gateway:
             self.channels[WebChatChannel.name] = self._webchat
         self.feed = Feed(now=_now)
         self._console = console
+        self._draining = False
         self.engine = assemble(
             self.bot,
             home,
@@ -174,12 +187,13 @@ class Gateway:
         return self.engine.shared.store
 
     async def __aenter__(self) -> Self:
+        """Raises StoreRefused, MissingSetting and AskfirstError when the store or a platform does not let it start."""
         async with contextlib.AsyncExitStack() as stack:
             await self.store.open()
             stack.push_async_callback(self.store.close)
             http = await stack.enter_async_context(aiohttp.ClientSession())
             for channel in self.channels.values():
-                await channel.start(http)
+                await _started(channel, http)
                 stack.push_async_callback(channel.close)
             await stack.enter_async_context(self.bot.attached(self.engine))
             stack.push_async_callback(self.bot.agent.provider.close)
@@ -195,6 +209,11 @@ class Gateway:
         if self._stack is not None:
             stack, self._stack = self._stack, None
             await stack.aclose()
+
+    async def drain(self, grace_seconds: float) -> None:
+        """Be ready no more and begin no more work; what runs has so long to finish. What comes in is still stored."""
+        self._draining = True
+        await self.engine.stop(grace_seconds)
 
     def aiohttp_app(self) -> web.Application:
         """The application. Where the gateway is not entered yet, it is for as long as the application runs."""
@@ -239,7 +258,7 @@ class Gateway:
             await self.store.ping()
         except AskfirstError:
             return {"store": False}
-        return {"store": True}
+        return {"store": True, "working": not self._draining}
 
     def _watch(self, session: str, after: int) -> AsyncIterator[Any]:
         shared = self.engine.shared
@@ -248,13 +267,23 @@ class Gateway:
 
     async def _poll(self, channel: Channel) -> None:
         """Take what a platform hands out; what is not stored is asked for again."""
+        told = ""
         while isinstance(channel, CanPoll):
             try:
                 async for events in channel.poll():
                     await self.engine.inbox.take(channel, Parsed(events=events, response=WebhookResponse()))
             except AskfirstError as error:
+                if told != (told := str(error)):
+                    log.warning("%s: %s", channel.name, error)
                 self.feed.publish("poll.failed", channel=channel.name, error=type(error).__name__)
             await asyncio.sleep(_POLL_AGAIN_SECONDS)
+
+
+async def _started(channel: Channel, http: aiohttp.ClientSession) -> None:
+    try:
+        await channel.start(http)
+    except SendError as error:
+        raise AskfirstError(f"{channel.name} cannot be reached ({error.code}): try again, or switch it off") from error
 
 
 async def _cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -1,0 +1,28 @@
+"""The command line: ``askfirst``."""
+
+from __future__ import annotations
+
+from importlib.metadata import version as version_of
+
+import click
+
+from gateway.cli.dev import dev
+from gateway.cli.errors import Commands
+from gateway.cli.serve import serve
+
+__all__ = ["main"]
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Chat bots that ask first: whatever cannot be undone happens once, after the right person said yes."""
+
+
+@main.command()
+def version() -> None:
+    """Print the version."""
+    click.echo(version_of("askfirst"))
+
+
+for _command in (serve, dev):
+    main.add_command(_command)

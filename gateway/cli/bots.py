@@ -1,0 +1,122 @@
+"""From what was written on the command line to the bot and its settings."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Self
+
+import click
+
+import channels
+import gateway
+from channels import AskfirstError
+from gateway.agent import Agent
+from gateway.channel_agent import ChannelAgent
+from gateway.settings import Settings
+
+__all__ = ["BotRef", "NoBot", "bot_argument", "load_settings"]
+
+_OURS = tuple(str(Path(package.__file__ or "").parent) for package in (gateway, channels))
+
+
+class NoBot(AskfirstError):
+    """There is no bot where one was named, or its file cannot be run."""
+
+
+@dataclass(frozen=True, slots=True)
+class BotRef:
+    """Where a bot is: ``path.py`` or ``module:name``; the name is ``bot`` unless it is said."""
+
+    written: str
+    module: str
+    name: str
+    directory: Path
+    """Its ``.env`` and, unless said otherwise, its store are here."""
+    file: Path | None
+    """None for a module."""
+
+    @classmethod
+    def parse(cls, written: str) -> Self:
+        """Raises click.BadParameter when it is neither a Python file nor the name of a module."""
+        before, colon, after = written.rpartition(":")
+        where, name = (before, after) if colon else (written, "bot")
+        if where.endswith(".py"):
+            file = Path(where).resolve()
+            return cls(written, file.stem, name, file.parent, file)
+        if not all(part.isidentifier() for part in (*where.split("."), name)):
+            raise click.BadParameter(f"{written!r} is neither a Python file nor module:name")
+        return cls(written, where, name, Path.cwd(), None)
+
+    def load(self) -> ChannelAgent:
+        """Run the file and take the bot from it. Raises NoBot, with the author's own part of the traceback."""
+        module = self._module()
+        try:
+            found = getattr(module, self.name)
+        except AttributeError:
+            raise NoBot(f"{self.written} has no {self.name!r}: assign {self.name} = ChannelAgent(Agent(...))") from None
+        if isinstance(found, Agent):
+            return ChannelAgent(found)
+        if not isinstance(found, ChannelAgent):
+            kind = type(found).__name__
+            raise NoBot(f"{self.name!r} in {self.written} is of type {kind}, not a ChannelAgent or an Agent")
+        return found
+
+    def _module(self) -> ModuleType:
+        if self.file is not None and not self.file.is_file():
+            raise NoBot(f"there is no file {self.written}")
+        # As Python itself does for a script: what lies beside it can be imported.
+        sys.path.insert(0, str(self.directory))
+        try:
+            return importlib.import_module(self.module) if self.file is None else _run(self.module, self.file)
+        except ModuleNotFoundError as error:
+            if self.file is None and error.name == self.module.split(".")[0]:
+                raise NoBot(f"there is no module {self.module}") from None
+            raise NoBot(f"{self.written} cannot be loaded:\n{_told(error)}") from error
+        except Exception as error:
+            raise NoBot(f"{self.written} cannot be loaded:\n{_told(error)}") from error
+
+
+bot_argument = click.argument("bot", type=BotRef.parse, metavar="BOT")
+
+
+def load_settings(directory: Path) -> Settings:
+    """The settings of a bot in this directory; a store that nobody named is there too. Raises MissingSetting."""
+    settings = Settings.load(directory)
+    if "store" in settings.model_fields_set:
+        return settings
+    file = directory / settings.store.removeprefix("sqlite:///")
+    return settings.model_copy(update={"store": f"sqlite:///{file}"})
+
+
+def _run(name: str, file: Path) -> ModuleType:
+    name = name if name not in sys.modules else f"bot_{name}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise NoBot(f"{file} cannot be loaded: it is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and type hints look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def _told(error: Exception) -> str:
+    """The traceback without our frames and those of the import machinery."""
+    told = traceback.TracebackException.from_exception(error)
+    for part in _chain(told):
+        part.stack = traceback.StackSummary.from_list(
+            [frame for frame in part.stack if not frame.filename.startswith((*_OURS, "<frozen importlib"))]
+        )
+    return "".join(told.format()).rstrip()
+
+
+def _chain(error: traceback.TracebackException | None) -> Iterator[traceback.TracebackException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

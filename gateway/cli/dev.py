@@ -1,0 +1,112 @@
+"""``askfirst dev``: the bot on this machine, started anew with every save."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import click
+
+from gateway.app import Gateway
+from gateway.channel_agent import ChannelAgent
+from gateway.cli.bots import BotRef, NoBot, bot_argument, load_settings
+from gateway.cli.running import log_to_stderr, run, until_signal
+from gateway.providers import ProviderConfigurationError
+
+__all__ = ["dev"]
+
+GRACE_SECONDS = 1.0
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
+
+
+@click.command()
+@bot_argument
+@click.option("--host", default="127.0.0.1", show_default=True, help="Any other lets other machines in.")
+@click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="0: any free one.")
+def dev(bot: BotRef, host: str, port: int) -> None:
+    """Try BOT in the browser, with a console of its tool calls and asks.
+
+    BOT is path.py or module:name. It starts anew with every save in its directory. Telegram comes in by long polling
+    when TELEGRAM_BOT_TOKEN is set, so no public address is needed. Without a model's key the offline demo answers.
+    """
+    environ = dict(os.environ)
+    settings = load_settings(bot.directory)
+    open_to_all = settings.allow is None
+    if open_to_all:
+        settings = settings.model_copy(update={"allow": ("*",)})
+    log_to_stderr(settings, settings.log_level if "log_level" in settings.model_fields_set else "WARNING")
+
+    async def serve(agent: ChannelAgent, stopped: Callable[[], Awaitable[object]]) -> None:
+        gateway = Gateway(agent, settings, way="polling", chat=True, console=True, chat_hosts=(*LOOPBACK, host))
+
+        def announce(url: str) -> None:
+            click.echo(f"{bot.written} is running: {url}/chat")
+            for line in _about(gateway, host, open_to_all=open_to_all):
+                click.echo(f"  {line}")
+
+        await run(gateway, host, port, stopped=stopped, grace_seconds=GRACE_SECONDS, announce=announce)
+
+    try:
+        agent = bot.load()
+        _work_offline(agent)
+    except NoBot as error:
+        click.echo(f"{error}\n\nIt starts with the next save. Ctrl-C ends.", err=True)
+        saved = asyncio.run(_until_saved(bot.directory, lambda stopped: stopped()))
+    else:
+        saved = asyncio.run(_until_saved(bot.directory, lambda stopped: serve(agent, stopped)))
+    if saved:
+        click.echo("Saved: starting anew.")
+        sys.stdout.flush()
+        # Not what .env has added to the environment: it may be another one by now.
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environ)  # noqa: S606 - our own command line
+
+
+async def _until_saved(directory: Path, work: Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]) -> bool:
+    """Work until a save or a signal, whichever `stopped` saw first; True: it was a save."""
+    watching = asyncio.create_task(_save(directory))
+    with until_signal() as signalled:
+        ending = asyncio.create_task(signalled.wait())
+
+        async def stopped() -> None:
+            await asyncio.wait([watching, ending], return_when=asyncio.FIRST_COMPLETED)
+
+        try:
+            await work(stopped)
+            return not signalled.is_set()
+        finally:
+            watching.cancel()
+            ending.cancel()
+
+
+async def _save(directory: Path) -> None:
+    """Return when a Python file or the .env in this directory or below has changed."""
+    try:
+        from watchfiles import PythonFilter, awatch
+    except ModuleNotFoundError:
+        raise click.ClickException("dev needs the package watchfiles: pip install 'askfirst[dev]'") from None
+    async for _ in awatch(directory, watch_filter=PythonFilter(extra_extensions=[".env"])):
+        return
+
+
+def _work_offline(agent: ChannelAgent) -> None:
+    """Put the demo in the place of a model that has no key. Raises ProviderConfigurationError for anything else."""
+    try:
+        agent.agent.provider  # noqa: B018 - made when first asked for
+    except ProviderConfigurationError as error:
+        if error.env_var not in _KEYS:
+            raise
+        agent.agent = agent.agent.using("demo")
+
+
+def _about(gateway: Gateway, host: str, *, open_to_all: bool) -> Iterator[str]:
+    model = gateway.bot.agent.provider.name
+    yield f"model: {model}" + (" (offline; its tools and asks are real)" if model == "demo" else "")
+    if "telegram" in gateway.channels:
+        yield "telegram: by long polling" + ("; everybody may write, ASKFIRST_ALLOW is not set" if open_to_all else "")
+    if host not in LOOPBACK:
+        yield f"Careful: whoever reaches {host} can use this chat and see what it does"
+    yield "It starts anew with every save. Ctrl-C ends."

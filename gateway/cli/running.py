@@ -1,0 +1,82 @@
+"""A gateway in a process of its own: on until a signal comes, then drained."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+
+from channels import AskfirstError
+from channels.catalogue import names, settings_of
+from gateway.app import Gateway
+from gateway.observe import configure_logging
+from gateway.settings import LogLevel, Settings
+from gateway.web import serve
+
+__all__ = ["base_url", "log_to_stderr", "run", "until_signal"]
+
+
+@contextlib.contextmanager
+def until_signal() -> Iterator[asyncio.Event]:
+    """An event that SIGTERM or SIGINT sets; a second one ends the process at once."""
+    signalled, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def on_signal(number: int) -> None:
+        if signalled.is_set():
+            os._exit(128 + number)
+        signalled.set()
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        yield signalled
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+async def run(
+    gateway: Gateway,
+    host: str,
+    port: int,
+    *,
+    stopped: Callable[[], Awaitable[object]],
+    grace_seconds: float,
+    announce: Callable[[str], None],
+) -> None:
+    """Serve until `stopped` returns, then let what runs finish for so long. `announce` is told the URL it listens on.
+
+    Raises AskfirstError when it cannot start: the port is taken, a platform is out of reach, the store is in use.
+    """
+    async with gateway:
+        try:
+            listening = await serve(gateway.aiohttp_app(), host, port)
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise AskfirstError(f"cannot listen on {host}:{port} ({reason}): give another --port or --host") from error
+        try:
+            announce(base_url(host, listening.port))
+            await stopped()
+            await gateway.drain(grace_seconds)
+        finally:
+            await listening.cleanup()
+
+
+def base_url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def log_to_stderr(settings: Settings, level: LogLevel) -> None:
+    """Send the logs to stderr, with every secret that the settings know taken out."""
+    configure_logging(level, secrets=_secrets(settings))
+
+
+def _secrets(settings: Settings) -> Iterable[str]:
+    own = [settings.admin_token, settings.openai_api_key, settings.anthropic_api_key, *settings.secret]
+    yield from (secret.get_secret_value() for secret in own if secret is not None)
+    for channel in names():
+        values = settings.channel_settings(channel)
+        yield from (values[known.name] for known in settings_of(channel) if known.secret and known.name in values)
