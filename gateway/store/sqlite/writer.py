@@ -139,6 +139,8 @@ class Writer:
                 patience = self._patience(db, at)
             except sqlite3.Error:  # whoever asks next is told; cleaning can wait
                 patience = 1.0
+        with suppress(sqlite3.Error):  # what was written has its own high water
+            upkeep.set_high_water(db, self._clock.tick())
 
     def _collect(self, patience: float) -> list[_Job | _Call]:
         calls: list[_Job | _Call] = []

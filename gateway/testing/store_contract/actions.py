@@ -1,7 +1,5 @@
 """Actions to be executed."""
 
-# ruff: noqa: S101 - a test asserts
-
 from __future__ import annotations
 
 from gateway.store.base import Store

@@ -1,7 +1,5 @@
 """Rates: from all cells or from none, never more than they allow."""
 
-# ruff: noqa: S101 - a test asserts
-
 from __future__ import annotations
 
 import asyncio

@@ -1,7 +1,5 @@
 """Transactions: all or nothing, each for itself."""
 
-# ruff: noqa: S101 - a test asserts
-
 from __future__ import annotations
 
 import asyncio

@@ -1,7 +1,5 @@
 """Dead letters: kept, looked at, put back, thrown away."""
 
-# ruff: noqa: S101 - a test asserts
-
 from __future__ import annotations
 
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The decision lane: pointers to events that may decide something."""
 
-# ruff: noqa: S101 - a test asserts
-
 from __future__ import annotations
 
 import asyncio
@@ -83,6 +81,13 @@ class DecisionsContract:
         found = await take(store)
         await store.commit(transaction(store, of=found, finish="failed"))
         await store.commit(transaction(store, consume=seqs(found.events)[1:]))
+        assert ((await store.stats()).ready, (await store.stats()).waiting) == (0, 1)
+        assert await store.lease("w", ["turn"]) is None
+
+    async def test_a_turn_that_leaves_only_pointed_events_leaves_nothing_ready(self, store: Store) -> None:
+        await store.accept([event(), event(decides=True)])
+        lease = await take(store)
+        await store.commit(transaction(store, of=lease, finish="done", consume=seqs(lease.events)[:1]))
         assert ((await store.stats()).ready, (await store.stats()).waiting) == (0, 1)
         assert await store.lease("w", ["turn"]) is None
 

@@ -1,7 +1,5 @@
 """What the tests of a store say often."""
 
-# ruff: noqa: S101 - a test asserts
-
 from __future__ import annotations
 
 from collections.abc import Iterable

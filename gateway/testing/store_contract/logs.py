@@ -1,7 +1,5 @@
 """Logs: lines in order, read from anywhere, watched as they come."""
 
-# ruff: noqa: S101 - a test asserts
-
 from __future__ import annotations
 
 import asyncio

@@ -1,7 +1,5 @@
 """Events come in, each once, in order."""
 
-# ruff: noqa: S101 - a test asserts
-
 from __future__ import annotations
 
 import asyncio

@@ -1,7 +1,5 @@
 """Random histories of one conversation's lanes, against a model of plain lists that shares no code with any store."""
 
-# ruff: noqa: S101 - a test asserts
-
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Outboxes: parts are sent in order, one lane a conversation."""
 
-# ruff: noqa: S101 - a test asserts
-
 from __future__ import annotations
 
 from gateway.store.base import Store

@@ -1,7 +1,5 @@
 """Records, their versions and their end."""
 
-# ruff: noqa: S101 - a test asserts
-
 from __future__ import annotations
 
 import pytest

@@ -1,7 +1,5 @@
 """The clock, the counts, opening and closing."""
 
-# ruff: noqa: S101 - a test asserts
-
 from __future__ import annotations
 
 import asyncio

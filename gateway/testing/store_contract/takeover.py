@@ -1,7 +1,5 @@
 """A holder that is gone: another goes on from where it was, and nothing it still says counts."""
 
-# ruff: noqa: S101 - a test asserts
-
 from __future__ import annotations
 
 import pytest

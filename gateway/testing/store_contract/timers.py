@@ -1,7 +1,5 @@
 """Timers: events that come when they fall due."""
 
-# ruff: noqa: S101 - a test asserts
-
 from __future__ import annotations
 
 import asyncio
