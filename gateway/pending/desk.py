@@ -267,8 +267,13 @@ class Desk:
             raise PermissionError(str(person))
         return self._decide(action, intent, person, at)
 
-    def withdraw(self, person: str | None, at: datetime, *, action_id: str | None = None) -> list[PendingAction]:
-        """Close what has not been launched: all of a requester (a stop, an opt-out), or one action by hand."""
+    def withdraw(
+        self, person: str | None, at: datetime, *, action_id: str | None = None, by: str | None = None
+    ) -> list[PendingAction]:
+        """Close what has not been launched: all of a requester (a stop, an opt-out), or one action by hand.
+
+        `by` names whose hand that was; only then the person is told here: a stop has an answer of its own.
+        """
         withdrawn = [
             action
             for action in self._actions.values()
@@ -276,7 +281,7 @@ class Desk:
             and (action.requester == person if action_id is None else action.pending_action_id == action_id)
         ]
         for action in withdrawn:
-            self._close(action, "withdrawn", at)
+            self._close(action, "withdrawn", at, by=by, tell="cancelled" if by else None)
         return withdrawn
 
     def expire(self, action_id: str, at: datetime) -> None:
