@@ -24,7 +24,7 @@ from gateway.artifacts import ArtifactStore
 from gateway.observe import Feed
 from gateway.store.base import Entry
 from gateway.web.markdown import to_html
-from gateway.web.server import answer, as_called
+from gateway.web.server import answer, as_called, headers_of
 from gateway.web.webhooks import Accept, receive
 
 __all__ = ["Chat", "add_chat"]
@@ -142,7 +142,7 @@ class _Pages:
             task.cancel()
 
     def _from_our_host(self, request: web.Request) -> dict[str, str]:
-        headers = {name.lower(): ", ".join(request.headers.getall(name)) for name in request.headers}
+        headers = headers_of(request)
         try:
             check_host(headers, self._chat.channel.hosts)
         except Forged as error:
@@ -159,13 +159,8 @@ class _Pages:
             raise web.HTTPUnauthorized(text="no session: open the chat page again") from error
 
     async def _shown(self, session: str, after: int) -> AsyncGenerator[str, None]:
-        entries = self._chat.watch(session, after)
-        try:
-            async for entry in entries:
-                yield _event("message", self._entry(entry), entry.seq)
-        finally:
-            if isinstance(entries, AsyncGenerator):
-                await entries.aclose()
+        async for entry in self._chat.watch(session, after):
+            yield _event("message", self._entry(entry), entry.seq)
 
     def _entry(self, entry: Entry) -> dict[str, Any]:
         """An entry as the page shows it: Markdown as HTML, and a link to each file."""

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
-from aiohttp import ClientPayloadError, web
+from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from gateway.observe import describe_error
@@ -70,8 +70,8 @@ async def _read(request: web.Request, seconds: float) -> web.Response | None:
         return web.Response(status=413, text="the body is too large")
     except TimeoutError:
         return web.Response(status=408, text="the body did not come in time")
-    except (web.RequestPayloadError, ClientPayloadError):
-        return web.Response(status=400, text="the body is broken")
+    except ConnectionError:
+        return web.Response(status=400, text="the body broke off")
     return None
 
 
@@ -161,6 +161,5 @@ class _OneLine(logging.Filter):
 
 def _server_log() -> logging.Logger:
     logger = logging.getLogger("gateway.web.http")
-    if not logger.filters:
-        logger.addFilter(_OneLine())
+    logger.filters[:] = [_OneLine()]
     return logger

@@ -14,7 +14,7 @@ from gateway.artifacts import ArtifactStore, BadLink
 from gateway.web.limits import MAX_BODY_BYTES, Limits, limit_bodies
 from gateway.web.webhooks import Accept, receive
 
-__all__ = ["answer", "as_called", "web_app"]
+__all__ = ["answer", "as_called", "headers_of", "web_app"]
 
 READY_SECONDS = 1.0
 
@@ -88,10 +88,14 @@ async def as_called(request: web.Request, public_url: str | None) -> WebhookRequ
     return WebhookRequest(
         method=request.method,
         url=base + request.raw_path,
-        # A header that comes twice is one value with a comma (RFC 9110, 5.3): no reader sees only half of it.
-        headers={name.lower(): ", ".join(request.headers.getall(name)) for name in request.headers},
+        headers=headers_of(request),
         body=await request.read(),
     )
+
+
+def headers_of(request: web.Request) -> dict[str, str]:
+    """Names in lower case; a header that comes twice is one value with a comma (RFC 9110, 5.3), so none is missed."""
+    return {name.lower(): ", ".join(request.headers.getall(name)) for name in request.headers}
 
 
 def answer(response: WebhookResponse) -> web.Response:

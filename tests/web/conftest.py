@@ -134,6 +134,7 @@ def start(bot: Bot) -> Start:
         try:
             yield running
         finally:
-            await running.cleanup()
+            async with asyncio.timeout(5):
+                await running.cleanup()
 
     return start

@@ -6,13 +6,14 @@ import asyncio
 
 
 async def exchange(port: int, *sent: bytes) -> bytes:
-    """Send, and read until the server closes; empty when it just closed."""
+    """Send, and read until the server closes; empty when it just closed. Raises TimeoutError after two seconds."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        for piece in sent:
-            writer.write(piece)
-            await writer.drain()
-        return await reader.read()
+        async with asyncio.timeout(2):
+            for piece in sent:
+                writer.write(piece)
+                await writer.drain()
+            return await reader.read()
     except ConnectionError:
         return b""
     finally:

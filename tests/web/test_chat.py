@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -125,6 +126,7 @@ async def test_nobody_sees_the_conversation_of_another(bot: Bot, start: Start) -
         {"Host": "evil.example"},
         {"Host": "127.0.0.1.evil.example"},
         {"Host": ""},
+        {"Host": "evil.example", "Origin": "http://evil.example"},
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
         {"Origin": "http://127.0.0.1:1"},
@@ -198,7 +200,8 @@ async def test_without_a_feed_there_is_no_console(bot: Bot, start: Start) -> Non
 async def test_the_server_stops_although_pages_listen(bot: Bot, start: Start) -> None:
     async with start() as running, page(bot) as (http, _), http.get("/chat/events") as response:
         await response.content.readline()
-        await running.cleanup()
+        async with asyncio.timeout(5):
+            await running.cleanup()
         assert bot.channel.on_typing == set()
 
 

@@ -59,13 +59,14 @@ async def test_what_is_not_stored_is_to_be_delivered_again(bot: Bot, error: Exce
     assert str(error).encode() not in response.body or not str(error)
 
 
-async def test_a_store_that_hangs_is_given_up_in_time(bot: Bot) -> None:
+async def test_a_store_that_hangs_is_given_up_in_time(bot: Bot, caplog: pytest.LogCaptureFixture) -> None:
     async def never(*_: object) -> None:
         await asyncio.Event().wait()
 
     begun = time.monotonic()
     assert (await receive(bot.channel, said(), accept=never, now=NOW)).status == 503
     assert time.monotonic() - begun < 1
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
 async def test_a_webhook_of_an_unknown_channel_is_not_there(bot: Bot, start: Start) -> None:

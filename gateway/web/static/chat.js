@@ -68,20 +68,22 @@ const say = async (words, id = freshId()) => {
   const again = make("button", "", "Try again");
   again.type = "button";
   again.addEventListener("click", () => say(words, id));
-  message.meta.replaceChildren("Not sent.", again);
+  message.meta.replaceChildren("No answer came.", again);
 };
 
 const press = async (message, pressed, button) => {
   const all = [...message.buttons.children];
   for (const other of all) other.disabled = true;
   pressed.setAttribute("aria-busy", "true");
+  message.classList.remove("failed");
   message.meta.textContent = "";
   button.client_id ??= freshId();
   const sent = await post("chat/presses", { client_id: button.client_id, token: button.token, message_id: message.messageId });
   pressed.removeAttribute("aria-busy");
   if (sent) return;
   for (const other of all) other.disabled = false;
-  message.meta.textContent = "Not sent, nothing happened. Please press again.";
+  message.classList.add("failed");
+  message.meta.textContent = "No answer came. Press again: it counts once.";
 };
 
 // ---- showing
