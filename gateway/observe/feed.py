@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from threading import Lock
+from traceback import format_exception
 
 from channels import Json
 
@@ -48,7 +49,7 @@ class Feed:
     def publish(self, name: str, /, **fields: object) -> None:
         """Tell that something happened, from any thread; it raises nothing, whatever the fields are.
 
-        Values that are not JSON become text; long text, long lists and deep nesting are cut.
+        An error becomes its traceback, other values that are not JSON become text; what is long or deep is cut.
         """
         plain = {key: _plain(value) for key, value in fields.items()}
         with self._lock:
@@ -89,6 +90,7 @@ def _plain(value: object, depth: int = 0) -> Json:
         if isinstance(value, list | tuple | set | frozenset):
             return [_plain(item, depth + 1) for item in list(value)[:_MAX_ITEMS]]
     try:
-        return _plain(str(value), depth)
+        told = "".join(format_exception(value)) if isinstance(value, BaseException) else str(value)
+        return _plain(told, depth)
     except Exception:  # noqa: BLE001 - an author's object may raise anything here, and telling must not
         return f"<{type(value).__name__}>"

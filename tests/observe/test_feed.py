@@ -62,6 +62,18 @@ async def test_whatever_is_told_nothing_is_raised_and_little_kept() -> None:
     assert len(str(notice.fields["endless"])) < 100
 
 
+async def test_an_error_is_told_with_its_traceback() -> None:
+    feed = Feed(now=lambda: NOW)
+    try:
+        raise ValueError("no such invoice")
+    except ValueError as error:
+        feed.publish("effect.failed", cause=error)
+
+    [notice] = await read(feed, 1)
+    assert "test_feed.py" in str(notice.fields["cause"])
+    assert str(notice.fields["cause"]).endswith("ValueError: no such invoice\n")
+
+
 async def test_a_reader_whose_loop_has_ended_harms_nobody() -> None:
     feed = Feed(now=lambda: NOW)
 

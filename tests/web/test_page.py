@@ -40,7 +40,7 @@ def invoices(bot: Bot, event: Event) -> None:
         bot.feed.publish("tool_asked", tool="delete_invoice", args={"invoice_id": "INV-42"})
         bot.says(session, "ask", Reply(text="Delete **INV-42**?", buttons=(CONFIRM, CANCEL)))
     elif isinstance(event, Message) and event.text == "break":
-        bot.feed.publish("tool_error", tool="break_it", traceback="Traceback …\nValueError: broken")
+        bot.feed.publish("tool_error", tool="break_it", cause="Traceback …\nValueError: broken")
         bot.says(session, "hostile", Reply(text="<img src=x onerror=\"document.title='owned'\"> | [x](javascript:1)"))
 
 

@@ -221,32 +221,32 @@ text.addEventListener("keydown", (event) => {
 
 const KINDS = [
   ["bad", /error|fail|dead|unknown|drift/],
-  ["good", /outcome|done|executed|approved/],
-  ["ask", /ask|pending|prompt|confirm|decid|cancel|expire|press/],
-  ["tool", /tool/],
+  ["good", /outcome|done|executed|effect.finished/],
+  ["ask", /ask|pending|prompt|confirm|decision|decided|cancel|expire|press/],
+  ["tool", /tool|effect/],
 ];
+const EMPTY = new Set(["null", '""', "{}", "[]"]);
 
 const showNotice = ({ at: when, name, fields }) => {
-  const { tool, tool_name: toolName, traceback, ...rest } = fields;
-  const kind = KINDS.find(([, pattern]) => pattern.test(name))?.[0] ?? "";
-  const notice = make("li", `notice ${kind}`);
+  const { tool, conversation, ...rest } = fields; // there is one conversation beside the console: no need to name it
+  const notice = make("li", `notice ${KINDS.find(([, pattern]) => pattern.test(name))?.[0] ?? ""}`);
   const line = make("div", "line");
-  const subject = tool ?? toolName;
-  line.append(make("span", "what", name.replaceAll("_", " ") + (subject ? ` · ${subject}` : "")), make("time", "", clock(when, true)));
-  notice.append(line);
-  const facts = Object.entries(rest).filter(([, value]) => !["", "null", "{}", "[]", '""'].includes(JSON.stringify(value)));
-  if (facts.length) {
-    const list = make("dl");
-    for (const [key, value] of facts) {
-      list.append(make("dt", "", key.replaceAll("_", " ")), make("dd", "", typeof value === "string" ? value : JSON.stringify(value)));
+  const what = name.replaceAll(/[._]/g, " ") + (tool ? ` · ${tool}` : "");
+  line.append(make("span", "what", what), make("time", "", clock(when, true)));
+  const facts = make("dl");
+  notice.append(line, facts);
+  for (const [key, value] of Object.entries(rest)) {
+    const words = typeof value === "string" ? value : JSON.stringify(value);
+    const label = key.replaceAll("_", " ");
+    if (EMPTY.has(JSON.stringify(value))) continue;
+    if (words.includes("\nTraceback ") || words.startsWith("Traceback ")) {
+      const details = make("details");
+      details.open = true;
+      details.append(make("summary", "", label), make("pre", "", words.trimEnd()));
+      notice.append(details);
+    } else {
+      facts.append(make("dt", "", label), make("dd", "", words));
     }
-    notice.append(list);
-  }
-  if (traceback) {
-    const details = make("details");
-    details.open = true;
-    details.append(make("summary", "", "Traceback"), make("pre", "", traceback));
-    notice.append(details);
   }
   return notice;
 };
