@@ -29,7 +29,7 @@ from channels.replies import Json, Media, OpenMedia, Part, Receipt, Reply
 from channels.telegram.api import BotApi
 from channels.telegram.entities import utf16_length
 from channels.telegram.errors import Moved
-from channels.telegram.media import Upload
+from channels.telegram.media import open_upload
 from channels.telegram.parse import UpdateReader
 from channels.telegram.render import CAPABILITIES, FILE_FIELD, render
 from channels.telegram.verify import verify
@@ -244,13 +244,10 @@ class TelegramChannel:
             named = {"type": "text_link", "offset": 0, "length": utf16_length(media.filename), "url": media.link}
             return await self._api.call(call, **arguments, entities=[named])
         try:
-            upload = await asyncio.to_thread(Upload, media)
+            upload = await asyncio.to_thread(open_upload, media)
         except OSError:
             raise Undeliverable("file_gone") from None
-        try:
-            return await self._api.call(call, **arguments, **{FILE_FIELD[call]: upload.input_file})
-        finally:
-            await asyncio.to_thread(upload.close)
+        return await self._api.call(call, **arguments, **{FILE_FIELD[call]: upload})
 
 
 def _shortened(text: str, units: int) -> str:

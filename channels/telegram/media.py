@@ -11,7 +11,7 @@ from telegram import InputFile
 from channels.channel import Unavailable, Undeliverable
 from channels.replies import OpenMedia
 
-__all__ = ["Upload", "download"]
+__all__ = ["download", "open_upload"]
 
 LARGEST_DOWNLOAD = 20_000_000
 """https://core.telegram.org/bots/api#getfile."""
@@ -19,18 +19,15 @@ _SECONDS = 120.0
 _CONTROLS = re.compile(r'[\x00-\x1f\x7f"\\/]')
 
 
-class Upload:
-    """A file on its way up, streamed from disk. Opening and closing it may block: do both in a thread."""
+def open_upload(media: OpenMedia) -> InputFile:
+    """The file, to be streamed from disk; whoever sends it closes it. Opening may block: do it in a thread.
 
-    def __init__(self, media: OpenMedia) -> None:
-        """Raises OSError when its bytes are gone."""
-        filename = _CONTROLS.sub("_", media.filename) or "file"
-        self._file = media.path.open("rb")
-        self.input_file = InputFile(self._file, filename=filename, read_file_handle=False)
-        self.input_file.mimetype = media.mime_type
-
-    def close(self) -> None:
-        self._file.close()
+    Raises OSError when its bytes are gone.
+    """
+    filename = _CONTROLS.sub("_", media.filename) or "file"
+    upload = InputFile(media.path.open("rb"), filename=filename, read_file_handle=False)
+    upload.mimetype = media.mime_type
+    return upload
 
 
 async def download(http: aiohttp.ClientSession, url: str) -> AsyncIterator[bytes]:

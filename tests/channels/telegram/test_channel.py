@@ -12,7 +12,7 @@ from aiohttp import web
 from channels import Attachment, Message, MissingSetting, Person, Unavailable, Undeliverable, WebhookRequest
 from channels.telegram import PollingRefused, TelegramChannel
 from tests.channels.telegram.conftest import SECRET, Pauses
-from tests.fakes.telegram import FakeTelegram, User
+from tests.fakes.telegram import FakeTelegram, File, User
 
 TOKEN = "123456:AAabc-DEF_1"
 
@@ -134,11 +134,14 @@ async def test_two_that_poll_with_one_token_are_told(telegram: FakeTelegram, cha
     assert len(await second) == 1
 
 
+async def fetched(channel: TelegramChannel, file: File) -> bytes:
+    attachment = Attachment(kind="document", ref=file.file_id)
+    return b"".join([piece async for piece in channel.fetch(attachment)])
+
+
 async def test_a_file_of_a_persons_comes_down(telegram: FakeTelegram, channel: TelegramChannel) -> None:
     content = bytes(range(256)) * 4000
-    file = telegram.upload("document", content, "a.bin", "application/octet-stream")
-    attachment = Attachment(kind="document", ref=file.file_id)
-    assert b"".join([piece async for piece in channel.fetch(attachment)]) == content
+    assert await fetched(channel, telegram.upload("document", content, "a.bin", "application/octet-stream")) == content
 
 
 @pytest.mark.parametrize("kind", ["location", "contact"])
@@ -152,11 +155,19 @@ async def test_a_file_that_cannot_be_had_says_why(telegram: FakeTelegram, channe
         await anext(channel.fetch(Attachment(kind="document", ref="unknown")))
     large = telegram.upload("document", bytes(20_000_001), "a.bin", "application/octet-stream")
     with pytest.raises(Undeliverable, match="file_too_large"):
-        await anext(channel.fetch(Attachment(kind="document", ref=large.file_id)))
+        await fetched(channel, large)
+    grown = telegram.upload("document", b"x", "a.bin", "application/octet-stream")
+    hold = telegram.hold("getFile")
+    fetching = asyncio.ensure_future(fetched(channel, grown))
+    await hold.reached()
+    grown.content = bytes(20_000_001)
+    hold.release()
+    with pytest.raises(Undeliverable, match="file_too_large"):
+        await fetching
     small = telegram.upload("document", b"x", "a.bin", "application/octet-stream")
     telegram.fail_next("download", 500)
     with pytest.raises(Unavailable) as caught:
-        await anext(channel.fetch(Attachment(kind="document", ref=small.file_id)))
+        await fetched(channel, small)
     assert telegram.token not in repr(caught.value)
 
 

@@ -382,6 +382,16 @@ async def test_no_secret_is_in_what_goes_wrong(
     assert "words of Ana" not in caplog.text
 
 
+async def test_the_library_does_not_know_the_token_and_so_cannot_log_it(
+    telegram: FakeTelegram, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="telegram")
+    async with aiohttp.ClientSession() as http:
+        await TelegramChannel(telegram.token, SECRET, telegram.url).start(http)
+    assert "getMe" in caplog.text
+    assert telegram.token.partition(":")[2] not in caplog.text
+
+
 async def test_a_token_that_telegram_does_not_know_is_said_at_start(telegram: FakeTelegram) -> None:
     async with aiohttp.ClientSession() as http:
         channel = TelegramChannel("7000001:AAwrong", "", telegram.url)
