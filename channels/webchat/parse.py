@@ -49,7 +49,8 @@ def parse_event(request: WebhookRequest) -> Event:
         raise Malformed("neither a message nor a press of the chat page") from error
     session = session_of(request.headers)
     address = Address(channel="webchat", account="local", place=session)
-    person = Person(channel="webchat", account="local", user_id=session, language=_language(request))
+    # A name to be shown by: the session's id would only puzzle whoever reads "confirmed by ...".
+    person = Person(channel="webchat", account="local", user_id=session, name="Visitor", language=_language(request))
     event_ids = (f"{session}:{sent.client_id}",)
     if isinstance(sent, _Press):
         return ButtonPress(
