@@ -8,6 +8,7 @@ import click
 
 from gateway.cli.dev import dev
 from gateway.cli.errors import Commands
+from gateway.cli.operating import dead, pending, send
 from gateway.cli.serve import serve
 
 __all__ = ["main"]
@@ -24,5 +25,5 @@ def version() -> None:
     click.echo(version_of("askfirst"))
 
 
-for _command in (serve, dev):
+for _command in (serve, dev, pending, dead, send):
     main.add_command(_command)

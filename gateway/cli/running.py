@@ -7,10 +7,13 @@ import contextlib
 import os
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from pathlib import Path
 
 from channels import AskfirstError
 from channels.catalogue import names, settings_of
 from gateway.app import Gateway
+from gateway.cli.control import control, store_file
+from gateway.engine.operator import Operator
 from gateway.observe import configure_logging
 from gateway.settings import LogLevel, Settings
 from gateway.web import serve
@@ -51,7 +54,9 @@ async def run(
 
     Raises AskfirstError when it cannot start: the port is taken, a platform is out of reach, the store is in use.
     """
-    async with gateway:
+    shared = gateway.engine.shared
+    operator = Operator(shared.store, shared.channels, shared.keyring, bot=shared.bot.name)
+    async with gateway, control(operator, _store_file(gateway)):
         try:
             listening = await serve(gateway.aiohttp_app(), host, port)
         except OSError as error:
@@ -67,6 +72,14 @@ async def run(
 
 def base_url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _store_file(gateway: Gateway) -> Path | None:
+    """The file of the bot's own store when it brings one, else of the settings'."""
+    own = gateway.bot.store
+    if own is None:
+        return store_file(gateway.settings.store)
+    return store_file(own) if isinstance(own, str) else None
 
 
 def log_to_stderr(settings: Settings, level: LogLevel) -> None:

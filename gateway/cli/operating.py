@@ -1,0 +1,174 @@
+"""``askfirst pending``, ``dead`` and ``send``: an operator's hands on a store, with its server up or down."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from gateway.cli.bots import BotRef, load_settings
+from gateway.cli.control import operate
+from gateway.settings import Settings
+
+__all__ = ["dead", "pending", "send"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _on_a_store(command: F) -> F:
+    """Give a command the settings that name its store, and `--json`."""
+
+    @click.option(
+        "--bot", type=BotRef.parse, metavar="BOT", help="Whose store it is. Default: the one in this directory."
+    )
+    @click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
+    @functools.wraps(command)
+    def with_settings(bot: BotRef | None, **arguments: Any) -> Any:
+        directory = bot.directory if bot is not None else Path.cwd()
+        return command(settings=load_settings(directory), **arguments)
+
+    return with_settings  # type: ignore[return-value]  # click gives it other parameters
+
+
+def _tell(found: Any, *, as_json: bool, plain: str) -> None:
+    click.echo(json.dumps(found, indent=2, ensure_ascii=False) if as_json else plain)
+
+
+@click.group()
+def pending() -> None:
+    """Actions that wait for a person, that run, or whose outcome nobody knows."""
+
+
+@pending.command("list")
+@_on_a_store
+def pending_list(settings: Settings, *, as_json: bool) -> None:
+    """List them, the oldest first."""
+    found = operate(settings, "pending")
+    rows = [(a["id"][:8], a["code"], a["state"], _age(a["requested_at"]), a["requester"], a["preview"]) for a in found]
+    table = _table(("ID", "CODE", "STATE", "AGE", "ASKED BY", "WHAT"), rows)
+    _tell(found, as_json=as_json, plain=table or "Nothing is waiting.")
+
+
+@pending.command("show")
+@click.argument("action_id", metavar="ID")
+@_on_a_store
+def pending_show(settings: Settings, action_id: str, *, as_json: bool) -> None:
+    """Show all of one action. The beginning of its ID is enough."""
+    found = operate(settings, "action", action_id=action_id)
+    _tell(found, as_json=as_json, plain=_listing(found))
+
+
+@pending.command("cancel")
+@click.argument("action_id", metavar="ID")
+@_on_a_store
+def pending_cancel(settings: Settings, action_id: str, *, as_json: bool) -> None:
+    """Withdraw an action that has not run yet. Its prompt says so, and the person is told."""
+    found = operate(settings, "cancel", action_id=action_id)
+    _tell(found, as_json=as_json, plain=f"Withdrawn: {found['preview']}")
+
+
+@pending.command("settle")
+@click.argument("action_id", metavar="ID")
+@click.argument("outcome", type=click.Choice(["done", "failed"]))
+@_on_a_store
+def pending_settle(settings: Settings, action_id: str, outcome: str, *, as_json: bool) -> None:
+    """Say what became of an action of unknown outcome. The person is told."""
+    found = operate(settings, "settle", action_id=action_id, state=outcome)
+    _tell(found, as_json=as_json, plain=f"Settled as {outcome}: {found['preview']}")
+
+
+@click.group()
+def dead() -> None:
+    """Dead letters: events and messages that were given up on."""
+
+
+@dead.command("list")
+@_on_a_store
+def dead_list(settings: Settings, *, as_json: bool) -> None:
+    """List them, the oldest first."""
+    found = operate(settings, "dead")
+    rows = [
+        (letter["id"], letter["what"], _age(letter["at"]), letter["conversation"], letter["reason"]) for letter in found
+    ]
+    table = _table(("ID", "HOLDS", "AGE", "CONVERSATION", "WHY"), rows)
+    _tell(found, as_json=as_json, plain=table or "There are no dead letters.")
+
+
+@dead.command("show")
+@click.argument("dead_id", metavar="ID")
+@_on_a_store
+def dead_show(settings: Settings, dead_id: str, *, as_json: bool) -> None:
+    """Show all of one, what a person wrote included. The beginning of its ID is enough."""
+    found = operate(settings, "letter", dead_id=dead_id)
+    _tell(found, as_json=as_json, plain=_listing(found))
+
+
+@dead.command("replay")
+@click.argument("dead_id", metavar="ID")
+@_on_a_store
+def dead_replay(settings: Settings, dead_id: str, *, as_json: bool) -> None:
+    """Put one back where it came from: a mailbox or an outbox."""
+    found = operate(settings, "replay", dead_id=dead_id)
+    _tell(found, as_json=as_json, plain=f"Put back: the {found['what']} of {found['conversation']}")
+
+
+@dead.command("drop")
+@click.argument("dead_id", metavar="ID")
+@_on_a_store
+def dead_drop(settings: Settings, dead_id: str, *, as_json: bool) -> None:
+    """Throw one away."""
+    found = operate(settings, "drop", dead_id=dead_id)
+    _tell(found, as_json=as_json, plain=f"Thrown away: the {found['what']} of {found['conversation']}")
+
+
+@click.command()
+@click.argument("address")
+@click.argument("text")
+@_on_a_store
+def send(settings: Settings, address: str, text: str, *, as_json: bool) -> None:
+    """Write TEXT, in Markdown, to ADDRESS, for example telegram:123:456 (channel:account:place).
+
+    It goes into the outbox; a running server sends it at once, else the next one does.
+    """
+    found = operate(settings, "send", address=address, text=text)
+    _tell(found, as_json=as_json, plain=f"In the outbox of {found['conversation']}")
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns under their heads; nothing for no rows."""
+    lines = [[_visible(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    if not rows:
+        return ""
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def _listing(found: Mapping[str, Any]) -> str:
+    width = max(map(len, found))
+    shown = {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in found.items()
+    }
+    return "\n".join(
+        f"{name.ljust(width)}  {_visible(value)}" for name, value in shown.items() if found[name] is not None
+    )
+
+
+def _visible(text: str) -> str:
+    """What a model or a person wrote must not steer the operator's terminal."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def _age(stamp: str) -> str:
+    seconds = max((datetime.now(UTC) - datetime.fromisoformat(stamp)).total_seconds(), 0)
+    for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds // length:.0f}{unit}"
+    return f"{seconds:.0f}s"

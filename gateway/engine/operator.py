@@ -1,0 +1,225 @@
+"""What an operator may do by hand: look at what waits, withdraw it, say what became of it, see to dead letters, write.
+
+It works on the store alone, so it is the same within a running server and beside a stopped one: what is to be said goes
+into the outbox, and whoever delivers next sends it. Answers are JSON, for they may cross a socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Literal
+
+from channels import Address, AskfirstError, Channel, Json, Reply
+from gateway.engine.outgoing import queue
+from gateway.pending.desk import Desk, Say
+from gateway.pending.seal import Keyring
+from gateway.store.base import Conflict, Dead, Key, Put, QueuedPart, Store, Transaction
+from gateway.tools.action import PendingAction, is_known_schema
+
+__all__ = ["NotDone", "Operator", "served_bot"]
+
+NAME = "operator"
+"""How the audit names whoever uses it."""
+
+_TRIES = 20
+_SERVED = "served"
+
+
+class NotDone(AskfirstError):
+    """What was asked for cannot be done; nothing has changed. The message says why."""
+
+
+class Operator:
+    """One store in an operator's hands."""
+
+    def __init__(self, store: Store, channels: Mapping[str, Channel], keyring: Keyring, *, bot: str | None) -> None:
+        """`bot` is the name of the bot that is served from this store, if it is known."""
+        self._store, self._channels, self._keyring, self._bot = store, channels, keyring, bot
+
+    async def remember(self) -> None:
+        """Write down which bot is served, for whoever works on this store while nothing serves it."""
+        transaction = Transaction(partition=self._store.partition(_SERVED), puts={_SERVED: Put(self._bot)})
+        await self._store.commit(transaction)
+
+    # ── actions ──
+
+    async def pending(self) -> list[Json]:
+        """The actions that still need somebody: open, running, or of unknown outcome; the oldest first."""
+        records = [record.value for _, record in await self._store.scan("action/")]
+        actions = [PendingAction.from_json(value) for value in records if is_known_schema(value)]
+        waiting = [action for action in actions if not action.settled or action.state == "unknown"]
+        return [_summary(action) for action in sorted(waiting, key=lambda action: action.requested_at)]
+
+    async def action(self, action_id: str) -> Json:
+        """All of one action, by its id or the beginning of it. Raises NotDone."""
+        action = await self._find(action_id)
+        return {
+            **_summary(action),
+            "args": dict(action.args),
+            "conversation": action.conversation,
+            "approvers": list(action.approvers),
+            "decided_at": _iso(action.decided_at),
+            "decided_by": action.decided_by,
+            "launched_at": _iso(action.launched_at),
+            "finished_at": _iso(action.finished_at),
+            "outcome": action.outcome,
+            "digest": action.digest,
+            "seal": "holds" if self._keyring.holds(action) else "broken: somebody without the key has changed it",
+        }
+
+    async def cancel(self, action_id: str) -> Json:
+        """Withdraw an action that is not launched yet: its prompt says so, and the person is told. Raises NotDone."""
+
+        def withdraw(desk: Desk, action: PendingAction) -> bool:
+            return bool(desk.withdraw(None, desk.now, action_id=action.pending_action_id, by=NAME))
+
+        return await self._change(action_id, withdraw, "only what has not run yet can be cancelled")
+
+    async def settle(self, action_id: str, state: Literal["done", "failed"]) -> Json:
+        """Say what became of an action of unknown outcome; the person is told. Raises NotDone."""
+        if state not in ("done", "failed"):
+            raise NotDone(f"an action is settled as done or failed, not as {state}")
+
+        def settle(desk: Desk, action: PendingAction) -> bool:
+            return desk.settle(action.pending_action_id, state, NAME, desk.now)
+
+        return await self._change(action_id, settle, "only what is unknown can be settled")
+
+    # ── dead letters ──
+
+    async def dead(self) -> list[Json]:
+        """What was given up on, the oldest first."""
+        return [_letter(dead) for dead in await self._store.dead()]
+
+    async def letter(self, dead_id: str) -> Json:
+        """All of one dead letter, what a person wrote included. Raises NotDone."""
+        dead = await self._dead(dead_id)
+        held = dead.incoming or dead.part
+        return {**_letter(dead), "body": dict(held.body) if held is not None else None}
+
+    async def replay(self, dead_id: str) -> Json:
+        """Put a dead letter back where it came from. Raises NotDone."""
+        dead = await self._dead(dead_id)
+        if dead.incoming is None and dead.part is None:
+            raise NotDone(f"{dead_id} holds nothing that could be replayed ({dead.reason}): drop it")
+        return await self._gone(dead, await self._store.replay(dead.dead_id))
+
+    async def drop(self, dead_id: str) -> Json:
+        """Throw a dead letter away. Raises NotDone."""
+        dead = await self._dead(dead_id)
+        return await self._gone(dead, await self._store.drop(dead.dead_id))
+
+    # ── writing ──
+
+    async def send(self, address: str, text: str) -> Json:
+        """Put a message, in Markdown, into the outbox of a conversation. Raises NotDone."""
+        try:
+            where = Address.parse(address)
+        except ValueError as error:
+            raise NotDone(str(error)) from None
+        if not text.strip():
+            raise NotDone("there is nothing to send: the text is empty")
+        bot = self._bot if self._bot is not None else await served_bot(self._store)
+        if bot is None:
+            raise NotDone("no bot was ever served from this store: start it once with `askfirst serve`")
+        conversation = f"{bot}/{where}"
+        parts = self._queue(conversation, where, [Say(reply=Reply(text=text))])
+        await self._store.commit(Transaction(partition=self._store.partition(conversation), parts=parts))
+        return {"conversation": conversation, "parts": len(parts)}
+
+    # ── in common ──
+
+    async def _find(self, action_id: str) -> PendingAction:
+        found = [record.value for _, record in await self._store.scan(f"action/{action_id}")] if action_id else []
+        if len(found) > 1:
+            raise NotDone(f"{len(found)} actions begin with {action_id}: give more of the id")
+        if not found:
+            raise NotDone(f"there is no action {action_id}")
+        if not is_known_schema(found[0]):
+            raise NotDone(f"action {action_id} was written by a newer release: use that one")
+        return PendingAction.from_json(found[0])
+
+    async def _change(self, action_id: str, change: Callable[[Desk, PendingAction], bool], rule: str) -> Json:
+        for _ in range(_TRIES):
+            action = await self._find(action_id)
+            if not self._keyring.holds(action):
+                raise NotDone(
+                    f"action {action_id} was changed by somebody without the key, or ASKFIRST_SECRET is another"
+                )
+            desk = await Desk.load(
+                self._store,
+                action.conversation,
+                keyring=self._keyring,
+                language=action.language,
+                drift=lambda _: False,
+                also=[action.pending_action_id],
+            )
+            if not change(desk, action):
+                raise NotDone(f"action {action_id} is {action.reason or action.state}: {rule}")
+            transaction = Transaction(partition=self._store.partition(action.conversation))
+            desk.write(transaction)
+            if action.address is not None:
+                transaction.parts = self._queue(action.conversation, action.address, desk.says)
+            try:
+                await self._store.commit(transaction)
+            except Conflict:
+                continue
+            return _summary(await self._find(action.pending_action_id))
+        raise NotDone(f"action {action_id} keeps changing: try again")
+
+    def _queue(self, conversation: str, address: Address, says: list[Say]) -> list[QueuedPart]:
+        if address.channel not in self._channels:
+            raise NotDone(f"{address.channel} is not on: its settings are needed to write to {address}")
+        return queue(self._channels, conversation, address, says)
+
+    async def _dead(self, dead_id: str) -> Dead:
+        found = [dead for dead in await self._store.dead() if dead_id and dead.dead_id.startswith(dead_id)]
+        exact = [dead for dead in found if dead.dead_id == dead_id]
+        if len(exact or found) > 1:
+            raise NotDone(f"{len(found)} dead letters begin with {dead_id}: give more of the id")
+        if not found:
+            raise NotDone(f"there is no dead letter {dead_id}")
+        return (exact or found)[0]
+
+    async def _gone(self, dead: Dead, was_there: bool) -> Json:
+        if not was_there:
+            raise NotDone(f"the dead letter {dead.dead_id} is not there any more")
+        return _letter(dead)
+
+
+async def served_bot(store: Store) -> str | None:
+    """The name of the bot that was last served from this store."""
+    key = Key(store.partition(_SERVED), _SERVED)
+    name = (await store.get([key]))[key].value
+    return name if isinstance(name, str) else None
+
+
+def _summary(action: PendingAction) -> dict[str, Json]:
+    return {
+        "id": action.pending_action_id,
+        "code": action.code,
+        "tool": action.kind,
+        "preview": action.preview,
+        "state": action.state,
+        "reason": action.reason,
+        "requester": action.requester,
+        "requested_at": _iso(action.requested_at),
+        "shown_at": _iso(action.shown_at),
+        "expires_at": _iso(action.expires_at),
+    }
+
+
+def _letter(dead: Dead) -> dict[str, Json]:
+    what = "event" if dead.incoming is not None else "part" if dead.part is not None else "payload"
+    return {
+        "id": dead.dead_id,
+        "what": what,
+        "conversation": dead.conversation,
+        "reason": dead.reason,
+        "at": _iso(dead.stamp),
+    }
+
+
+def _iso(at: datetime | None) -> str | None:
+    return at.isoformat() if at is not None else None
