@@ -45,7 +45,7 @@ from gateway.store.base import Store
 from gateway.web import receive, web_app
 from gateway.web.chat import Chat, add_chat
 
-__all__ = ["Gateway", "Home", "assemble", "open_store", "temporary_files"]
+__all__ = ["Gateway", "Home", "assemble", "home_of", "open_store", "started", "temporary_files"]
 
 log = logging.getLogger("askfirst.gateway")
 
@@ -193,7 +193,7 @@ class Gateway:
             stack.push_async_callback(self.store.close)
             http = await stack.enter_async_context(aiohttp.ClientSession())
             for channel in self.channels.values():
-                await _started(channel, http)
+                await started(channel, http)
                 stack.push_async_callback(channel.close)
             await stack.enter_async_context(self.bot.attached(self.engine))
             stack.push_async_callback(self.bot.agent.provider.close)
@@ -279,7 +279,8 @@ class Gateway:
             await asyncio.sleep(_POLL_AGAIN_SECONDS)
 
 
-async def _started(channel: Channel, http: aiohttp.ClientSession) -> None:
+async def started(channel: Channel, http: aiohttp.ClientSession) -> None:
+    """Start a channel. Raises MissingSetting, and AskfirstError when its platform is out of reach."""
     try:
         await channel.start(http)
     except SendError as error:

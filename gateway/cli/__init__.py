@@ -6,10 +6,14 @@ from importlib.metadata import version as version_of
 
 import click
 
+from gateway.cli.chat import chat
 from gateway.cli.dev import dev
 from gateway.cli.errors import Commands
+from gateway.cli.init import init
 from gateway.cli.operating import dead, pending, send
+from gateway.cli.preview import preview
 from gateway.cli.serve import serve
+from gateway.cli.webhooks import webhooks
 
 __all__ = ["main"]
 
@@ -25,5 +29,5 @@ def version() -> None:
     click.echo(version_of("askfirst"))
 
 
-for _command in (serve, dev, pending, dead, send):
+for _command in (init, dev, chat, preview, serve, webhooks, pending, dead, send):
     main.add_command(_command)

@@ -13,6 +13,7 @@ import click
 
 from gateway.cli.bots import BotRef, load_settings
 from gateway.cli.control import operate
+from gateway.cli.terminal import visible
 from gateway.settings import Settings
 
 __all__ = ["dead", "pending", "send"]
@@ -141,7 +142,7 @@ def send(settings: Settings, address: str, text: str, *, as_json: bool) -> None:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns under their heads; nothing for no rows."""
-    lines = [[_visible(cell) for cell in row] for row in (head, *rows)]
+    lines = [[visible(cell) for cell in row] for row in (head, *rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     if not rows:
         return ""
@@ -157,13 +158,8 @@ def _listing(found: Mapping[str, Any]) -> str:
         for name, value in found.items()
     }
     return "\n".join(
-        f"{name.ljust(width)}  {_visible(value)}" for name, value in shown.items() if found[name] is not None
+        f"{name.ljust(width)}  {visible(value)}" for name, value in shown.items() if found[name] is not None
     )
-
-
-def _visible(text: str) -> str:
-    """What a model or a person wrote must not steer the operator's terminal."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def _age(stamp: str) -> str:

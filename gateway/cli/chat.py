@@ -1,0 +1,84 @@
+"""``askfirst chat``: the bot in the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from gateway.agent import AgentResult
+from gateway.artifacts import Artifact
+from gateway.channel_agent import media_of
+from gateway.cli.bots import BotRef, bot_argument, load_settings
+from gateway.cli.local import in_memory
+from gateway.cli.running import log_to_stderr
+from gateway.cli.terminal import from_markdown
+from gateway.engine.engine import Engine
+
+__all__ = ["chat"]
+
+PERSON = "you"
+
+
+@click.command()
+@bot_argument
+@click.option(
+    "--files",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("askfirst-files"),
+    show_default=True,
+    help="Where the files are put that the bot sends.",
+)
+def chat(bot: BotRef, files: Path) -> None:
+    """Talk to BOT in the terminal. Answer its questions with yes, no or a code; Ctrl-D ends.
+
+    Nothing is kept when it ends: the conversation is in memory alone.
+    """
+    settings = load_settings(bot.directory)
+    log_to_stderr(settings, settings.log_level if "log_level" in settings.model_fields_set else "ERROR")
+    agent = bot.load()
+    click.echo(f"{bot.written}, model: {agent.agent.provider.name}. /help shows the commands, Ctrl-D ends.", err=True)
+    # One call of the runner for each line: between the lines nothing runs, and Ctrl-C at the prompt simply ends it.
+    with asyncio.Runner() as runner:
+        stack = contextlib.AsyncExitStack()
+        engine = runner.run(stack.enter_async_context(in_memory(agent)))
+        try:
+            for line in _lines():
+                _show(runner.run(agent.ask_channel(PERSON, line)), engine, files)
+        finally:
+            runner.run(stack.aclose())
+
+
+def _lines() -> Iterator[str]:
+    """What the person writes, until Ctrl-D or Ctrl-C."""
+    prompt = "> " if sys.stdin.isatty() else ""
+    with contextlib.suppress(EOFError, KeyboardInterrupt):
+        while True:
+            if line := input(prompt).strip():
+                yield line
+
+
+def _show(result: AgentResult, engine: Engine, files: Path) -> None:
+    if result.content:
+        click.echo(from_markdown(result.content) + "\n")
+    for artifact in result.artifacts:
+        click.echo(f"[file: {_saved(artifact, engine, files)}]\n")
+    if result.pending:
+        click.echo("[yes]  [no]\n")
+
+
+def _saved(artifact: Artifact, engine: Engine, files: Path) -> Path:
+    """Put a file into the directory, beside those of the same name."""
+    media = media_of(artifact)
+    files.mkdir(parents=True, exist_ok=True)
+    number, path = 1, files / media.filename
+    while path.exists():
+        number += 1
+        path = files / f"{Path(media.filename).stem}-{number}{Path(media.filename).suffix}"
+    shutil.copyfile(engine.shared.artifacts.open(media).path, path)
+    return path

@@ -1,0 +1,90 @@
+"""``askfirst preview``: what a person would be asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from channels import Address, AskfirstError, Json, Person, Reply
+from gateway.channel_agent import ChannelAgent
+from gateway.cli.bots import BotRef, bot_argument, load_settings
+from gateway.cli.local import in_memory
+from gateway.cli.terminal import from_markdown
+from gateway.pending.ask import Refused, propose
+from gateway.tools import Tool, ToolContext, ToolError
+
+__all__ = ["preview"]
+
+_PERSON = Person(channel="app", account="-", user_id="preview")
+
+
+@click.command()
+@bot_argument
+@click.argument("tool_name", metavar="TOOL")
+@click.argument("arguments", metavar="JSON", default="{}")
+@click.option("--markdown", is_flag=True, help="As it is written, before a platform's own formatting.")
+def preview(bot: BotRef, tool_name: str, arguments: str, *, markdown: bool) -> None:
+    """Show the exact prompt before TOOL of BOT runs with these arguments, or why it would not be asked.
+
+    JSON is an object such as '{"invoice_id": "INV-42"}'. The tool's own preview function runs; nothing else does.
+    """
+    try:
+        given = json.loads(arguments)
+    except ValueError as error:
+        raise click.BadParameter(f"not JSON: {error}", param_hint="JSON") from None
+    if not isinstance(given, dict):
+        raise click.BadParameter('write an object, such as \'{"invoice_id": "INV-42"}\'', param_hint="JSON")
+    load_settings(bot.directory)
+    agent = bot.load()
+    tool = agent.tool(tool_name)
+    if tool is None:
+        raise click.BadParameter(f"there is none of that name, only {', '.join(agent.agent.tools)}", param_hint="TOOL")
+    shown = asyncio.run(_prompt(agent, tool, given))
+    click.echo(shown.text if markdown else from_markdown(shown.text))
+    click.echo("\n" + "  ".join(f"[ {button.label} ]" for button in shown.buttons))
+
+
+async def _prompt(bot: ChannelAgent, tool: Tool, given: Mapping[str, Any]) -> Reply:
+    """Raises AskfirstError when it would not be asked."""
+    args, language = tool.validate(given), bot.language or "en"
+    _check_policy(bot, tool, args)
+    asks_others = tool.confirm is not None and tool.confirm.approvers is not None
+    address = Address(channel=_PERSON.channel, account=_PERSON.account, place="preview", group=asks_others)
+    async with in_memory(bot) as engine:
+        context = ToolContext(
+            person=str(_PERSON), language=language, deps=bot.deps, now=engine.shared.wall_clock, address=address
+        )
+        try:
+            seen = await tool.preview(args, context)
+        except ValueError as error:
+            raise AskfirstError(f"nobody is asked, the model is told: {error}") from error
+        except ToolError as error:
+            raise AskfirstError(f"nobody is asked, the preview failed: {error}") from error
+        desk = await engine.shared.desk(engine.shared.conversation(address), language)
+        proposed = propose(
+            desk,
+            tool,
+            args,
+            seen,
+            person=_PERSON,
+            address=address,
+            language=language,
+            turn_started=desk.now,
+            answer_window_seconds=bot.answer_window_seconds,
+        )
+        if isinstance(proposed, Refused):
+            raise AskfirstError(proposed.why)
+        desk.show_prompt([desk.ask(proposed)])
+        return desk.says[0].reply
+
+
+def _check_policy(bot: ChannelAgent, tool: Tool, args: Mapping[str, Json]) -> None:
+    decision, rule = bot.agent.policy.decide(tool.name, args) if bot.agent.policy is not None else ("allow", "")
+    if decision == "deny":
+        raise AskfirstError(f"{tool.name} never runs: the policy denies it ({rule})")
+    if decision == "allow" and tool.confirm is None:
+        raise AskfirstError(f"{tool.name} does not ask: it has no confirm=, and no policy wants it reviewed")

@@ -1,0 +1,141 @@
+"""``askfirst webhooks``: where the platforms send what people write."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Literal, Protocol, runtime_checkable
+
+import aiohttp
+import click
+
+from channels import AskfirstError, CanRegister, Channel, MissingSetting
+from channels.catalogue import load
+from gateway.app import started
+from gateway.channel_agent import ChannelAgent
+from gateway.cli.bots import BotRef, load_settings
+from gateway.settings import Settings
+from gateway.wording import LANGUAGES
+
+__all__ = ["webhooks"]
+
+_LONGEST_DESCRIPTION = 256
+"""https://core.telegram.org/bots/api#botcommand."""
+
+bot_or_here = click.argument("bot", type=BotRef.parse, metavar="[BOT]", required=False)
+
+
+@runtime_checkable
+class CanShowCommands(Protocol):
+    """A channel whose platform has a menu of commands."""
+
+    async def set_commands(self, commands: Mapping[str, Mapping[str, str]]) -> None: ...
+
+
+@click.group()
+def webhooks() -> None:
+    """Register with the platforms where they send messages: ASKFIRST_PUBLIC_URL.
+
+    The settings are those beside BOT, else those of this directory and of the environment.
+    """
+
+
+@webhooks.command("set")
+@bot_or_here
+def set_webhooks(bot: BotRef | None) -> None:
+    """Register the public address, and with BOT also the menu of its commands, in every language we speak."""
+    settings = _settings(bot)
+    base = settings.public_url
+    if base is None:
+        mend = "set it to how the platforms reach the server, for example https://bot.example.com"
+        raise MissingSetting("ASKFIRST_PUBLIC_URL", mend)
+    agent = bot.load() if bot is not None else None
+
+    async def register() -> None:
+        async with _registering(settings, "webhook") as channels:
+            for name, channel in channels.items():
+                url = f"{base}/webhooks/{name}"
+                await channel.register(url)
+                click.echo(f"{name}: {url}")
+                if agent is not None and isinstance(channel, CanShowCommands):
+                    await channel.set_commands(_menu(agent))
+                    click.echo(f"{name}: {len(agent.commands('en'))} commands in the menu")
+
+    asyncio.run(register())
+
+
+@webhooks.command("show")
+@bot_or_here
+@click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
+def show_webhooks(bot: BotRef | None, *, as_json: bool) -> None:
+    """Show what the platforms have registered."""
+    settings = _settings(bot)
+
+    async def registered() -> dict[str, str | None]:
+        async with _registering(settings, "polling") as channels:
+            return {name: await channel.registered() for name, channel in channels.items()}
+
+    found = asyncio.run(registered())
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    for name, url in found.items():
+        click.echo(f"{name}: {url or 'nothing is registered'}")
+
+
+@webhooks.command("delete")
+@bot_or_here
+def delete_webhooks(bot: BotRef | None) -> None:
+    """Have the platforms send nothing; `askfirst dev` needs that for long polling."""
+    settings = _settings(bot)
+
+    async def unregister() -> None:
+        async with _registering(settings, "polling") as channels:
+            for name, channel in channels.items():
+                await channel.unregister()
+                click.echo(f"{name}: deleted")
+
+    asyncio.run(unregister())
+
+
+def _settings(bot: BotRef | None) -> Settings:
+    return load_settings(bot.directory if bot is not None else Path.cwd())
+
+
+@asynccontextmanager
+async def _registering(
+    settings: Settings, way: Literal["webhook", "polling"]
+) -> AsyncIterator[Mapping[str, CanRegister]]:
+    """The channels that are on and can register a webhook, started. Raises AskfirstError when there is none."""
+    on: dict[str, Channel] = {
+        name: load(name).from_settings(settings.channel_settings(name), way=way) for name in settings.channels_on(way)
+    }
+    able = {name: channel for name, channel in on.items() if isinstance(channel, CanRegister)}
+    if not able:
+        raise AskfirstError("no channel with a webhook is on: set TELEGRAM_BOT_TOKEN and TELEGRAM_WEBHOOK_SECRET")
+    async with aiohttp.ClientSession() as http:
+        for name in able:
+            await started(on[name], http)
+        try:
+            yield able
+        except AskfirstError as error:
+            raise AskfirstError(f"a platform refused ({error})") from error
+        finally:
+            for name in able:
+                await on[name].close()
+
+
+def _menu(bot: ChannelAgent) -> dict[str, dict[str, str]]:
+    """Language -> command -> description; the language "" is everybody else's."""
+    languages = {"": bot.language or "en"} | {language: bot.language or language for language in LANGUAGES}
+    return {
+        shown_to: {name: _line(description) for name, description in bot.commands(language).items()}
+        for shown_to, language in languages.items()
+    }
+
+
+def _line(description: str) -> str:
+    return description.strip().split("\n")[0][:_LONGEST_DESCRIPTION]
