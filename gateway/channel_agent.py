@@ -15,7 +15,7 @@ from channels import Address, AskfirstError, Attachment, Json, Media, Message, P
 from gateway.agent import Agent, AgentResult, Ask, Asked, Journal, Keep, LoopOutcome, StopReason, Verdict
 from gateway.artifacts import Artifact
 from gateway.memory import RESET, to_entries
-from gateway.pending.ask import Refused, propose
+from gateway.pending.ask import Refused, asks_more, propose
 from gateway.pending.desk import Desk
 from gateway.pending.prompt import plain
 from gateway.providers.base import ModelMessage
@@ -240,9 +240,10 @@ class ChannelAgent:
         return self.agent.tools.get(name)
 
     def drifted(self, action: PendingAction) -> bool:
-        """Whether an action may no longer happen as it was shown: another tool by now, or denied by the policy."""
+        """Whether an action may no longer happen as it was shown: another tool or approver rule by now, or denied by
+        the policy."""
         tool = self.tool(action.kind)
-        if tool is None or tool.version_hash != action.tool_version:
+        if tool is None or tool.version_hash != action.tool_version or asks_more(tool, action):
             return True
         policy = self.agent.policy
         return policy is not None and policy.decide(tool.name, action.args)[0] == "deny"
@@ -365,7 +366,6 @@ class _Asking:
         if isinstance(proposed, Refused):
             return proposed.why
         self._proposed.append(proposed)
-        turn.publish("tool.asked", conversation=turn.conversation, tool=ask.tool.name, preview=ask.preview.text)
         told = PendingConfirmation(
             action=ask.tool.name,
             preview=ask.preview.text,

@@ -22,7 +22,7 @@ from gateway.pending.desk import Desk
 from gateway.pending.transitions import may_relaunch
 from gateway.store.base import Conflict, Fenced, Key, Lease, StoreError, Transaction
 from gateway.tools import OutcomeUnknown, Tool, ToolContext, ToolError, ToolExecutionError, serialise
-from gateway.tools.action import PendingAction
+from gateway.tools.action import PendingAction, is_known_schema
 
 __all__ = ["Actions"]
 
@@ -58,7 +58,13 @@ class Actions:
         try:
             async with held(self._shared, lease):
                 found = await self._find(lease)
-                launched = await self._launch(lease, found) if found is not None else None
+                if found is None:
+                    await self._give_back(lease)
+                    return
+                if found.state == "running" and (left := await self._after_a_death(found)) is not None:
+                    await self._finish(found, left, lease)
+                    return
+                launched = await self._launch(lease, found)
                 if launched is None:
                     await self._give_back(lease)
                     return
@@ -77,9 +83,13 @@ class Actions:
             raise
 
     async def _find(self, lease: Lease) -> PendingAction | None:
+        """The record as it stands, unless it cannot be read; whether it is genuine the desk says."""
         key = Key(lease.partition, f"action/{lease.lane}")
         record = (await self._shared.store.get([key]))[key]
-        return PendingAction.from_json(record.value) if record.version else None
+        try:
+            return PendingAction.from_json(record.value) if is_known_schema(record.value) else None
+        except ValueError:
+            return None
 
     # ── before ──
 
@@ -87,10 +97,8 @@ class Actions:
         """Record that the effect is about to run. None: it will not run now, and all there is to say is said."""
         shared = self._shared
         tool = shared.bot.tool(found.kind)
-        if found.state == "running" and (end := await self._after_a_death(found, tool)) is not None:
-            await self._finish(found, end, lease)
-            return None
-        changed = found.state == "approved" and tool is not None and await self._changed(found, tool)
+        genuine = tool is not None and found.state == "approved" and shared.keyring.holds(found)
+        changed = tool is not None and genuine and await self._changed(found, tool)
         while True:
             desk = await shared.desk(found.conversation, found.language, lease.lane)
             transaction = Transaction(partition=lease.partition, lease=lease)
@@ -104,11 +112,14 @@ class Actions:
                 continue
             return launched
 
-    async def _after_a_death(self, action: PendingAction, tool: Tool | None) -> _End | None:
-        """A worker died while this ran. None: run it again, with the same key."""
-        if tool is not None and tool.idempotent and may_relaunch(action, await self._shared.store.now()):
+    async def _after_a_death(self, action: PendingAction) -> _End | None:
+        """A worker died while this ran. None: run it again, with the same key, through the same tool."""
+        shared, tool = self._shared, self._shared.bot.tool(action.kind)
+        if tool is None or not shared.keyring.holds(action) or shared.bot.drifted(action):
+            return _End("unknown", "the worker died while it ran")
+        if tool.idempotent and may_relaunch(action, await shared.store.now()):
             return None
-        if tool is not None and tool.confirm is not None and tool.confirm.probe is not None:
+        if tool.confirm is not None and tool.confirm.probe is not None:
             match await self._probe(action, tool):
                 case "done":
                     return _End("done", "found done by its probe", text=tool.done_text(action.args, ""))
@@ -181,9 +192,10 @@ class Actions:
         shared, action_id = self._shared, action.pending_action_id
         for _ in range(_FINISH_TRIES):
             desk = await shared.desk(action.conversation, action.language, action_id)
-            if not desk.finish(
+            told = desk.finish(
                 action_id, action.fence, end.state, end.outcome, desk.now, text=end.text, media=end.media
-            ):
+            )
+            if not told and lease is None:
                 return
             transaction = Transaction(partition=shared.store.partition(action.conversation), lease=lease)
             transaction.finish = "done" if lease is not None else None
@@ -196,7 +208,7 @@ class Actions:
                 lease = None
                 continue
             settled = desk.action(action_id)
-            if settled is not None:
+            if told and settled is not None:
                 await shared.bot.tell_outcome(settled)
             return
         raise StoreError(f"the end of action {action_id} could not be recorded")

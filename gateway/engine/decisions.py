@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import cast
 
 from channels import Address, ButtonPress, CanAnswer, Event, Json, Message, OptOut, Reply
 from channels.events import event_from_json
 from gateway.engine.outgoing import queue
-from gateway.engine.shared import Shared, person_of
+from gateway.engine.shared import Shared, person_of, typed
 from gateway.engine.visible import heard
 from gateway.pending.desk import Desk, Intent, Say
 from gateway.pending.reading import ReplyParser, read_code
 from gateway.pending.tokens import token_partition, token_sha256
-from gateway.store.base import Conflict, Dead, Incoming, Key, Put, Transaction, Waiting
+from gateway.store.base import Cell, Conflict, Dead, Incoming, Key, Put, StoreError, Transaction, Waiting
 from gateway.wording import say
 
 __all__ = ["Decisions"]
@@ -28,6 +28,9 @@ __all__ = ["Decisions"]
 log = logging.getLogger("askfirst.decisions")
 
 _TRIES = 20
+_REFUSED_NOTED = 10
+_REFUSED_SECONDS = 60.0
+"""So many refused tries of one person within so many seconds are noted down; more are refused all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ class _Outcome:
     answer: str | None = None
     """For the presser alone."""
     stop: bool = False
+    noted: str | None = None
+    """For the security log: a press that names no action of this chat."""
 
 
 class Decisions:
@@ -50,7 +55,10 @@ class Decisions:
         self._working: dict[str, asyncio.Lock] = {}
 
     async def decide(self, conversation: str) -> None:
-        """Work off the pointers of one conversation, from the head."""
+        """Work off the pointers of one conversation, from the head.
+
+        Raises StoreError; what was not worked keeps its pointer.
+        """
         lock = self._working.setdefault(conversation, asyncio.Lock())
         try:
             async with lock:
@@ -71,8 +79,10 @@ class Decisions:
             transaction = Transaction(partition=self._shared.store.partition(waiting.conversation))
             try:
                 event = _event(waiting)
-                outcome = await self._judge(waiting, event)
+                outcome = await self._bounded(await self._judge(waiting, event), event)
                 self._fill(transaction, waiting, event, outcome)
+            except StoreError:
+                raise
             except Exception as error:  # noqa: BLE001 - one bad event must not hold back the lane; it is kept
                 log.error("event %s of %s is put aside: %s", waiting.seq, waiting.conversation, type(error).__name__)
                 transaction = self._put_aside(waiting, type(error).__name__)
@@ -118,15 +128,13 @@ class Decisions:
 
     async def _pressed(self, conversation: str, press: ButtonPress, at: datetime) -> _Outcome:
         shared, language = self._shared, self._shared.language(press.person)
-        partition = token_partition(press.token)
-        if partition is None:
-            return _Outcome(None, decided=True, answer=say("unknown_button", language))
-        key = Key(partition, f"token/{token_sha256(press.token)}")
-        found = cast("dict[str, str] | None", (await shared.store.get([key]))[key].value)
-        if found is None:
-            return _Outcome(None, decided=True, answer=say("unknown_button", language))
-        if found["conversation"] != conversation:
-            return _Outcome(None, decided=True, answer=say("not_here", language))
+        partition, found = token_partition(press.token), None
+        if partition is not None:
+            key = Key(partition, f"token/{token_sha256(press.token)}")
+            found = cast("dict[str, str] | None", (await shared.store.get([key]))[key].value)
+        if found is None or found["conversation"] != conversation:
+            why = "unknown_button" if found is None else "not_here"
+            return _Outcome(None, decided=True, answer=say(why, language), noted=why)
         desk = await shared.desk(conversation, language, found["action_id"])
         answer = desk.press(found["action_id"], press.token, press.person, at)
         return _Outcome(desk, decided=True, answer=answer.text)
@@ -134,7 +142,7 @@ class Decisions:
     async def _answered(self, conversation: str, message: Message, at: datetime) -> _Outcome:
         """A whole message of word and code, or a yes or no in reply to a prompt."""
         language = self._shared.language(message.person)
-        fresh = not (message.forwarded or message.via_bot or message.transcribed)
+        fresh = typed(message)
         code = read_code(message.text, language)
         desk = await self._shared.desk(conversation, language)
         if fresh and code is not None:
@@ -143,6 +151,14 @@ class Decisions:
         if fresh and message.reply_to is not None and intent != "unclear":
             return _Outcome(desk, desk.reply(message.reply_to, intent, message.person, at))
         return _Outcome(None, decided=False)
+
+    async def _bounded(self, outcome: _Outcome, event: Event | None) -> _Outcome:
+        """Who presses what is not theirs, again and again, does not fill the audit."""
+        refused = outcome.noted is not None or (outcome.desk is not None and outcome.desk.refused)
+        if not refused or event is None:
+            return outcome
+        cell = Cell(name=f"refused/{event.person}", burst=_REFUSED_NOTED, period_seconds=_REFUSED_SECONDS)
+        return replace(outcome, desk=None, noted=None) if await self._shared.store.take([cell]) else outcome
 
     async def _stopped(self, conversation: str, message: Message, at: datetime) -> _Outcome:
         desk = await self._shared.desk(conversation, self._shared.language(message.person))
@@ -167,6 +183,14 @@ class Decisions:
             transaction.unpoint.append((conversation, waiting.seq))
             return
         transaction.consume.append((conversation, waiting.seq))
+        if outcome.noted is not None and event is not None:
+            line: Json = {
+                "what": outcome.noted,
+                "person": str(event.person) if event.person is not None else None,
+                "at": waiting.stamp.isoformat(),
+                "conversation": conversation,
+            }
+            transaction.appends.append(("security", line))
         if isinstance(event, Message):
             heard(transaction, self._shared, conversation, event)
         if outcome.stop and event is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from channels import Address, Channel, Person
+from channels import Address, Channel, Message, Person
 from gateway.artifacts import ArtifactStore
 from gateway.channel_agent import ChannelAgent
 from gateway.observe import Feed
@@ -17,7 +17,7 @@ from gateway.pending.desk import Desk
 from gateway.pending.seal import Keyring
 from gateway.store.base import Key, Lease, Store
 
-__all__ = ["Shared", "Tasks", "person_of"]
+__all__ = ["Shared", "Tasks", "person_of", "typed"]
 
 log = logging.getLogger("askfirst.engine")
 
@@ -92,6 +92,15 @@ class Shared:
         held = self.held.get((kind, lane))
         if held is not None:
             held[1].set()
+
+
+def typed(message: Message) -> bool:
+    """Whether the person wrote this to us just now: what was not typed, or is meant for somebody else, decides nothing.
+
+    Reading an answer looks past one mention of a bot; whether it was ours only the channel knows.
+    """
+    copied = message.forwarded or message.via_bot or message.transcribed or bool(message.attachments)
+    return not copied and (message.mentions_bot or "@" not in message.text)
 
 
 def person_of(written: str, name: str | None = None) -> Person:

@@ -17,7 +17,7 @@ from gateway.engine.decisions import Decisions
 from gateway.engine.delivery import last_shown
 from gateway.engine.leases import held
 from gateway.engine.outgoing import queue
-from gateway.engine.shared import Shared, person_of
+from gateway.engine.shared import Shared, person_of, typed
 from gateway.engine.visible import heard
 from gateway.memory import HISTORY, from_entries, to_entries
 from gateway.pending.desk import Desk, Say, Words
@@ -140,7 +140,7 @@ class Turns:
 
     async def _answered(self, lease: Lease, batch: Batch) -> Outcome | None:
         """A message that is nothing but a yes or a no. None when it is an ordinary word here."""
-        message, at = batch.messages[0], batch.last.stamp
+        message = batch.messages[0]
         person = message.person
         if len(batch.messages) > 1 or message.command is not None or message.attachments or person is None:
             return None
@@ -154,7 +154,7 @@ class Turns:
             if message.address.group:
                 if not desk.open:
                     return None
-            elif not desk.word(intent, person, await self._words(lease.lane, message, at)):
+            elif not desk.word(intent, person, await self._words(lease.lane, batch, message)):
                 return None
             transaction = self._transaction(lease, batch)
             desk.write(transaction)
@@ -165,15 +165,18 @@ class Turns:
                 continue
             return Outcome(stop_reason="decided")
 
-    async def _words(self, conversation: str, message: Message, at: datetime) -> Words:
+    async def _words(self, conversation: str, batch: Batch, message: Message) -> Words:
         receipts, last = self._shared.key(conversation, "receipts"), self._heard_key(conversation, message.person)
         snapshot = await self._shared.store.get([receipts, last])
-        heard_at = cast("str | None", snapshot[last].value)
+        written = cast("str | None", snapshot[last].value)
+        heard_at = [datetime.fromisoformat(written)] if written else []
+        heard_at += [waiting.stamp for waiting in batch.taken[:-1] if waiting.body.get("kind") != "settled"]
+        at = batch.last.stamp
         return Words(
             at=at,
-            fresh=not (message.forwarded or message.via_bot or message.transcribed),
+            fresh=typed(message) and message.reply_to is None,
             last_shown=last_shown(snapshot[receipts].value, at),
-            heard=datetime.fromisoformat(heard_at) if heard_at else None,
+            heard=max(heard_at, default=None),
         )
 
     async def _sends_ended(self, conversation: str) -> None:
@@ -275,10 +278,11 @@ class Turns:
             if outcome.asked or outcome.unrelated:
                 desk = await shared.desk(conversation, language)
                 if outcome.asked:
-                    new = [action for action in outcome.asked if desk.action(action.pending_action_id) is None]
-                    for action in new:
-                        desk.ask(action)
-                    found = [desk.action(action.pending_action_id) for action in outcome.asked]
+                    asked = {action.pending_action_id: action for action in outcome.asked}
+                    for action_id, action in asked.items():
+                        if desk.action(action_id) is None:
+                            desk.ask(action)
+                    found = [desk.action(action_id) for action_id in asked]
                     desk.show_prompt([action for action in found if action is not None and action.open])
                 elif shared.bot.on_unrelated == "drop":
                     desk.withdraw(str(person), desk.now)

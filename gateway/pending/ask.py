@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -14,7 +15,7 @@ from gateway.pending.tokens import make_action_id, make_code
 from gateway.tools import Preview, Tool
 from gateway.tools.action import PendingAction, canonical_json, compute_args_digest
 
-__all__ = ["QUOTA", "Refused", "propose"]
+__all__ = ["QUOTA", "Refused", "asks_more", "propose"]
 
 QUOTA = 5
 """Open actions of one person in one conversation."""
@@ -59,6 +60,8 @@ def propose(
     if len(mine) >= QUOTA:
         return Refused(f"Not asked: {QUOTA} actions of this person already wait for an answer here. Those come first.")
     approvers, need = _approvers(tool, requester)
+    if approvers is not None and len(approvers) < need:
+        return Refused("Not asked: too few people other than the one who asked may approve this.")
     if approvers is not None and not address.group:
         return Refused("Not asked: this needs the approval of other people, who are not in this conversation.")
     rule = tool.confirm
@@ -70,8 +73,8 @@ def propose(
         pending_action_id=make_action_id(),
         kind=tool.name,
         tool_version=tool.version_hash,
-        args=args,
-        precondition=preview.precondition,
+        args=deepcopy(args),
+        precondition=deepcopy(preview.precondition),
         preview=preview.text,
         table=tuple((str(name), str(value)) for name, value in preview.table or ()),
         code=make_code({action.code for action in (*desk.open, *proposed)}),
@@ -89,7 +92,18 @@ def propose(
         answer_window_seconds=answer_window_seconds,
         requested_at=desk.now,
     )
-    return replace(action, digest=compute_digest(action))
+    try:
+        return replace(action, digest=compute_digest(action))
+    except ValueError as error:
+        return Refused(f"Not asked: its preview cannot be kept as it is: {error}")
+
+
+def asks_more(tool: Tool, action: PendingAction) -> bool:
+    """Whether the tool by now wants more than the action was asked under: other people's yes, or more of them."""
+    approvers, need = _approvers(tool, action.requester)
+    if approvers is None:
+        return False
+    return need > action.need or not set(action.approvers or [action.requester]) <= set(approvers)
 
 
 def _approvers(tool: Tool, requester: str) -> tuple[tuple[str, ...] | None, int]:

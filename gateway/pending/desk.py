@@ -15,9 +15,10 @@ from typing import Literal, Self, TypeAlias
 from channels import Json, Media, Person, Reply
 from gateway.pending import transitions
 from gateway.pending.index import LATELY, Entry, Index
-from gateway.pending.prompt import plain, prompt, settled_note, what_became
+from gateway.pending.prompt import plain, prompt, settled_note, statement, what_became
 from gateway.pending.seal import Keyring, compute_digest
 from gateway.pending.tokens import make_token, token_sha256
+from gateway.pending.words import safe_words
 from gateway.store.base import Incoming, Key, Put, Store, Timer, Transaction
 from gateway.tools.action import PendingAction, Token, canonical_json, is_known_schema
 from gateway.wording import say
@@ -93,6 +94,8 @@ class Desk:
         self._ready: list[str] = []
         self._settled: list[PendingAction] = []
         self.says: list[Say] = []
+        self.refused: bool = False
+        """Somebody tried who may not: what is written is a line of the audit and nothing else."""
         for action_id, (action, _) in actions.items():
             if not keyring.holds(action):
                 self._refuse_forged(action)
@@ -112,20 +115,26 @@ class Desk:
     ) -> Self:
         """Read the conversation's index, its open and lately settled actions, and `also` these.
 
-        A record of a newer schema is left alone: a newer worker will see to it.
+        A record of a newer schema is left alone: a newer worker will see to it. One that cannot be read at all has been
+        changed by somebody, and ends like every forged one.
         """
         partition = store.partition(conversation)
         index_key = Key(partition, f"open/{conversation}")
         record = (await store.get([index_key]))[index_key]
         index = Index.from_json(record.value)
-        ids = {entry.action_id for entry in index.entries} | set(also)
-        keys = {action_id: Key(partition, f"action/{action_id}") for action_id in sorted(ids)}
+        entries = {entry.action_id: entry for entry in index.entries}
+        keys = {name: Key(partition, f"action/{name}") for name in sorted({*entries, *also})}
         snapshot = await store.get(list(keys.values()))
-        actions = {
-            action_id: (PendingAction.from_json(found.value), found.version)
-            for action_id, key in keys.items()
-            if is_known_schema((found := snapshot[key]).value)
-        }
+        actions: dict[str, tuple[PendingAction, int]] = {}
+        for action_id, key in keys.items():
+            found = snapshot[key]
+            if not is_known_schema(found.value):
+                continue
+            try:
+                actions[action_id] = (PendingAction.from_json(found.value), found.version)
+            except ValueError:
+                if action_id in entries:
+                    actions[action_id] = (_unreadable(entries[action_id], conversation), found.version)
         return cls(
             conversation=conversation,
             partition=partition,
@@ -175,6 +184,8 @@ class Desk:
 
     def show_prompt(self, actions: Sequence[PendingAction], *, intro: str | None = None) -> None:
         """Say the prompt of these open actions, with new tokens; those of earlier showings stay good."""
+        if not actions:
+            return
         minted: list[tuple[str, str]] = []
         for action in actions:
             pair = (make_token(self.partition), make_token(self.partition))
@@ -187,7 +198,7 @@ class Desk:
                 self._tokens[token.sha256] = (action.pending_action_id, action.ttl_seconds + _KEPT_SECONDS)
             minted.append(pair)
         shows = tuple(action.pending_action_id for action in actions)
-        self.says.append(Say(reply=prompt(actions, minted, intro=intro), shows=shows))
+        self.says.append(Say(reply=prompt(actions, minted, intro=intro, now=self.now), shows=shows))
 
     def show_again(self, person: str) -> None:
         """Under a reply to something else: the prompts of this person that still wait, twice at most."""
@@ -239,7 +250,7 @@ class Desk:
         """A yes or no in reply to a prompt of ours. False when that message asked nothing."""
         entries = self.index.by_prompt(message_id)
         if len(entries) > 1:
-            return self._which(list(entries), person)
+            return self._which([entry for entry in entries if self._may_refuse(entry, person)])
         return bool(entries) and self._answered(entries, intent, person, at)
 
     def word(self, intent: Intent, person: Person, words: Words) -> bool:
@@ -248,7 +259,7 @@ class Desk:
         if not mine:
             return self._late_word(intent, person, words)
         if len(mine) > 1:
-            return self._which([entry for entry in self.index.open if self._may_refuse(entry, person)], person)
+            return self._which([entry for entry in self.index.open if self._may_refuse(entry, person)])
         action = mine[0]
         counts = words.fresh and (intent == "cancel" or self._counts(action, words, person))
         if counts or transitions.expired(action, words.at):
@@ -340,7 +351,7 @@ class Desk:
             ended = transitions.finish(action, fence, state, outcome, at)
         except transitions.WrongState:
             return False
-        own = say(state, action.language, preview=plain(action.preview))
+        own = say(state, action.language, preview=statement(action.preview))
         self._settle(ended, "finished", None, at, text=text or own, media=media)
         return True
 
@@ -349,7 +360,7 @@ class Desk:
         action = self._actions.get(action_id)
         if action is None or action.state != "unknown":
             return False
-        own = say(state, action.language, preview=plain(action.preview))
+        own = say(state, action.language, preview=statement(action.preview))
         self._settle(transitions.settle(action, state, f"settled by {by}", at), "settled", by, at, text=own)
         return True
 
@@ -365,7 +376,7 @@ class Desk:
         if self.index != self._index_read:
             name = f"open/{self.conversation}"
             transaction.expect[name] = self._index_version
-            transaction.puts[name] = Put(self.index.to_json(), _KEPT_SECONDS)
+            transaction.puts[name] = Put(self.index.to_json(), None if self.index.open else _KEPT_SECONDS)
         for sha256, (action_id, ttl_seconds) in self._tokens.items():
             stored: Json = {"action_id": action_id, "conversation": self.conversation}
             transaction.puts[f"token/{sha256}"] = Put(stored, ttl_seconds)
@@ -381,7 +392,8 @@ class Desk:
         may = transitions.may_refuse if intent == "cancel" else transitions.may_approve
         if person is not None and not person.is_bot and may(action, str(person)):
             return True
-        self._put(action, "refused", str(person) if person is not None else None, at)
+        self.refused = True
+        self._put(action, "not_allowed", str(person) if person is not None else None, at)
         return False
 
     def _decide(self, action: PendingAction, intent: Intent, person: Person | None, at: datetime) -> Answer:
@@ -398,11 +410,11 @@ class Desk:
         decided = transitions.approve(action, who, name, at)
         self._put(decided, "decided" if decided.state == "approved" else "voted", who, at)
         self.index = self.index.changed(decided, at)
-        approved = decided.state == "approved"
-        if approved:
-            self._cancel += [f"expiry/{action.pending_action_id}", f"undelivered/{action.pending_action_id}"]
-            self._ready.append(action.pending_action_id)
-        return Answer(say("pressed_ok", self.language), told=approved)
+        if decided.state != "approved":
+            return Answer(say("pressed_vote", self.language, count=len(decided.votes), need=decided.need))
+        self._cancel += [f"expiry/{action.pending_action_id}", f"undelivered/{action.pending_action_id}"]
+        self._ready.append(action.pending_action_id)
+        return Answer(say("pressed_ok", self.language), told=True)
 
     def _answered(self, entries: Sequence[Entry], intent: Intent, person: Person | None, at: datetime) -> bool:
         action = self._actions.get(entries[0].action_id)
@@ -416,7 +428,7 @@ class Desk:
     def _heard(self, action: PendingAction, answer: Answer) -> None:
         """Words are answered in the chat; an approval speaks for itself once it has run."""
         if not answer.told:
-            self.says.append(Say(reply=Reply(text=f"{plain(answer.text)}\n\n{plain(action.preview)}")))
+            self.says.append(Say(reply=Reply(text=f"{plain(answer.text)}\n\n{statement(action.preview)}")))
 
     def _counts(self, action: PendingAction, words: Words, person: Person) -> bool:
         """Every condition under which a bare yes counts (confirmation.md 3), but that it is the only one open."""
@@ -438,21 +450,21 @@ class Desk:
             return True
         return False
 
-    def _which(self, entries: Sequence[Entry], person: Person | None) -> bool:
+    def _which(self, entries: Sequence[Entry]) -> bool:
+        """Which of those that this person may answer do they mean?"""
         found = [action for entry in entries if (action := self._actions.get(entry.action_id)) is not None]
         waiting = [action for action in found if action.open]
-        if person is None or not found:
-            return True
         if waiting:
+            yes_word, _ = safe_words(self.language)
             lines = [f"{number}. {plain(action.preview)} ({action.code})" for number, action in enumerate(waiting, 1)]
-            text = "\n".join([say("several_open", self.language), "", *lines])
-        else:
-            text = what_became(found[0], self.now)
-        self.says.append(Say(reply=Reply(text=text)))
+            question = say("several_open", self.language, yes_word=yes_word, code=waiting[0].code)
+            self.says.append(Say(reply=Reply(text="\n".join([question, "", *lines]))))
+        elif found:
+            self.says.append(Say(reply=Reply(text=what_became(found[0], self.now))))
         return True
 
-    def _may_refuse(self, entry: Entry, person: Person) -> bool:
-        return str(person) == entry.requester or str(person) in entry.approvers
+    def _may_refuse(self, entry: Entry, person: Person | None) -> bool:
+        return person is not None and (str(person) == entry.requester or str(person) in entry.approvers)
 
     def _drifted(self, action: PendingAction, at: datetime) -> bool:
         """Tool and policy are looked at before anything comes of an action; when they no longer hold it ends here."""
@@ -462,12 +474,16 @@ class Desk:
         return True
 
     def _refuse_forged(self, action: PendingAction) -> None:
-        """Somebody without the key has changed the record: whatever it says, it will not happen."""
+        """Somebody without the key has changed the record: whatever it says, it will not happen.
+
+        Of one that was running nobody can say any more whether it has.
+        """
         if action.state in ("pending", "approved", "running"):
+            launched = action.state == "running"
             ended = replace(
                 action,
-                state="closed",
-                reason="drifted",
+                state="unknown" if launched else "closed",
+                reason=None if launched else "drifted",
                 finished_at=self.now,
                 conversation=self.conversation,
                 args={},
@@ -475,7 +491,7 @@ class Desk:
                 prompts=(),
             )
             ended = replace(ended, digest=compute_digest(ended))
-            told = say("drifted", self.language, preview=plain(ended.preview))
+            told = say("unknown" if launched else "drifted", self.language, preview=statement(ended.preview))
             self._settle(ended, "forged", None, self.now, text=told)
 
     def _close(
@@ -488,7 +504,7 @@ class Desk:
         name: str | None = None,
         tell: str | None = None,
     ) -> None:
-        text = say(tell, self.language, preview=plain(action.preview)) if tell else None
+        text = say(tell, self.language, preview=statement(action.preview)) if tell else None
         self._settle(transitions.close(action, reason, at, by=by, name=name), reason, by, at, text=text)
 
     def _settle(
@@ -566,3 +582,17 @@ class Desk:
             body=body,
             wakes=action.after == "resume",
         )
+
+
+def _unreadable(entry: Entry, conversation: str) -> PendingAction:
+    """What stands for a record that is none any more: enough to end it and to name it by its code."""
+    return PendingAction(
+        pending_action_id=entry.action_id,
+        kind="",
+        preview=entry.code,
+        code=entry.code,
+        requester=entry.requester,
+        approvers=entry.approvers,
+        conversation=conversation,
+        requested_at=entry.at,
+    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -15,29 +16,44 @@ from gateway.pending.words import safe_words
 from gateway.tools.action import PendingAction
 from gateway.wording import clock_time, duration, listing, say
 
-__all__ = ["plain", "prompt", "settled_note", "what_became"]
+__all__ = ["plain", "prompt", "settled_note", "statement", "what_became"]
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|~&])")
-_LONG = 200
+_QUESTION_MARKS = "¿?？؟\N{GREEK QUESTION MARK}՞፧⁇⁈⁉‽"
+_LONG_VALUE = 200
+_LONG = 1000
 
 
-def plain(text: str) -> str:
+def plain(text: str, *, at_most: int = _LONG) -> str:
     """Text as Markdown that shows exactly it: nothing in a value becomes a link, a heading or a mark."""
-    return _SPECIAL.sub(r"\\\1", _visible(text))
+    return _SPECIAL.sub(r"\\\1", _visible(text, at_most))
 
 
-def prompt(actions: Sequence[PendingAction], tokens: Sequence[tuple[str, str]], *, intro: str | None = None) -> Reply:
+def statement(preview: str) -> str:
+    """A preview in a sentence of ours that asks nothing any more: as `plain`, without the question marks around it."""
+    return plain(preview.strip().strip(_QUESTION_MARKS).strip())
+
+
+def prompt(
+    actions: Sequence[PendingAction],
+    tokens: Sequence[tuple[str, str]],
+    *,
+    intro: str | None = None,
+    now: datetime | None = None,
+) -> Reply:
     """The question for one action or several, with a confirm and a cancel button for each.
 
-    `tokens` are the (confirm, cancel) tokens of each action. `intro` is a sentence in front.
+    `tokens` are the (confirm, cancel) tokens of each action. `intro` is a sentence in front. `now` is when it is shown:
+    what was shown before has less time left.
     """
     language = actions[0].language
     blocks = [intro] if intro else []
     several = len(actions) > 1
     for number, action in enumerate(actions, start=1):
         lead = f"{number}\\. " if several else ""
-        blocks.append("\n".join([f"{lead}**{plain(action.preview)}**", *_rows(action), _answer(action)]))
-    shortest = min(action.ttl_seconds for action in actions)
+        title = plain(action.preview.strip() or action.kind)
+        blocks.append("\n".join([f"{lead}**{title}**", *_rows(action), "", _answer(action)]))
+    shortest = min(_left_seconds(action, now) for action in actions)
     blocks.append(say("prompt_window", language, duration=duration(shortest, language)))
     buttons: list[Button] = []
     for action, (confirm, cancel) in zip(actions, tokens, strict=True):
@@ -64,7 +80,7 @@ def settled_note(action: PendingAction, at: datetime) -> str:
             note = say(f"{reason}_note", language)
         case _:
             note = say("running_note", language)
-    return f"**{plain(action.preview)}**\n\n{note}"
+    return f"**{statement(action.preview)}**\n\n{note}"
 
 
 def what_became(action: PendingAction, at: datetime) -> str:
@@ -87,7 +103,13 @@ def what_became(action: PendingAction, at: datetime) -> str:
 
 def _rows(action: PendingAction) -> list[str]:
     rows = list(action.table) or [(name, _value(value)) for name, value in action.args.items()]
-    return [f"- {plain(name)}: {plain(value)}" for name, value in rows]
+    return [f"- {plain(name)}: {plain(value, at_most=_LONG_VALUE)}" for name, value in rows]
+
+
+def _left_seconds(action: PendingAction, now: datetime | None) -> float:
+    if now is None or action.expires_at is None:
+        return action.ttl_seconds
+    return (action.expires_at - now).total_seconds()
 
 
 def _answer(action: PendingAction) -> str:
@@ -96,19 +118,30 @@ def _answer(action: PendingAction) -> str:
     answer = say("prompt_code", language, yes_word=yes, no_word=no, code=action.code)
     if action.approvers:
         people = listing([plain(person) for person in action.approvers], language)
-        return f"\n{say('prompt_approvers', language, people=people)} {answer}"
-    return f"\n{answer}"
+        who = say("prompt_approvers" if action.need == 1 else "prompt_votes", language, people=people, need=action.need)
+        return f"{who} {answer}"
+    if action.address is not None and action.address.group:
+        return f"{say('prompt_requester_only', language)} {answer}"
+    return answer
 
 
 def _value(value: Json) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _visible(text: str) -> str:
-    """Control, format and direction characters as escapes, and long text cut in the middle."""
-    shown = "".join(char if char.isprintable() or char == "\n" else f"\\u{ord(char):04x}" for char in text)
-    shown = shown.replace("\n", " ⏎ ")
-    if len(shown) <= _LONG:
-        return shown
-    half = _LONG // 2
-    return f"{shown[:half]} … ({len(shown)}) … {shown[-half:]}"
+def _visible(text: str, at_most: int) -> str:
+    """Control, format and direction characters as escapes, and long text cut in the middle, saying how long it is."""
+    if len(text) > at_most:
+        half = at_most // 2
+        return f"{_visible(text[:half], half)} … ({len(text)}) … {_visible(text[-half:], half)}"
+    return "".join(map(_visible_char, text))
+
+
+def _visible_char(char: str) -> str:
+    if char.isprintable():
+        return char
+    if char == "\n":
+        return " ⏎ "
+    if unicodedata.category(char) == "Zs":
+        return " "
+    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"

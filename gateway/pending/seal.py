@@ -60,10 +60,10 @@ class Keyring:
         """Whether seal and digest are those of exactly this record."""
         try:
             macs, digest = [self._mac(key, action) for key in self._keys], compute_digest(action)
+            sealed = any(hmac.compare_digest(mac.encode(), action.seal.encode()) for mac in macs)
+            return sealed and hmac.compare_digest(digest.encode(), action.digest.encode())
         except ValueError:
             return False
-        sealed = any(hmac.compare_digest(mac.encode(), action.seal.encode()) for mac in macs)
-        return sealed and hmac.compare_digest(digest.encode(), action.digest.encode())
 
     @staticmethod
     def _mac(key: bytes, action: PendingAction) -> str:

@@ -12,6 +12,7 @@ record seals it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Literal
@@ -66,22 +67,17 @@ def show(action: PendingAction, at: datetime, message_id: str | None) -> Pending
     prompts = action.prompts if message_id is None or message_id in action.prompts else (*action.prompts, message_id)
     if not action.open or action.shown_at is not None:
         return replace(action, prompts=prompts)
-    return replace(
-        action,
-        prompts=prompts,
-        shown_at=at,
-        expires_at=at + timedelta(seconds=action.ttl_seconds),
-        answer_until=at + timedelta(seconds=min(action.answer_window_seconds, action.ttl_seconds)),
-    )
+    windows = (action.ttl_seconds, min(action.answer_window_seconds, action.ttl_seconds))
+    expires_at, answer_until = _shorter(action, [at + timedelta(seconds=seconds) for seconds in windows])
+    return replace(action, prompts=prompts, shown_at=at, expires_at=expires_at, answer_until=answer_until)
 
 
 def tighten(action: PendingAction, at: datetime, seconds: float) -> PendingAction:
     """Leave at most so many seconds; a window never grows. Raises ValueError when negative or not a number."""
     if not 0 <= seconds < float("inf"):
         raise ValueError("seconds must be zero or more, and finite")
-    limit = at + timedelta(seconds=seconds)
-    shorter = [limit if until is None or until > limit else until for until in (action.expires_at, action.answer_until)]
-    return replace(action, expires_at=shorter[0], answer_until=shorter[1])
+    expires_at, answer_until = _shorter(action, [at + timedelta(seconds=seconds)] * 2)
+    return replace(action, expires_at=expires_at, answer_until=answer_until)
 
 
 def approve(action: PendingAction, person: str, name: str | None, at: datetime) -> PendingAction:
@@ -162,6 +158,12 @@ def finish(
     if fence != action.fence or not (action.state == "running" or late):
         raise WrongState(action, f"end as {state}")
     return replace(action, state=state, outcome=outcome, finished_at=at)
+
+
+def _shorter(action: PendingAction, limits: Sequence[datetime]) -> list[datetime]:
+    """Both windows, ended by these limits at the latest."""
+    now = (action.expires_at, action.answer_until)
+    return [limit if until is None else min(until, limit) for until, limit in zip(now, limits, strict=True)]
 
 
 def settle(action: PendingAction, state: Literal["done", "failed"], outcome: str, at: datetime) -> PendingAction:

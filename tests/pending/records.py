@@ -1,0 +1,195 @@
+"""Actions, tools and a desk on a real store, for the tests of the rules."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from channels import Address, Json, Person
+from gateway.pending.ask import Refused, propose
+from gateway.pending.desk import Desk, Words
+from gateway.pending.seal import Keyring, compute_digest
+from gateway.store.base import Key, Put, Transaction
+from gateway.store.sqlite import SqliteStore
+from gateway.tools import Approvers, Confirm, Preview, Tool, tool
+from gateway.tools.action import PendingAction, compute_args_digest
+
+__all__ = [
+    "ANA",
+    "BOB",
+    "EVA",
+    "GROUP",
+    "KEYRING",
+    "NOW",
+    "PRIVATE",
+    "Table",
+    "deletion",
+    "make_tool",
+    "record",
+    "said",
+    "table",
+]
+
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+KEYRING = Keyring([b"a key of more than 16 bytes"])
+ANA, BOB, EVA = (
+    Person(channel="test", account="bot", user_id=name, name=name.capitalize()) for name in ("ana", "bob", "eva")
+)
+PRIVATE = Address(channel="test", account="bot", place="ana")
+GROUP = Address(channel="test", account="bot", place="#team", group=True)
+
+
+def record(**changes: Any) -> PendingAction:
+    """A well-formed action of Ana's that nobody has been shown yet."""
+    args: dict[str, Json] = {"invoice_id": "INV-42"}
+    action = PendingAction(
+        pending_action_id="5e" * 16,
+        kind="delete_invoice",
+        tool_version="v",
+        args=args,
+        precondition={"etag": "7"},
+        preview="Delete invoice INV-42?",
+        table=(("Invoice", "INV-42"),),
+        code="K7PA",
+        requester=str(ANA),
+        requester_name="Ana",
+        conversation="bot/test:bot:ana",
+        address=PRIVATE,
+        args_digest=compute_args_digest(args),
+        parser_version="1-abc",
+        requested_at=NOW,
+    )
+    action = replace(action, **changes)
+    return replace(action, digest=compute_digest(action))
+
+
+def deletion(confirm: Any = "Delete invoice {invoice_id}?", **options: Any) -> Tool:
+    """A tool that cannot be undone."""
+
+    @tool(confirm=confirm, **options)
+    async def delete_invoice(invoice_id: str) -> str:
+        """Delete an invoice."""
+        return f"{invoice_id} is deleted."
+
+    found: Tool = delete_invoice
+    return found
+
+
+def make_tool(
+    people: Sequence[Person] = (), *, need: int = 1, requester: bool = False, ttl_seconds: float | None = None
+) -> Tool:
+    """The same with an approver rule."""
+    rule = Approvers(people=[str(person) for person in people], need=need, requester=requester) if people else None
+    return deletion(Confirm("Delete invoice {invoice_id}?", approvers=rule, ttl_seconds=ttl_seconds))
+
+
+@dataclass
+class Table:
+    """One conversation of a store in memory, and everything that was written for it."""
+
+    store: SqliteStore
+    address: Address
+    keyring: Keyring
+    drifts: bool = False
+
+    @property
+    def conversation(self) -> str:
+        return f"bot/{self.address}"
+
+    async def desk(self, *also: str, language: str = "en", keyring: Keyring | None = None) -> Desk:
+        return await Desk.load(
+            self.store,
+            self.conversation,
+            keyring=keyring or self.keyring,
+            language=language,
+            drift=lambda action: self.drifts,
+            also=also,
+        )
+
+    async def write(self, desk: Desk, **more: Any) -> Transaction:
+        """Commit what a desk has changed."""
+        transaction = Transaction(partition=self.store.partition(self.conversation), **more)
+        desk.write(transaction)
+        await self.store.commit(transaction)
+        return transaction
+
+    async def ask(self, invoice: str = "INV-42", *, by: Person = ANA, tool: Tool | None = None) -> PendingAction:
+        """Ask and show the prompt of one deletion; it is not delivered yet."""
+        desk = await self.desk()
+        action = self.propose(desk, invoice, by=by, tool=tool)
+        assert not isinstance(action, Refused), action.why
+        if desk.action(action.pending_action_id) is None:
+            desk.ask(action)
+        desk.show_prompt([action])
+        await self.write(desk)
+        return await self.read(action.pending_action_id)
+
+    def propose(
+        self, desk: Desk, invoice: str = "INV-42", *, by: Person = ANA, tool: Tool | None = None, **more: Any
+    ) -> PendingAction | Refused:
+        given: dict[str, Any] = {
+            "person": by,
+            "address": self.address,
+            "language": "en",
+            "turn_started": desk.now,
+            "answer_window_seconds": 60.0,
+        }
+        preview = more.pop("preview", Preview(text=f"Delete invoice {invoice}?"))
+        return propose(desk, tool or deletion(), {"invoice_id": invoice}, preview, **{**given, **more})
+
+    async def deliver(self, *actions: PendingAction, message_id: str = "m1") -> datetime:
+        """The prompt arrives now."""
+        desk = await self.desk()
+        desk.shown([action.pending_action_id for action in actions], message_id, desk.now)
+        await self.write(desk)
+        return desk.now
+
+    async def asked(self, invoice: str = "INV-42", **options: Any) -> PendingAction:
+        """Ask, and deliver the prompt."""
+        action = await self.ask(invoice, **options)
+        await self.deliver(action, message_id=f"m {invoice}")
+        return await self.read(action.pending_action_id)
+
+    async def read(self, action_id: str) -> PendingAction:
+        """The stored record."""
+        key = Key("00", f"action/{action_id}")
+        return PendingAction.from_json((await self.store.get([key]))[key].value)
+
+    async def tamper(self, action_id: str, **changes: Json) -> None:
+        """Change fields of the stored record, as somebody with the file but without the key could."""
+        key = Key("00", f"action/{action_id}")
+        stored = (await self.store.get([key]))[key].value
+        assert isinstance(stored, dict)
+        transaction = Transaction(partition="00")
+        transaction.puts[key.name] = Put({**stored, **changes})
+        await self.store.commit(transaction)
+
+    async def audit(self, action_id: str) -> list[dict[str, Any]]:
+        lines: list[Any] = [entry.value for entry in await self.store.read(Key("00", "audit"))]
+        return [line for line in lines if line["action"] == action_id]
+
+    def word(self, at: datetime, *shown: PendingAction, **changes: Any) -> Words:
+        """A bare word that was typed at that moment, right after these prompts."""
+        ids = frozenset(action.pending_action_id for action in shown)
+        return replace(Words(at=at, fresh=True, last_shown=ids, heard=None), **changes)
+
+    def later(self, seconds: float) -> None:
+        self.store.offset_seconds += seconds
+
+
+@asynccontextmanager
+async def table(address: Address = PRIVATE) -> AsyncIterator[Table]:
+    store = SqliteStore(":memory:")
+    await store.open()
+    try:
+        yield Table(store, address, KEYRING)
+    finally:
+        await store.close()
+
+
+def said(desk: Desk) -> list[str]:
+    """What a desk wants said, without its edits of prompts."""
+    return [say.reply.text for say in desk.says if say.reply.edits is None]
