@@ -196,7 +196,6 @@ class Gateway:
                 await started(channel, http)
                 stack.push_async_callback(channel.close)
             await stack.enter_async_context(self.bot.attached(self.engine))
-            stack.push_async_callback(self.bot.agent.provider.close)
             self.engine.start(self.role)
             stack.push_async_callback(self.engine.stop)
             if self._way == "polling":

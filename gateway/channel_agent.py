@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import inspect
 import logging
@@ -255,10 +256,15 @@ class ChannelAgent:
 
     @contextlib.asynccontextmanager
     async def attached(self, runtime: Runtime) -> AsyncIterator[None]:
-        """Be run by this, with the lifespan's value in `deps`, for the length of the block."""
+        """Be run by this, with the lifespan's value in `deps`, for the length of the block.
+
+        Raises ProviderConfigurationError when there is no model to call.
+        """
         if self._runtime is not None:
             raise RuntimeError("this bot is running already: one process runs it once")
         async with contextlib.AsyncExitStack() as stack:
+            provider = await asyncio.to_thread(getattr, self.agent, "provider")  # it imports its vendor's package
+            stack.push_async_callback(provider.close)
             if self._lifespan is not None:
                 self.deps = await stack.enter_async_context(self._lifespan())
             self._runtime = runtime

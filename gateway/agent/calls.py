@@ -204,7 +204,8 @@ class CallRunner:
         for each in asks:
             verdict = verdicts[each.key]
             if isinstance(verdict, Asked):
-                self.on_event("tool.asked", {**_of(each.call), "args": dict(each.args), "reason": each.reason})
+                told = verdict.confirmation
+                self.on_event("tool.asked", {**_of(each.call), "args": dict(each.args), "preview": told.preview})
                 results[each.key] = CallResult(text=serialise(verdict.confirmation), asked=verdict)
             elif isinstance(verdict, Approved):
                 results[each.key] = await self._run(each)

@@ -30,6 +30,11 @@ _VENDOR_URL = "https://api.openai.com/v1"
 _VENDORS_MODEL = re.compile(r"(^|[/:])(gpt-|chatgpt-|o\d)")
 """The vendor's newer models refuse `max_tokens` (https://github.com/griptape-ai/ComfyUI-Griptape/issues/312), some
 compatible servers know nothing else."""
+_REASONS = re.compile(r"(^|[/:])(gpt-5|o\d)")
+"""The vendor's reasoning models refuse every temperature but their own (https://github.com/glebm/i18n-tasks/issues/672)
+and count what they think, unseen, into the limit of a reply."""
+_ROOM_TO_REASON = 8000
+"""Tokens for that thinking, so that a short limit does not end a reply before its first word."""
 
 _MENDS = {
     401: "the key in OPENAI_API_KEY was refused",
@@ -110,11 +115,12 @@ class OpenAIProvider:
         parameters: dict[str, Any] = {"model": model, "messages": chat_messages(request.system, request.messages)}
         if request.tools:
             parameters["tools"] = [_tool(tool) for tool in request.tools]
-        if request.temperature is not None:
+        reasons = _REASONS.search(model) is not None
+        if request.temperature is not None and not reasons:
             parameters["temperature"] = request.temperature
         if request.max_tokens is not None:
             limit = "max_completion_tokens" if _VENDORS_MODEL.search(model) else "max_tokens"
-            parameters[limit] = request.max_tokens
+            parameters[limit] = request.max_tokens + (_ROOM_TO_REASON if reasons else 0)
         if request.timeout_seconds is not None:
             parameters["timeout"] = request.timeout_seconds
         return parameters

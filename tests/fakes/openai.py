@@ -276,6 +276,10 @@ def _refused_setting(body: Mapping[str, Any]) -> Fail | None:
     if re.match(r"gpt-5|o\d", body["model"]) and body.get("max_tokens") is not None:
         message = "Unsupported parameter: 'max_tokens' is not supported with this model."
         return Fail(400, "unsupported_parameter", message=message, param="max_tokens")
+    # https://github.com/glebm/i18n-tasks/issues/672
+    if re.match(r"gpt-5|o\d", body["model"]) and body.get("temperature") not in (None, 1):
+        message = "Unsupported value: 'temperature' does not support this with this model."
+        return Fail(400, "unsupported_value", message=message, param="temperature")
     # https://platform.openai.com/docs/api-reference/chat/create#chat-create-temperature: between 0 and 2
     if not 0 <= (body.get("temperature") or 0) <= 2:
         return Fail(400, "decimal_above_max_value", message="Invalid 'temperature'.", param="temperature")

@@ -90,12 +90,12 @@ async def test_settings_are_passed_on_and_absent_ones_left_to_the_vendor(
 ) -> None:
     model.script(["a", "b", "c"])
     await provider.complete(Request(messages=ASKED.messages))
-    await provider.complete(Request(messages=ASKED.messages, model="gpt-5-mini", max_tokens=50))
+    await provider.complete(Request(messages=ASKED.messages, model="gpt-5-mini", max_tokens=50, temperature=0.0))
     await provider.complete(Request(messages=ASKED.messages, model="llama3", max_tokens=50, temperature=0.5))
     messages = [{"role": "user", "content": "hello"}]
     assert model.requests == [
         {"model": "gpt-test", "messages": messages},
-        {"model": "gpt-5-mini", "messages": messages, "max_completion_tokens": 50},
+        {"model": "gpt-5-mini", "messages": messages, "max_completion_tokens": 8050},
         {"model": "llama3", "messages": messages, "max_tokens": 50, "temperature": 0.5},
     ]
 
