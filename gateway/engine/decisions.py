@@ -17,7 +17,7 @@ from channels.events import event_from_json
 from gateway.engine.outgoing import queue
 from gateway.engine.shared import Shared, person_of, typed
 from gateway.engine.visible import heard
-from gateway.pending.desk import Desk, Intent, Say
+from gateway.pending.desk import Answer, Desk, Intent, Say
 from gateway.pending.reading import ReplyParser, read_code
 from gateway.pending.tokens import token_partition, token_sha256
 from gateway.store.base import Cell, Conflict, Dead, Incoming, Key, Put, StoreError, Transaction, Waiting
@@ -39,8 +39,8 @@ class _Outcome:
 
     desk: Desk | None
     decided: bool
-    answer: str | None = None
-    """For the presser alone."""
+    answer: Answer | None = None
+    """For the presser."""
     stop: bool = False
     noted: str | None = None
     """For the security log: a press that names no action of this chat."""
@@ -134,10 +134,10 @@ class Decisions:
             found = cast("dict[str, str] | None", (await shared.store.get([key]))[key].value)
         if found is None or found["conversation"] != conversation:
             why = "unknown_button" if found is None else "not_here"
-            return _Outcome(None, decided=True, answer=say(why, language), noted=why)
+            return _Outcome(None, decided=True, answer=Answer(say(why, language)), noted=why)
         desk = await shared.desk(conversation, language, found["action_id"])
         answer = desk.press(found["action_id"], press.token, press.person, at)
-        return _Outcome(desk, decided=True, answer=answer.text)
+        return _Outcome(desk, decided=True, answer=answer)
 
     async def _answered(self, conversation: str, message: Message, at: datetime) -> _Outcome:
         """A whole message of word and code, or a yes or no in reply to a prompt."""
@@ -231,7 +231,8 @@ class Decisions:
         if isinstance(event, ButtonPress) and event.answer_to is not None:
             channel = shared.channels[event.address.channel]
             if isinstance(channel, CanAnswer):
-                answering = channel.answer(event.answer_to, outcome.answer or "", private=True)
+                answer = outcome.answer or Answer("")
+                answering = channel.answer(event.answer_to, answer.text, private=not answer.told)
                 shared.tasks.start(answering, "answer a press")
         if outcome.decided:
             shared.feed.publish("decision", conversation=waiting.conversation, kind=str(waiting.body.get("kind")))
