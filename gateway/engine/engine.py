@@ -36,6 +36,7 @@ _AT_ONCE: dict[Kind, int] = {"turn": 64, "action": 32, "out": 64}
 _LEASE_WAIT_SECONDS = 5.0
 _STALE_POINTER_SECONDS = 2.0
 _TICK_SECONDS = 1.0
+_SWEEP_SECONDS = 3600.0
 _STORE_AGAIN_SECONDS = 0.5
 
 
@@ -58,7 +59,7 @@ class Engine:
         works: list[Awaitable[None]] = [self._time()]
         if role != "web":
             works += [self._work("turn", self._turn), self._work("action", self._actions.run)]
-            works += [self._work("out", self._delivery.run)]
+            works += [self._work("out", self._delivery.run), self._sweep_files()]
         self._loops = [asyncio.ensure_future(work) for work in works]
 
     async def stop(self, grace_seconds: float = 20.0) -> None:
@@ -105,6 +106,15 @@ class Engine:
             except StoreError as error:
                 log.warning("no time: %s", type(error).__name__)
             await asyncio.sleep(max(wait, 0.01))
+
+    async def _sweep_files(self) -> None:
+        """Remove kept files whose stay is over."""
+        while True:
+            try:
+                await self.shared.artifacts.sweep()
+            except OSError as error:
+                log.warning("kept files could not be swept: %s", error.strerror)
+            await asyncio.sleep(_SWEEP_SECONDS)
 
     async def due(self, older_than_seconds: float = 0.0) -> None:
         """Fire what has fallen due and work off the decisions it makes."""
