@@ -40,7 +40,7 @@ def dev(bot: BotRef, host: str, port: int) -> None:
         settings = settings.model_copy(update={"allow": ("*",)})
     log_to_stderr(settings, settings.log_level if "log_level" in settings.model_fields_set else "WARNING")
 
-    async def serve(agent: ChannelAgent, stopped: Callable[[], Awaitable[object]]) -> None:
+    async def serve(agent: ChannelAgent, stopped: Callable[[], Awaitable[None]]) -> None:
         gateway = Gateway(agent, settings, way="polling", chat=True, console=True, chat_hosts=(*LOOPBACK, host))
 
         def announce(url: str) -> None:
@@ -50,14 +50,17 @@ def dev(bot: BotRef, host: str, port: int) -> None:
 
         await run(gateway, host, port, stopped=stopped, grace_seconds=GRACE_SECONDS, announce=announce)
 
-    try:
-        agent = bot.load()
-        _work_offline(agent)
-    except NoBot as error:
-        click.echo(f"{error}\n\nIt starts with the next save. Ctrl-C ends.", err=True)
-        saved = asyncio.run(_until_saved(bot.directory, lambda stopped: stopped()))
-    else:
-        saved = asyncio.run(_until_saved(bot.directory, lambda stopped: serve(agent, stopped)))
+    with asyncio.Runner() as runner:
+        # Before the bot is read, so that no save is missed.
+        saving = runner.run(_watch(bot.directory))
+        try:
+            agent = bot.load()
+            _work_offline(agent)
+        except NoBot as error:
+            click.echo(f"{error}\n\nIt starts with the next save. Ctrl-C ends.", err=True)
+            saved = runner.run(_until(saving, lambda stopped: stopped()))
+        else:
+            saved = runner.run(_until(saving, lambda stopped: serve(agent, stopped)))
     if saved:
         click.echo("Saved: starting anew.")
         sys.stdout.flush()
@@ -65,31 +68,32 @@ def dev(bot: BotRef, host: str, port: int) -> None:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environ)  # noqa: S606 - our own command line
 
 
-async def _until_saved(directory: Path, work: Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]) -> bool:
-    """Work until a save or a signal, whichever `stopped` saw first; True: it was a save."""
-    watching = asyncio.create_task(_save(directory))
-    with until_signal() as signalled:
-        ending = asyncio.create_task(signalled.wait())
-
-        async def stopped() -> None:
-            await asyncio.wait([watching, ending], return_when=asyncio.FIRST_COMPLETED)
-
-        try:
-            await work(stopped)
-            return not signalled.is_set()
-        finally:
-            watching.cancel()
-            ending.cancel()
-
-
-async def _save(directory: Path) -> None:
-    """Return when a Python file or the .env in this directory or below has changed."""
+async def _watch(directory: Path) -> asyncio.Task[None]:
+    """A task that ends when a Python file or the .env in this directory or below has changed since now."""
     try:
         from watchfiles import PythonFilter, awatch
     except ModuleNotFoundError:
         raise click.ClickException("dev needs the package watchfiles: pip install 'askfirst[dev]'") from None
-    async for _ in awatch(directory, watch_filter=PythonFilter(extra_extensions=[".env"])):
-        return
+
+    async def change() -> None:
+        async for _ in awatch(directory, watch_filter=PythonFilter(extra_extensions=[".env"])):
+            return
+
+    watching = asyncio.create_task(change())
+    await asyncio.sleep(0)
+    return watching
+
+
+async def _until(saving: asyncio.Task[None], work: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]) -> bool:
+    """Work until a save or a signal, which `stopped` waits for. True: it was a save."""
+    with until_signal() as signalled:
+        ending = asyncio.create_task(signalled.wait())
+
+        async def stopped() -> None:
+            await asyncio.wait([saving, ending], return_when=asyncio.FIRST_COMPLETED)
+
+        await work(stopped)
+        return not signalled.is_set()
 
 
 def _work_offline(agent: ChannelAgent) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from channels import Address, AskfirstError, Channel, Json, Reply
 from gateway.engine.outgoing import queue
@@ -18,6 +18,8 @@ from gateway.store.base import Conflict, Dead, Key, Put, QueuedPart, Store, Tran
 from gateway.tools.action import PendingAction, is_known_schema
 
 __all__ = ["NotDone", "Operator", "served_bot"]
+
+Told: TypeAlias = dict[str, Json]
 
 NAME = "operator"
 """How the audit names whoever uses it."""
@@ -44,14 +46,14 @@ class Operator:
 
     # ── actions ──
 
-    async def pending(self) -> list[Json]:
+    async def pending(self) -> list[Told]:
         """The actions that still need somebody: open, running, or of unknown outcome; the oldest first."""
         records = [record.value for _, record in await self._store.scan("action/")]
         actions = [PendingAction.from_json(value) for value in records if is_known_schema(value)]
         waiting = [action for action in actions if not action.settled or action.state == "unknown"]
         return [_summary(action) for action in sorted(waiting, key=lambda action: action.requested_at)]
 
-    async def action(self, action_id: str) -> Json:
+    async def action(self, action_id: str) -> Told:
         """All of one action, by its id or the beginning of it. Raises NotDone."""
         action = await self._find(action_id)
         return {
@@ -68,7 +70,7 @@ class Operator:
             "seal": "holds" if self._keyring.holds(action) else "broken: somebody without the key has changed it",
         }
 
-    async def cancel(self, action_id: str) -> Json:
+    async def cancel(self, action_id: str) -> Told:
         """Withdraw an action that is not launched yet: its prompt says so, and the person is told. Raises NotDone."""
 
         def withdraw(desk: Desk, action: PendingAction) -> bool:
@@ -76,7 +78,7 @@ class Operator:
 
         return await self._change(action_id, withdraw, "only what has not run yet can be cancelled")
 
-    async def settle(self, action_id: str, state: Literal["done", "failed"]) -> Json:
+    async def settle(self, action_id: str, state: Literal["done", "failed"]) -> Told:
         """Say what became of an action of unknown outcome; the person is told. Raises NotDone."""
         if state not in ("done", "failed"):
             raise NotDone(f"an action is settled as done or failed, not as {state}")
@@ -88,31 +90,31 @@ class Operator:
 
     # ── dead letters ──
 
-    async def dead(self) -> list[Json]:
+    async def dead(self) -> list[Told]:
         """What was given up on, the oldest first."""
         return [_letter(dead) for dead in await self._store.dead()]
 
-    async def letter(self, dead_id: str) -> Json:
+    async def letter(self, dead_id: str) -> Told:
         """All of one dead letter, what a person wrote included. Raises NotDone."""
         dead = await self._dead(dead_id)
         held = dead.incoming or dead.part
-        return {**_letter(dead), "body": dict(held.body) if held is not None else None}
+        return {**_letter(dead), "body": dict(held.body) if held is not None else dead.payload}
 
-    async def replay(self, dead_id: str) -> Json:
+    async def replay(self, dead_id: str) -> Told:
         """Put a dead letter back where it came from. Raises NotDone."""
         dead = await self._dead(dead_id)
         if dead.incoming is None and dead.part is None:
             raise NotDone(f"{dead_id} holds nothing that could be replayed ({dead.reason}): drop it")
         return await self._gone(dead, await self._store.replay(dead.dead_id))
 
-    async def drop(self, dead_id: str) -> Json:
+    async def drop(self, dead_id: str) -> Told:
         """Throw a dead letter away. Raises NotDone."""
         dead = await self._dead(dead_id)
         return await self._gone(dead, await self._store.drop(dead.dead_id))
 
     # ── writing ──
 
-    async def send(self, address: str, text: str) -> Json:
+    async def send(self, address: str, text: str) -> Told:
         """Put a message, in Markdown, into the outbox of a conversation. Raises NotDone."""
         try:
             where = Address.parse(address)
@@ -140,7 +142,7 @@ class Operator:
             raise NotDone(f"action {action_id} was written by a newer release: use that one")
         return PendingAction.from_json(found[0])
 
-    async def _change(self, action_id: str, change: Callable[[Desk, PendingAction], bool], rule: str) -> Json:
+    async def _change(self, action_id: str, change: Callable[[Desk, PendingAction], bool], rule: str) -> Told:
         for _ in range(_TRIES):
             action = await self._find(action_id)
             if not self._keyring.holds(action):
@@ -182,7 +184,7 @@ class Operator:
             raise NotDone(f"there is no dead letter {dead_id}")
         return (exact or found)[0]
 
-    async def _gone(self, dead: Dead, was_there: bool) -> Json:
+    async def _gone(self, dead: Dead, was_there: bool) -> Told:
         if not was_there:
             raise NotDone(f"the dead letter {dead.dead_id} is not there any more")
         return _letter(dead)
@@ -195,7 +197,7 @@ async def served_bot(store: Store) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _summary(action: PendingAction) -> dict[str, Json]:
+def _summary(action: PendingAction) -> Told:
     return {
         "id": action.pending_action_id,
         "code": action.code,
@@ -210,7 +212,7 @@ def _summary(action: PendingAction) -> dict[str, Json]:
     }
 
 
-def _letter(dead: Dead) -> dict[str, Json]:
+def _letter(dead: Dead) -> Told:
     what = "event" if dead.incoming is not None else "part" if dead.part is not None else "payload"
     return {
         "id": dead.dead_id,

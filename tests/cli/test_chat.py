@@ -1,0 +1,75 @@
+"""The terminal chat, as a script uses it: lines in, answers out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pypdf
+
+from tests.cli.processes import askfirst
+
+
+async def chat(here: Path, *lines: str) -> str:
+    code, out, err = await askfirst("chat", "bot.py", cwd=here, stdin="\n".join(lines))
+    assert code == 0, err
+    assert err == "bot.py, model: demo. /help shows the commands, Ctrl-D ends.\n"
+    return out
+
+
+def in_order(text: str, *pieces: str) -> bool:
+    at = 0
+    for piece in pieces:
+        at = text.find(piece, at) + 1
+        if not at:
+            return False
+    return True
+
+
+async def test_a_yes_does_it_once_and_a_no_does_not(here: Path) -> None:
+    lines = ["list invoices", "", "delete invoice INV-42", "yes", "yes", "delete invoice INV-7", "no", "list invoices"]
+    out = await chat(here, *lines)
+    assert in_order(
+        out,
+        "INV-42 | Café Aurora",
+        "Delete invoice INV-42 for good?",
+        "[yes]  [no]",
+        "Invoice INV-42 of Café Aurora is deleted.",
+        "already done",
+        "Delete invoice INV-7 for good?",
+        "Cancelled: Delete invoice INV-7 for good",
+        "INV-7  | Blue Bakery",
+    ), out
+    assert out.count("is deleted.") == 1
+    assert "Café Aurora" not in out[out.index("Cancelled") :]
+
+
+async def test_a_file_is_put_into_a_directory_beside_those_of_its_name(here: Path) -> None:
+    out = await chat(here, "send me INV-7 as PDF", "send me INV-7 as PDF")
+    assert "[file: askfirst-files/INV-7.pdf]" in out
+    assert "[file: askfirst-files/INV-7-2.pdf]" in out
+    shown = pypdf.PdfReader(here / "askfirst-files" / "INV-7.pdf").pages[0].extract_text()
+    assert "Invoice INV-7" in shown
+    assert "Blue Bakery" in shown
+
+
+async def test_commands_are_answered(here: Path) -> None:
+    out = await chat(here, "/start", "delete invoice INV-42", "/pending", "/stop", "/pending")
+    assert in_order(out, "Hello! Try", "Delete invoice INV-42 for good? (", "will not be done", "Nothing is waiting"), (
+        out
+    )
+
+
+async def test_nothing_that_a_tool_says_steers_the_terminal(here: Path) -> None:
+    (here / "bot.py").write_text(
+        "from gateway import Agent, tool\n"
+        "@tool(read_only=True)\ndef show_title() -> str:\n    'Show the title.'\n    return '\\x1b]0;owned\\x07 done'\n"
+        "bot = Agent([show_title])\n"
+    )
+    out = await chat(here, "show the title")
+    assert "\x1b" not in out
+    assert "done" in out
+
+
+async def test_nothing_is_kept(here: Path) -> None:
+    await chat(here, "delete invoice INV-42")
+    assert not (here / ".askfirst").exists()

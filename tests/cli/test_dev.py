@@ -1,0 +1,156 @@
+"""``askfirst dev`` as an author uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+from yarl import URL
+
+from gateway.wording import say
+from tests.cli.pages import Page
+from tests.cli.processes import Process, askfirst, running
+from tests.fakes.telegram import FakeTelegram
+
+DEV = ("dev", "bot.py", "--port", "0")
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+        yield session
+
+
+async def ends_well(process: Process) -> None:
+    process.signal(signal.SIGINT)
+    assert await process.ended() == 0
+    assert "Traceback" not in process.said
+
+
+async def test_the_page_answers_on_this_machine_and_the_store_is_beside_the_bot(
+    here: Path, http: aiohttp.ClientSession
+) -> None:
+    elsewhere = here / "elsewhere"
+    elsewhere.mkdir()
+    async with running("dev", here / "bot.py", "--port", "0", cwd=elsewhere) as process:
+        page = Page(http, await process.url())
+        await page.open()
+        await page.says("list invoices")
+        await page.sees("Café Aurora")
+        await ends_well(process)
+    assert (here / ".askfirst" / "askfirst.db").exists()
+    assert list(elsewhere.iterdir()) == []
+
+
+async def test_only_this_machine_by_its_own_names(here: Path, http: aiohttp.ClientSession) -> None:
+    async with running(*DEV, cwd=here) as process:
+        url = URL(await process.url())
+        for host, status in (("evil.example", 403), (f"localhost:{url.port}", 200), (f"[::1]:{url.port}", 200)):
+            async with http.get(url / "chat", headers={"Host": host}) as answer:
+                assert answer.status == status, host
+        listening = [line.split()[1] for line in Path("/proc/net/tcp").read_text().splitlines() if " 0A " in line]
+        assert [address for address in listening if address.endswith(f":{url.port:04X}")] == [
+            f"0100007F:{url.port:04X}"
+        ]
+
+
+async def test_a_save_starts_it_anew(here: Path, http: aiohttp.ClientSession) -> None:
+    bot = here / "bot.py"
+    async with running(*DEV, cwd=here) as process:
+        await process.url()
+        bot.write_text(bot.read_text().replace("Café Aurora", "Café Boreal"))
+        page = Page(http, await process.url(times=2))
+        await page.open()
+        await page.says("list invoices")
+        await page.sees("Café Boreal")
+        await ends_well(process)
+
+
+async def test_a_broken_file_is_shown_and_the_next_save_mends_it(here: Path) -> None:
+    bot = here / "bot.py"
+    good = bot.read_text()
+    bot.write_text("bot = (")
+    async with running(*DEV, cwd=here) as process:
+        await process.says("SyntaxError: '\\(' was never closed")
+        await process.says("It starts with the next save")
+        bot.write_text(good)
+        await process.url()
+        await ends_well(process)
+
+
+async def test_a_changed_setting_is_taken_up(here: Path) -> None:
+    env = here / ".env"
+    env.write_text("ASKFIRST_PROVIDER=demo\n")
+    async with running(*DEV, cwd=here) as process:
+        await process.says("model: demo")
+        env.write_text("ASKFIRST_PROVIDER=openai:gpt-5-mini\nOPENAI_API_KEY=sk-test-0123456789\n")
+        await process.says("model: openai")
+        await ends_well(process)
+
+
+async def test_a_model_without_a_key_is_stood_in_for_and_another_mistake_is_not(here: Path) -> None:
+    async with running(*DEV, cwd=here, env={"ASKFIRST_PROVIDER": "openai:gpt-5-mini"}) as process:
+        await process.says("model: demo")
+    code, _, err = await askfirst(*DEV, cwd=here, env={"ASKFIRST_PROVIDER": "oracle:delphi"})
+    assert code == 78
+    assert "no such provider" in err
+
+
+async def test_telegram_comes_in_by_long_polling(here: Path) -> None:
+    async with FakeTelegram() as telegram:
+        env = {"TELEGRAM_BOT_TOKEN": telegram.token, "TELEGRAM_API_URL": telegram.url}
+        async with running(*DEV, cwd=here, env=env) as process:
+            await process.says("telegram: by long polling; everybody may write")
+            ana = telegram.person("Ana")
+            await telegram.person_says(ana, ana, "delete invoice INV-42")
+            prompt = await telegram.wait_for(lambda: telegram.last(ana, button="Confirm"))
+            assert prompt is not None
+            await telegram.press(prompt, "Confirm", by=ana)
+            await telegram.wait_for(lambda: any("is deleted" in message.text for message in telegram.sent))
+            await ends_well(process)
+
+
+async def test_a_webhook_that_is_in_the_way_is_said(here: Path) -> None:
+    async with FakeTelegram() as telegram:
+        env = {
+            "TELEGRAM_BOT_TOKEN": telegram.token,
+            "TELEGRAM_WEBHOOK_SECRET": "kQ7vX2mB9tR4wZ8nL5cJ",
+            "TELEGRAM_API_URL": telegram.url,
+            "ASKFIRST_PUBLIC_URL": "https://bot.example.com",
+        }
+        code, out, _ = await askfirst("webhooks", "set", "bot.py", cwd=here, env=env)
+        assert (code, out.splitlines()[0]) == (0, "telegram: https://bot.example.com/webhooks/telegram")
+        assert telegram.webhook["secret"] == env["TELEGRAM_WEBHOOK_SECRET"]
+        assert set(telegram.commands) == {"", "en", "es", "pt"}
+        assert {"command": "stop", "description": say("cmd_stop", "es")} in telegram.commands["es"]
+        async with running(*DEV, cwd=here, env=env) as process:
+            await process.says("WARNING.*telegram.*webhook")
+            code, out, _ = await askfirst("webhooks", "delete", cwd=here, env=env)
+            assert (code, out) == (0, "telegram: deleted\n")
+            ana = telegram.person("Ana")
+            await telegram.person_says(ana, ana, "list invoices")
+            await telegram.wait_for(lambda: telegram.last(ana))
+        code, out, _ = await askfirst("webhooks", "show", "--json", cwd=here, env=env)
+        assert (code, out) == (0, '{\n  "telegram": null\n}\n')
+
+
+async def test_registering_needs_an_address_and_a_channel(here: Path) -> None:
+    code, _, err = await askfirst("webhooks", "set", cwd=here)
+    assert code == 78
+    assert "ASKFIRST_PUBLIC_URL: set it" in err
+    code, _, err = await askfirst("webhooks", "show", cwd=here)
+    assert code == 1
+    assert "no channel with a webhook is on" in err
+
+
+async def test_a_parallel_start_on_the_same_store_is_refused(here: Path) -> None:
+    async with running(*DEV, cwd=here) as process:
+        await process.url()
+        code, _, err = await askfirst(*DEV, cwd=here)
+        assert code == 1
+        assert "is in use by process" in err
+        assert await asyncio.to_thread((here / ".askfirst" / "askfirst.db.sock").is_socket), "the first one's stays"

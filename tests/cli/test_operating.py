@@ -1,0 +1,246 @@
+"""An operator's commands: the same answers with the server up and down, and the person hears of what was done."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from click.testing import CliRunner, Result
+
+from gateway import Agent
+from gateway.cli import main
+from gateway.engine.operator import NotDone, Operator
+from gateway.store.base import Dead, Incoming, Key, Transaction
+from gateway.store.sqlite import SqliteStore
+from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
+from gateway.tools import OutcomeUnknown, tool
+from tests.cli.pages import Page
+from tests.cli.processes import askfirst, running
+from tests.fakes.telegram import FakeTelegram, Message, User
+
+DEV = ("dev", "bot.py", "--port", "0")
+
+
+async def command(*arguments: str | Path, env: Mapping[str, str] | None = None) -> Result:
+    """A command in this process, in the current directory."""
+    return await asyncio.to_thread(CliRunner().invoke, main, [str(argument) for argument in arguments], env=env)
+
+
+async def told(*arguments: str | Path, env: Mapping[str, str] | None = None) -> Any:
+    result = await command(*arguments, "--json", env=env)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+async def refusal(*arguments: str | Path, env: Mapping[str, str] | None = None) -> str:
+    result = await command(*arguments, env=env)
+    assert result.exit_code == 1, result.output
+    assert "Traceback" not in result.output
+    return result.stderr
+
+
+@dataclass
+class Person:
+    """Ana on Telegram."""
+
+    telegram: FakeTelegram
+    user: User
+    env: Mapping[str, str]
+
+    async def asks_to_delete(self, invoice: str) -> Message:
+        """The prompt that this brings."""
+        await self.telegram.person_says(self.user, self.user, f"delete invoice {invoice}")
+        return await self.hears(f"Delete invoice {invoice}")
+
+    async def hears(self, text: str) -> Message:
+        def found() -> Message | None:
+            return next((message for message in self.telegram.sent if message.text.startswith(text)), None)
+
+        message = await self.telegram.wait_for(found)
+        assert message is not None
+        return message
+
+
+@pytest.fixture
+async def ana() -> AsyncIterator[Person]:
+    async with FakeTelegram() as telegram:
+        env = {"TELEGRAM_BOT_TOKEN": telegram.token, "TELEGRAM_API_URL": telegram.url}
+        yield Person(telegram, telegram.person("Ana"), env)
+
+
+async def test_an_ask_is_withdrawn_through_the_running_server(here: Path, ana: Person) -> None:
+    async with running(*DEV, cwd=here, env=ana.env) as process:
+        await process.url()
+        prompt = await ana.asks_to_delete("INV-42")
+        [asked] = await told("pending", "list")
+        assert asked["preview"] == "Delete invoice INV-42 for good?"
+        assert asked["requester"] == f"telegram:{ana.telegram.bot.id}:{ana.user.id}"
+        table = (await command("pending", "list")).stdout.splitlines()
+        assert [line.split()[0] for line in table] == ["ID", asked["id"][:8]]
+        assert "WHAT" in table[0] and table[1].endswith("Delete invoice INV-42 for good?")
+
+        code, out, err = await askfirst("pending", "cancel", asked["id"][:10], cwd=here)
+        assert (code, out) == (0, "Withdrawn: Delete invoice INV-42 for good?\n"), err
+        await ana.telegram.wait_for(lambda: "Withdrawn" in prompt.text and not prompt.buttons)
+        await ana.hears("Cancelled: Delete invoice INV-42")
+        assert (await command("pending", "list")).stdout == "Nothing is waiting.\n"
+        assert "is withdrawn: only what has not run yet" in await refusal("pending", "cancel", asked["id"])
+
+
+async def test_an_ask_is_withdrawn_beside_a_stopped_server_and_told_by_the_next(here: Path, ana: Person) -> None:
+    async with running(*DEV, cwd=here, env=ana.env) as process:
+        await process.url()
+        prompt = await ana.asks_to_delete("INV-7")
+        process.signal(signal.SIGTERM)
+        assert await process.ended() == 0
+    [asked] = await told("pending", "list")
+    shown = await told("pending", "show", asked["id"])
+    assert (shown["args"], shown["seal"]) == ({"invoice_id": "INV-7"}, "holds")
+    assert "telegram is not on: its settings are needed" in await refusal("pending", "cancel", asked["id"])
+    assert (await told("pending", "cancel", asked["id"], env=ana.env))["reason"] == "withdrawn"
+    assert ana.telegram.sent == [prompt]
+    async with running(*DEV, cwd=here, env=ana.env) as process:
+        await process.url()
+        await ana.telegram.wait_for(lambda: "Withdrawn" in prompt.text and not prompt.buttons)
+        await ana.hears("Cancelled: Delete invoice INV-7")
+
+
+async def test_a_person_is_written_to(here: Path) -> None:
+    async with (
+        running(*DEV, cwd=here) as process,
+        aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as http,
+    ):
+        page = Page(http, await process.url())
+        await page.open()
+        await page.says("delete invoice INV-42")
+        await page.sees("Delete invoice")
+        [asked] = await told("pending", "list")
+        sent = await told("send", asked["requester"], "**Back soon**")
+        assert sent == {"conversation": f"Invoices/{asked['requester']}", "parts": 1}
+        assert "<strong>Back soon</strong>" in (await page.sees("Back soon"))["html"]
+        assert "not an address" in await refusal("send", "nobody", "x")
+        assert "slack is not on" in await refusal("send", "slack:T1:C1", "x")
+        assert "there is nothing to send" in await refusal("send", asked["requester"], " ")
+        process.signal(signal.SIGTERM)
+        assert await process.ended() == 0
+    assert await told("send", asked["requester"], "while it is down") == sent
+
+
+@pytest.mark.parametrize("deep", [False, True])
+async def test_the_socket_is_its_owners_alone_wherever_it_is(here: Path, deep: bool) -> None:
+    """A path may be longer than a socket's can be, and a dead server's socket may be in the way."""
+    directory = here / ("d" * 100) if deep else here
+    name = directory / ".askfirst" / "askfirst.db.sock"
+    name.parent.mkdir(parents=True)
+    (directory / "bot.py").write_text((here / "bot.py").read_text())
+    if deep:
+        name.symlink_to("/nowhere/sock")
+    else:
+        with socket.socket(socket.AF_UNIX) as stale:
+            stale.bind(str(name))
+    async with running(*DEV, cwd=directory) as process:
+        await process.url()
+        place = name.resolve()
+        assert (place.stat().st_mode & 0o777, place.is_socket()) == (0o600, True)
+        assert len(str(place)) < 104
+        assert await told("pending", "list", "--bot", directory / "bot.py") == []
+        process.signal(signal.SIGTERM)
+        assert await process.ended() == 0
+    assert not name.is_symlink()
+    assert not name.exists()
+    assert not place.exists()
+
+
+async def test_a_store_that_is_owned_and_does_not_answer_or_is_not_there(here: Path) -> None:
+    assert "there is no store" in await refusal("pending", "list")
+    assert not (here / ".askfirst").exists()
+    store = SqliteStore(here / ".askfirst" / "askfirst.db")
+    await store.open()
+    try:
+        said = await refusal("pending", "list")
+        assert "no server answers for this store" in said
+        assert "Stop that one first" in said
+    finally:
+        await store.close()
+
+
+async def test_dead_letters_are_listed_shown_replayed_and_dropped(here: Path) -> None:
+    file = here / "own.db"
+    env = {"ASKFIRST_STORE": f"sqlite:///{file}"}
+    store = SqliteStore(file)
+    await store.open()
+    incoming = Incoming(conversation="bot/app:-:ana", event_ids=("replay/1",), body={"kind": "message", "text": "hi"})
+    letters = [
+        Dead(dead_id="aa01", conversation="bot/app:-:ana", reason="its turn failed", incoming=incoming),
+        Dead(dead_id="aa02", conversation="bot/telegram", reason="a payload we do not understand"),
+    ]
+    await store.commit(Transaction(partition=store.partition("bot/app:-:ana"), dead=letters))
+    await store.close()
+
+    assert [letter["id"] for letter in await told("dead", "list", env=env)] == ["aa01", "aa02"]
+    assert (await told("dead", "show", "aa01", env=env))["body"] == {"kind": "message", "text": "hi"}
+    assert "2 dead letters begin with aa" in await refusal("dead", "replay", "aa", env=env)
+    assert "holds nothing that could be replayed" in await refusal("dead", "replay", "aa02", env=env)
+    assert "there is no dead letter zz" in await refusal("dead", "drop", "zz", env=env)
+    await told("dead", "drop", "aa02", env=env)
+    await told("dead", "replay", "aa01", env=env)
+    assert (await command("dead", "list", env=env)).stdout == "There are no dead letters.\n"
+    await store.open()
+    assert (await store.stats()).waiting == 1
+    await store.close()
+
+
+@pytest.mark.parametrize("state", ["done", "failed"])
+async def test_an_unknown_outcome_is_settled_once_and_told(state: Any) -> None:
+    @tool(confirm="Pay {amount}?")
+    async def pay(amount: int) -> str:
+        """Pay."""
+        raise OutcomeUnknown("the bank did not answer")
+
+    async with ChatDriver(Agent([pay]), provider=ScriptedProvider([ToolCall("pay", {"amount": 5})])) as chat:
+        await chat.says("ana", "pay 5")
+        shared = chat.engine.shared
+        operator = Operator(shared.store, shared.channels, shared.keyring, bot=shared.bot.name)
+        [asked] = await operator.pending()
+        action_id = str(asked["id"])
+        with pytest.raises(NotDone, match="only what is unknown"):
+            await operator.settle(action_id, state)
+        await chat.presses("ana", "Confirm")
+        [unknown] = await operator.pending()
+        assert unknown["state"] == "unknown"
+        with pytest.raises(NotDone, match="is unknown: only what has not run yet"):
+            await operator.cancel(action_id)
+
+        both = await asyncio.gather(*(operator.settle(action_id, state) for _ in range(2)), return_exceptions=True)
+        assert sorted(type(one).__name__ for one in both) == ["NotDone", "dict"]
+        while not await chat.engine.idle():
+            await asyncio.sleep(0.001)
+        assert await operator.pending() == []
+        assert ("Done: Pay 5" if state == "done" else "but it failed") in chat.last.text
+        assert (await operator.action(action_id))["outcome"] == "settled by operator"
+        [line] = await shared.store.read(Key(shared.store.partition(""), "audit"), last=1)
+        assert isinstance(line.value, dict)
+        assert (line.value["what"], line.value["person"]) == ("settled", "operator")
+
+
+async def test_what_is_shown_of_a_store_of_many_and_of_none() -> None:
+    async with ChatDriver(Agent([])) as chat:
+        shared = chat.engine.shared
+        operator = Operator(shared.store, shared.channels, shared.keyring, bot=None)
+        for missing in ("nothing", ""):
+            with pytest.raises(NotDone, match="there is no action"):
+                await operator.action(missing)
+            with pytest.raises(NotDone, match="there is no dead letter"):
+                await operator.letter(missing)
+        with pytest.raises(NotDone, match="no bot was ever served"):
+            await operator.send("test:bot:ana", "hello")
+        with pytest.raises(NotDone, match="settled as done or failed"):
+            await operator.settle("nothing", "perhaps")  # type: ignore[arg-type]

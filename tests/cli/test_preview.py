@@ -1,0 +1,62 @@
+"""The prompt as a person would see it, without asking anybody."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gateway.cli import main
+
+
+def preview(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["preview", "bot.py", *arguments])
+
+
+def test_the_prompt_is_the_one_that_is_sent(here: Path) -> None:
+    shown = preview("delete_invoice", json.dumps({"invoice_id": "inv-42"}))
+    assert shown.exit_code == 0, shown.output
+    assert (
+        "Delete invoice INV-42 for good?\n\n• Number: INV-42\n• Customer: Café Aurora\n• Amount: 410.20 EUR"
+        in shown.output
+    )
+    assert "You have 15 minutes to answer." in shown.output
+    assert shown.output.endswith("[ Confirm ]  [ Cancel ]\n")
+    written = preview("delete_invoice", json.dumps({"invoice_id": "inv-42"}), "--markdown")
+    assert "**Delete invoice INV\\-42 for good?**" in written.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (
+            ("delete_invoice", '{"invoice_id": "INV-99"}'),
+            1,
+            "nobody is asked, the model is told: There is no invoice INV-99.",
+        ),
+        (("delete_invoice",), 1, "invoice_id: Missing required parameter"),
+        (("list_invoices",), 1, "list_invoices does not ask"),
+        (("nothing",), 2, "only list_invoices, send_invoice_pdf, delete_invoice, record_payment"),
+        (("delete_invoice", "{"), 2, "not JSON"),
+        (("delete_invoice", "[]"), 2, "write an object"),
+    ],
+)
+def test_why_nobody_would_be_asked(here: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
+    result = preview(*arguments)
+    assert result.exit_code == code
+    assert said in result.stderr
+
+
+def test_a_policy_that_reviews_asks_and_one_that_denies_does_not(here: Path) -> None:
+    (here / "bot.py").write_text(
+        "from gateway import Agent, ToolPolicy, tool\n"
+        "@tool\ndef pay(amount: int) -> str:\n    'Pay.'\n    return ''\n"
+        "@tool(confirm=True)\ndef shred() -> str:\n    'Shred.'\n    return ''\n"
+        "bot = Agent([pay, shred], policy=ToolPolicy(review=['pay'], deny=['shred']))\n"
+    )
+    assert "• amount: 5" in preview("pay", '{"amount": 5}').output
+    denied = preview("shred")
+    assert denied.exit_code == 1
+    assert "the policy denies it" in denied.stderr

@@ -1,0 +1,186 @@
+"""``askfirst serve`` as an operator meets it: refusals that say the mend, and an end that loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.cli.processes import Process, askfirst, running
+from tests.fakes.openai import Call, FakeOpenAI, Say
+from tests.fakes.telegram import FakeTelegram
+
+SECRET = "kQ7vX2mB9tR4wZ8nL5cJ"
+SERVE = ("serve", "bot.py", "--host", "127.0.0.1", "--port", "0")
+
+
+@pytest.fixture
+async def telegram() -> AsyncIterator[FakeTelegram]:
+    async with FakeTelegram() as server:
+        yield server
+
+
+def settings(telegram: FakeTelegram, **more: str) -> dict[str, str]:
+    return {
+        "ASKFIRST_ALLOW": "telegram:*",
+        "TELEGRAM_BOT_TOKEN": telegram.token,
+        "TELEGRAM_WEBHOOK_SECRET": SECRET,
+        "TELEGRAM_API_URL": telegram.url,
+        **more,
+    }
+
+
+async def register(telegram: FakeTelegram, here: Path, server: Process) -> None:
+    """As an operator does it, with the command."""
+    env = settings(telegram, ASKFIRST_PUBLIC_URL=await server.url())
+    code, _, err = await askfirst("webhooks", "set", cwd=here, env=env)
+    assert code == 0, err
+
+
+async def until_not_ready(http: aiohttp.ClientSession, url: str) -> None:
+    status = 200
+    while status == 200:
+        async with http.get(f"{url}/readyz") as answer:
+            status = answer.status
+    assert status == 503
+
+
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ({}, ["ASKFIRST_ALLOW: say who may talk to the bot", "telegram:*"]),
+        (
+            {"ASKFIRST_ALLOW": "*", "TELEGRAM_BOT_TOKEN": "7:AA"},
+            ["TELEGRAM_WEBHOOK_SECRET: set it to a random value", "telegram is set up by half"],
+        ),
+        ({"ASKFIRST_ALLOW": "*", "ASKFIRST_SECRET": "short"}, ["ASKFIRST_SECRET: write a random value of at least 32"]),
+        (
+            {"TELEGRAM_WEBHOOK_SECRET": SECRET},
+            ["\n- TELEGRAM_BOT_TOKEN: set it to the token that @BotFather gave you", "\n- ASKFIRST_ALLOW: say who"],
+        ),
+        ({"ASKFIRST_ALLOW": "*", "ASKFIRST_PROVIDER": "openai:gpt-5-mini"}, ["OPENAI_API_KEY is not set"]),
+        ({"ASKFIRST_ALLOW": "*", "ASKFIRST_PROVIDER": "oracle:delphi"}, ["no such provider"]),
+    ],
+)
+async def test_it_refuses_what_is_unsafe_and_says_the_mend(here: Path, env: dict[str, str], said: list[str]) -> None:
+    code, out, err = await askfirst(*SERVE, cwd=here, env=env)
+    assert code == 78
+    assert out == ""
+    for sentence in said:
+        assert sentence in err
+    assert "Traceback" not in err
+    assert "short" not in err.replace("a short", "")
+
+
+async def test_a_role_of_its_own_needs_redis(here: Path) -> None:
+    code, _, err = await askfirst(*SERVE, "--role", "web", cwd=here, env={"ASKFIRST_ALLOW": "*"})
+    assert code == 78
+    assert "--role web needs redis" in err
+
+
+async def test_a_token_that_telegram_does_not_know_is_refused(here: Path, telegram: FakeTelegram) -> None:
+    env = settings(telegram) | {"TELEGRAM_BOT_TOKEN": "7000001:AAanother"}
+    code, _, err = await askfirst(*SERVE, cwd=here, env=env)
+    assert code == 78
+    assert "TELEGRAM_BOT_TOKEN: Telegram does not know it" in err
+    assert "AAanother" not in err
+
+
+async def test_a_platform_out_of_reach_and_a_port_that_is_taken_are_said(here: Path, telegram: FakeTelegram) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        env = settings(telegram)
+        code, _, err = await askfirst("serve", "bot.py", "--host", "127.0.0.1", "--port", str(port), cwd=here, env=env)
+        assert code == 1
+        assert f"cannot listen on 127.0.0.1:{port}" in err
+    env = settings(telegram) | {"TELEGRAM_API_URL": f"http://127.0.0.1:{port}"}
+    code, _, err = await askfirst(*SERVE, cwd=here, env=env)
+    assert code == 1
+    assert "telegram cannot be reached" in err
+    assert "Traceback" not in err
+
+
+async def test_a_confirmed_action_from_a_webhook_to_an_end_in_peace(here: Path, telegram: FakeTelegram) -> None:
+    async with running(*SERVE, cwd=here, env=settings(telegram)) as server:
+        await register(telegram, here, server)
+        assert "telegram: " in server.said
+        assert "the offline demo model answers" in server.said
+        ana = telegram.person("Ana")
+        await telegram.person_says(ana, ana, "delete invoice INV-42")
+        prompt = await telegram.wait_for(lambda: telegram.last(ana, button="Confirm"))
+        assert prompt is not None
+        press = await telegram.press(prompt, "Confirm", by=ana)
+        await telegram.wait_for(lambda: press.answered)
+        await telegram.wait_for(lambda: any("INV-42 of Café Aurora is deleted" in m.text for m in telegram.sent))
+        await telegram.wait_for(lambda: not prompt.buttons)
+        server.signal(signal.SIGTERM)
+        assert await server.ended() == 0
+    for secret in (telegram.token, SECRET, "INV-42"):
+        assert secret not in server.said
+    assert "Traceback" not in server.said
+
+
+async def test_the_chat_page_is_not_served(here: Path) -> None:
+    async with running(*SERVE, cwd=here, env={"ASKFIRST_ALLOW": "*"}) as server, aiohttp.ClientSession() as http:
+        async with http.get(f"{await server.url()}/chat") as page:
+            assert page.status == 404
+        assert "no channel is on" in server.said
+
+
+async def test_a_second_start_on_the_same_store_is_refused(here: Path) -> None:
+    async with running(*SERVE, cwd=here, env={"ASKFIRST_ALLOW": "*"}) as server:
+        await server.url()
+        code, _, err = await askfirst(*SERVE, cwd=here, env={"ASKFIRST_ALLOW": "*"})
+        assert code == 1
+        assert "is in use by process" in err
+
+
+async def test_a_running_turn_is_let_finish_and_what_it_says_is_not_lost(here: Path, telegram: FakeTelegram) -> None:
+    held = asyncio.Event()
+    async with FakeOpenAI() as model:
+        model.script([Say("All is well.", hold=held)])
+        env = settings(
+            telegram,
+            ASKFIRST_PROVIDER="openai:gpt-5-mini",
+            OPENAI_BASE_URL=model.url,
+            OPENAI_API_KEY=model.key,
+        )
+        async with running(*SERVE, cwd=here, env=env) as server, aiohttp.ClientSession() as http:
+            await register(telegram, here, server)
+            ana = telegram.person("Ana")
+            await telegram.person_says(ana, ana, "how are things?")
+            await model.wait_for(1)
+            server.signal(signal.SIGTERM)
+            await until_not_ready(http, await server.url())
+            held.set()
+            assert await server.ended() == 0
+        async with running(*SERVE, cwd=here, env=env) as server:
+            await server.url()
+            await telegram.wait_for(lambda: telegram.last(ana))
+            server.signal(signal.SIGINT)
+            assert await server.ended() == 0
+        assert [message.text for message in telegram.sent] == ["All is well."]
+        assert len(model.requests) == 1
+        assert model.key not in server.said
+
+
+async def test_a_second_signal_ends_it_at_once(here: Path, telegram: FakeTelegram) -> None:
+    async with FakeOpenAI() as model:
+        model.script([Call("list_invoices", {}), Say("never", hold=asyncio.Event())])
+        env = settings(
+            telegram, ASKFIRST_PROVIDER="openai:gpt-5-mini", OPENAI_BASE_URL=model.url, OPENAI_API_KEY=model.key
+        )
+        async with running(*SERVE, cwd=here, env=env) as server, aiohttp.ClientSession() as http:
+            await register(telegram, here, server)
+            ana = telegram.person("Ana")
+            await telegram.person_says(ana, ana, "list them")
+            await model.wait_for(2)
+            server.signal(signal.SIGTERM)
+            await until_not_ready(http, await server.url())
+            server.signal(signal.SIGTERM)
+            assert await server.ended() == 128 + signal.SIGTERM
