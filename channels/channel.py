@@ -138,6 +138,8 @@ class Parsed:
     response: WebhookResponse
     not_understood: bool = False
     """Authentic, but of a shape we do not know: to be kept as a dead letter and answered 200."""
+    payload: bytes = b""
+    """What was not understood, as it came; filled in by whoever received it."""
 
 
 @dataclass(frozen=True, slots=True)

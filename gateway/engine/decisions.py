@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import cast
 
-from channels import Address, ButtonPress, CanAnswer, Event, Json, Message, OptOut, Reply
+from channels import Address, ButtonPress, CanAnswer, Event, Json, Message, OptOut, Person, Reply
 from channels.events import event_from_json
 from gateway.engine.outgoing import queue
 from gateway.engine.shared import Shared, person_of, typed
@@ -23,7 +23,7 @@ from gateway.pending.tokens import token_partition, token_sha256
 from gateway.store.base import Cell, Conflict, Dead, Incoming, Key, Put, StoreError, Transaction, Waiting
 from gateway.wording import say
 
-__all__ = ["Decisions"]
+__all__ = ["Decisions", "refusals", "security_line"]
 
 log = logging.getLogger("askfirst.decisions")
 
@@ -157,8 +157,8 @@ class Decisions:
         refused = outcome.noted is not None or (outcome.desk is not None and outcome.desk.refused)
         if not refused or event is None:
             return outcome
-        cell = Cell(name=f"refused/{event.person}", burst=_REFUSED_NOTED, period_seconds=_REFUSED_SECONDS)
-        return replace(outcome, desk=None, noted=None) if await self._shared.store.take([cell]) else outcome
+        bounded = await self._shared.store.take([refusals(event.person)])
+        return replace(outcome, desk=None, noted=None) if bounded else outcome
 
     async def _stopped(self, conversation: str, message: Message, at: datetime) -> _Outcome:
         desk = await self._shared.desk(conversation, self._shared.language(message.person))
@@ -184,12 +184,7 @@ class Decisions:
             return
         transaction.consume.append((conversation, waiting.seq))
         if outcome.noted is not None and event is not None:
-            line: Json = {
-                "what": outcome.noted,
-                "person": str(event.person) if event.person is not None else None,
-                "at": waiting.stamp.isoformat(),
-                "conversation": conversation,
-            }
+            line = security_line(outcome.noted, event.person, conversation, waiting.stamp)
             transaction.appends.append(("security", line))
         if isinstance(event, Message):
             heard(transaction, self._shared, conversation, event)
@@ -236,6 +231,16 @@ class Decisions:
                 shared.tasks.start(answering, "answer a press")
         if outcome.decided:
             shared.feed.publish("decision", conversation=waiting.conversation, kind=str(waiting.body.get("kind")))
+
+
+def refusals(person: Person | None) -> Cell:
+    """How often one person's refused tries are noted down."""
+    return Cell(name=f"refused/{person}", burst=_REFUSED_NOTED, period_seconds=_REFUSED_SECONDS)
+
+
+def security_line(what: str, person: Person | None, conversation: str, at: datetime) -> Json:
+    """A line of the security log: a press that is no matter of any action's own audit."""
+    return {"what": what, "person": str(person) if person else None, "at": at.isoformat(), "conversation": conversation}
 
 
 def _event(waiting: Waiting) -> Event | None:

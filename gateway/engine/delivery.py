@@ -146,7 +146,8 @@ class Delivery:
             transaction = Transaction(
                 partition=shared.store.partition(conversation), lease=lease, sent=[queued.part_id]
             )
-            if not part.droppable:
+            # A message that cannot be changed any more is no loss: what became of the action is said by itself.
+            if not part.droppable and queued.body["edits"] is None:
                 transaction.dead = [Dead(dead_id=queued.part_id, conversation=conversation, reason=reason, part=queued)]
             shows = cast("list[str]", queued.body["shows"])
             if shows:

@@ -7,10 +7,10 @@ import hashlib
 from collections.abc import Sequence
 from typing import cast
 
-from channels import Address, Channel, Event, Json, Message, Parsed, Person, Reply
+from channels import Address, ButtonPress, CanAnswer, Channel, Event, Json, Message, Parsed, Person, Reply
 from channels.events import event_to_json
 from gateway.access import Allowed
-from gateway.engine.decisions import Decisions
+from gateway.engine.decisions import Decisions, refusals, security_line
 from gateway.engine.outgoing import queue
 from gateway.engine.shared import Shared
 from gateway.pending.desk import Say
@@ -53,6 +53,8 @@ class Inbox:
                 incoming.append(self._incoming(channel, event))
             elif isinstance(event, Message) and event.person is not None and not event.address.group:
                 self._shared.tasks.start(self._turn_away(event.address, event.person), "turn away")
+            elif isinstance(event, ButtonPress):
+                self._shared.tasks.start(self._refuse(channel, event), "refuse a press")
         if not incoming:
             return []
         fresh = await self._shared.store.accept(incoming)
@@ -85,14 +87,25 @@ class Inbox:
             )
         )
 
+    async def _refuse(self, channel: Channel, press: ButtonPress) -> None:
+        """A stranger's press decides nothing, and is told so: the spinner on the button ends."""
+        store, language = self._shared.store, self._shared.language(press.person)
+        if isinstance(channel, CanAnswer) and press.answer_to is not None:
+            await channel.answer(press.answer_to, say("not_yours", language), private=True)
+        if await store.take([refusals(press.person)]):
+            return
+        conversation = self._shared.conversation(press.address)
+        line = security_line("stranger", press.person, conversation, await store.now())
+        await store.commit(Transaction(partition=store.partition(conversation), appends=[("security", line)]))
+
     async def _put_aside(self, channel: Channel, parsed: Parsed) -> None:
         """Authentic, but of a shape we do not know: an error would hold back the chat, so it is kept for a person."""
         shared = self._shared
         conversation = f"{shared.bot.name}/{channel.name}"
-        dead_id = hashlib.sha256(repr(parsed).encode()).hexdigest()[:32]
-        await shared.store.commit(
-            Transaction(
-                partition=shared.store.partition(conversation),
-                dead=[Dead(dead_id=dead_id, conversation=conversation, reason="a payload we do not understand")],
-            )
+        letter = Dead(
+            dead_id=hashlib.sha256(parsed.payload).hexdigest()[:32],
+            conversation=conversation,
+            reason="a payload we do not understand",
+            payload=parsed.payload.decode(errors="backslashreplace"),
         )
+        await shared.store.commit(Transaction(partition=shared.store.partition(conversation), dead=[letter]))

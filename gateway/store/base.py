@@ -225,6 +225,8 @@ class Dead:
     """An event: replay puts it at the end of its mailbox."""
     part: QueuedPart | None = None
     """A part: replay puts it at the end of its outbox."""
+    payload: str | None = None
+    """What a platform sent and nobody understood, to be looked at: replay has nowhere to put it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import TypeAlias
 
@@ -55,6 +56,8 @@ async def receive(channel: Channel, request: WebhookRequest, *, accept: Accept, 
         log.error("parse broke its contract", exc_info=error, extra={"channel": channel.name})
         return _UNREADABLE
 
+    if parsed.not_understood:
+        parsed = replace(parsed, payload=request.body)
     try:
         async with asyncio.timeout(ACCEPT_SECONDS):
             await accept(channel, parsed)

@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from gateway import Gateway, Settings
 from gateway.providers import make_provider
+from gateway.store.base import Key
 from gateway.tools.action import PendingAction
 from gateway.web import serve
 from tests.e2e.shop import Shop
@@ -97,6 +98,11 @@ class House:
         """Time passes, and what fell due is worked off."""
         self.gateway.store.offset_seconds += seconds
         await self.gateway.engine.due()
+
+    async def log(self, name: str) -> list[dict[str, Any]]:
+        """The lines of a log."""
+        store = self.gateway.store
+        return [cast("dict[str, Any]", entry.value) for entry in await store.read(Key(store.partition(""), name))]
 
     async def actions(self) -> list[PendingAction]:
         """Every action there is, in no order."""

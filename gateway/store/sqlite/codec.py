@@ -63,7 +63,7 @@ def incoming_from_text(text: str) -> Incoming:
 
 
 def dead_to_text(dead: Dead) -> str:
-    """What a dead letter holds: its event or its part."""
+    """What a dead letter holds: its event, its part or a payload."""
     part = dead.part
     return encode(
         {
@@ -77,12 +77,13 @@ def dead_to_text(dead: Dead) -> str:
                 "stamp": None if part.stamp is None else micros(part.stamp),
                 "tries": part.tries,
             },
+            "payload": dead.payload,
         }
     )
 
 
-def dead_from_text(text: str) -> tuple[Incoming | None, QueuedPart | None]:
-    """The event and the part that `dead_to_text` was given."""
+def dead_from_text(text: str) -> tuple[Incoming | None, QueuedPart | None, str | None]:
+    """The event, the part and the payload that `dead_to_text` was given."""
     value = decode(text)
     incoming, part = value["incoming"], value["part"]
     if part is not None:
@@ -90,6 +91,7 @@ def dead_from_text(text: str) -> tuple[Incoming | None, QueuedPart | None]:
     return (
         None if incoming is None else _incoming_from_json(incoming),
         None if part is None else QueuedPart(**part),
+        value["payload"],
     )
 
 

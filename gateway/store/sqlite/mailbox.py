@@ -114,7 +114,7 @@ def dead(db: sqlite3.Connection, at: Moment) -> list[Dead]:
     for dead_id, conversation, reason, stamp, held in db.execute(
         "SELECT dead_id, conversation, reason, stamp, held FROM dead ORDER BY seq"
     ):
-        incoming, part = dead_from_text(held)
+        incoming, part, payload = dead_from_text(held)
         letters.append(
             Dead(
                 dead_id=dead_id,
@@ -123,6 +123,7 @@ def dead(db: sqlite3.Connection, at: Moment) -> list[Dead]:
                 stamp=moment(stamp),
                 incoming=incoming,
                 part=part,
+                payload=payload,
             )
         )
     return letters
@@ -132,7 +133,7 @@ def replay(db: sqlite3.Connection, at: Moment, dead_id: str) -> bool:
     """Put a dead letter back; its event is no twin, though its ids are known."""
     found = db.execute("DELETE FROM dead WHERE dead_id = ? RETURNING held", (dead_id,)).fetchall()
     for (held,) in found:
-        incoming, part = dead_from_text(held)
+        incoming, part, _ = dead_from_text(held)
         if incoming is not None:
             _remember(db, at, incoming)
             _deliver(db, at, incoming)

@@ -1,0 +1,88 @@
+"""Groups: one conversation, many speakers, and only who asked decides."""
+
+from __future__ import annotations
+
+import re
+
+from tests.e2e.house import House
+from tests.e2e.test_confirming import code_of
+
+
+async def test_only_who_asked_may_press(house: House) -> None:
+    team, bob = house.telegram.group("Team"), house.telegram.person("Bob")
+    prompt = await house.prompt(to=team, by=house.ana)
+    assert "Only the person who asked can answer." in prompt.text
+    press = await house.presses(prompt, by=bob)
+    assert (press.text, press.alert) == ("This is not yours to answer.", True)
+    press = await house.presses(prompt, "Cancel", by=bob)
+    assert (press.text, press.alert) == ("This is not yours to answer.", True)
+    assert (house.shop.deleted, prompt.buttons) == ([], ["Confirm", "Cancel"])
+    await house.presses(prompt)
+    await house.until(lambda: not prompt.buttons)
+    assert house.shop.deleted == ["INV-42"]
+    late = await house.presses(prompt, by=bob)
+    assert (late.text, late.alert) == ("This is not yours to answer.", True)
+    refused = [line["person"] for line in await house.log("audit") if line["what"] == "not_allowed"]
+    assert refused == [f"telegram:{house.telegram.bot.id}:{bob.id}"] * 3
+
+
+async def test_a_refusal_is_in_the_language_of_who_pressed(house: House) -> None:
+    team, eva = house.telegram.group("Team"), house.telegram.person("Eva", language="es")
+    prompt = await house.prompt(to=team, by=house.ana)
+    press = await house.presses(prompt, by=eva)
+    assert press.text == "No te toca a ti responder a esto."
+
+
+async def test_a_bare_yes_decides_nothing_and_starts_no_turn(house: House) -> None:
+    team, bob = house.telegram.group("Team"), house.telegram.person("Bob")
+    await house.prompt(to=team, by=house.ana)
+    for person in (house.ana, bob):
+        for word in ("yes", "no"):
+            await house.says(word, to=team, by=person)
+    await house.idle()
+    assert (house.shop.deleted, len(house.model.requests), len(house.messages(team))) == ([], 1, 1)
+
+
+async def test_by_code_of_who_asked(house: House) -> None:
+    team, bob = house.telegram.group("Team"), house.telegram.person("Bob")
+    prompt = await house.prompt(to=team, by=house.ana)
+    await house.says(f"OK {code_of(prompt)}", to=team, by=bob)
+    await house.idle()
+    assert house.shop.deleted == []
+    await house.says(f"OK {code_of(prompt)}", to=team, by=house.ana)
+    await house.until(lambda: not prompt.buttons)
+    assert house.shop.deleted == ["INV-42"]
+
+
+async def test_by_a_reply_of_who_asked(house: House) -> None:
+    team, bob = house.telegram.group("Team"), house.telegram.person("Bob")
+    prompt = await house.prompt(to=team, by=house.ana)
+    await house.says("yes", to=team, by=bob, reply_to=prompt)
+    await house.idle()
+    assert house.shop.deleted == []
+    await house.says("yes", to=team, by=house.ana, reply_to=prompt)
+    await house.until(lambda: not prompt.buttons)
+    assert house.shop.deleted == ["INV-42"]
+
+
+async def test_the_model_is_told_who_speaks(house: House) -> None:
+    team, bob = house.telegram.group("Team"), house.telegram.person("Bob")
+    await house.asks("I like tea", "Good.", to=team, by=house.ana)
+    await house.asks("I like coffee", "Good, too.", to=team, by=bob)
+    said = [str(m) for m in house.model.requests[-1]["messages"] if m["role"] == "user"]
+    assert re.search(r"\bAna\b", said[0]) and "tea" in said[0]
+    assert re.search(r"\bBob\b", said[1]) and "coffee" in said[1]
+
+
+async def test_an_anonymous_admin_and_a_bot_decide_nothing(house: House) -> None:
+    team = house.telegram.group("Team")
+    prompt = await house.prompt(to=team, by=house.ana)
+    house.model.script(["Who says so?"])  # a forwarded message is one like any other
+    robot = {"id": house.ana.id, "is_bot": True, "first_name": "Robot"}
+    await house.says(f"OK {code_of(prompt)}", to=team, by=house.ana, **{"from": robot})
+    await house.says(f"OK {code_of(prompt)}", to=team, by=house.ana, sender_chat=team.to_json())
+    await house.says(f"OK {code_of(prompt)}", to=team, by=house.ana, forward_origin={"type": "user"})
+    await house.until(lambda: "Who says so?" in house.texts(team))
+    await house.idle()
+    assert (house.shop.deleted, prompt.buttons) == ([], ["Confirm", "Cancel"])
+    assert len(house.model.requests) == 2
