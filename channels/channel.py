@@ -34,6 +34,7 @@ __all__ = [
     "CanOpen",
     "CanPoll",
     "CanRegister",
+    "CanShowCommands",
     "CanStream",
     "CanType",
     "Capabilities",
@@ -256,6 +257,13 @@ class CanOpen(Protocol):
 class CanPoll(Protocol):
     def poll(self) -> AsyncIterator[tuple[Event, ...]]:
         """Fetch events until cancelled. Asking for the next ones says that the last ones are stored."""
+        ...
+
+
+@runtime_checkable
+class CanShowCommands(Protocol):
+    async def set_commands(self, commands: Mapping[str, Mapping[str, str]]) -> None:
+        """The platform's menu: language -> command -> description; the language "" is everybody else's."""
         ...
 
 

@@ -7,12 +7,12 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 import aiohttp
 import click
 
-from channels import AskfirstError, CanRegister, Channel, MissingSetting
+from channels import AskfirstError, CanRegister, CanShowCommands, Channel, MissingSetting
 from channels.catalogue import load
 from gateway.app import started
 from gateway.channel_agent import ChannelAgent
@@ -26,13 +26,6 @@ _LONGEST_DESCRIPTION = 256
 """https://core.telegram.org/bots/api#botcommand."""
 
 bot_or_here = click.argument("bot", type=BotRef.parse, metavar="[BOT]", required=False)
-
-
-@runtime_checkable
-class CanShowCommands(Protocol):
-    """A channel whose platform has a menu of commands."""
-
-    async def set_commands(self, commands: Mapping[str, Mapping[str, str]]) -> None: ...
 
 
 @click.group()
