@@ -1,0 +1,173 @@
+"""Forged, malformed, oversized and nonsensical requests at the real server; and what may never be seen outside."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from gateway.web.limits import MAX_BODY_BYTES
+from tests.e2e.house import SECRET, SIGNING, House, open_house
+from tests.fakes.openai import Call, Fail
+from tests.fakes.telegram import Message
+
+SIGNED = {"X-Telegram-Bot-Api-Secret-Token": SECRET}
+UPDATE = {
+    "update_id": 7,
+    "message": {"message_id": 1, "date": 1, "chat": {"id": 1001, "type": "private"}, "text": "hi"},
+}
+WORDS = "the-canary-words-of-Ana"
+
+
+async def post(house: House, body: bytes, headers: Mapping[str, str] = SIGNED) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as http, http.post(house.webhook, data=body, headers=headers) as answer:
+        return answer.status, await answer.text()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"X-Telegram-Bot-Api-Secret-Token": ""},
+        {"X-Telegram-Bot-Api-Secret-Token": SECRET[:-1]},
+        {"X-Telegram-Bot-Api-Secret-Token": SECRET + "x"},
+        {"X-Telegram-Bot-Api-Secret-Token": SECRET.swapcase()},
+        {"X-Telegram-Bot-Api-Secret-Token": "é" * 16},
+        {"Authorization": f"Bearer {SECRET}"},
+    ],
+)
+async def test_what_is_not_proven_is_refused(house: House, headers: dict[str, str]) -> None:
+    assert await post(house, json.dumps(UPDATE).encode(), headers) == (401, "not proven to come from the platform")
+    assert await post(house, b"\xff not even JSON", headers) == (401, "not proven to come from the platform")
+    assert (await house.gateway.store.stats()).waiting == 0
+
+
+async def test_a_secret_that_comes_twice_proves_nothing(house: House) -> None:
+    body = json.dumps(UPDATE).encode()
+    async with aiohttp.ClientSession() as http:
+        headers = [(name, value) for name, value in SIGNED.items() for _ in range(2)]
+        async with http.post(house.webhook, data=body, headers=headers) as answer:
+            assert answer.status == 401
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"\xff\xfe", b"hello", b"[]", b"7", b"null", b'{"update_id": 1', b"a=b", b"[" * 9999]
+)
+async def test_what_is_not_telegrams_encoding_is_a_bad_request(house: House, body: bytes) -> None:
+    assert await post(house, body) == (400, "not in the platform's encoding")
+    assert await house.gateway.store.dead() == []
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        {},
+        {"update_id": "seven"},
+        {"update_id": 7},
+        {"update_id": 7, "message": {}},
+        {"update_id": 7, "message": {"message_id": 1, "chat": {"id": "x", "type": "private"}}},
+        {"update_id": 7, "callback_query": {"id": "1", "from": {"id": 1, "is_bot": False}}},
+        {"update_id": 7, "business_message": {"text": "hi"}},
+    ],
+)
+async def test_authentic_nonsense_is_taken_and_kept(house: House, update: dict[str, Any]) -> None:
+    body = json.dumps(update).encode()
+    assert await post(house, body) == (200, "")
+    assert await post(house, body) == (200, "")
+    assert [letter.payload for letter in await house.gateway.store.dead()] == [body.decode()]
+    assert (await house.asks("hi", "Hello.")).text == "Hello."
+
+
+async def test_too_large_is_refused_before_it_is_read(house: House) -> None:
+    status, _ = await post(house, b'{"x": "' + b"x" * MAX_BODY_BYTES + b'"}')
+    assert status == 413
+
+    async def drip() -> AsyncIterator[bytes]:
+        for _ in range(MAX_BODY_BYTES // 8192 + 2):
+            yield b"x" * 8192
+
+    async with aiohttp.ClientSession() as http, http.post(house.webhook, data=drip(), headers=SIGNED) as answer:
+        assert answer.status == 413
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "identity", "nonsense"])
+async def test_any_content_encoding_is_refused(house: House, encoding: str) -> None:
+    body = gzip.compress(json.dumps(UPDATE).encode())
+    status, _ = await post(house, body, {**SIGNED, "Content-Encoding": encoding})
+    assert status == 415
+
+
+async def test_nothing_else_is_there(house: House) -> None:
+    async with aiohttp.ClientSession() as http:
+        for method, path, status in [
+            ("GET", "/webhooks/telegram", 405),
+            ("PUT", "/webhooks/telegram", 405),
+            ("POST", "/webhooks/slack", 404),
+            ("POST", "/webhooks/webchat", 404),
+            ("POST", "/webhooks/app", 404),
+            ("POST", "/webhooks/telegram/", 404),
+            ("POST", "/webhooks/../webhooks/telegram%2f", 404),
+            ("GET", "/", 404),
+            ("GET", "/chat", 404),
+            ("GET", "/admin", 404),
+            ("GET", "/artifacts/x.y", 404),
+            ("GET", "/livez", 200),
+            ("GET", "/readyz", 200),
+        ]:
+            async with http.request(method, house.url + path, headers=SIGNED) as answer:
+                assert (method, path, answer.status) == (method, path, status)
+                assert "Server" not in answer.headers
+
+
+async def test_nothing_secret_and_nothing_of_a_person_is_ever_logged_or_answered(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with open_house(tmp_path, allow="telegram:7000001:1001") as house:
+        key, token = house.model.key, house.telegram.token
+        await house.asks(f"list {WORDS}", Call("list_invoices", {}), f"Here: {WORDS}")
+        prompt = await house.prompt(WORDS)
+        await house.says(f"yes {WORDS}", by=house.telegram.person("Bob"))
+        await house.presses(Message(prompt.chat, 1, house.telegram.bot, once_shown={"Confirm": WORDS}))
+        house.shop.error = RuntimeError(f"{WORDS} {SECRET} {SIGNING} {key}")
+        await house.presses(prompt)
+        await house.until(lambda: not prompt.buttons)
+        faults: list[dict[str, Any]] = [
+            {"status": 400, "description": f"Bad Request: {WORDS}"},
+            {"status": 502, "html": True},
+            {"cut": True},
+        ]
+        for fault in faults:
+            house.telegram.fail_next("sendMessage", **fault)
+            await house.says(f"/total {WORDS}")
+            await house.idle()
+            await house.later(60)
+        await house.telegram.deliver("message", house.ana, {"message_id": 1, "text": WORDS})
+        house.model.script([Fail(400, message=f"do not say {WORDS} {key}")])
+        await house.says(f"break {WORDS}")
+        await house.until(lambda: house.model.requests[3:])
+        await house.idle()
+        forged = {"X-Telegram-Bot-Api-Secret-Token": WORDS}
+        bodies = (WORDS.encode(), json.dumps({"update_id": 1, WORDS: WORDS}).encode(), b"x" * MAX_BODY_BYTES + b"x")
+        answers = [await post(house, body, headers) for body in bodies for headers in (SIGNED, forged)]
+    assert [status for status, _ in answers] == [400, 401, 200, 401, 413, 413]
+    # The servers that stand in for the platform and the model log what they are asked.
+    records = [record for record in caplog.records if record.name != "aiohttp.access"]
+    assert len(records) > 50
+    form = logging.Formatter()
+    seen = [text for _, text in answers] + [form.format(record) + str(vars(record)) for record in records]
+    hidden = {
+        "the token": token.partition(":")[2],
+        "the webhook's secret": SECRET,
+        "ASKFIRST_SECRET": SIGNING,
+        "the model's key": key,
+        "a person's words": WORDS,
+    }
+    for what, secret in hidden.items():
+        assert [line for line in seen if secret in line] == [], what
