@@ -1,0 +1,189 @@
+"""The documents are true: their examples run, their commands and links exist, and nothing public is left out.
+
+A Python block that begins with ``# name.py`` is that file, or the beginning of it: a block without a name goes on in
+the file before it. The files of a page lie in one directory, so they can import each other.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+import gateway
+import gateway.testing
+from gateway.cli import main
+from gateway.settings import Settings
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXT = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
+
+BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE_NAME = re.compile(r"# (?P<name>\w+\.py)\n")
+LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+HEADING = re.compile(r"^#+ (?P<title>.+)$", re.MULTILINE)
+VARIABLE = re.compile(r"\b(?:ASKFIRST|TELEGRAM|SLACK|TWILIO|OPENAI|ANTHROPIC)_[A-Z_]*[A-Z]\b")
+VARIABLES = {
+    str(field.validation_alias or f"ASKFIRST_{name.upper()}"): field for name, field in Settings.model_fields.items()
+}
+LARGEST_IMAGE = 200_000
+
+
+def blocks(page: str, *languages: str) -> Iterator[re.Match[str]]:
+    return (block for block in BLOCK.finditer(TEXT[page]) if block["language"] in languages)
+
+
+def python_files(page: str) -> dict[str, str]:
+    """Each with its lines where they are on the page, so that a traceback names a line of the page."""
+    found: dict[str, list[str]] = {}
+    name = ""
+    for block in blocks(page, "python"):
+        if named := FILE_NAME.match(block["body"]):
+            name = named["name"]
+            assert name not in found, f"{page} has two files {name}"
+            found[name] = []
+        assert name, f"{page}: the first Python block names no file"
+        lines = found[name]
+        lines += [""] * (TEXT[page].count("\n", 0, block.start("body")) - len(lines))
+        lines += block["body"].splitlines()
+    return {name: "\n".join([*lines, ""]) for name, lines in found.items()}
+
+
+EXAMPLES = [(page, name) for page in TEXT for name in python_files(page)]
+
+
+@pytest.mark.parametrize(("page", "name"), EXAMPLES, ids=[f"{page}:{name}" for page, name in EXAMPLES])
+def test_an_example_runs(page: str, name: str, tmp_path: Path) -> None:
+    for each, body in python_files(page).items():
+        (tmp_path / each).write_text(body, encoding="utf-8")
+    command = [sys.executable, "-W", "error", name]
+    if name.startswith("test_"):
+        command[3:] = ["-m", "pytest", "-q", "-o", "asyncio_default_fixture_loop_scope=function", name]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def commands(page: str) -> Iterator[list[str]]:
+    """Each command line of a page's shell blocks, as words."""
+    for block in blocks(page, "sh"):
+        for line in block["body"].replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            while words and "=" in words[0]:
+                words.pop(0)
+            if words:
+                yield [words[0].rpartition("/")[2], *words[1:]]
+
+
+def find_command(words: list[str]) -> tuple[click.Command, list[str]]:
+    """The command of ours that these words name, and its arguments. Raises KeyError when there is none."""
+    command: click.Command = main
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        command, words = command.commands[words[0]], words[1:]
+    return command, words
+
+
+@pytest.mark.parametrize("page", TEXT)
+def test_every_command_line_can_be_typed_as_it_stands(page: str) -> None:
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    for program, *words in commands(page):
+        if program == "make":
+            assert set(words) <= set(targets), f"make {words}"
+        elif program == "askfirst":
+            command, arguments = find_command(words)
+            command.make_context("askfirst", arguments)  # exits with its usage when they do not fit
+
+
+@pytest.mark.parametrize("page", TEXT)
+def test_every_command_in_the_text_exists(page: str) -> None:
+    for found in re.findall(r"`askfirst ([^`]+)`", TEXT[page]):
+        command, rest = find_command(shlex.split(found))
+        assert not isinstance(command, click.Group) or not rest or rest == ["--help"], found
+
+
+def leaves(command: click.Command, name: str) -> Iterator[str]:
+    if not isinstance(command, click.Group):
+        yield name
+        return
+    for word, inner in command.commands.items():
+        yield from leaves(inner, f"{name} {word}")
+
+
+@pytest.mark.parametrize("name", list(leaves(main, "askfirst")))
+def test_every_command_is_in_the_documents(name: str) -> None:
+    assert any(re.search(rf"\b{name}\b", text) for text in TEXT.values())
+
+
+def anchor(title: str) -> str:
+    """How a heading is linked to: https://docs.github.com/en/get-started/writing-on-github, "Section links"."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in LINK.findall(BLOCK.sub("", TEXT[page.name])):
+        if target.startswith("https://"):
+            continue
+        path, _, fragment = target.partition("#")
+        found = (page.parent / path).resolve() if path else page
+        assert found.exists(), target
+        if fragment:
+            titles = HEADING.findall(BLOCK.sub("", found.read_text(encoding="utf-8")))
+            assert fragment in map(anchor, titles), target
+
+
+def test_every_page_and_every_image_is_reached() -> None:
+    linked = {target.partition("#")[0].rpartition("/")[2] for text in TEXT.values() for target in LINK.findall(text)}
+    assert {page.name for page in PAGES} - {"README.md"} <= linked
+    images = list((ROOT / "docs" / "images").iterdir())
+    assert {image.name for image in images} <= linked
+    assert [image.name for image in images if image.stat().st_size > LARGEST_IMAGE] == []
+
+
+@pytest.mark.parametrize("variable", VARIABLES)
+def test_every_setting_is_documented_with_its_default(variable: str) -> None:
+    rows = [line for line in TEXT["settings.md"].splitlines() if line.startswith(f"| `{variable}` |")]
+    assert len(rows) == 1
+    default = VARIABLES[variable].default
+    if default not in (None, ()):
+        assert f"`{default}`" in rows[0]
+
+
+@pytest.mark.parametrize("page", TEXT)
+def test_no_page_names_a_setting_that_is_none(page: str) -> None:
+    assert set(VARIABLE.findall(TEXT[page])) <= set(VARIABLES)
+
+
+@pytest.mark.parametrize("name", [*gateway.__all__, *gateway.testing.__all__])
+def test_every_public_name_is_in_the_documents(name: str) -> None:
+    assert any(re.search(rf"`[^`\n]*\b{name}\b[^`\n]*`", text) for text in TEXT.values())
+
+
+OPTIONS = [
+    ("tools.md", gateway.Tool.__init__),
+    ("tools.md", gateway.Confirm.__init__),
+    ("tools.md", gateway.Preview.__init__),
+    ("tools.md", gateway.ToolPolicy.__init__),
+    ("tools.md", gateway.emit_artifact),
+    ("confirmation.md", gateway.Approvers.__init__),
+    ("bots.md", gateway.Agent.__init__),
+    ("bots.md", gateway.ChannelAgent.__init__),
+    ("bots.md", gateway.ChannelAgent.ask_channel),
+    ("bots.md", gateway.ChannelAgent.decide),
+    ("bots.md", gateway.Gateway.__init__),
+    ("bots.md", gateway.AgentConfig),
+    ("testing.md", gateway.testing.ChatDriver.says),
+]
+
+
+@pytest.mark.parametrize(("page", "function"), OPTIONS, ids=lambda of: getattr(of, "__qualname__", of))
+def test_every_option_is_documented(page: str, function: object) -> None:
+    names = set(inspect.signature(function).parameters) - {"self"}  # type: ignore[arg-type]
+    assert sorted(name for name in names if not re.search(rf"`[^`\n]*\b{name}\b[^`\n]*`", TEXT[page])) == []
