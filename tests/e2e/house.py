@@ -86,7 +86,7 @@ class House:
         await self.telegram.wait_for(lambda: len(self.messages(chat)) > before)
         return self.messages(chat)[before]
 
-    async def until(self, condition: Callable[[], T]) -> T:
+    async def until(self, condition: Callable[[], T | None]) -> T:
         return await self.telegram.wait_for(condition)
 
     async def idle(self) -> None:

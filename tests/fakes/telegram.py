@@ -161,7 +161,7 @@ class FakeTelegram:
 
     # ── what a test looks at ──
 
-    async def wait_for(self, condition: Callable[[], T], timeout_seconds: float = 10.0) -> T:
+    async def wait_for(self, condition: Callable[[], T | None], timeout_seconds: float = 10.0) -> T:
         """The first truthy value of `condition`. Raises AssertionError when it takes too long."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):

@@ -93,15 +93,19 @@ class Stage:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                "tests.kill.serve",
+                "gateway",
+                "serve",
+                Path(__file__).with_name("bot.py"),
+                "--host=127.0.0.1",
+                "--port=0",
                 env=environment,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
             )
         assert self._process.stdout is not None
-        port = (await self._process.stdout.readline()).decode().strip()
-        assert port, self.log.read_text()
-        await self.telegram_webhook(f"http://127.0.0.1:{port}/webhooks/telegram")
+        url = (await self._process.stdout.readline()).decode().rpartition(" ")[2].strip()
+        assert url, self.log.read_text()
+        await self.telegram_webhook(f"{url}/webhooks/telegram")
 
     async def telegram_webhook(self, url: str) -> None:
         self.telegram.webhook.update(url=url, secret=SECRET)
