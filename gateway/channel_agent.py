@@ -333,7 +333,7 @@ class ChannelAgent:
             stop_reason=done.stop_reason,
             transcript=to_entries([*turn.notes, *turn.heard, *done.messages]),
             asked=[PendingAction.from_json(asked.record) for asked in done.asked],
-            unrelated=bool(waiting),
+            unrelated=bool(waiting and turn.messages),
             loop=done,
         )
         text = "" if outcome.asked else done.content or _excuse(done.stop_reason, turn.language)

@@ -54,33 +54,31 @@ class Actions:
     async def run(self, lease: Lease) -> None:
         """Execute the action this lease is for, or see to what a dead worker left."""
         launched: PendingAction | None = None
+        ended: PendingAction | None = None
         end = _End("unknown", "the worker lost its lease")
         try:
             async with held(self._shared, lease):
                 found = await self._find(lease)
                 if found is None:
                     await self._give_back(lease)
-                    return
-                if found.state == "running" and (left := await self._after_a_death(found)) is not None:
-                    await self._finish(found, left, lease)
-                    return
-                launched = await self._launch(lease, found)
-                if launched is None:
+                elif found.state == "running" and (left := await self._after_a_death(found)) is not None:
+                    ended = await self._finish(found, left, lease)
+                elif (launched := await self._launch(lease, found)) is None:
                     await self._give_back(lease)
-                    return
-                end = await self._effect(launched)
-                if end.again:
+                elif (end := await self._effect(launched)).again:
                     await self._give_back(lease, again=True)
-                    return
-                await self._finish(launched, end, lease)
+                else:
+                    ended = await self._finish(launched, end, lease)
         except Fenced:
             log.warning("action %s: somebody else has taken over", lease.lane)
             if launched is not None and end.state != "unknown":
-                await self._finish(launched, end, None)
+                ended = await self._finish(launched, end, None)
         except asyncio.CancelledError:
             if launched is not None:
                 await asyncio.shield(self._finish(launched, _End("unknown", "stopped while running"), lease))
             raise
+        if ended is not None:  # the lease is given back: a slow callback holds nothing up
+            await self._shared.bot.tell_outcome(ended)
 
     async def _find(self, lease: Lease) -> PendingAction | None:
         """The record as it stands, unless it cannot be read; whether it is genuine the desk says."""
@@ -187,8 +185,11 @@ class Actions:
 
     # ── after ──
 
-    async def _finish(self, action: PendingAction, end: _End, lease: Lease | None) -> None:
-        """Record the end and tell it. Without a lease it is a late one: it still settles what is `unknown`."""
+    async def _finish(self, action: PendingAction, end: _End, lease: Lease | None) -> PendingAction | None:
+        """Record the end and tell the person; the ended action, or None when there was nothing more to say.
+
+        Without a lease it is a late one: it still settles what is `unknown`.
+        """
         shared, action_id = self._shared, action.pending_action_id
         for _ in range(_FINISH_TRIES):
             desk = await shared.desk(action.conversation, action.language, action_id)
@@ -196,7 +197,7 @@ class Actions:
                 action_id, action.fence, end.state, end.outcome, desk.now, text=end.text, media=end.media
             )
             if not told and lease is None:
-                return
+                return None
             transaction = Transaction(partition=shared.store.partition(action.conversation), lease=lease)
             transaction.finish = "done" if lease is not None else None
             self._write(desk, transaction, action)
@@ -207,10 +208,7 @@ class Actions:
             except Fenced:
                 lease = None
                 continue
-            settled = desk.action(action_id)
-            if told and settled is not None:
-                await shared.bot.tell_outcome(settled)
-            return
+            return desk.action(action_id) if told else None
         raise StoreError(f"the end of action {action_id} could not be recorded")
 
     def _write(self, desk: Desk, transaction: Transaction, action: PendingAction) -> None:

@@ -123,7 +123,9 @@ class Decisions:
             case "decide":
                 person = person_of(str(body["person"]))
                 intent: Intent = "confirm" if body["intent"] == "confirm" else "cancel"
-                desk.decide(action_id, intent, person, at)
+                answer = desk.decide(action_id, intent, person, at)
+                if not answer.told:
+                    desk.says.append(Say(reply=Reply(text=answer.text)))
         return _Outcome(desk, decided=True)
 
     async def _pressed(self, conversation: str, press: ButtonPress, at: datetime) -> _Outcome:

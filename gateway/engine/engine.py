@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Literal, cast
 
 from channels import Address, Json, Message, Person, Reply
+from channels.direct import DirectChannel
 from channels.events import event_to_json
 from gateway.access import Allowed
 from gateway.agent import AgentResult
@@ -18,15 +19,15 @@ from gateway.engine.delivery import Delivery
 from gateway.engine.inbox import Inbox
 from gateway.engine.leases import LEASE_SECONDS
 from gateway.engine.outgoing import queue
-from gateway.engine.results import Collected
+from gateway.engine.results import Call, Calls
 from gateway.engine.shared import Shared, person_of
 from gateway.engine.turns import Turns
 from gateway.pending.desk import Say
-from gateway.pending.reading import decides
+from gateway.pending.reading import ReplyParser, decides
 from gateway.pending.tokens import make_action_id, token_sha256
 from gateway.pending.transitions import may_approve, may_refuse
 from gateway.store.base import Incoming, Kind, Lease, StoreError, Transaction
-from gateway.tools.action import PendingAction
+from gateway.tools.action import PendingAction, is_known_schema
 
 __all__ = ["Engine"]
 
@@ -50,6 +51,8 @@ class Engine:
         self._turns = Turns(shared, self._decisions)
         self._actions = Actions(shared)
         self._delivery = Delivery(shared)
+        self._calls = Calls(shared)
+        self._parser = ReplyParser()
         self._loops: list[asyncio.Task[None]] = []
 
     # ── running ──
@@ -71,7 +74,16 @@ class Engine:
         await self.shared.tasks.drain(grace_seconds)
 
     async def _turn(self, lease: Lease) -> None:
-        await self._turns.run(lease)
+        call = self._calls.get(lease.lane)
+        try:
+            outcome = await self._turns.run(lease)
+        except Exception as error:
+            if call is None:
+                raise
+            call.awaits_turn, call.error = False, error
+        else:
+            if call is not None and outcome is not None:
+                call.awaits_turn, call.outcome = False, outcome
 
     async def _work(self, kind: Kind, run: Callable[[Lease], Awaitable[None]]) -> None:
         slots = asyncio.Semaphore(_AT_ONCE[kind])
@@ -137,21 +149,25 @@ class Engine:
     # ── for the bot's own code (the Runtime of gateway.channel_agent) ──
 
     async def ask(self, address: Address, person: Person, message: Message) -> AgentResult:
-        """One message through everything, for a conversation that has no platform."""
+        """One message through everything, for a conversation that has no platform. Raises what ended its turn."""
         shared = self.shared
-        conversation = shared.conversation(address)
-        collected = await Collected.begin(shared, conversation)
-        await self._settle_conversation(conversation, {})
-        incoming = Incoming(
-            conversation=conversation,
-            event_ids=(f"app/{make_action_id()}",),
-            body=cast("dict[str, Json]", event_to_json(message)),
-            decides=decides(message),
-        )
-        await shared.store.accept([incoming])
-        outcomes: dict[str, Outcome] = {}
-        await self._settle_conversation(conversation, outcomes)
-        return await collected.result(outcomes.get("last"))
+        intent = self._parser.classify(message.text, shared.language(person))
+        if message.reply_to is not None and intent != "unclear":
+            return await self.decide(str(person), intent, action_id=message.reply_to, code=None, token=None)
+        decisive = decides(message)
+        async with self._calls.begin(shared.conversation(address)) as call:
+            await self._settle(call)
+            incoming = Incoming(
+                conversation=call.conversation,
+                event_ids=(f"app/{make_action_id()}",),
+                body=cast("dict[str, Json]", event_to_json(message)),
+                decides=decisive,
+            )
+            call.outcome = call.error = None
+            call.awaits_turn = not decisive
+            await shared.store.accept([incoming])
+            await self._settle(call)
+            return await call.result()
 
     async def decide(
         self,
@@ -163,23 +179,24 @@ class Engine:
         token: str | None,
     ) -> AgentResult:
         """Decide for a person whom the caller vouches for. Raises NotAllowed; nothing has changed then."""
-        shared = self.shared
         action = await self._find(person, action_id=action_id, code=code, token=token)
         may = may_refuse if intent == "cancel" else may_approve
         if action is None or not may(action, person):
             raise NotAllowed(f"{person} has no such action to decide")
-        conversation = action.conversation
-        collected = await Collected.begin(shared, conversation)
         body: dict[str, Json] = {
             "kind": "decide",
             "action_id": action.pending_action_id,
             "intent": intent,
             "person": person,
+            "language": action.language,
         }
-        event_ids = (f"decide/{make_action_id()}",)
-        await shared.store.accept([Incoming(conversation=conversation, event_ids=event_ids, body=body, decides=True)])
-        await self._settle_conversation(conversation, {})
-        return await collected.result(Outcome(stop_reason="decided"))
+        async with self._calls.begin(action.conversation) as call:
+            event_ids = (f"decide/{make_action_id()}",)
+            incoming = Incoming(conversation=call.conversation, event_ids=event_ids, body=body, decides=True)
+            await self.shared.store.accept([incoming])
+            await self._settle(call)
+            call.outcome = Outcome(stop_reason="decided")
+            return await call.result()
 
     async def notify(self, address: Address, reply: Reply) -> None:
         shared = self.shared
@@ -196,35 +213,32 @@ class Engine:
         person_of(person)
         if token is not None:
             keys = await store.scan(f"token/{token_sha256(token)}")
-            action_id = str(cast("dict[str, Json]", keys[0][1].value)["action_id"]) if keys else None
+            action_id = str(cast("dict[str, Json]", keys[0][1].value)["action_id"]) if keys else ""
+        found = await store.scan(f"action/{action_id or ''}")
+        actions = [PendingAction.from_json(record.value) for _, record in found if is_known_schema(record.value)]
         if action_id is not None:
-            found = await store.scan(f"action/{action_id}")
-            return PendingAction.from_json(found[0][1].value) if found else None
-        actions = [PendingAction.from_json(record.value) for _, record in await store.scan("action/")]
+            return next((action for action in actions if action.pending_action_id == action_id), None)
         mine = [a for a in actions if code is not None and a.code == code.upper() and may_refuse(a, person)]
         return next((a for a in mine if a.open), mine[-1] if mine else None)
 
-    async def _settle_conversation(self, conversation: str, outcomes: dict[str, Outcome]) -> None:
+    async def _settle(self, call: Call) -> None:
         """Run everything this conversation has to do now; with the loops running, they may do it."""
-        shared = self.shared
-        await shared.store.tick()
+        await self.shared.store.tick()
         while True:
-            await self._decisions.decide(conversation)
+            await self._decisions.decide(call.conversation)
             ran = False
-            if (lease := await self._lease("turn", only=conversation)) is not None:
+            if (lease := await self._lease("turn", only=call.conversation)) is not None:
                 ran = True
-                outcome = await self._turns.run(lease)
-                if outcome is not None:
-                    outcomes["last"] = outcome
-            for action_id in await self._approved(conversation):
+                await self._turn(lease)
+            for action_id in await self._approved(call.conversation):
                 if (lease := await self._lease("action", only=action_id)) is not None:
                     ran = True
                     await self._actions.run(lease)
-            if (lease := await self._lease("out", only=conversation)) is not None:
+            if (lease := await self._lease("out", only=call.conversation)) is not None:
                 ran = True
                 await self._delivery.run(lease)
             if not ran:
-                if not self._loops or not await self._busy(conversation):
+                if not await self._busy(call):
                     return
                 await asyncio.sleep(0.01)
 
@@ -233,7 +247,19 @@ class Engine:
         found = [desk.action(entry.action_id) for entry in desk.index.lately]
         return [a.pending_action_id for a in found if a is not None and a.state in ("approved", "running")]
 
-    async def _busy(self, conversation: str) -> bool:
-        """Whether this process's loops still work on it."""
+    async def _busy(self, call: Call) -> bool:
+        """Whether what this call waits for is still to come, from a loop of this process or once a lease has lapsed.
+
+        What a platform is to be sent is waited for by nobody: it may be down for hours.
+        """
+        conversation = call.conversation
+        if call.awaits_turn:
+            return True
+        if not self._loops:
+            return False
+        if await self._approved(conversation):
+            return True
+        if not conversation.startswith(f"{self.shared.bot.name}/{DirectChannel.name}:"):
+            return False
         held = any(lane == conversation for _, lane in self.shared.held)
-        return held or bool(await self._approved(conversation)) or bool(await self.shared.store.outbox(conversation))
+        return held or bool(await self.shared.store.outbox(conversation))

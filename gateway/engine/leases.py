@@ -22,10 +22,14 @@ _BEATS = 3
 
 @contextlib.asynccontextmanager
 async def held(shared: Shared, lease: Lease, on_signal: Callable[[Json], None] | None = None) -> AsyncIterator[None]:
-    """Renew the lease while the body runs. When it is lost the body is cancelled and Fenced is raised."""
+    """Renew the lease while the body runs. When it is lost the body is cancelled and Fenced is raised.
+
+    A store that does not answer is no loss: what the body commits is refused if somebody else has taken over.
+    """
     body = asyncio.current_task()
     if body is None:
         raise RuntimeError("a lease is held by a task")
+    cancelled_before = body.cancelling()
     lost: list[Fenced] = []
     wake = asyncio.Event()
 
@@ -52,9 +56,8 @@ async def held(shared: Shared, lease: Lease, on_signal: Callable[[Json], None] |
     shared.held[(lease.kind, lease.lane)] = (lease, wake)
     try:
         yield
-    except asyncio.CancelledError:
-        if lost:
-            body.uncancel()
+    except BaseException:
+        if lost and body.uncancel() <= cancelled_before:
             raise lost[0] from None
         raise
     finally:

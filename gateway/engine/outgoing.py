@@ -19,9 +19,15 @@ __all__ = ["address_from_json", "address_to_json", "part_from_json", "queue"]
 def queue(
     channels: Mapping[str, Channel], conversation: str, address: Address, says: Iterable[Say]
 ) -> list[QueuedPart]:
-    """The parts of these replies, in order. An edit is left out where the platform cannot change a message."""
-    queued = []
-    channel = channels[address.channel]
+    """The parts of these replies, in order.
+
+    An edit is left out where the platform cannot change a message. Where the channel is off nobody can be told: there
+    are none.
+    """
+    queued: list[QueuedPart] = []
+    channel = channels.get(address.channel)
+    if channel is None:
+        return queued
     for said in says:
         if said.reply.edits is not None and not channel.capabilities.edit:
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
@@ -37,12 +38,15 @@ class Tasks:
         task.add_done_callback(self._ended)
 
     async def drain(self, grace_seconds: float) -> None:
-        """Let what runs finish for so long, then cancel it."""
-        if self._running:
-            await asyncio.wait(self._running, timeout=grace_seconds)
-        for task in self._running:
-            task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        """Let what runs, and what it starts, finish for so long; then cancel it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_seconds):
+                while self._running:
+                    await asyncio.wait(self._running)
+        while self._running:
+            for task in self._running:
+                task.cancel()
+            await asyncio.wait(self._running)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)

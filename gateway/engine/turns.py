@@ -5,25 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import secrets
 from collections.abc import AsyncIterator, Sequence
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import cast
 
-from channels import Address, CanType, Json, Message, Person, Reply, SendError
+from channels import Address, CanType, Json, Person, Reply, SendError
+from channels.direct import DirectChannel
 from gateway.channel_agent import Outcome, Turn
+from gateway.engine.answers import Answers
 from gateway.engine.batch import Batch, choose
 from gateway.engine.decisions import Decisions
-from gateway.engine.delivery import last_shown
+from gateway.engine.ending import Failures, Tries, ended, given_back, noted, who
 from gateway.engine.leases import held
 from gateway.engine.outgoing import queue
-from gateway.engine.shared import Shared, person_of, typed
-from gateway.engine.visible import heard
+from gateway.engine.shared import Shared
+from gateway.engine.steps import Steps, events_of
 from gateway.memory import HISTORY, from_entries, to_entries
-from gateway.pending.desk import Desk, Say, Words
-from gateway.pending.reading import ReplyParser
-from gateway.providers.base import ProviderError
-from gateway.store.base import Conflict, Dead, Fenced, Incoming, Key, Lease, Put, Transaction
+from gateway.pending.desk import Desk, Say
+from gateway.providers.base import ModelMessage, ProviderError
+from gateway.store.base import Conflict, Fenced, Lease
 from gateway.tools import ToolContext
 from gateway.wording import say
 
@@ -32,47 +33,40 @@ __all__ = ["Turns"]
 log = logging.getLogger("askfirst.turns")
 
 DEADLINE_SECONDS = 60.0
-_MODEL_AGAIN_SECONDS = (5.0, 30.0, 120.0, 600.0)
-_AGAIN_SECONDS = (1.0, 5.0)
-_TRIES = 4
-"""A turn alone with one event that failed or killed its worker so often gives the event up."""
-_SEND_WAIT_SECONDS = 10.0
-_LOOK_SECONDS = 0.05
+_CHANNEL_OFF_SECONDS = 60.0
 _TYPING_SECONDS = 4.0
-_HEARD_SECONDS = 86400.0
 
 
-class _Steps:
-    """The journal of a turn: its checkpoint in the store. The first step says which events the turn is of."""
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A turn under its lease."""
 
-    def __init__(self, shared: Shared, lease: Lease, batch: Batch) -> None:
-        self._shared, self._lease, self._batch = shared, lease, batch
-        self._begun = bool(lease.steps)
+    lease: Lease
+    batch: Batch
+    steps: Steps
+    stopping: asyncio.Event
+    address: Address
+    person: Person
 
     @property
-    def steps(self) -> Sequence[Json]:
-        return self._lease.steps[1:]
-
-    async def record(self, step: Json) -> None:
-        steps: list[Json] = [step]
-        if not self._begun:
-            steps.insert(0, {"events": [waiting.seq for waiting in self._batch.taken]})
-        transaction = Transaction(partition=self._lease.partition, lease=self._lease, steps=steps)
-        await self._shared.store.commit(transaction)
-        self._begun = True
+    def direct(self) -> bool:
+        """The other side is the bot's own code, in a call of `ask_channel`."""
+        return self.address.channel == DirectChannel.name
 
 
 class Turns:
     """Runs the bot over what waits."""
 
-    def __init__(self, shared: Shared, decisions: Decisions) -> None:
-        self._shared, self._decisions = shared, decisions
-        self._parser = ReplyParser()
+    def __init__(self, shared: Shared, decisions: Decisions, *, deadline_seconds: float = DEADLINE_SECONDS) -> None:
+        self._shared, self._decisions, self._deadline_seconds = shared, decisions, deadline_seconds
+        self._answers = Answers(shared)
+        self._failures = Failures(shared)
 
     async def run(self, lease: Lease) -> Outcome | None:
-        """Run one turn of the conversation this lease is for. None when there was none to run, or it failed.
+        """Run one turn of the conversation this lease is for. None when there was none to run.
 
-        A failure is told, kept and tried again.
+        A failure is told, kept and tried again. Where the bot's own code is the other side, nobody is told and nothing
+        is tried again behind its back: what ended the turn is raised.
         """
         stopping = asyncio.Event()
         batch = Batch()
@@ -86,165 +80,133 @@ class Turns:
             async with held(self._shared, lease, on_signal):
                 if not lease.steps and any(waiting.pointed for waiting in lease.events):
                     await self._decisions.decide(lease.lane)
-                    await self._give_back(lease)
-                    return None
-                chosen = self._choose(lease)
-                batch.taken, batch.messages, batch.notes = chosen.taken, chosen.messages, chosen.notes
-                batch.resumes = chosen.resumes
+                tries = await self._failures.before(lease)
+                batch = choose(
+                    lease.events,
+                    language=self._shared.bot.language or "en",
+                    one=tries.one_by_one and not lease.steps,
+                    only=events_of(lease),
+                )
                 if not batch.taken:
-                    await self._give_back(lease)
+                    await self._shared.store.commit(given_back(self._shared, lease))
                     return None
-                if max(waiting.tries for waiting in batch.taken) >= _TRIES:
-                    await self._put_aside(lease, batch, "its turn failed or killed its worker again and again")
-                    return None
-                return await self._guarded(lease, batch, stopping)
+                return await self._guarded(lease, batch, stopping, tries)
         except Fenced:
             log.warning("turn of %s: somebody else has taken over", lease.lane)
             return None
 
-    def _choose(self, lease: Lease) -> Batch:
-        only: list[int] = []
-        if lease.steps:
-            only = cast("list[int]", cast("dict[str, Json]", lease.steps[0])["events"])
-        language = self._shared.bot.language or "en"
-        return choose(lease.events, language=language, one=lease.tries >= 2, only=only)
-
-    async def _guarded(self, lease: Lease, batch: Batch, stopping: asyncio.Event) -> Outcome | None:
+    async def _guarded(self, lease: Lease, batch: Batch, stopping: asyncio.Event, tries: Tries) -> Outcome | None:
+        if batch.unreadable:
+            await self._failures.put_aside(lease, batch, "an event that this release cannot read")
+            return Outcome(stop_reason="cancelled")
+        if tries.deadly:
+            await self._failures.put_aside(lease, batch, "its turn killed its worker again and again")
+            return Outcome(stop_reason="cancelled")
+        address, person = await who(self._shared, lease.lane, batch)
+        running = _Running(lease, batch, Steps(self._shared, lease, batch), stopping, address, person)
         try:
-            return await self._turn(lease, batch, stopping)
+            return await self._turn(running)
+        except Fenced:
+            raise
+        except asyncio.CancelledError:
+            await asyncio.shield(self._failures.stopped(lease, tries))
+            raise
         except ProviderError as error:
             log.error("the model of %s: %s", self._shared.bot.name, error)
             self._shared.feed.publish("turn.failed", conversation=lease.lane, error=str(error))
-            await self._model_down(lease, batch)
-        except Fenced:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, the conversation goes on
+            if running.direct:
+                raise
+            await self._failures.model_down(lease, batch, tries)
+        except Exception as error:
             log.error("a turn of %s failed: %s", lease.lane, type(error).__name__)
             self._shared.feed.publish("turn.failed", conversation=lease.lane, error=type(error).__name__, cause=error)
-            await self._failed(lease, batch)
+            if running.direct:
+                await self._failures.put_aside(lease, batch, "its turn failed", tell=False)
+                raise
+            await self._failures.failed(lease, batch, tries)
         return None
 
-    async def _turn(self, lease: Lease, batch: Batch, stopping: asyncio.Event) -> Outcome:
-        if batch.messages and (answered := await self._answered(lease, batch)) is not None:
+    async def _turn(self, running: _Running) -> Outcome | None:
+        lease, batch = running.lease, running.batch
+        if running.address.channel not in self._shared.channels:
+            await self._wait_for_channel(lease)
+            return None
+        if batch.messages and (answered := await self._answers.take(lease, batch)) is not None:
             return answered
-        address, person = await self._who(lease.lane, batch)
         if batch.messages or batch.resumes:
-            outcome = await self._run_bot(lease, batch, stopping, address, person)
+            outcome = await self._run_bot(running)
         else:
             outcome = Outcome(stop_reason="answered", transcript=to_entries(batch.notes))
-        await self._conclude(lease, batch, outcome, address, person)
+        await self._conclude(running, outcome)
         self._shared.feed.publish("turn.finished", conversation=lease.lane, stop_reason=outcome.stop_reason)
         return outcome
 
-    # ── an answer to an open action ──
-
-    async def _answered(self, lease: Lease, batch: Batch) -> Outcome | None:
-        """A message that is nothing but a yes or a no. None when it is an ordinary word here."""
-        message = batch.messages[0]
-        person = message.person
-        if len(batch.messages) > 1 or message.command is not None or message.attachments or person is None:
-            return None
-        language = self._shared.language(person)
-        intent = self._parser.classify(message.text, language)
-        if intent == "unclear":
-            return None
-        await self._sends_ended(lease.lane)
-        while True:
-            desk = await self._shared.desk(lease.lane, language)
-            if message.address.group:
-                if not desk.open:
-                    return None
-            elif not desk.word(intent, person, await self._words(lease.lane, batch, message)):
-                return None
-            transaction = self._transaction(lease, batch)
-            desk.write(transaction)
-            transaction.parts += queue(self._shared.channels, lease.lane, message.address, desk.says)
-            try:
-                await self._shared.store.commit(transaction)
-            except Conflict:
-                continue
-            return Outcome(stop_reason="decided")
-
-    async def _words(self, conversation: str, batch: Batch, message: Message) -> Words:
-        receipts, last = self._shared.key(conversation, "receipts"), self._heard_key(conversation, message.person)
-        snapshot = await self._shared.store.get([receipts, last])
-        written = cast("str | None", snapshot[last].value)
-        heard_at = [datetime.fromisoformat(written)] if written else []
-        heard_at += [waiting.stamp for waiting in batch.taken[:-1] if waiting.body.get("kind") != "settled"]
-        at = batch.last.stamp
-        return Words(
-            at=at,
-            fresh=typed(message) and message.reply_to is None,
-            last_shown=last_shown(snapshot[receipts].value, at),
-            heard=max(heard_at, default=None),
-        )
-
-    async def _sends_ended(self, conversation: str) -> None:
-        """While a prompt is on its way, a bare word waits to be judged until it has arrived or failed."""
-        for _ in range(int(_SEND_WAIT_SECONDS / _LOOK_SECONDS)):
-            if not any(part.body["shows"] for part in await self._shared.store.outbox(conversation)):
-                return
-            await asyncio.sleep(_LOOK_SECONDS)
+    async def _wait_for_channel(self, lease: Lease) -> None:
+        """Nobody could be told anything: what was written is kept until its channel is on again."""
+        transaction = given_back(self._shared, lease)
+        transaction.due = await self._shared.store.now() + timedelta(seconds=_CHANNEL_OFF_SECONDS)
+        await self._shared.store.commit(transaction)
 
     # ── the bot's own turn ──
 
-    async def _run_bot(
-        self, lease: Lease, batch: Batch, stopping: asyncio.Event, address: Address, person: Person
-    ) -> Outcome:
-        shared, conversation, language = self._shared, lease.lane, self._shared.language(person)
-        entries = await shared.store.read(shared.key(conversation, "transcript"), last=HISTORY)
+    async def _run_bot(self, running: _Running) -> Outcome:
+        entries = await self._shared.store.read(self._shared.key(running.lease.lane, "transcript"), last=HISTORY)
+        turn = self._prepared(running, from_entries(entries))
+        deadline = asyncio.timeout(self._deadline_seconds)
+        async with self._typing(running.address):
+            try:
+                async with deadline:
+                    return await self._shared.bot.turn(turn)
+            except TimeoutError:
+                if not deadline.expired():
+                    raise
+            except ProviderError:
+                if running.direct:
+                    await self._keep(running, turn)
+                raise
+        return Outcome(
+            stop_reason="timeout",
+            transcript=to_entries([*turn.notes, *turn.heard, *running.steps.messages()]),
+            replies=[Reply(text=say("turn_timeout", turn.language))],
+        )
+
+    async def _keep(self, running: _Running, turn: Turn) -> None:
+        """What was written, and done about it so far, stands in the transcript: the next turn goes on from it."""
+        transaction = ended(self._shared, running.lease, running.batch)
+        noted(self._shared, transaction, running.lease.lane, [*turn.notes, *turn.heard, *running.steps.messages()])
+        await self._shared.store.commit(transaction)
+
+    def _prepared(self, running: _Running, history: Sequence[ModelMessage]) -> Turn:
+        shared, batch, person = self._shared, running.batch, running.person
+        conversation, language = running.lease.lane, shared.language(running.person)
 
         async def desk() -> Desk:
             return await shared.desk(conversation, language)
 
-        turn = Turn(
+        return Turn(
             conversation=conversation,
-            address=address,
+            address=running.address,
             person=person,
             language=language,
             messages=batch.messages,
             notes=batch.notes,
-            history=from_entries(entries),
-            started=batch.last.stamp,
+            history=history,
+            started=batch.at,
             context=ToolContext(
                 person=str(person),
-                address=None if address.channel == "app" else address,
+                address=None if running.direct else running.address,
                 conversation=conversation,
                 language=language,
                 deps=shared.bot.deps,
                 idempotency_key=f"{conversation}/{batch.taken[0].seq}",
                 now=shared.wall_clock,
-                stopping=stopping,
+                stopping=running.stopping,
             ),
-            journal=_Steps(shared, lease, batch),
+            journal=running.steps,
             keep=shared.artifacts.keep,
             desk=desk,
             publish=shared.feed.publish,
         )
-        deadline = asyncio.timeout(DEADLINE_SECONDS)
-        async with self._typing(address):
-            try:
-                async with deadline:
-                    return await shared.bot.turn(turn)
-            except TimeoutError:
-                if not deadline.expired():
-                    raise
-        outcome = Outcome(stop_reason="timeout", transcript=to_entries([*batch.notes, *turn.heard]))
-        outcome.replies = [Reply(text=say("turn_timeout", language))]
-        return outcome
-
-    async def _who(self, conversation: str, batch: Batch) -> tuple[Address, Person]:
-        """Whose turn it is: the writer's, else that of whoever asked for the action whose outcome is noted."""
-        for message in batch.messages:
-            if message.person is not None:
-                return message.address, message.person
-        for waiting in batch.taken:
-            action_id = str(waiting.body.get("action_id"))
-            action = (await self._shared.desk(conversation, "en", action_id)).action(action_id)
-            if action is not None and action.address is not None:
-                return action.address, person_of(action.requester, action.requester_name)
-        address = Address.parse(conversation.partition("/")[2])
-        return address, Person(channel=address.channel, account=address.account, user_id="-")
 
     @contextlib.asynccontextmanager
     async def _typing(self, address: Address) -> AsyncIterator[None]:
@@ -267,96 +229,39 @@ class Turns:
             typing.cancel()
             await asyncio.gather(typing, return_exceptions=True)
 
-    async def _conclude(self, lease: Lease, batch: Batch, outcome: Outcome, address: Address, person: Person) -> None:
-        """The one atomic step at the end of a turn."""
-        shared, conversation = self._shared, lease.lane
-        language = shared.language(person)
+    # ── the one atomic step at the end ──
+
+    async def _conclude(self, running: _Running, outcome: Outcome) -> None:
+        shared, conversation, person = self._shared, running.lease.lane, running.person
         while True:
-            transaction = self._transaction(lease, batch)
+            transaction = ended(shared, running.lease, running.batch)
             transaction.appends += [(shared.key(conversation, "transcript").name, line) for line in outcome.transcript]
             says = [Say(reply=reply) for reply in outcome.replies]
             if outcome.asked or outcome.unrelated:
-                desk = await shared.desk(conversation, language)
-                if outcome.asked:
-                    asked = {action.pending_action_id: action for action in outcome.asked}
-                    for action_id, action in asked.items():
-                        if desk.action(action_id) is None:
-                            desk.ask(action)
-                    found = [desk.action(action_id) for action_id in asked]
-                    desk.show_prompt([action for action in found if action is not None and action.open])
-                elif shared.bot.on_unrelated == "drop":
-                    desk.withdraw(str(person), desk.now)
-                    desk.says.insert(0, Say(reply=Reply(text=say("dropped", language))))
-                else:
-                    desk.show_again(str(person))
+                desk = await shared.desk(conversation, shared.language(person))
+                self._ask(desk, outcome, person, stopped=running.stopping.is_set())
                 desk.write(transaction)
                 says += desk.says
-            transaction.parts += queue(shared.channels, conversation, address, says)
+            transaction.parts += queue(shared.channels, conversation, running.address, says)
             try:
                 await shared.store.commit(transaction)
             except Conflict:
                 continue
             return
 
-    def _transaction(self, lease: Lease, batch: Batch) -> Transaction:
-        """What ends every turn: its events consumed, and who was heard when."""
-        shared, conversation = self._shared, lease.lane
-        transaction = Transaction(partition=lease.partition, lease=lease, finish="done")
-        transaction.consume = [(conversation, waiting.seq) for waiting in batch.taken]
-        for message in batch.messages:
-            heard(transaction, shared, conversation, message)
-        if batch.messages:
-            name = self._heard_key(conversation, batch.messages[0].person).name
-            transaction.puts[name] = Put(batch.last.stamp.isoformat(), _HEARD_SECONDS)
-        return transaction
-
-    def _heard_key(self, conversation: str, person: Person | None) -> Key:
-        """When a person last wrote in a conversation: a bare yes counts only if nothing else came after the prompt."""
-        return self._shared.key(conversation, f"heard/{person}")
-
-    # ── when it fails ──
-
-    async def _model_down(self, lease: Lease, batch: Batch) -> None:
-        """Told once, kept, and tried again; given up in the end, and told."""
-        if lease.tries >= len(_MODEL_AGAIN_SECONDS):
-            await self._put_aside(lease, batch, "the model could not be reached", key="gave_up")
-            return
-        due = await self._shared.store.now() + timedelta(seconds=_MODEL_AGAIN_SECONDS[lease.tries])
-        transaction = Transaction(partition=lease.partition, lease=lease, finish="failed", due=due)
-        if lease.tries == 0:
-            await self._tell(transaction, lease.lane, batch, "model_down")
-        await self._shared.store.commit(transaction)
-
-    async def _failed(self, lease: Lease, batch: Batch) -> None:
-        if lease.tries >= len(_AGAIN_SECONDS) and len(batch.messages) <= 1:
-            await self._put_aside(lease, batch, "its turn failed again and again")
-            return
-        wait = _AGAIN_SECONDS[min(lease.tries, len(_AGAIN_SECONDS) - 1)]
-        due = await self._shared.store.now() + timedelta(seconds=wait)
-        await self._shared.store.commit(Transaction(partition=lease.partition, lease=lease, finish="failed", due=due))
-
-    async def _put_aside(self, lease: Lease, batch: Batch, reason: str, *, key: str = "error_incident") -> None:
-        """The events become dead letters, and the person is told; the conversation goes on."""
-        transaction = self._transaction(lease, batch)
-        incident = secrets.token_hex(4)
-        transaction.dead = [
-            Dead(
-                dead_id=f"{incident}-{waiting.seq}",
-                conversation=lease.lane,
-                reason=reason,
-                incoming=Incoming(
-                    conversation=lease.lane, event_ids=(f"replay/{incident}/{waiting.seq}",), body=waiting.body
-                ),
-            )
-            for waiting in batch.taken
-        ]
-        await self._tell(transaction, lease.lane, batch, key, incident=incident)
-        await self._shared.store.commit(transaction)
-
-    async def _tell(self, transaction: Transaction, conversation: str, batch: Batch, key: str, **values: str) -> None:
-        address, person = await self._who(conversation, batch)
-        told = Say(reply=Reply(text=say(key, self._shared.language(person), **values)))
-        transaction.parts += queue(self._shared.channels, conversation, address, [told])
-
-    async def _give_back(self, lease: Lease) -> None:
-        await self._shared.store.commit(Transaction(partition=lease.partition, lease=lease, finish="done"))
+    def _ask(self, desk: Desk, outcome: Outcome, person: Person, *, stopped: bool) -> None:
+        """What the turn asks is open from here on; what was open before is shown again, or dropped."""
+        asked = {action.pending_action_id: action for action in outcome.asked}
+        for action_id, action in asked.items():
+            if desk.action(action_id) is None:
+                desk.ask(action)
+        if asked and stopped:
+            desk.withdraw(str(person), desk.now)
+        elif asked:
+            found = [desk.action(action_id) for action_id in asked]
+            desk.show_prompt([action for action in found if action is not None and action.open])
+        elif self._shared.bot.on_unrelated == "drop":
+            desk.withdraw(str(person), desk.now)
+            desk.says.insert(0, Say(reply=Reply(text=say("dropped", desk.language))))
+        else:
+            desk.show_again(str(person))

@@ -11,7 +11,8 @@ __all__ = ["heard", "seen"]
 
 def heard(transaction: Transaction, shared: Shared, conversation: str, message: Message) -> None:
     """The person's own message."""
-    if shared.channels[message.address.channel].capabilities.visible:
+    channel = shared.channels.get(message.address.channel)
+    if channel is not None and channel.capabilities.visible:
         text = f"/{message.command} {message.text}".rstrip() if message.command else message.text
         entry: Json = {"message_id": message.message_id, "from": "person", "text": text}
         transaction.appends.append((f"visible/{conversation}", entry))

@@ -1,0 +1,185 @@
+"""How turns end: what every end has in common, and what becomes of a turn that failed."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
+from typing import Any, cast
+
+from channels import Address, Person, Reply
+from gateway.engine.batch import Batch
+from gateway.engine.outgoing import queue
+from gateway.engine.shared import Shared, person_of
+from gateway.engine.visible import heard
+from gateway.memory import to_entries
+from gateway.pending.desk import Say
+from gateway.providers.base import ModelMessage
+from gateway.store.base import Dead, Incoming, Key, Lease, Put, Transaction
+from gateway.wording import say
+
+__all__ = ["Failures", "ended", "given_back", "heard_key", "noted", "who"]
+
+log = logging.getLogger("askfirst.turns")
+
+_MODEL_AGAIN_SECONDS = (5.0, 30.0, 120.0, 600.0)
+_AGAIN_SECONDS = (1.0, 5.0)
+_ONE_BY_ONE_AFTER = 2
+"""Failures after which messages are no longer joined: one of them may be what makes the turn fail."""
+_DEATHS = 4
+"""A turn that took so many workers with it is given up before it takes another."""
+_HEARD_SECONDS = 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tries:
+    """How the attempts before this one ended, since the last turn that came to its end."""
+
+    model: int = 0
+    """The model could not be reached."""
+    errors: int = 0
+    stopped: int = 0
+    """Handed back when their process was stopped."""
+    deaths: int = 0
+    """Nobody said how: the process was killed, or lost its lease."""
+
+    @property
+    def one_by_one(self) -> bool:
+        return self.errors + self.deaths >= _ONE_BY_ONE_AFTER
+
+    @property
+    def deadly(self) -> bool:
+        return self.deaths >= _DEATHS
+
+
+class Failures:
+    """What becomes of turns that fail: tried again, told, put aside. The conversation goes on."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+
+    async def before(self, lease: Lease) -> Tries:
+        """What is known of the attempts before this one."""
+        if not lease.tries:
+            return Tries()
+        key = _failures_key(self._shared, lease)
+        known = Tries(**cast("dict[str, Any]", (await self._shared.store.get([key]))[key].value or {}))
+        return replace(known, deaths=max(0, lease.tries - known.model - known.errors - known.stopped))
+
+    async def model_down(self, lease: Lease, batch: Batch, tries: Tries) -> None:
+        """Told once, kept, and tried again; given up in the end, and told."""
+        if tries.model >= len(_MODEL_AGAIN_SECONDS):
+            await self.put_aside(lease, batch, "the model could not be reached", key="gave_up")
+            return
+        transaction = await self._again(
+            lease, replace(tries, model=tries.model + 1), wait_seconds=_MODEL_AGAIN_SECONDS[tries.model]
+        )
+        if not tries.model:
+            await self._tell(transaction, lease.lane, batch, "model_down")
+        await self._shared.store.commit(transaction)
+
+    async def failed(self, lease: Lease, batch: Batch, tries: Tries) -> None:
+        """Tried again, then event by event (unless it has done something already), then put aside."""
+        if tries.errors >= len(_AGAIN_SECONDS):
+            await self.put_aside(lease, batch, "its turn failed again and again")
+            return
+        transaction = await self._again(
+            lease, replace(tries, errors=tries.errors + 1), wait_seconds=_AGAIN_SECONDS[tries.errors]
+        )
+        await self._shared.store.commit(transaction)
+
+    async def stopped(self, lease: Lease, tries: Tries) -> None:
+        """The process ends: others need not wait until the lease lapses, and go on from the last finished step."""
+        transaction = await self._again(lease, replace(tries, stopped=tries.stopped + 1), wait_seconds=0.0)
+        await self._shared.store.commit(transaction)
+
+    async def put_aside(
+        self, lease: Lease, batch: Batch, reason: str, *, key: str = "error_incident", tell: bool = True
+    ) -> None:
+        """What was written becomes dead letters, and the person is told; what was only to be noted still is."""
+        transaction, conversation = ended(self._shared, lease, batch), lease.lane
+        incident = secrets.token_hex(4)
+        written = [waiting for waiting in batch.taken if waiting.body.get("kind") != "settled"]
+        if written:
+            noted(self._shared, transaction, conversation, batch.notes)
+        transaction.dead = [
+            Dead(
+                dead_id=f"{incident}-{waiting.seq}",
+                conversation=conversation,
+                reason=reason,
+                incoming=Incoming(
+                    conversation=conversation, event_ids=(f"replay/{incident}/{waiting.seq}",), body=waiting.body
+                ),
+            )
+            for waiting in written or batch.taken
+        ]
+        if tell:
+            await self._tell(transaction, conversation, batch, key, incident=incident)
+        await self._shared.store.commit(transaction)
+        log.error("a turn of %s is put aside (%s): %s", conversation, incident, reason)
+
+    async def _again(self, lease: Lease, tries: Tries, *, wait_seconds: float) -> Transaction:
+        known = asdict(tries)
+        del known["deaths"]
+        return Transaction(
+            partition=lease.partition,
+            lease=lease,
+            finish="failed",
+            due=await self._shared.store.now() + timedelta(seconds=wait_seconds),
+            puts={_failures_key(self._shared, lease).name: Put(known)},
+        )
+
+    async def _tell(self, transaction: Transaction, conversation: str, batch: Batch, key: str, **values: str) -> None:
+        address, person = await who(self._shared, conversation, batch)
+        told = Say(reply=Reply(text=say(key, self._shared.language(person), **values)))
+        transaction.parts += queue(self._shared.channels, conversation, address, [told])
+
+
+async def who(shared: Shared, conversation: str, batch: Batch) -> tuple[Address, Person]:
+    """Whose turn it is: the writer's, else that of whoever asked for the action whose outcome is noted."""
+    for message in batch.messages:
+        if message.person is not None:
+            return message.address, message.person
+    for waiting in batch.taken:
+        if (action_id := waiting.body.get("action_id")) is not None:
+            action = (await shared.desk(conversation, "en", str(action_id))).action(str(action_id))
+            if action is not None and action.address is not None:
+                return action.address, person_of(action.requester, action.requester_name)
+    address = Address.parse(conversation.partition("/")[2])
+    return address, Person(channel=address.channel, account=address.account, user_id="-")
+
+
+def ended(shared: Shared, lease: Lease, batch: Batch) -> Transaction:
+    """What ends every turn: its events consumed, and who was heard when."""
+    transaction, conversation = given_back(shared, lease), lease.lane
+    transaction.consume = [(conversation, waiting.seq) for waiting in batch.taken]
+    for message in batch.messages:
+        heard(transaction, shared, conversation, message)
+    if batch.messages:
+        last = max([batch.at, *batch.heard_beside(batch.written)])
+        name = heard_key(shared, conversation, batch.messages[0].person).name
+        transaction.puts[name] = Put(last.isoformat(), _HEARD_SECONDS)
+    return transaction
+
+
+def given_back(shared: Shared, lease: Lease) -> Transaction:
+    """The lane given back without a failure: what failed before is forgotten."""
+    forgotten = [_failures_key(shared, lease).name] if lease.tries else []
+    return Transaction(partition=lease.partition, lease=lease, finish="done", deletes=forgotten)
+
+
+def noted(shared: Shared, transaction: Transaction, conversation: str, messages: Iterable[ModelMessage]) -> None:
+    """Lines for the transcript."""
+    name = shared.key(conversation, "transcript").name
+    transaction.appends += [(name, line) for line in to_entries(messages)]
+
+
+def heard_key(shared: Shared, conversation: str, person: Person | None) -> Key:
+    """When a person last wrote in a conversation: a bare yes counts only if nothing else came after the prompt."""
+    return shared.key(conversation, f"heard/{person}")
+
+
+def _failures_key(shared: Shared, lease: Lease) -> Key:
+    return shared.key(lease.lane, "failures")

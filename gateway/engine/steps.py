@@ -1,0 +1,57 @@
+"""The journal of a running turn: its checkpoint in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from channels import Json
+from gateway.agent.journal import Progress
+from gateway.engine.batch import Batch
+from gateway.engine.shared import Shared
+from gateway.providers.base import ModelMessage
+from gateway.store.base import Lease, Transaction
+
+__all__ = ["Steps", "events_of"]
+
+_UNKNOWN = "The turn ended while this ran: its outcome is unknown, it may or may not have happened."
+_NOT_RUN = "Not run: the turn ended before it."
+
+
+class Steps:
+    """What the turn of this lease has done so far. The first step says which events the turn is of."""
+
+    def __init__(self, shared: Shared, lease: Lease, batch: Batch) -> None:
+        self._shared, self._lease, self._batch = shared, lease, batch
+        self._steps = list(lease.steps[1:])
+        self._begun = bool(lease.steps)
+
+    @property
+    def steps(self) -> Sequence[Json]:
+        return tuple(self._steps)
+
+    async def record(self, step: Json) -> None:
+        new: list[Json] = [step]
+        if not self._begun:
+            new.insert(0, {"events": [waiting.seq for waiting in self._batch.taken]})
+        await self._shared.store.commit(Transaction(partition=self._lease.partition, lease=self._lease, steps=new))
+        self._begun = True
+        self._steps.append(step)
+
+    def messages(self) -> list[ModelMessage]:
+        """What was said and done, for the transcript of a turn that came to no end: no call without a result."""
+        progress = Progress(self)
+        messages: list[ModelMessage] = []
+        while (reply := progress.reply(number := 1 + sum(each.role == "assistant" for each in messages))) is not None:
+            messages.append(ModelMessage(role="assistant", content=reply.content, tool_calls=reply.tool_calls))
+            for position, call in enumerate(reply.tool_calls, start=1):
+                key = f"{number}.{position}"
+                result = progress.result(key)
+                text = result.text if result else _UNKNOWN if progress.was_started(key) else _NOT_RUN
+                messages.append(ModelMessage(role="tool", content=text, call_id=call.call_id, tool_name=call.name))
+        return messages
+
+
+def events_of(lease: Lease) -> list[int]:
+    """The events that the turn this lease takes over is of; empty when it begins anew."""
+    return cast("list[int]", cast("dict[str, Json]", lease.steps[0])["events"]) if lease.steps else []
