@@ -139,6 +139,15 @@ def test_every_link_leads_somewhere(page: Path) -> None:
             assert fragment in map(anchor, titles), target
 
 
+def test_every_file_that_is_named_exists_and_every_room_is_drawn() -> None:
+    for text in TEXT.values():
+        for path in re.findall(r"(?<![\w./])[a-z_]+(?:/[a-z_]+)+\.(?:py|toml)\b", text):
+            assert any((above / path).is_file() for above in (ROOT, ROOT / "gateway")), path
+    for package in ("channels", "gateway"):
+        for room in (ROOT / package).glob("*/__init__.py"):
+            assert re.search(rf"^  .*\b{room.parent.name}/", TEXT["architecture.md"], re.MULTILINE), room
+
+
 def test_every_page_and_every_image_is_reached() -> None:
     linked = {target.partition("#")[0].rpartition("/")[2] for text in TEXT.values() for target in LINK.findall(text)}
     assert {page.name for page in PAGES} - {"README.md"} <= linked
