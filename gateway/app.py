@@ -271,6 +271,7 @@ class Gateway:
             try:
                 async for events in channel.poll():
                     await self.engine.inbox.take(channel, Parsed(events=events, response=WebhookResponse()))
+                    told = ""
             except AskfirstError as error:
                 if told != (told := str(error)):
                     log.warning("%s: %s", channel.name, error)

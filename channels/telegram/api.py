@@ -68,9 +68,9 @@ class BotApi:
             answer: Any = await self._request.post(f"/getUpdates?{urlencode(query)}", read_timeout=_POLL_SECONDS + 10.0)
         except Conflict as error:
             raise PollingRefused(
-                "telegram: a webhook is set, so nothing can be polled: remove it (askfirst webhooks delete)"
+                "a webhook is set, so nothing can be polled: remove it (askfirst webhooks delete)"
                 if "webhook" in error.message
-                else "telegram: another program polls with this token: stop it, or make a second bot at @BotFather"
+                else "another program polls with this token: stop it, or make a second bot at @BotFather"
             ) from None
         except InvalidToken:
             raise PollingRefused("TELEGRAM_BOT_TOKEN: Telegram does not know it (any more)") from None

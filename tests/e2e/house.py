@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from gateway import Gateway, Settings
 from gateway.providers import make_provider
@@ -111,8 +111,13 @@ class House:
 
 @contextlib.asynccontextmanager
 async def open_house(
-    directory: Path, *, allow: str = "telegram:*", options: Mapping[str, Any] | None = None
+    directory: Path,
+    *,
+    allow: str = "telegram:*",
+    way: Literal["webhook", "polling"] = "webhook",
+    options: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[House]:
+    """A house whose store is in this directory. `options` are the bot's."""
     async with contextlib.AsyncExitStack() as stack:
         telegram = await stack.enter_async_context(FakeTelegram())
         model = await stack.enter_async_context(FakeOpenAI())
@@ -128,9 +133,10 @@ async def open_house(
             telegram_api_url=telegram.url,
         )
         bot = shop.bot(provider, **(options or {}))
-        gateway = await stack.enter_async_context(await asyncio.to_thread(Gateway, bot, settings))
+        gateway = await stack.enter_async_context(await asyncio.to_thread(Gateway, bot, settings, way=way))
         running = await serve(gateway.aiohttp_app(), "127.0.0.1", 0)
         stack.push_async_callback(running.cleanup)
         house = House(gateway, f"http://127.0.0.1:{running.port}", telegram, model, shop)
-        await gateway.channels["telegram"].register(house.webhook)  # type: ignore[attr-defined]
+        if way == "webhook":
+            await gateway.channels["telegram"].register(house.webhook)  # type: ignore[attr-defined]
         yield house
