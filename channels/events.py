@@ -12,6 +12,7 @@ __all__ = [
     "Address",
     "Attachment",
     "ButtonPress",
+    "ConversationMoved",
     "DeliveryReport",
     "Event",
     "Message",
@@ -160,8 +161,16 @@ class OptOut(Event):
     opted_in: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationMoved(Event):
+    """The platform has given a conversation another address, `address`; no message has the id it had."""
+
+    came_from: Address
+
+
 _KINDS: dict[str, type[Event]] = {
-    kind.__name__: kind for kind in (Message, ButtonPress, MessageEdited, Reaction, DeliveryReport, OptOut)
+    kind.__name__: kind
+    for kind in (Message, ButtonPress, MessageEdited, Reaction, DeliveryReport, OptOut, ConversationMoved)
 }
 
 

@@ -123,13 +123,17 @@ class TelegramChannel:
         a photo goes as a document, and what was for a group that moved goes to its new place (see `moved`).
         """
         chat = str(part.arguments["chat_id"])
-        arguments = {**part.arguments, "chat_id": self.moved.get(chat, chat)}
         try:
-            sent = await self._deliver(part.call, arguments, part.media)
+            if chat in self.moved:
+                raise Moved(self.moved[chat])
+            sent = await self._deliver(part.call, dict(part.arguments), part.media)
         except Moved as moved:
-            self.moved[chat] = moved.place
-            _log.info("telegram: the group %s is now the supergroup %s", chat, moved.place)
-            sent = await self._deliver(part.call, {**arguments, "chat_id": moved.place}, part.media)
+            if chat not in self.moved:
+                self.moved[chat] = moved.place
+                _log.info("telegram: the group %s is now the supergroup %s", chat, moved.place)
+            if "message_id" in part.arguments:  # in its new place that is another message
+                raise Undeliverable("message_not_found") from None
+            sent = await self._deliver(part.call, {**part.arguments, "chat_id": moved.place}, part.media)
         edited = part.arguments.get("message_id")
         return Receipt(message_id=str(edited if edited is not None else sent.message_id))
 

@@ -14,6 +14,7 @@ from channels.events import (
     Address,
     Attachment,
     ButtonPress,
+    ConversationMoved,
     DeliveryReport,
     Event,
     MessageEdited,
@@ -27,7 +28,7 @@ __all__ = ["UpdateReader"]
 
 _SERVICE = frozenset(
     """new_chat_members left_chat_member new_chat_title new_chat_photo delete_chat_photo group_chat_created
-    supergroup_chat_created channel_chat_created message_auto_delete_timer_changed migrate_from_chat_id pinned_message
+    supergroup_chat_created channel_chat_created message_auto_delete_timer_changed pinned_message
     forum_topic_created forum_topic_edited forum_topic_closed forum_topic_reopened general_forum_topic_hidden
     general_forum_topic_unhidden video_chat_scheduled video_chat_started video_chat_ended
     video_chat_participants_invited chat_background_set boost_added proximity_alert_triggered write_access_allowed
@@ -71,9 +72,9 @@ class UpdateReader:
     def _message(self, ids: tuple[str, ...], message: Message) -> Parsed:
         address = self._address(message)
         if message.migrate_to_chat_id is not None:
-            moved = f"migrated_to:{message.migrate_to_chat_id}"
-            report = DeliveryReport(event_ids=ids, address=address, person=None, status="failed", code=moved)
-            return Parsed((report,), _OK)
+            return self._moved(ids, address, self._place(str(message.migrate_to_chat_id), group=True))
+        if message.migrate_from_chat_id is not None:
+            return self._moved(ids, self._place(str(message.migrate_from_chat_id), group=True), address)
         attachments = _attachments(message)
         text = message.text if message.text is not None else message.caption
         if text is None and not attachments:
@@ -109,6 +110,11 @@ class UpdateReader:
             via_bot=message.via_bot is not None,
         )
         return Parsed((event,), _OK)
+
+    def _moved(self, ids: tuple[str, ...], old: Address, new: Address) -> Parsed:
+        """A group has become a supergroup. It is told twice, in the old one and in the new one."""
+        both = (*ids, f"moved/{old.place}/{new.place}")
+        return Parsed((ConversationMoved(event_ids=both, address=new, person=None, came_from=old),), _OK)
 
     def _edited(self, ids: tuple[str, ...], message: Message) -> Event:
         return MessageEdited(

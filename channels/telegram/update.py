@@ -112,6 +112,7 @@ class Message(_Fields):
     location: Location | None = None
     contact: Contact | None = None
     migrate_to_chat_id: int | None = None
+    migrate_from_chat_id: int | None = None
 
     @property
     def fields(self) -> frozenset[str]:

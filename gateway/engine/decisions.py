@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import cast
 
-from channels import Address, ButtonPress, CanAnswer, Event, Json, Message, OptOut, Person, Reply
+from channels import Address, ButtonPress, CanAnswer, ConversationMoved, Event, Json, Message, OptOut, Person, Reply
 from channels.events import event_from_json
 from gateway.engine.outgoing import queue
 from gateway.engine.shared import Shared, person_of, typed
@@ -113,6 +113,10 @@ class Decisions:
                 return await self._stopped(waiting.conversation, event, at)
             case Message():
                 return await self._answered(waiting.conversation, event, at)
+            case ConversationMoved():
+                desk = await self._shared.desk(waiting.conversation, "en")
+                desk.moved(event.address, at)
+                return _Outcome(desk, decided=True)
         action_id = str(body["action_id"])
         desk = await self._shared.desk(waiting.conversation, str(body.get("language", "en")), action_id)
         match body["kind"]:

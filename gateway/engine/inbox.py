@@ -7,7 +7,19 @@ import hashlib
 from collections.abc import Sequence
 from typing import cast
 
-from channels import Address, ButtonPress, CanAnswer, Channel, Event, Json, Message, Parsed, Person, Reply
+from channels import (
+    Address,
+    ButtonPress,
+    CanAnswer,
+    Channel,
+    ConversationMoved,
+    Event,
+    Json,
+    Message,
+    Parsed,
+    Person,
+    Reply,
+)
 from channels.events import event_to_json
 from gateway.access import Allowed
 from gateway.engine.decisions import Decisions, refusals, security_line
@@ -15,7 +27,7 @@ from gateway.engine.outgoing import queue
 from gateway.engine.shared import Shared
 from gateway.pending.desk import Say
 from gateway.pending.reading import decides
-from gateway.store.base import Cell, Dead, Incoming, StoreUnavailable, Transaction
+from gateway.store.base import Cell, Dead, Incoming, Put, StoreUnavailable, Transaction
 from gateway.wording import say
 
 __all__ = ["Inbox"]
@@ -50,7 +62,7 @@ class Inbox:
         incoming = []
         for event in events:
             if self._allowed(event.person):
-                incoming.append(self._incoming(channel, event))
+                incoming.append(self._incoming(channel, event, await self._conversation(event)))
             elif isinstance(event, Message) and event.person is not None and not event.address.group:
                 self._shared.tasks.start(self._turn_away(event.address, event.person), "turn away")
             elif isinstance(event, ButtonPress):
@@ -60,11 +72,23 @@ class Inbox:
         fresh = await self._shared.store.accept(incoming)
         return [event for event, new in zip(incoming, fresh, strict=True) if new]
 
-    def _incoming(self, channel: Channel, event: Event) -> Incoming:
+    async def _conversation(self, event: Event) -> str:
+        """Whose event it is: a group that moved goes on as the conversation it was."""
+        store, conversation = self._shared.store, self._shared.conversation(event.address)
+        if not event.address.group:
+            return conversation
+        key = self._shared.key(conversation, "moved")
+        if isinstance(event, ConversationMoved):
+            before = self._shared.conversation(event.came_from)
+            await store.commit(Transaction(partition=key.partition, puts={key.name: Put(before)}))
+            return before
+        return cast("str | None", (await store.get([key]))[key].value) or conversation
+
+    def _incoming(self, channel: Channel, event: Event, conversation: str) -> Incoming:
         account = f"{event.address.channel}:{event.address.account}"
         decisive = decides(event)
         return Incoming(
-            conversation=self._shared.conversation(event.address),
+            conversation=conversation,
             event_ids=tuple(f"{account}:{event_id}" for event_id in event.event_ids),
             body=cast("dict[str, Json]", event_to_json(event)),
             decides=decisive,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal, Self, TypeAlias
 
-from channels import Json, Media, Person, Reply
+from channels import Address, Json, Media, Person, Reply
 from gateway.pending import transitions
 from gateway.pending.index import LATELY, Entry, Index
 from gateway.pending.prompt import plain, prompt, settled_note, statement, what_became
@@ -226,6 +226,15 @@ class Desk:
                 self._timer("expiry", action, action.expires_at or at)
             elif action.settled and message_id is not None:
                 self.says.append(Say(reply=Reply(text=settled_note(action, at), edits=message_id)))
+
+    def moved(self, address: Address, at: datetime) -> None:
+        """The conversation has another address now: what is not settled goes on there, what is open is asked anew."""
+        for action in list(self._actions.values()):
+            if not action.settled:
+                self._put(replace(action, address=address, prompts=()), "moved", None, at)
+        self.index = self.index.moved()
+        for action in self.open:
+            self.show_prompt([action])
 
     # ── deciding ──
 

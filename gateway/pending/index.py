@@ -89,9 +89,17 @@ class Index:
             lately=tuple(lately[-_KEPT:]),
         )
 
+    def moved(self) -> Index:
+        """The conversation is in another place now, where no message has the id it had."""
+        return replace(self, open=tuple(map(_unshown, self.open)), lately=tuple(map(_unshown, self.lately)))
+
     def press(self, person: str, at: datetime) -> Index:
         others = sorted(((who, when) for who, when in self.pressed.items() if who != person), key=lambda item: item[1])
         return replace(self, pressed={**dict(others[-_KEPT:]), person: at})
+
+
+def _unshown(entry: Entry) -> Entry:
+    return replace(entry, prompts=())
 
 
 def _entry(action: PendingAction, at: datetime) -> Entry:

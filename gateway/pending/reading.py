@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, Literal, NamedTuple, Protocol
 
-from channels import ButtonPress, Event, Message, OptOut
+from channels import ButtonPress, ConversationMoved, Event, Message, OptOut
 from gateway.pending.words import INTENTS, TABLE, Intent, Words, check_words, fold, safe_words
 
 __all__ = [
@@ -130,7 +130,7 @@ def decides(event: Event) -> bool:
                 transcribed=event.transcribed,
             )
         )
-    return isinstance(event, ButtonPress) or (isinstance(event, OptOut) and not event.opted_in)
+    return isinstance(event, ButtonPress | ConversationMoved) or (isinstance(event, OptOut) and not event.opted_in)
 
 
 class ConfirmParser(Protocol):

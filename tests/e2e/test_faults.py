@@ -165,7 +165,21 @@ async def test_a_group_that_becomes_a_supergroup_keeps_its_talk_and_its_asks(hou
     await house.until(lambda: DONE in house.texts(new))
     await house.until(lambda: not again.buttons)
     assert house.shop.deleted == ["INV-42"]
+    assert prompt.buttons  # nothing can be changed in the old place, but the truth is told there
+    assert (await house.presses(prompt)).text == "This is already done."
     assert await dead(house) == []
+
+
+async def test_a_button_in_the_old_place_of_a_group_still_decides(house: House) -> None:
+    team = house.telegram.group("Team")
+    prompt = await house.prompt(to=team, by=house.ana)
+    new = await moves(house, team)
+    await house.until(lambda: house.telegram.last(new, button="Confirm"))
+    await house.idle()
+    await house.presses(prompt)
+    await house.until(lambda: DONE in house.texts(new))
+    await house.until(lambda: not house.telegram.last(new, button="Confirm"))
+    assert house.shop.deleted == ["INV-42"]
 
 
 async def test_an_outcome_reaches_a_group_that_moved_while_it_ran(house: House) -> None:

@@ -334,6 +334,18 @@ async def test_a_group_that_moved_gets_it_at_its_new_place(telegram: FakeTelegra
     assert len(telegram.called("sendMessage")) == 3, "once it is known, the old place is not tried again"
 
 
+async def test_what_was_said_in_a_group_that_moved_is_not_changed_in_another_message(
+    telegram: FakeTelegram, channel: TelegramChannel
+) -> None:
+    old = telegram.group("Team")
+    [asked] = await say(channel, group(channel, old), "one")
+    telegram.group_moves(old)
+    for _ in range(2):
+        with pytest.raises(Undeliverable, match="message_not_found"):
+            await say(channel, group(channel, old), Reply(text="two", edits=asked.message_id))
+    assert [message.text for message in telegram.sent] == ["one"]
+
+
 async def test_a_press_is_answered_privately_or_not(
     telegram: FakeTelegram, channel: TelegramChannel, ana: User
 ) -> None:
