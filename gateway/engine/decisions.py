@@ -169,7 +169,7 @@ class Decisions:
     async def _stopped(self, conversation: str, message: Message, at: datetime) -> _Outcome:
         desk = await self._shared.desk(conversation, self._shared.language(message.person))
         withdrawn = desk.withdraw(str(message.person), at)
-        running = ("turn", conversation) in self._shared.held
+        running = self._shared.turn_of.get(conversation) == str(message.person)
         key = "stopped" if withdrawn or running else "stopped_nothing"
         desk.says.insert(0, Say(reply=Reply(text=say(key, desk.language))))
         return _Outcome(desk, decided=True, stop=True)

@@ -69,6 +69,8 @@ class Shared:
     tasks: Tasks = field(default_factory=Tasks)
     held: dict[tuple[str, str], tuple[Lease, asyncio.Event]] = field(default_factory=dict)
     """(kind, lane) of each lease this process holds, with what wakes its beat early."""
+    turn_of: dict[str, str] = field(default_factory=dict)
+    """Conversation -> the person whose turn this process runs there now."""
 
     def conversation(self, address: Address) -> str:
         """The key of a conversation: the bot's name and the address."""

@@ -104,6 +104,7 @@ class Turns:
             return Outcome(stop_reason="cancelled")
         address, person = await who(self._shared, lease.lane, batch)
         running = _Running(lease, batch, Steps(self._shared, lease, batch), stopping, address, person)
+        self._shared.turn_of[lease.lane] = str(person)
         try:
             return await self._turn(running)
         except Fenced:
@@ -124,6 +125,8 @@ class Turns:
                 await self._failures.put_aside(lease, batch, "its turn failed", tell=False)
                 raise
             await self._failures.failed(lease, batch, tries)
+        finally:
+            self._shared.turn_of.pop(lease.lane, None)
         return None
 
     async def _turn(self, running: _Running) -> Outcome | None:

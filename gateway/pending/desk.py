@@ -120,11 +120,12 @@ class Desk:
         """
         partition = store.partition(conversation)
         index_key = Key(partition, f"open/{conversation}")
-        record = (await store.get([index_key]))[index_key]
+        snapshot = await store.get([index_key])
+        record = snapshot[index_key]
         index = Index.from_json(record.value)
         entries = {entry.action_id: entry for entry in index.entries}
         keys = {name: Key(partition, f"action/{name}") for name in sorted({*entries, *also})}
-        snapshot = await store.get(list(keys.values()))
+        snapshot = await store.get(list(keys.values())) if keys else snapshot
         actions: dict[str, tuple[PendingAction, int]] = {}
         for action_id, key in keys.items():
             found = snapshot[key]

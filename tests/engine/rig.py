@@ -1,0 +1,258 @@
+"""An engine that a test works by hand: one lane at a time, on a real store, over a platform that does as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+from channels import (
+    Address,
+    Capabilities,
+    Event,
+    Forged,
+    Message,
+    MessageEdited,
+    Parsed,
+    Part,
+    Person,
+    Receipt,
+    Reply,
+    WebhookRequest,
+    WebhookResponse,
+)
+from gateway import ChannelAgent
+from gateway.access import allow
+from gateway.app import Home, assemble
+from gateway.channel_agent import Outcome
+from gateway.engine.decisions import Decisions
+from gateway.engine.delivery import Delivery
+from gateway.engine.turns import Turns
+from gateway.observe import Feed
+from gateway.store.base import Kind, Lease, Transaction
+from gateway.store.sqlite import SqliteStore
+from gateway.testing import ScriptedProvider
+
+__all__ = ["Platform", "Rig", "Watched", "Worker", "here", "message", "rig", "user_lines"]
+
+KEYS = [b"a key of more than 16 bytes"]
+
+
+class Watched(SqliteStore):
+    """A store that counts its calls and refuses some."""
+
+    def __init__(self) -> None:
+        super().__init__(":memory:")
+        self.calls: Counter[str] = Counter()
+        self.refuse: dict[str, list[Exception]] = {}
+        """Name of a call -> what its next uses raise."""
+
+    def _seen(self, name: str) -> None:
+        self.calls[name] += 1
+        if self.refuse.get(name):
+            raise self.refuse[name].pop(0)
+
+    async def accept(self, events: Any) -> list[bool]:
+        self._seen("accept")
+        return await super().accept(events)
+
+    async def lease(self, *args: Any, **options: Any) -> Lease | None:
+        self._seen("lease")
+        return await super().lease(*args, **options)
+
+    async def renew(self, *args: Any, **options: Any) -> Any:
+        self._seen("renew")
+        return await super().renew(*args, **options)
+
+    async def get(self, keys: Any) -> Any:
+        self._seen("get")
+        return await super().get(keys)
+
+    async def read(self, *args: Any, **options: Any) -> Any:
+        self._seen("read")
+        return await super().read(*args, **options)
+
+    async def take(self, cells: Any) -> float:
+        self._seen("take")
+        return await super().take(cells)
+
+    async def outbox(self, conversation: str) -> Any:
+        self._seen("outbox")
+        return await super().outbox(conversation)
+
+    async def commit(self, transaction: Transaction) -> datetime:
+        self._seen("commit")
+        return await super().commit(transaction)
+
+
+class Platform:
+    """Shows what it is sent. `will` is what the next sends do: raise an error, or wait for an event and then show."""
+
+    name: ClassVar[str] = "test"
+
+    def __init__(self, **capabilities: Any) -> None:
+        options: dict[str, Any] = {"max_text": 100_000, "buttons": 100, "button_label": 100, "edit": True}
+        self.capabilities = Capabilities(**{**options, **capabilities})
+        self.will: list[Exception | asyncio.Event] = []
+        self.sent: list[tuple[str, Part]] = []
+        self.keys: list[str] = []
+        self.sending = asyncio.Event()
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, str], *, way: Literal["webhook", "polling"]) -> Self:
+        return cls()
+
+    async def start(self, http: Any) -> None:
+        """Nothing is needed."""
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    def verify(self, request: WebhookRequest, now: datetime) -> None:
+        raise Forged("no webhook")
+
+    def parse(self, request: WebhookRequest) -> Parsed:
+        return Parsed(events=(), response=WebhookResponse(status=404))
+
+    def render(self, address: Address, reply: Reply) -> Sequence[Part]:
+        call = "edit" if reply.edits is not None else "show"
+        words = [Part(call=call, arguments={"text": reply.text}, buttons=reply.buttons)]
+        files = [Part(call="file", arguments={"text": item.filename}, media=item) for item in reply.media]
+        return [*(words if reply.text or reply.buttons else []), *files]
+
+    async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
+        self.keys.append(key)
+        self.sending.set()
+        if self.will:
+            what = self.will.pop(0)
+            if isinstance(what, Exception):
+                raise what
+            await what.wait()
+        self.sent.append((address.place, part))
+        return Receipt(message_id=str(len(self.sent)))
+
+    def texts(self, place: str = "ana") -> list[str]:
+        return [str(part.arguments["text"]) for where, part in self.sent if where == place]
+
+
+class Worker:
+    """One process's engine; its loops are not started."""
+
+    def __init__(self, bot: ChannelAgent, store: SqliteStore, platforms: Mapping[str, Any], files: Path) -> None:
+        feed = Feed(now=lambda: datetime.now(UTC))
+        self.engine = assemble(bot, Home(store, KEYS, files), platforms, allowed=allow(["*"]), feed=feed)
+        self.shared = self.engine.shared
+        self.decisions = Decisions(self.shared)
+        self.delivery = Delivery(self.shared)
+
+    async def lease(self, kind: Kind, **options: Any) -> Lease:
+        lease = await self.shared.store.lease(self.shared.worker, [kind], **options)
+        assert lease is not None, f"no {kind} is ready"
+        return lease
+
+    async def turn(self, *, deadline_seconds: float = 60.0) -> Outcome | None:
+        """Run the turn that has been ready longest."""
+        lease = await self.lease("turn")
+        return await Turns(self.shared, self.decisions, deadline_seconds=deadline_seconds).run(lease)
+
+    async def deliver(self) -> None:
+        """Work off the outbox that has been ready longest, until its lane is given back."""
+        await self.delivery.run(await self.lease("out"))
+
+
+@dataclass
+class Rig:
+    """A platform, a store and workers."""
+
+    bot: ChannelAgent
+    store: Watched
+    platform: Platform
+    files: Path
+    worker: Worker
+
+    def another(self) -> Worker:
+        """Another process on the same store."""
+        return Worker(self.bot, self.store, {Platform.name: self.platform}, self.files)
+
+    async def take(self, *events: Event) -> None:
+        parsed = Parsed(events=tuple(events), response=WebhookResponse())
+        await self.worker.engine.inbox.take(self.platform, parsed)
+        while len(self.worker.shared.tasks):
+            await asyncio.sleep(0)
+
+    async def says(self, person: str, text: str, **more: Any) -> None:
+        await self.take(message(person, text, **more))
+
+    async def edits(self, person: str, message_id: str, text: str, **more: Any) -> None:
+        await self.take(
+            MessageEdited(
+                event_ids=(f"edit {next(_numbers)}",),
+                address=here(more.get("place", person)),
+                person=_person(person),
+                message_id=message_id,
+                text=text,
+            )
+        )
+
+    async def advance(self, seconds: float) -> None:
+        self.store.offset_seconds += seconds
+        await self.worker.engine.due()
+
+    async def ready(self) -> int:
+        return (await self.store.stats()).ready
+
+    async def turns(self) -> None:
+        """Send what waits, then run a turn, until nothing is ready."""
+        while await self.ready():
+            if (lease := await self.store.lease(self.worker.shared.worker, ["out"])) is not None:
+                await self.worker.delivery.run(lease)
+            else:
+                await self.worker.turn()
+
+
+_numbers = itertools.count(1)
+
+
+def here(place: str) -> Address:
+    return Address(channel="test", account="bot", place=place, group=place.startswith("#"))
+
+
+def _person(name: str) -> Person:
+    return Person(channel="test", account="bot", user_id=name, name=name.capitalize())
+
+
+def message(person: str, text: str, *, place: str | None = None, **more: Any) -> Message:
+    command, words = None, text
+    if text.startswith("/"):
+        command, _, words = text[1:].partition(" ")
+    return Message(
+        event_ids=(f"message {next(_numbers)}",),
+        address=here(place or person),
+        person=_person(person),
+        text=words,
+        command=command,
+        **more,
+    )
+
+
+def user_lines(script: ScriptedProvider) -> list[str]:
+    """What people wrote, as the model was told it last."""
+    return [message.content for message in script.requests[-1].messages if message.role == "user"]
+
+
+@contextlib.asynccontextmanager
+async def rig(bot: ChannelAgent, files: Path, **capabilities: Any) -> AsyncIterator[Rig]:
+    store, platform = Watched(), Platform(**capabilities)
+    await store.open()
+    worker = Worker(bot, store, {Platform.name: platform}, files)
+    try:
+        yield Rig(bot, store, platform, files, worker)
+    finally:
+        await worker.engine.stop(0)
+        await store.close()

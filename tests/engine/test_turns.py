@@ -1,0 +1,621 @@
+"""What becomes of a turn: it ends, fails, is stopped, takes too long, is taken over. No message is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway import Agent, ChannelAgent, Confirm, Reply, ToolContext, tool
+from gateway.agent import AgentConfig
+from gateway.channel_agent import Outcome
+from gateway.engine.turns import Turns
+from gateway.providers.base import ProviderError, Request, Response
+from gateway.store.base import Lease, StoreUnavailable
+from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
+from gateway.wording import say
+from tests.engine.bots import Invoices
+from tests.engine.rig import Worker, message, rig, user_lines
+
+DOWN = ProviderError("openai", "503", retryable=False)
+
+
+def bot(script: ScriptedProvider, tools: Any = (), **options: Any) -> ChannelAgent:
+    return ChannelAgent(Agent(tools, provider=script), **options)
+
+
+def told(script: ScriptedProvider, role: str) -> list[str]:
+    return [each.content for each in script.requests[-1].messages if each.role == role]
+
+
+# ── the model is down ──
+
+
+async def test_the_model_down_is_told_once_and_tried_again_when_it_is_time(tmp_path: Path) -> None:
+    script = ScriptedProvider([DOWN, DOWN, DOWN, DOWN, "Here I am."])
+    async with rig(bot(script), tmp_path) as chat:
+        await chat.says("ana", "hello")
+        await chat.turns()
+        for tries, seconds in enumerate((5, 30, 120, 600), start=1):
+            await chat.advance(seconds - 2)
+            assert await chat.ready() == 0, f"too early after try {tries}"
+            assert len(script.requests) == tries
+            await chat.advance(3)
+            await chat.turns()
+        assert chat.platform.texts() == [say("model_down", "en"), "Here I am."]
+        assert (await chat.store.stats()).dead == 0
+        script.assert_used_up()
+
+
+async def test_it_is_told_in_the_persons_language(tmp_path: Path) -> None:
+    async with rig(bot(ScriptedProvider([DOWN]), language="pt"), tmp_path) as chat:
+        await chat.says("ana", "olá")
+        await chat.turns()
+        assert chat.platform.texts() == [say("model_down", "pt")]
+
+
+async def test_it_is_given_up_and_told_and_can_be_replayed(tmp_path: Path) -> None:
+    script = ScriptedProvider([DOWN] * 5 + ["Here I am."])
+    async with rig(bot(script), tmp_path) as chat:
+        await chat.says("ana", "hello")
+        await chat.turns()
+        for seconds in (6, 31, 121, 601):
+            await chat.advance(seconds)
+            await chat.turns()
+        assert chat.platform.texts() == [say("model_down", "en"), say("gave_up", "en")]
+        letter = (await chat.store.dead())[0]
+        assert letter.reason == "the model could not be reached"
+        assert await chat.store.replay(letter.dead_id)
+        await chat.turns()
+        assert chat.platform.texts()[-1] == "Here I am."
+        assert user_lines(script) == ["hello"]
+
+
+async def test_what_is_written_meanwhile_waits_and_joins(tmp_path: Path) -> None:
+    script = ScriptedProvider([DOWN, "Here I am."])
+    async with rig(bot(script), tmp_path) as chat:
+        await chat.says("ana", "hello")
+        await chat.turns()
+        await chat.says("ana", "are you there?")
+        assert await chat.ready() == 0
+        await chat.advance(6)
+        await chat.turns()
+        assert user_lines(script) == ["hello", "are you there?"]
+        assert len(script.requests) == 2
+
+
+async def test_the_next_outage_is_told_again(tmp_path: Path) -> None:
+    script = ScriptedProvider([DOWN, "One.", DOWN])
+    async with rig(bot(script), tmp_path) as chat:
+        await chat.says("ana", "hello")
+        await chat.turns()
+        await chat.advance(6)
+        await chat.turns()
+        await chat.says("ana", "hello again")
+        await chat.turns()
+        assert chat.platform.texts() == [say("model_down", "en"), "One.", say("model_down", "en")]
+
+
+async def test_a_model_that_fails_after_a_tool_goes_on_behind_it(tmp_path: Path) -> None:
+    noted: list[str] = []
+
+    @tool
+    async def note(text: str) -> str:
+        """Write a note."""
+        noted.append(text)
+        return "noted"
+
+    script = ScriptedProvider([ToolCall("note", {"text": "milk"}), DOWN, "I noted it."])
+    async with rig(bot(script, [note]), tmp_path) as chat:
+        await chat.says("ana", "note milk")
+        await chat.turns()
+        await chat.advance(6)
+        await chat.turns()
+        assert (noted, chat.platform.texts()[-1]) == (["milk"], "I noted it.")
+
+
+# ── a turn that fails ──
+
+
+class Fragile:
+    """A model that fails while somebody says what breaks it."""
+
+    name = "fragile"
+
+    def __init__(self, *poison: str) -> None:
+        self.poison = set(poison)
+        self.asked: list[list[str]] = []
+
+    async def complete(self, request: Request) -> Response:
+        roles = [each.role for each in request.messages]
+        answered = len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0
+        new = [each.content for each in request.messages[answered:] if each.role == "user"]
+        self.asked.append(new)
+        if self.poison & set(new):
+            raise RuntimeError("secret of the bot")
+        return Response(content=f"read {' '.join(new)}")
+
+    async def stream(self, request: Request) -> Any:
+        yield await self.complete(request)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+async def test_messages_that_fail_together_are_taken_one_by_one_and_only_the_bad_one_is_put_aside(
+    tmp_path: Path,
+) -> None:
+    model = Fragile("bad")
+    async with rig(ChannelAgent(Agent(provider=model)), tmp_path) as chat:
+        for text in ("good", "bad", "better"):
+            await chat.says("ana", text)
+        for _ in range(8):
+            await chat.turns()
+            await chat.advance(6)
+        await chat.turns()
+        texts = chat.platform.texts()
+        assert [text for text in texts if text.startswith("read")] == ["read good", "read better"]
+        assert sum(text.startswith("Something went wrong") for text in texts) == 1
+        assert not any("secret" in text for text in texts)
+        assert model.asked[0] == ["good", "bad", "better"]
+        (letter,) = await chat.store.dead()
+        assert letter.incoming is not None and letter.incoming.body["text"] == "bad"
+        incident = texts[-2].rsplit(" ", 1)[-1]
+        assert letter.dead_id.startswith(incident)
+
+
+async def test_another_person_is_not_blamed_for_a_turn_that_fails(tmp_path: Path) -> None:
+    model = Fragile("bad")
+    async with rig(ChannelAgent(Agent(provider=model)), tmp_path) as chat:
+        await chat.says("ana", "bad", place="#team")
+        await chat.says("bob", "good", place="#team")
+        for _ in range(4):
+            await chat.turns()
+            await chat.advance(6)
+        assert chat.platform.texts("#team")[-1] == "read good"
+        assert len(await chat.store.dead()) == 1
+
+
+async def test_a_failed_turn_is_tried_again(tmp_path: Path) -> None:
+    model = Fragile("once")
+    async with rig(ChannelAgent(Agent(provider=model)), tmp_path) as chat:
+        await chat.says("ana", "once")
+        await chat.turns()
+        model.poison.clear()
+        await chat.advance(2)
+        await chat.turns()
+        assert chat.platform.texts() == ["read once"]
+
+
+async def test_a_turn_that_kills_its_worker_is_put_aside_and_nobody_else_is(tmp_path: Path) -> None:
+    script = ScriptedProvider(["Hello."])
+    async with rig(bot(script), tmp_path) as chat:
+        await chat.says("ana", "deadly", place="#team")
+        await chat.says("bob", "hello", place="#team")
+        for _ in range(4):
+            await chat.worker.lease("turn", lease_seconds=0.0)
+        await chat.turns()
+        assert chat.platform.texts("#team")[0].startswith("Something went wrong")
+        assert chat.platform.texts("#team")[1:] == ["Hello."]
+        (letter,) = await chat.store.dead()
+        assert letter.incoming is not None and letter.incoming.body["text"] == "deadly"
+
+
+async def test_deaths_after_outages_are_not_taken_for_a_killer(tmp_path: Path) -> None:
+    script = ScriptedProvider([DOWN, DOWN, DOWN, "Here I am."])
+    async with rig(bot(script), tmp_path) as chat:
+        await chat.says("ana", "hello")
+        for seconds in (0, 6, 31, 121):
+            await chat.advance(seconds)
+            if seconds == 121:
+                await chat.worker.lease("turn", lease_seconds=0.0)
+            await chat.turns()
+        assert chat.platform.texts()[-1] == "Here I am."
+
+
+async def test_outcomes_are_not_lost_with_the_message_that_is_put_aside() -> None:
+    invoices = Invoices()
+    async with ChatDriver(invoices.bot()) as chat:
+        await chat.says("ana", "delete INV-1")
+        await chat.presses("ana", "Cancel")
+        fragile = Fragile("bad")
+        invoices_model, chat.bot.agent = chat.bot.agent, chat.bot.agent.using(fragile)
+        await chat.says("ana", "bad")
+        for _ in range(3):
+            await chat.clock.advance(6)
+        chat.bot.agent = invoices_model
+        await chat.says("ana", "hello")
+        assert any("refused by the person" in each.content for each in invoices.model.requests[-1].messages)
+
+
+async def test_outcomes_are_not_lost_with_a_late_yes() -> None:
+    invoices = Invoices()
+    async with ChatDriver(invoices.bot()) as chat:
+        await chat.says("ana", "delete INV-1")
+        await chat.presses("ana", "Confirm")
+        await chat.says("ana", "yes")
+        assert "already done" in chat.last.text
+        await chat.says("ana", "hello")
+        assert any("and done" in each.content for each in invoices.model.requests[-1].messages if each.role == "event")
+
+
+async def test_a_commit_whose_answer_is_lost_is_not_done_twice(tmp_path: Path) -> None:
+    script = ScriptedProvider(["One.", "Two."])
+    async with rig(bot(script), tmp_path) as chat:
+        await chat.says("ana", "hello")
+        chat.store.refuse["commit"] = [StoreUnavailable("no answer")]
+        await chat.turns()
+        await chat.advance(2)
+        await chat.turns()
+        assert chat.platform.texts() == ["Two."]
+
+
+# ── deadlines, stops, excuses ──
+
+
+async def test_a_turn_that_takes_too_long_is_told_and_what_it_did_is_known(tmp_path: Path) -> None:
+    started = asyncio.Event()
+
+    @tool
+    async def note(text: str) -> str:
+        """Write a note."""
+        return f"noted {text}"
+
+    @tool
+    async def brew(ctx: ToolContext) -> str:
+        """Take for ever."""
+        started.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    script = ScriptedProvider([ToolCall("note", {"text": "milk"}), ToolCall("brew", {}), "Yes?"])
+    async with rig(bot(script, [note, brew]), tmp_path) as chat:
+        await chat.says("ana", "note milk and brew")
+        outcome = await chat.worker.turn(deadline_seconds=0.05)
+        assert started.is_set() and outcome is not None and outcome.stop_reason == "timeout"
+        await chat.turns()
+        assert chat.platform.texts() == [say("turn_timeout", "en")]
+        await chat.says("ana", "still there?")
+        await chat.turns()
+        results = told(script, "tool")
+        assert results[0] == "noted milk"
+        assert "may or may not have happened" in results[1]
+
+
+@pytest.mark.parametrize(
+    ("config", "steps", "key"),
+    [
+        (AgentConfig(max_iterations=1), [ToolCall("look", {})], "max_iterations"),
+        (AgentConfig(), [ToolCall("look", {})] * 3, "max_iterations"),
+        (AgentConfig(), [""], "empty_answer"),
+    ],
+    ids=["max_iterations", "loop_detected", "nothing"],
+)
+async def test_a_turn_without_an_answer_says_why(tmp_path: Path, config: AgentConfig, steps: Any, key: str) -> None:
+    @tool(read_only=True)
+    async def look() -> str:
+        """Look."""
+        return "the same"
+
+    agent = Agent([look], provider=ScriptedProvider(steps), config=config)
+    async with rig(ChannelAgent(agent), tmp_path) as chat:
+        await chat.says("ana", "look")
+        await chat.turns()
+        assert chat.platform.texts() == [say(key, "en")]
+
+
+async def test_stop_ends_only_the_turn_of_who_sends_it_and_drops_no_message() -> None:
+    invoices = Invoices()
+    async with ChatDriver(invoices.bot()) as chat:
+        saying = asyncio.create_task(chat.says("ana", "wait", group="team"))
+        await invoices.model.waiting.wait()
+        others = [asyncio.create_task(chat.says(person, text, group="team")) for person, text in WAITING]
+        while len(invoices.model.requests) < 1 or (await chat.engine.shared.store.stats()).waiting < 3:
+            await asyncio.sleep(0.001)
+        stopping = asyncio.create_task(chat.says("bob", "/stop", group="team"))
+        while not any("stop" in each.text for each in chat.messages):
+            await asyncio.sleep(0.001)
+        assert not saying.done() and len(invoices.model.requests) == 1
+        ended = asyncio.create_task(chat.says("ana", "/stop", group="team"))
+        await asyncio.gather(saying, stopping, ended, *others)
+        texts = [each.text for each in chat.messages]
+        assert "You said: wait" not in texts
+        assert [text for text in texts if text.startswith("You said")] == ["You said: hello", "You said: more"]
+
+
+WAITING = (("bob", "hello"), ("ana", "more"))
+
+
+async def test_stop_reaches_a_turn_in_another_process(tmp_path: Path) -> None:
+    invoices = Invoices()
+    async with rig(invoices.bot(), tmp_path) as chat:
+        other = chat.another()
+        await chat.says("ana", "wait")
+        running = asyncio.create_task(other.turn())
+        await invoices.model.waiting.wait()
+        await chat.says("ana", "/stop")
+        assert ("turn", chat.worker.shared.conversation(message("ana", "").address)) not in chat.worker.shared.held
+        other.shared.nudge("turn", next(lane for kind, lane in other.shared.held if kind == "turn"))
+        outcome = await running
+        assert outcome is not None and outcome.stop_reason == "cancelled"
+
+
+async def test_what_a_stopped_turn_was_about_to_ask_is_not_asked(tmp_path: Path) -> None:
+    started, hold = asyncio.Event(), asyncio.Event()
+
+    async def preview(invoice_id: str) -> str:
+        started.set()
+        await hold.wait()
+        return f"Delete {invoice_id}?"
+
+    @tool(confirm=preview)
+    async def delete_invoice(invoice_id: str) -> str:
+        """Delete an invoice."""
+        raise AssertionError("never")
+
+    script = ScriptedProvider([ToolCall("delete_invoice", {"invoice_id": "INV-1"}), "Fine."])
+    async with rig(bot(script, [delete_invoice]), tmp_path) as chat:
+        await chat.says("ana", "delete INV-1")
+        running = asyncio.create_task(chat.worker.turn())
+        await started.wait()
+        await chat.says("ana", "/stop")
+        lane = next(lane for kind, lane in chat.worker.shared.held if kind == "turn")
+        chat.worker.shared.nudge("turn", lane)
+        while chat.store.calls["renew"] == 0:
+            await asyncio.sleep(0.001)
+        hold.set()
+        await running
+        await chat.turns()
+        assert not any(part.buttons for _, part in chat.platform.sent)
+        await chat.says("ana", "hello")
+        await chat.turns()
+        assert any("withdrawn" in text for text in told(script, "event"))
+
+
+# ── checkpoints ──
+
+
+async def test_a_take_over_goes_on_from_the_last_finished_step(tmp_path: Path) -> None:
+    done: list[str] = []
+
+    @tool
+    async def pay(invoice_id: str) -> str:
+        """Pay."""
+        done.append(invoice_id)
+        return f"{invoice_id} is paid"
+
+    hold = asyncio.Event()
+    script = ScriptedProvider([ToolCall("pay", {"invoice_id": "INV-1"}), hold, "Never said.", "It is paid."])
+    async with rig(bot(script, [pay]), tmp_path) as chat:
+        await chat.says("ana", "pay INV-1")
+        lease = await chat.worker.lease("turn", lease_seconds=0.0)
+        dying = asyncio.create_task(run(chat.worker, lease))
+        while len(script.requests) < 2:
+            await asyncio.sleep(0.001)
+        await chat.says("ana", "and thanks")
+        other = chat.another()
+        taken = await other.lease("turn")
+        assert taken.died and len(taken.steps) > 1
+        hold.set()
+        assert await dying is None, "a zombie's commit is refused"
+        assert chat.platform.texts() == []
+        assert await run(other, taken) is not None
+        assert done == ["INV-1"]
+        assert user_lines(script) == ["pay INV-1"], "what came later is the next turn's"
+        assert told(script, "tool") == ["INV-1 is paid"]
+
+
+async def run(worker: Worker, lease: Lease) -> Outcome | None:
+    return await Turns(worker.shared, worker.decisions).run(lease)
+
+
+async def test_a_tool_that_was_started_is_not_run_again(tmp_path: Path) -> None:
+    runs: list[str] = []
+    started = asyncio.Event()
+
+    @tool
+    async def pay(invoice_id: str) -> str:
+        """Pay."""
+        runs.append(invoice_id)
+        started.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    script = ScriptedProvider([ToolCall("pay", {"invoice_id": "INV-1"}), "I do not know."])
+    async with rig(bot(script, [pay]), tmp_path) as chat:
+        await chat.says("ana", "pay INV-1")
+        running = asyncio.create_task(chat.worker.turn())
+        await started.wait()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await chat.another().turn()
+        assert runs == ["INV-1"]
+        assert "unknown" in told(script, "tool")[0]
+
+
+async def test_one_reply_of_the_model_costs_no_checkpoint(tmp_path: Path) -> None:
+    async with rig(bot(ScriptedProvider(["Hello."])), tmp_path) as chat:
+        await chat.says("ana", "hello")
+        lease = await chat.worker.lease("turn")
+        chat.store.calls.clear()
+        await run(chat.worker, lease)
+        assert chat.store.calls["commit"] == 1
+
+
+async def test_what_a_plain_message_costs(tmp_path: Path) -> None:
+    """accept, lease, read and one look at the index of actions, one commit; lease, one look, one commit."""
+    async with rig(bot(ScriptedProvider(["Hello."])), tmp_path) as chat:
+        await chat.says("ana", "hello")
+        assert chat.store.calls == {"accept": 1}
+        await chat.worker.turn()
+        calls = dict(chat.store.calls)
+        assert calls == {"accept": 1, "lease": 1, "read": 1, "get": 1, "commit": 1}
+        await chat.worker.deliver()
+        assert chat.platform.texts() == ["Hello."]
+        assert chat.store.calls - Counter(calls) == {"lease": 1, "get": 1, "commit": 1}
+        assert await chat.ready() == 0
+
+
+# ── commands ──
+
+
+async def test_new_begins_an_empty_transcript_and_asks_stay_open() -> None:
+    script = ScriptedProvider(["Nice.", ToolCall("delete_invoice", {"invoice_id": "INV-1"}), "Hello."])
+    invoices = Invoices()
+    async with ChatDriver(invoices.bot(), provider=script) as chat:
+        await chat.says("ana", "my cat is Felix")
+        await chat.says("ana", "delete INV-1")
+        await chat.says("ana", "/new")
+        assert chat.last.text == say("new_done", "en")
+        await chat.says("ana", "hello")
+        assert user_lines(script) == ["hello"]
+        await chat.presses("ana", "Confirm")
+        assert invoices.deleted == ["INV-1"]
+
+
+async def test_start_help_and_pending() -> None:
+    invoices = Invoices()
+    bot = invoices.bot(greeting="Welcome to **INV**.")
+
+    @bot.command("refund", description="Get money back")
+    async def refund(ctx: ToolContext, text: str) -> None:
+        """Unused."""
+
+    async with ChatDriver(bot) as chat:
+        await chat.says("ana", "/start")
+        assert chat.last.text == "Welcome to **INV**."
+        await chat.says("ana", "/help")
+        assert all(f"/{name}" in chat.last.text for name in ("start", "help", "new", "stop", "pending", "refund"))
+        assert "Get money back" in chat.last.text
+        await chat.says("ana", "delete INV-1")
+        await chat.says("ana", "/pending")
+        assert "INV\\-1" in chat.last.text
+        assert invoices.deleted == [] and len(invoices.model.requests) == 1
+
+
+async def test_an_unknown_command_goes_to_the_model() -> None:
+    script = ScriptedProvider(["I know no such thing."])
+    async with ChatDriver(bot(script)) as chat:
+        await chat.says("ana", "/weather in Porto")
+        assert chat.last.text == "I know no such thing."
+        assert user_lines(script) == ["/weather in Porto"]
+
+
+async def test_commands_of_ones_own() -> None:
+    own = bot(ScriptedProvider([]))
+
+    @own.command("text")
+    async def text(ctx: ToolContext, words: str) -> str:
+        """Say a text."""
+        return f"{ctx.person} said {words}"
+
+    @own.command("reply")
+    async def reply(ctx: ToolContext, words: str) -> Reply:
+        """Say a reply."""
+        return Reply(text="**a reply**")
+
+    @own.command("nothing")
+    async def nothing(ctx: ToolContext, words: str) -> None:
+        """Say nothing."""
+
+    @own.command("broken")
+    async def broken(ctx: ToolContext, words: str) -> None:
+        """Fail."""
+        raise RuntimeError("password=hunter2")
+
+    async with ChatDriver(own) as chat:
+        await chat.says("ana", "/text one two")
+        await chat.says("ana", "/reply")
+        await chat.says("ana", "/nothing")
+        assert [each.text for each in chat.messages] == ["test:bot:ana said one two", "**a reply**"]
+        await chat.says("ana", "/broken")
+        for _ in range(3):
+            await chat.clock.advance(6)
+        assert chat.last.text.startswith("Something went wrong")
+        assert "hunter2" not in chat.last.text
+        await chat.says("ana", "/reply")
+        assert chat.last.text == "**a reply**"
+
+
+# ── what follows an outcome ──
+
+
+async def test_resume_goes_on_after_the_outcome() -> None:
+    done: list[str] = []
+
+    @tool(confirm=Confirm("Delete {invoice_id}?", after="resume"))
+    async def delete_invoice(invoice_id: str) -> str:
+        """Delete an invoice."""
+        done.append(invoice_id)
+        return f"{invoice_id} is gone"
+
+    script = ScriptedProvider([ToolCall("delete_invoice", {"invoice_id": "INV-1"}), "Next I would mail Bob."])
+    async with ChatDriver(bot(script, [delete_invoice])) as chat:
+        await chat.says("ana", "delete INV-1, then mail Bob")
+        await chat.presses("ana", "Confirm")
+        assert done == ["INV-1"]
+        assert [each.text for each in chat.messages[1:]] == ["INV-1 is gone", "Next I would mail Bob."]
+        assert "and done" in told(script, "event")[-1]
+        script.assert_used_up()
+
+
+async def test_drop_lets_go_of_what_was_asked_when_something_else_is_said() -> None:
+    invoices = Invoices()
+    async with ChatDriver(invoices.bot(on_unrelated="drop")) as chat:
+        await chat.says("ana", "delete INV-1")
+        await chat.says("ana", "what is the weather?")
+        assert say("dropped", "en") in [each.text for each in chat.messages]
+        assert chat.messages[0].buttons == []
+        await chat.says("ana", "yes")
+        assert invoices.deleted == []
+
+
+async def test_a_resumed_turn_drops_nothing_that_is_still_asked() -> None:
+    @tool(confirm=Confirm("Delete {invoice_id}?", after="resume"))
+    async def delete_invoice(invoice_id: str) -> str:
+        """Delete an invoice."""
+        return "gone"
+
+    calls = [ToolCall("delete_invoice", {"invoice_id": f"INV-{number}"}) for number in (1, 2)]
+    script = ScriptedProvider([calls, "One is gone."])
+    async with ChatDriver(bot(script, [delete_invoice], on_unrelated="drop")) as chat:
+        await chat.says("ana", "delete both")
+        label = next(label for label in chat.last.buttons if label.startswith("Confirm"))
+        await chat.presses("ana", label)
+        texts = [each.text for each in chat.messages]
+        assert "One is gone." in texts and say("dropped", "en") not in texts
+        await chat.says("ana", "/pending")
+        assert "INV" in chat.last.text
+
+
+async def test_outcomes_are_told_to_the_bots_own_code() -> None:
+    invoices = Invoices()
+    own, heard = invoices.bot(), []
+
+    @own.on_outcome
+    async def remember(action: Any) -> None:
+        heard.append((action.args["invoice_id"], action.state))
+        raise RuntimeError("an author's mistake")
+
+    async with ChatDriver(own) as chat:
+        await chat.says("ana", "delete INV-1")
+        await chat.presses("ana", "Confirm")
+        assert heard == [("INV-1", "done")]
+        assert chat.last.text == "Invoice INV-1 is deleted."
+
+
+async def test_the_channel_of_a_message_that_is_off_by_now(tmp_path: Path) -> None:
+    script = ScriptedProvider(["Hello."])
+    async with rig(bot(script), tmp_path) as chat:
+        await chat.says("ana", "hello")
+        channels: Any = chat.worker.shared.channels
+        platform = channels.pop("test")
+        await chat.turns()
+        assert script.requests == [] and (await chat.store.stats()).waiting == 1
+        channels["test"] = platform
+        await chat.advance(61)
+        await chat.turns()
+        assert chat.platform.texts() == ["Hello."]
