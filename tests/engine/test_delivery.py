@@ -1,0 +1,362 @@
+"""The outbox: in order, part by part, each with its receipt, whatever the platform does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from channels import Ambiguous, Part, RateLimited, Reply, Unavailable, Undeliverable
+from channels.channel import Pace
+from gateway import Agent, ChannelAgent, emit_artifact, tool
+from gateway.engine.outgoing import address_to_json
+from gateway.store.base import Key, QueuedPart, StoreUnavailable, Transaction
+from gateway.testing import ScriptedProvider, ToolCall
+from tests.engine.bots import Invoices
+from tests.engine.rig import Rig, here, rig
+
+
+@pytest.fixture
+async def chat(tmp_path: Path) -> AsyncIterator[Rig]:
+    async with rig(Invoices().bot(), tmp_path) as chat:
+        yield chat
+
+
+async def notify(chat: Rig, *texts: str, place: str = "ana") -> None:
+    for text in texts:
+        await chat.worker.engine.notify(here(place), Reply(text=text))
+
+
+async def ask(chat: Rig) -> None:
+    """A question is in the outbox."""
+    await chat.says("ana", "delete INV-1")
+    await chat.worker.turn()
+
+
+async def status(chat: Rig) -> str:
+    found = await chat.store.scan("action/")
+    value: dict[str, str] = found[0][1].value  # type: ignore[assignment]
+    return value.get("reason") or value.get("state", "pending")
+
+
+async def parts(chat: Rig) -> int:
+    return (await chat.store.stats()).parts
+
+
+# ── order, and nothing twice ──
+
+
+async def test_what_leaves_a_turn_leaves_as_text_media_prompt(tmp_path: Path) -> None:
+    @tool(read_only=True)
+    async def send_pdf() -> str:
+        """Send a PDF."""
+        emit_artifact(content=b"%PDF-1.4 x", mime_type="application/pdf", filename="INV-7.pdf")
+        return "sent"
+
+    @tool(confirm="Delete {invoice_id}?")
+    async def delete_invoice(invoice_id: str) -> str:
+        """Delete an invoice."""
+        return "gone"
+
+    script = ScriptedProvider(
+        [ToolCall("delete_invoice", {"invoice_id": "INV-1"}), [ToolCall("send_pdf", {})], "Here it is."]
+    )
+    async with rig(ChannelAgent(Agent([send_pdf, delete_invoice], provider=script)), tmp_path) as chat:
+        await chat.says("ana", "delete INV-1")
+        await chat.turns()
+        await chat.says("ana", "and send the PDF")
+        await chat.turns()
+        assert [part.call for _, part in chat.platform.sent] == ["show", "show", "file", "show"]
+        assert chat.platform.texts()[1:3] == ["Here it is.", "INV-7.pdf"]
+        assert chat.platform.sent[-1][1].buttons
+
+
+async def test_a_retry_never_repeats_what_has_a_receipt(chat: Rig) -> None:
+    await notify(chat, "one", "two", "three")
+    fine = asyncio.Event()
+    fine.set()
+    chat.platform.will = [fine, Unavailable("502")]
+    await chat.worker.deliver()
+    assert chat.platform.texts() == ["one"]
+    await chat.advance(2)
+    await chat.worker.deliver()
+    assert chat.platform.texts() == ["one", "two", "three"]
+    assert await parts(chat) == 0 and await chat.ready() == 0
+
+
+async def test_conversations_do_not_wait_for_each_other(chat: Rig) -> None:
+    await notify(chat, "one", place="ana")
+    await notify(chat, "two", place="bob")
+    hold = asyncio.Event()
+    chat.platform.will = [hold]
+    slow = asyncio.create_task(chat.worker.deliver())
+    await chat.platform.sending.wait()
+    await chat.worker.deliver()
+    assert (chat.platform.texts("ana"), chat.platform.texts("bob")) == ([], ["two"])
+    hold.set()
+    await slow
+
+
+async def test_a_lane_of_three_costs_a_commit_each_and_nothing_to_give_it_back(chat: Rig) -> None:
+    await notify(chat, "one", "two", "three")
+    chat.store.calls.clear()
+    await chat.worker.deliver()
+    assert chat.store.calls == {"lease": 1, "get": 1, "commit": 3}
+    assert await chat.ready() == 0
+
+
+async def test_a_receipt_the_store_did_not_take_is_remembered(chat: Rig) -> None:
+    await notify(chat, "one")
+    chat.store.refuse["commit"] = [StoreUnavailable("no answer")]
+    lease = await chat.worker.lease("out", lease_seconds=0.0)
+    with pytest.raises(StoreUnavailable):
+        await chat.worker.delivery.run(lease)
+    await chat.worker.deliver()
+    assert chat.platform.texts() == ["one"]
+    assert await parts(chat) == 0
+
+
+# ── what platforms do ──
+
+
+async def test_an_unreachable_platform_is_tried_again_later_and_later(chat: Rig) -> None:
+    await notify(chat, "one")
+    chat.platform.will = [Unavailable("502")] * 8
+    for seconds in (0, 1, 2, 5, 15, 30, 60, 120):
+        await chat.advance(max(seconds - 0.9, 0))
+        assert await chat.ready() == (seconds == 0)
+        await chat.advance(1)
+        await chat.worker.deliver()
+    await chat.advance(301)
+    await chat.worker.deliver()
+    assert chat.platform.texts() == ["one"]
+    assert len(set(chat.platform.keys)) == 1, "every retry has the same key"
+
+
+async def test_after_a_day_it_is_given_up_and_can_be_replayed(chat: Rig) -> None:
+    await notify(chat, "one", "two")
+    chat.platform.will = [Unavailable("502"), Unavailable("502")]
+    await chat.worker.deliver()
+    await chat.advance(86500)
+    await chat.worker.deliver()
+    assert chat.platform.texts() == ["two"]
+    (letter,) = await chat.store.dead()
+    assert await chat.store.replay(letter.dead_id)
+    await chat.worker.deliver()
+    assert chat.platform.texts() == ["two", "one"]
+
+
+async def test_a_rate_limit_is_obeyed_and_counts_as_no_try(chat: Rig) -> None:
+    await notify(chat, "one")
+    for _ in range(12):
+        chat.platform.will = [RateLimited("429", retry_after_seconds=7)]
+        await chat.worker.deliver()
+        await chat.advance(6.5)
+        assert await chat.ready() == 0
+        await chat.advance(1)
+    chat.platform.will = [Unavailable("502")]
+    await chat.worker.deliver()
+    await chat.advance(1.5)
+    await chat.worker.deliver()
+    assert chat.platform.texts() == ["one"]
+
+
+async def test_our_own_pace_parks_the_lane(tmp_path: Path) -> None:
+    async with rig(Invoices().bot(), tmp_path, pace=Pace(place_per_second=1.0)) as chat:
+        await notify(chat, *(str(number) for number in range(5)))
+        await chat.worker.deliver()
+        assert chat.platform.texts() == ["0", "1", "2"]
+        stats = await chat.store.stats()
+        assert (stats.ready, stats.parked, stats.leased) == (0, 1, 0)
+        await chat.advance(1.1)
+        await chat.worker.deliver()
+        assert chat.platform.texts() == ["0", "1", "2", "3"]
+
+
+async def test_threads_of_a_group_share_its_pace(tmp_path: Path) -> None:
+    async with rig(Invoices().bot(), tmp_path, pace=Pace(group_per_minute=2.0)) as chat:
+        for thread in ("1", "2", "3"):
+            address = here("#team")
+            await chat.worker.engine.notify(
+                type(address)(channel="test", account="bot", place="#team", thread=thread, group=True),
+                Reply(text=thread),
+            )
+        for _ in range(3):
+            await chat.worker.deliver()
+        assert chat.platform.texts("#team") == ["1", "2"]
+
+
+@pytest.mark.parametrize("paced", [False, True], ids=["at once", "after our own pace"])
+async def test_a_call_without_an_answer_is_made_once_more(tmp_path: Path, paced: bool) -> None:
+    pace = Pace(account_per_second=1.0) if paced else Pace()
+    async with rig(Invoices().bot(), tmp_path, pace=pace) as chat:
+        if paced:
+            await notify(chat, "zero", place="bob")
+            await chat.worker.deliver()
+        await notify(chat, "one", "two")
+        chat.platform.will = [Ambiguous("timeout"), Ambiguous("timeout")]
+        for _ in range(8):
+            await chat.advance(10)
+            if await chat.ready():
+                await chat.worker.deliver()
+        assert chat.platform.texts() == ["two"]
+        assert [letter.reason for letter in await chat.store.dead()] == ["it may have been sent"]
+        tried = [key for key in chat.platform.keys if chat.platform.keys.count(key) == 2]
+        assert len(set(tried)) == 1
+
+
+async def test_a_prompt_without_an_answer_is_sent_until_it_arrives(chat: Rig) -> None:
+    await ask(chat)
+    chat.platform.will = [Ambiguous("timeout")] * 4
+    for _ in range(5):
+        await chat.worker.deliver()
+        await chat.advance(16)
+    assert len(chat.platform.sent) == 1
+    assert await chat.store.dead() == []
+
+
+async def test_a_prompt_that_is_answered_meanwhile_is_not_sent_again(chat: Rig) -> None:
+    await ask(chat)
+    chat.platform.will = [Ambiguous("timeout")]
+    await chat.worker.deliver()
+    await chat.says("ana", "/stop")
+    await chat.advance(2)
+    await chat.worker.deliver()
+    assert chat.platform.texts() == ["Stopped. What was waiting for your answer will not be done."]
+
+
+async def test_what_cannot_be_delivered_is_put_aside_and_its_ask_is_undelivered(chat: Rig) -> None:
+    await ask(chat)
+    await notify(chat, "later")
+    chat.platform.will = [Undeliverable("403 blocked")]
+    await chat.worker.deliver()
+    assert await status(chat) == "undelivered"
+    assert [letter.reason for letter in await chat.store.dead()] == ["not deliverable: 403 blocked"]
+    assert chat.platform.texts() == ["later"]
+
+
+async def test_a_prompt_that_does_not_arrive_within_ten_minutes_asks_nothing(chat: Rig) -> None:
+    await ask(chat)
+    chat.platform.will = [Unavailable("502")] * 20
+    while await status(chat) == "pending":
+        await chat.advance(30)
+        if await chat.ready():
+            await chat.worker.deliver()
+    assert 590 <= chat.store.offset_seconds <= 640
+    chat.platform.will = []
+    await chat.advance(301)
+    await chat.turns()
+    assert chat.platform.sent == []
+    assert await status(chat) == "undelivered" and await chat.store.dead() == []
+
+
+async def test_what_is_not_worth_a_retry_is_dropped(chat: Rig) -> None:
+    part = Part(call="typing", arguments={"text": ""}, droppable=True)
+    await queue(chat, {"call": part.call, "arguments": {"text": ""}, "droppable": True})
+    await notify(chat, "one")
+    chat.platform.will = [RateLimited("429", retry_after_seconds=30)]
+    await chat.worker.deliver()
+    assert chat.platform.texts() == ["one"]
+    assert await chat.store.dead() == []
+
+
+async def queue(chat: Rig, part: dict[str, object], channel: str = "test") -> None:
+    conversation = chat.worker.shared.conversation(here("ana"))
+    address = dict(address_to_json(here("ana")))  # type: ignore[arg-type]
+    body = {"address": {**address, "channel": channel}, "part": part, "shows": [], "edits": None}
+    queued = QueuedPart(part_id=f"part {channel}", conversation=conversation, body=body)  # type: ignore[arg-type]
+    await chat.store.commit(Transaction(partition="00", parts=[queued]))
+
+
+async def test_a_channel_that_is_off_holds_up_nobody(chat: Rig) -> None:
+    await queue(chat, {"call": "show", "arguments": {"text": "lost"}}, channel="gone")
+    await notify(chat, "one")
+    await chat.worker.deliver()
+    assert chat.platform.texts() == ["one"]
+    assert [letter.reason for letter in await chat.store.dead()] == ["its channel is off"]
+
+
+async def test_a_part_that_cannot_be_read_holds_up_nobody(chat: Rig) -> None:
+    await queue(chat, {"call": 5, "what": "is this"})
+    await notify(chat, "one")
+    await chat.worker.deliver()
+    assert chat.platform.texts() == ["one"]
+    assert [letter.reason for letter in await chat.store.dead()] == ["it cannot be read"]
+
+
+async def test_a_channel_that_breaks_holds_up_nobody(chat: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    await notify(chat, "one", "two")
+    chat.platform.will = [KeyError("password=hunter2"), KeyError("password=hunter2")]
+    await chat.worker.deliver()
+    await chat.advance(2)
+    await chat.worker.deliver()
+    assert chat.platform.texts() == ["two"]
+    assert [letter.reason for letter in await chat.store.dead()] == ["it may have been sent"]
+    assert "hunter2" not in caplog.text and "KeyError" in caplog.text
+
+
+async def test_who_blocked_the_bot_and_comes_back_is_written_to_again(chat: Rig) -> None:
+    await notify(chat, "one")
+    chat.platform.will = [Undeliverable("403 blocked")]
+    await chat.worker.deliver()
+    await notify(chat, "two")
+    await chat.worker.deliver()
+    assert chat.platform.texts() == ["two"]
+    assert await chat.ready() == 0
+
+
+# ── whoever sends dies ──
+
+
+@pytest.mark.parametrize(("deaths", "shown"), [(1, ["one", "two"]), (2, ["two"])])
+async def test_a_part_whose_sender_died_is_sent_once_more(chat: Rig, deaths: int, shown: list[str]) -> None:
+    await notify(chat, "one", "two")
+    hold, dead = asyncio.Event(), []
+    for _ in range(deaths):
+        chat.platform.will = [hold]
+        chat.platform.sending.clear()
+        lease = await chat.worker.lease("out", lease_seconds=0.0)
+        dead.append(asyncio.create_task(chat.another().delivery.run(lease)))
+        await chat.platform.sending.wait()
+    await chat.worker.deliver()
+    assert chat.platform.texts() == shown
+    hold.set()
+    await asyncio.gather(*dead)
+
+
+async def test_a_prompt_whose_sender_died_is_sent_again(chat: Rig) -> None:
+    await ask(chat)
+    for _ in range(3):
+        await chat.worker.lease("out", lease_seconds=0.0)
+    await chat.worker.deliver()
+    assert len(chat.platform.sent) == 1
+
+
+async def test_a_send_cut_off_by_the_end_of_the_process_is_in_doubt(chat: Rig) -> None:
+    await notify(chat, "one")
+    chat.platform.will = [asyncio.Event()]
+    sending = asyncio.create_task(chat.worker.deliver())
+    await chat.platform.sending.wait()
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+    assert sending.cancelled()
+    assert (await chat.store.stats()).leased == 0
+    await chat.advance(2)
+    await chat.another().deliver()
+    assert chat.platform.texts() == ["one"]
+
+
+async def test_a_zombie_writes_no_receipt(chat: Rig) -> None:
+    await notify(chat, "one")
+    hold = asyncio.Event()
+    chat.platform.will = [hold]
+    zombie = asyncio.create_task(chat.worker.delivery.run(await chat.worker.lease("out", lease_seconds=0.0)))
+    await chat.platform.sending.wait()
+    await chat.another().deliver()
+    key = Key("00", f"receipts/{chat.worker.shared.conversation(here('ana'))}")
+    before = (await chat.store.get([key]))[key].version
+    hold.set()
+    await zombie
+    assert (await chat.store.get([key]))[key].version == before
