@@ -181,9 +181,10 @@ class Rig:
         return Worker(self.bot, self.store, {Platform.name: self.platform}, self.files)
 
     async def take(self, *events: Event) -> None:
+        """Events come in, and what they decide is decided."""
         parsed = Parsed(events=tuple(events), response=WebhookResponse())
         await self.worker.engine.inbox.take(self.platform, parsed)
-        while len(self.worker.shared.tasks):
+        while (await self.store.stats()).pointed:
             await asyncio.sleep(0)
 
     async def says(self, person: str, text: str, **more: Any) -> None:

@@ -1,0 +1,247 @@
+"""Leases: beaten while work runs, lost without harm, given back when a process ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from channels import Parsed, WebhookResponse
+from gateway import Agent, ChannelAgent, ToolContext, tool
+from gateway.engine.leases import held
+from gateway.engine.turns import Turns
+from gateway.store.base import Fenced, Lease, StoreUnavailable
+from gateway.testing import ScriptedProvider, ToolCall
+from tests.engine.bots import Invoices
+from tests.engine.rig import Rig, message, rig, user_lines
+
+
+@pytest.fixture
+def invoices() -> Invoices:
+    return Invoices()
+
+
+@pytest.fixture
+async def chat(invoices: Invoices, tmp_path: Path) -> AsyncIterator[Rig]:
+    async with rig(invoices.bot(), tmp_path) as chat:
+        yield chat
+
+
+async def lapsed(chat: Rig) -> Lease:
+    """A turn's lease that anybody may take over at once."""
+    await chat.says("ana", "hello")
+    return await chat.worker.lease("turn", lease_seconds=0.0)
+
+
+async def beat(chat: Rig, lease: Lease) -> None:
+    """Have the holder renew now, and wait until it has."""
+    before = chat.store.calls["renew"]
+    chat.worker.shared.nudge(lease.kind, lease.lane)
+    while chat.store.calls["renew"] == before:
+        await asyncio.sleep(0.001)
+
+
+async def test_a_lost_lease_ends_the_work(chat: Rig) -> None:
+    lease = await lapsed(chat)
+    began = asyncio.Event()
+
+    async def work() -> None:
+        async with held(chat.worker.shared, lease):
+            began.set()
+            await asyncio.Event().wait()
+
+    working = asyncio.create_task(work())
+    await began.wait()
+    await chat.another().lease("turn")
+    await beat(chat, lease)
+    with pytest.raises(Fenced):
+        await working
+    assert working.cancelling() == 0
+    assert chat.worker.shared.held == {}
+
+
+async def test_a_store_that_does_not_answer_for_a_while_does_not(chat: Rig) -> None:
+    lease = await lapsed(chat)
+    chat.store.refuse["renew"] = [StoreUnavailable("no answer")] * 3
+    finish = asyncio.Event()
+
+    async def work() -> str:
+        async with held(chat.worker.shared, lease):
+            await finish.wait()
+        return "finished"
+
+    working = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    for _ in range(4):
+        await beat(chat, lease)
+    finish.set()
+    assert await working == "finished"
+
+
+async def test_who_is_cancelled_from_outside_stays_cancelled(chat: Rig) -> None:
+    lease = await lapsed(chat)
+
+    async def work() -> None:
+        async with held(chat.worker.shared, lease):
+            await asyncio.Event().wait()
+
+    working = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert chat.worker.shared.held == {}
+
+
+async def test_also_when_the_lease_is_lost_at_the_same_time(chat: Rig) -> None:
+    lease = await lapsed(chat)
+
+    async def work() -> None:
+        async with held(chat.worker.shared, lease):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                working.cancel()
+
+    working = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    await chat.another().lease("turn")
+    await beat(chat, lease)
+    with pytest.raises(asyncio.CancelledError):
+        await working
+
+
+async def test_an_error_of_the_work_stays_what_it_is(chat: Rig) -> None:
+    lease = await lapsed(chat)
+    with pytest.raises(ZeroDivisionError):
+        async with held(chat.worker.shared, lease):
+            raise ZeroDivisionError
+    assert chat.worker.shared.held == {}
+
+
+# ── the end of a process ──
+
+
+async def test_stop_lets_turns_finish(chat: Rig, invoices: Invoices) -> None:
+    chat.worker.engine.start()
+    await chat.says("ana", "wait")
+    await invoices.model.waiting.wait()
+    stopping = asyncio.create_task(chat.worker.engine.stop())
+    await asyncio.sleep(0)
+    invoices.model.let_go.set()
+    await stopping
+    assert (await chat.store.stats()).waiting == 0
+    await chat.another().deliver()
+    assert chat.platform.texts() == ["You said: wait"]
+
+
+async def test_what_did_not_finish_in_time_is_handed_back_at_once(chat: Rig, invoices: Invoices) -> None:
+    chat.worker.engine.start()
+    await chat.says("ana", "wait")
+    await invoices.model.waiting.wait()
+    await chat.worker.engine.stop(grace_seconds=0.0)
+    assert len(chat.worker.shared.tasks) == 0 and chat.worker.shared.held == {}
+    stats = await chat.store.stats()
+    assert (stats.leased, stats.ready, stats.waiting) == (0, 1, 1)
+    invoices.model.let_go.set()
+    other = chat.another()
+    await other.turn()
+    await other.deliver()
+    assert chat.platform.texts() == ["You said: wait"]
+
+
+async def test_who_was_stopped_four_times_is_no_killer(chat: Rig, invoices: Invoices) -> None:
+    await chat.says("ana", "wait")
+    for _ in range(5):
+        invoices.model.waiting.clear()
+        running = asyncio.create_task(chat.another().turn())
+        await invoices.model.waiting.wait()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    invoices.model.let_go.set()
+    await chat.turns()
+    assert chat.platform.texts() == ["You said: wait"]
+
+
+async def test_nothing_is_left_behind_after_work(chat: Rig) -> None:
+    before = asyncio.all_tasks()
+    chat.worker.engine.start()
+    for person in ("ana", "bob", "cleo"):
+        await chat.says(person, "delete INV-1")
+    while len(chat.platform.sent) < 3:
+        await asyncio.sleep(0.001)
+    await chat.worker.engine.stop()
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before
+    assert len(chat.worker.shared.tasks) == 0 and chat.worker.shared.held == {}
+    assert (await chat.store.stats()).leased == 0
+
+
+async def test_what_comes_while_it_stops_is_still_stored(chat: Rig, invoices: Invoices) -> None:
+    chat.worker.engine.start()
+    await chat.says("ana", "wait")
+    await invoices.model.waiting.wait()
+    stopping = asyncio.create_task(chat.worker.engine.stop())
+    await asyncio.sleep(0)
+    await chat.worker.engine.inbox.take(
+        chat.platform, Parsed(events=(message("bob", "hello"),), response=WebhookResponse())
+    )
+    invoices.model.let_go.set()
+    await stopping
+    await chat.another().turn()
+    assert invoices.model.requests[-1].messages[-1].content == "hello"
+
+
+async def test_a_callback_may_take_its_time(tmp_path: Path) -> None:
+    go_on, done = asyncio.Event(), []
+    invoices = Invoices()
+    bot = invoices.bot()
+
+    @bot.on_outcome
+    async def slow(action: object) -> None:
+        await go_on.wait()
+        done.append(action)
+
+    async with rig(bot, tmp_path) as chat:
+        chat.worker.engine.start()
+        await chat.says("ana", "delete INV-1")
+        while not chat.platform.sent:
+            await asyncio.sleep(0.001)
+        await chat.says("ana", "yes")
+        while "Invoice INV-1 is deleted." not in chat.platform.texts():
+            await asyncio.sleep(0.001)
+        assert chat.worker.shared.held == {} and (await chat.store.stats()).leased == 0
+        go_on.set()
+        while not done:
+            await asyncio.sleep(0.001)
+
+
+async def test_a_tool_in_a_turn_that_is_taken_over_is_ended(tmp_path: Path) -> None:
+    ended = asyncio.Event()
+    started = asyncio.Event()
+
+    @tool
+    async def brew(ctx: ToolContext) -> str:
+        """Take for ever."""
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return "never"
+
+    script = ScriptedProvider([ToolCall("brew", {}), "It is not known."])
+    async with rig(ChannelAgent(Agent([brew], provider=script)), tmp_path) as chat:
+        await chat.says("ana", "brew")
+        lease = await chat.worker.lease("turn", lease_seconds=0.0)
+        zombie = asyncio.create_task(Turns(chat.worker.shared, chat.worker.decisions).run(lease))
+        await started.wait()
+        other = chat.another()
+        taken = await other.lease("turn")
+        await beat(chat, lease)
+        assert await zombie is None and ended.is_set()
+        await Turns(other.shared, other.decisions).run(taken)
+        assert user_lines(script) == ["brew"]
+        script.assert_used_up()
