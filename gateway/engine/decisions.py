@@ -20,7 +20,7 @@ from gateway.engine.visible import heard
 from gateway.pending.desk import Answer, Desk, Intent, Say
 from gateway.pending.reading import ReplyParser, read_code
 from gateway.pending.tokens import token_partition, token_sha256
-from gateway.store.base import Cell, Conflict, Dead, Incoming, Key, Put, StoreError, Transaction, Waiting
+from gateway.store.base import Cell, Conflict, Dead, Incoming, Key, StoreError, Transaction, Waiting
 from gateway.wording import say
 
 __all__ = ["Decisions", "refusals", "security_line"]
@@ -196,12 +196,6 @@ class Decisions:
             heard(transaction, self._shared, conversation, event)
         if outcome.stop and event is not None:
             transaction.signals.append((conversation, {"stop": str(event.person)}))
-        if isinstance(event, OptOut):
-            name = self._shared.key(conversation, "muted").name
-            if event.opted_in:
-                transaction.deletes.append(name)
-            else:
-                transaction.puts[name] = _put_muted(waiting.stamp)
         if desk is not None:
             desk.write(transaction)
             address = event.address if event is not None else _address(desk, waiting)
@@ -259,8 +253,3 @@ def _event(waiting: Waiting) -> Event | None:
 def _address(desk: Desk, waiting: Waiting) -> Address | None:
     action = desk.action(str(waiting.body["action_id"]))
     return action.address if action is not None else None
-
-
-def _put_muted(at: datetime) -> Put:
-    stored: Json = {"at": at.isoformat()}
-    return Put(stored)

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
+import aiohttp
+
 from gateway import Gateway, Settings
 from gateway.providers import make_provider
 from gateway.store.base import Key
@@ -17,11 +19,13 @@ from tests.e2e.shop import Shop
 from tests.fakes.openai import Answer, Call, FakeOpenAI
 from tests.fakes.telegram import Chat, FakeTelegram, Message, Press, User
 
-__all__ = ["SECRET", "SIGNING", "House", "delete", "open_house"]
+__all__ = ["SECRET", "SIGNED", "SIGNING", "House", "delete", "open_house"]
 
 T = TypeVar("T")
 
 SECRET = "kYq2c8Xv0mWn4Zt6"
+SIGNED = {"X-Telegram-Bot-Api-Secret-Token": SECRET}
+"""The headers of a request that is Telegram's."""
 SIGNING = "uB3nT8kQ5rW1xZ6vC9mL2pD7sF4gH0jK"
 TYPING_SECONDS = 3.0
 
@@ -65,6 +69,14 @@ class House:
         assert prompt.buttons
         await self.idle()
         return prompt
+
+    async def post(self, body: bytes, headers: Mapping[str, str] = SIGNED) -> tuple[int, str]:
+        """A request to the webhook; delivered again, as Telegram does, while it is answered 503. Status and answer."""
+        async with aiohttp.ClientSession() as http:
+            while True:
+                async with http.post(self.webhook, data=body, headers=headers) as answer:
+                    if answer.status != 503:
+                        return answer.status, await answer.text()
 
     async def presses(self, message: Message, label: str = "Confirm", by: User | None = None) -> Press:
         """Returns when the press is answered."""

@@ -5,29 +5,22 @@ from __future__ import annotations
 import gzip
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
+from channels import WebhookRequest
 from gateway.web.limits import MAX_BODY_BYTES
-from tests.e2e.house import SECRET, SIGNING, House, open_house
+from tests.e2e.house import SECRET, SIGNED, SIGNING, House, open_house
 from tests.fakes.openai import Call, Fail
 from tests.fakes.telegram import Message
 
-SIGNED = {"X-Telegram-Bot-Api-Secret-Token": SECRET}
-UPDATE = {
-    "update_id": 7,
-    "message": {"message_id": 1, "date": 1, "chat": {"id": 1001, "type": "private"}, "text": "hi"},
-}
+HI = {"message_id": 1, "date": 1, "chat": {"id": 1001, "type": "private"}, "text": "hi"}
+UPDATE = {"update_id": 7, "message": HI}
 WORDS = "the-canary-words-of-Ana"
-
-
-async def post(house: House, body: bytes, headers: Mapping[str, str] = SIGNED) -> tuple[int, str]:
-    async with aiohttp.ClientSession() as http, http.post(house.webhook, data=body, headers=headers) as answer:
-        return answer.status, await answer.text()
 
 
 @pytest.mark.parametrize(
@@ -42,9 +35,10 @@ async def post(house: House, body: bytes, headers: Mapping[str, str] = SIGNED) -
         {"Authorization": f"Bearer {SECRET}"},
     ],
 )
+@pytest.mark.ledger("MISC-18")
 async def test_what_is_not_proven_is_refused(house: House, headers: dict[str, str]) -> None:
-    assert await post(house, json.dumps(UPDATE).encode(), headers) == (401, "not proven to come from the platform")
-    assert await post(house, b"\xff not even JSON", headers) == (401, "not proven to come from the platform")
+    assert await house.post(json.dumps(UPDATE).encode(), headers) == (401, "not proven to come from the platform")
+    assert await house.post(b"\xff not even JSON", headers) == (401, "not proven to come from the platform")
     assert (await house.gateway.store.stats()).waiting == 0
 
 
@@ -60,7 +54,7 @@ async def test_a_secret_that_comes_twice_proves_nothing(house: House) -> None:
     "body", [b"", b"\xff\xfe", b"hello", b"[]", b"7", b"null", b'{"update_id": 1', b"a=b", b"[" * 9999]
 )
 async def test_what_is_not_telegrams_encoding_is_a_bad_request(house: House, body: bytes) -> None:
-    assert await post(house, body) == (400, "not in the platform's encoding")
+    assert await house.post(body) == (400, "not in the platform's encoding")
     assert await house.gateway.store.dead() == []
 
 
@@ -78,14 +72,14 @@ async def test_what_is_not_telegrams_encoding_is_a_bad_request(house: House, bod
 )
 async def test_authentic_nonsense_is_taken_and_kept(house: House, update: dict[str, Any]) -> None:
     body = json.dumps(update).encode()
-    assert await post(house, body) == (200, "")
-    assert await post(house, body) == (200, "")
+    assert await house.post(body) == (200, "")
+    assert await house.post(body) == (200, "")
     assert [letter.payload for letter in await house.gateway.store.dead()] == [body.decode()]
     assert (await house.asks("hi", "Hello.")).text == "Hello."
 
 
 async def test_too_large_is_refused_before_it_is_read(house: House) -> None:
-    status, _ = await post(house, b'{"x": "' + b"x" * MAX_BODY_BYTES + b'"}')
+    status, _ = await house.post(b'{"x": "' + b"x" * MAX_BODY_BYTES + b'"}')
     assert status == 413
 
     async def drip() -> AsyncIterator[bytes]:
@@ -99,7 +93,7 @@ async def test_too_large_is_refused_before_it_is_read(house: House) -> None:
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "identity", "nonsense"])
 async def test_any_content_encoding_is_refused(house: House, encoding: str) -> None:
     body = gzip.compress(json.dumps(UPDATE).encode())
-    status, _ = await post(house, body, {**SIGNED, "Content-Encoding": encoding})
+    status, _ = await house.post(body, {**SIGNED, "Content-Encoding": encoding})
     assert status == 415
 
 
@@ -123,6 +117,22 @@ async def test_nothing_else_is_there(house: House) -> None:
             async with http.request(method, house.url + path, headers=SIGNED) as answer:
                 assert (method, path, answer.status) == (method, path, status)
                 assert "Server" not in answer.headers
+
+
+async def test_the_same_from_any_other_server(house: House) -> None:
+    async def sent(channel: str, body: bytes, headers: dict[str, str]) -> int:
+        url = f"https://bot.example.com/webhooks/{channel}"
+        request = WebhookRequest(method="POST", url=url, headers=headers, body=body)
+        return (await house.gateway.webhook(channel, request)).status
+
+    signed = {name.lower(): value for name, value in SIGNED.items()}
+    update = json.dumps({"update_id": 7, "message": HI | {"from": house.ana.to_json()}}).encode()
+    await house.says("/start")
+    house.model.script(["Hello."])
+    assert [await sent("telegram", update, headers) for headers in (signed, signed, {})] == [200, 200, 401]
+    assert [await sent(name, update, signed) for name in ("slack", "webchat", "app", "")] == [404] * 4
+    assert await sent("telegram", b"hi", signed) == 400
+    await house.until(lambda: house.texts()[1:] == ["Hello."])
 
 
 async def test_nothing_secret_and_nothing_of_a_person_is_ever_logged_or_answered(
@@ -155,7 +165,7 @@ async def test_nothing_secret_and_nothing_of_a_person_is_ever_logged_or_answered
         await house.idle()
         forged = {"X-Telegram-Bot-Api-Secret-Token": WORDS}
         bodies = (WORDS.encode(), json.dumps({"update_id": 1, WORDS: WORDS}).encode(), b"x" * MAX_BODY_BYTES + b"x")
-        answers = [await post(house, body, headers) for body in bodies for headers in (SIGNED, forged)]
+        answers = [await house.post(body, headers) for body in bodies for headers in (SIGNED, forged)]
     assert [status for status, _ in answers] == [400, 401, 200, 401, 413, 413]
     # The servers that stand in for the platform and the model log what they are asked.
     records = [record for record in caplog.records if record.name != "aiohttp.access"]

@@ -34,6 +34,7 @@ async def test_the_prompt_says_what_would_happen_and_how_to_answer(house: House)
     assert house.shop.deleted == []
 
 
+@pytest.mark.ledger("PEND-65", "PEND-66")
 async def test_by_button(house: House) -> None:
     prompt = await house.prompt()
     press = await house.presses(prompt)
@@ -91,6 +92,7 @@ async def test_cancelled(house: House, how: str) -> None:
     assert house.shop.deleted == []
 
 
+@pytest.mark.ledger("PEND-43")
 async def test_expired(house: House) -> None:
     prompt = await house.prompt()
     await house.later(15 * 60 + 1)
@@ -128,6 +130,7 @@ async def test_a_yes_after_a_minute_is_asked_for_the_code(house: House) -> None:
     assert house.shop.deleted == ["INV-42"]
 
 
+@pytest.mark.ledger("PEND-19")
 async def test_pressed_twice(house: House) -> None:
     prompt = await house.prompt()
     presses = await asyncio.gather(*(house.telegram.press(prompt, "Confirm", house.ana) for _ in range(8)))

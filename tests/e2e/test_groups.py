@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 from tests.e2e.house import House
 from tests.e2e.test_confirming import code_of
+from tests.fakes.openai import Say
 
 
 async def test_only_who_asked_may_press(house: House) -> None:
@@ -63,6 +65,20 @@ async def test_by_a_reply_of_who_asked(house: House) -> None:
     await house.says("yes", to=team, by=house.ana, reply_to=prompt)
     await house.until(lambda: not prompt.buttons)
     assert house.shop.deleted == ["INV-42"]
+
+
+async def test_stop_is_for_the_turn_and_the_asks_of_who_says_it(house: House) -> None:
+    team, bob, hold = house.telegram.group("Team"), house.telegram.person("Bob"), asyncio.Event()
+    prompt = await house.prompt(to=team, by=house.ana)
+    house.model.script([Say("Here I am.", hold=hold)])
+    await house.says("think", to=team, by=house.ana)
+    await house.model.wait_for(2)
+    stopped = await house.asks("/stop", to=team, by=bob)
+    assert stopped.text == "There is nothing to stop."
+    hold.set()
+    await house.until(lambda: "Here I am." in house.texts(team))
+    await house.presses(prompt)
+    await house.until(lambda: house.shop.deleted == ["INV-42"])
 
 
 async def test_the_model_is_told_who_speaks(house: House) -> None:

@@ -40,7 +40,7 @@ async def test_what_is_not_stored_is_asked_for_again(tmp_path: Path, caplog: pyt
             await house.telegram.person_says(house.ana, house.ana, "hi")
             await house.until(lambda: warnings(caplog))
             other.execute("ROLLBACK")
-        assert warnings(caplog) == ["telegram: no answer within 0.25 s"]
+        assert [warning.partition(":")[0] for warning in warnings(caplog)] == ["telegram"]
         await house.until(lambda: house.texts() == ["Hello."])
         await house.until(lambda: offsets(house)[-1] > 0)
         assert offsets(house)[:2] == [0, 0]

@@ -6,6 +6,7 @@ import asyncio
 import io
 from pathlib import Path
 
+import pytest
 from pypdf import PdfReader
 
 from tests.e2e.house import House, delete, open_house
@@ -48,6 +49,7 @@ async def test_a_file_of_a_tool_comes_as_a_document_after_the_text(house: House)
     assert [call.method for call in house.telegram.calls if call.method.startswith("send")][-1] == "sendDocument"
 
 
+@pytest.mark.ledger("PEND-67")
 async def test_a_file_of_a_confirmed_tool_comes_after_its_receipt(house: House) -> None:
     prompt = await house.asks("archive INV-7", Call("archive_invoice", {"invoice_id": "INV-7"}))
     await house.presses(prompt)
