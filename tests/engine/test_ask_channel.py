@@ -1,0 +1,304 @@
+"""`ask_channel`, `decide` and `notify`: the engine within a call."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels import Attachment, Reply, Unavailable
+from gateway import Agent, ChannelAgent, Confirm, Gateway, Settings, ToolContext, emit_artifact, tool
+from gateway.channel_agent import NotAllowed, NotRunning
+from gateway.providers.base import ProviderError
+from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
+from tests.engine.bots import Invoices
+from tests.engine.rig import user_lines
+
+DOWN = ProviderError("openai", "503", retryable=False)
+
+
+@pytest.fixture
+def invoices() -> Invoices:
+    return Invoices()
+
+
+@contextlib.asynccontextmanager
+async def alone(bot: ChannelAgent, files: Path) -> AsyncIterator[ChannelAgent]:
+    async with bot:
+        yield bot
+
+
+@contextlib.asynccontextmanager
+async def served(bot: ChannelAgent, files: Path) -> AsyncIterator[ChannelAgent]:
+    settings = Settings(store=f"sqlite:///{files / 'askfirst.db'}", allow=["*"])
+    async with await asyncio.to_thread(Gateway, bot, settings):
+        yield bot
+
+
+both = pytest.mark.parametrize("entered", [alone, served], ids=["on its own", "beside a Gateway"])
+
+
+@both
+async def test_calls_on_one_conversation_run_one_after_another_each_with_its_own_answer(
+    entered: Any, invoices: Invoices, tmp_path: Path
+) -> None:
+    async with entered(invoices.bot(), tmp_path) as bot:
+        texts = [f"question {number}" for number in range(8)]
+        results = await asyncio.gather(*(bot.ask_channel("ana", text) for text in texts))
+    assert [result.content for result in results] == [f"You said: {text}" for text in texts]
+    assert len(invoices.model.requests) == 8
+
+
+async def test_calls_on_other_conversations_do_not_wait(invoices: Invoices) -> None:
+    async with invoices.bot() as bot:
+        slow = asyncio.create_task(bot.ask_channel("ana", "wait"))
+        await invoices.model.waiting.wait()
+        assert (await bot.ask_channel("bob", "hello")).content == "You said: hello"
+        assert (await bot.ask_channel("ana", "hello", conversation_id="other")).content == "You said: hello"
+        invoices.model.let_go.set()
+        assert (await slow).content == "You said: wait"
+
+
+@both
+async def test_ask_and_decide(entered: Any, invoices: Invoices, tmp_path: Path) -> None:
+    async with entered(invoices.bot(), tmp_path) as bot:
+        asked = await bot.ask_channel("ana", "delete INV-1", channel_id="crm", conversation_id="case 5")
+        (action,) = asked.pending
+        assert (asked.stop_reason, action.requester, action.conversation) == (
+            "asked",
+            "app:crm:ana",
+            "agent/app:crm:case 5",
+        )
+        assert action.shown_at is not None and action.code in asked.content
+        done = await bot.decide("app:crm:ana", "confirm", code=action.code.lower())
+        assert (done.content, done.stop_reason) == ("Invoice INV-1 is deleted.", "decided")
+        again = await bot.decide("app:crm:ana", "confirm", action_id=action.pending_action_id)
+        assert again.content == "This is already done."
+        assert invoices.deleted == ["INV-1"]
+
+
+async def test_decide_by_token(invoices: Invoices) -> None:
+    async with invoices.bot() as bot:
+        await bot.ask_channel("ana", "delete INV-1")
+        token = await button(bot)
+        await bot.decide("app:-:ana", "cancel", token=token)
+        assert invoices.deleted == []
+        assert (await bot.ask_channel("ana", "/pending")).content == "Nothing is waiting for your answer."
+
+
+async def button(bot: ChannelAgent) -> str:
+    shared = bot._running().shared  # type: ignore[attr-defined]
+    (line,) = await shared.store.read(shared.key("agent/app:-:user:ana", "visible"), last=1)
+    return str(line.value["buttons"][0]["token"])
+
+
+@pytest.mark.parametrize(
+    "which",
+    [{"action_id": "nothing"}, {"action_id": ""}, {"code": "X0X0"}, {"token": "00" + "A" * 22}, {"token": ""}],
+    ids=str,
+)
+async def test_who_may_not_decide_changes_nothing(invoices: Invoices, which: dict[str, str]) -> None:
+    async with invoices.bot() as bot:
+        (action,) = (await bot.ask_channel("ana", "delete INV-1")).pending
+        with pytest.raises(NotAllowed):
+            await bot.decide("app:-:ana", "confirm", **which)
+        for intent in ("confirm", "cancel"):
+            with pytest.raises(NotAllowed):
+                await bot.decide("app:-:bob", intent, action_id=action.pending_action_id)
+        await bot.decide("app:-:ana", "confirm", action_id=action.pending_action_id)
+        assert invoices.deleted == ["INV-1"]
+
+
+async def test_decide_names_one_action(invoices: Invoices) -> None:
+    async with invoices.bot() as bot:
+        for which in ({}, {"action_id": "a", "code": "b"}):
+            with pytest.raises(ValueError, match="exactly one"):
+                await bot.decide("app:-:ana", "confirm", **which)
+        with pytest.raises(ValueError, match="intent"):
+            await bot.decide("app:-:ana", "maybe", code="A2B3")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="user_id"):
+            await bot.ask_channel("", "hello")
+
+
+async def test_a_yes_in_reply_to_an_action_is_for_that_action(invoices: Invoices) -> None:
+    async with invoices.bot() as bot:
+        (first,) = (await bot.ask_channel("ana", "delete INV-1")).pending
+        await bot.ask_channel("ana", "delete INV-2")
+        done = await bot.ask_channel("ana", "yes", reply_to=first.pending_action_id)
+        assert (done.content, invoices.deleted) == ("Invoice INV-1 is deleted.", ["INV-1"])
+        with pytest.raises(NotAllowed):
+            await bot.ask_channel("bob", "yes", reply_to=first.pending_action_id, conversation_id="user:ana")
+
+
+async def test_a_yes_by_itself_counts_too(invoices: Invoices) -> None:
+    async with invoices.bot() as bot:
+        await bot.ask_channel("ana", "delete INV-1")
+        assert (await bot.ask_channel("ana", "yes")).content == "Invoice INV-1 is deleted."
+
+
+async def test_attachments_are_told_to_the_model() -> None:
+    script = ScriptedProvider(["Thanks."])
+    async with ChannelAgent(Agent(provider=script)) as bot:
+        file = Attachment(kind="document", ref="r1", filename="bill.pdf")
+        await bot.ask_channel("ana", "here", attachments=[file])
+        assert user_lines(script) == ["here\n[document: bill.pdf]"]
+
+
+async def test_files_are_in_the_result() -> None:
+    @tool(read_only=True)
+    async def send_pdf() -> str:
+        """Send a PDF."""
+        emit_artifact(content=b"%PDF-1.4 x", mime_type="application/pdf", filename="INV-7.pdf")
+        return "sent"
+
+    script = ScriptedProvider([ToolCall("send_pdf", {}), "Here it is."])
+    async with ChannelAgent(Agent([send_pdf], provider=script)) as bot:
+        result = await bot.ask_channel("ana", "send it")
+        (artifact,) = result.artifacts
+        assert (result.content, artifact.filename, artifact.size) == ("Here it is.", "INV-7.pdf", 10)
+        assert artifact.sha256 is not None
+
+
+# ── when it fails ──
+
+
+@both
+async def test_the_model_down_is_raised_and_the_message_goes_with_the_next_call(entered: Any, tmp_path: Path) -> None:
+    script = ScriptedProvider([DOWN, "Both read."])
+    async with entered(ChannelAgent(Agent(provider=script)), tmp_path) as bot:
+        with pytest.raises(ProviderError):
+            await bot.ask_channel("ana", "one")
+        result = await bot.ask_channel("ana", "two")
+        assert (result.content, user_lines(script)) == ("Both read.", ["one", "two"])
+
+
+async def test_what_was_done_before_the_model_went_down_is_not_done_again() -> None:
+    paid: list[str] = []
+
+    @tool
+    async def pay(invoice_id: str) -> str:
+        """Pay."""
+        paid.append(invoice_id)
+        return f"{invoice_id} is paid"
+
+    script = ScriptedProvider([ToolCall("pay", {"invoice_id": "INV-1"}), DOWN, "It is paid already."])
+    async with ChannelAgent(Agent([pay], provider=script)) as bot:
+        with pytest.raises(ProviderError):
+            await bot.ask_channel("ana", "pay INV-1")
+        assert (await bot.ask_channel("ana", "well?")).content == "It is paid already."
+        results = [each.content for each in script.requests[-1].messages if each.role == "tool"]
+        assert (paid, results) == (["INV-1"], ["INV-1 is paid"])
+
+
+@both
+async def test_an_authors_mistake_is_raised_and_does_not_come_back(entered: Any, tmp_path: Path) -> None:
+    def instructions(ctx: ToolContext) -> str:
+        if not mended:
+            raise ZeroDivisionError
+        return ""
+
+    mended: list[bool] = []
+    script = ScriptedProvider(["Two."])
+    async with entered(ChannelAgent(Agent(provider=script, instructions=instructions)), tmp_path) as bot:
+        with pytest.raises(ZeroDivisionError):
+            await bot.ask_channel("ana", "one")
+        mended.append(True)
+        assert (await bot.ask_channel("ana", "two")).content == "Two."
+        assert user_lines(script) == ["two"]
+
+
+async def test_a_call_that_is_cancelled_loses_nothing(invoices: Invoices) -> None:
+    async with invoices.bot() as bot:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await bot.ask_channel("ana", "wait")
+        invoices.model.let_go.set()
+        result = await bot.ask_channel("ana", "hello")
+        assert result.content.endswith("You said: hello")
+        lines = [each.content for each in invoices.model.requests[-1].messages if each.role == "user"]
+        assert lines == ["wait", "hello"]
+
+
+async def test_a_bot_that_was_not_entered_says_so(invoices: Invoices) -> None:
+    with pytest.raises(NotRunning, match="async with bot"):
+        await invoices.bot().ask_channel("ana", "hello")
+    with pytest.raises(NotRunning):
+        await invoices.bot().notify("app:-:user:ana", "hello")
+
+
+# ── between calls, and between lives ──
+
+
+async def test_between_calls_nothing_runs_and_the_next_works_off_what_fell_due(invoices: Invoices) -> None:
+    async with invoices.bot() as bot:
+        await bot.ask_channel("ana", "delete INV-1")
+        before = len(asyncio.all_tasks())
+        bot._running().shared.store.offset_seconds = 901  # type: ignore[attr-defined]
+        assert len(asyncio.all_tasks()) == before == 1
+        result = await bot.ask_channel("ana", "hello")
+        assert result.content.startswith("This has expired") and result.content.endswith("You said: hello")
+
+
+async def test_a_file_keeps_the_conversation(invoices: Invoices, tmp_path: Path) -> None:
+    bot = invoices.bot(store=f"sqlite:///{tmp_path / 'bot.db'}")
+    async with bot:
+        (action,) = (await bot.ask_channel("ana", "delete INV-1")).pending
+    async with bot:
+        await bot.decide("app:-:ana", "confirm", action_id=action.pending_action_id)
+        assert invoices.deleted == ["INV-1"]
+        await bot.ask_channel("ana", "hello")
+        lines = [each.content for each in invoices.model.requests[-1].messages if each.role == "user"]
+        assert lines == ["delete INV-1", "hello"]
+
+
+async def test_a_store_in_memory_forgets(invoices: Invoices) -> None:
+    bot = invoices.bot()
+    async with bot:
+        await bot.ask_channel("ana", "hello")
+    async with bot:
+        await bot.ask_channel("ana", "again")
+        lines = [each.content for each in invoices.model.requests[-1].messages if each.role == "user"]
+        assert lines == ["again"]
+
+
+async def test_a_resumed_plan_is_part_of_the_result() -> None:
+    @tool(confirm=Confirm("Delete {invoice_id}?", after="resume"))
+    async def delete_invoice(invoice_id: str) -> str:
+        """Delete an invoice."""
+        return "It is gone."
+
+    script = ScriptedProvider([ToolCall("delete_invoice", {"invoice_id": "INV-1"}), "Next."])
+    async with ChannelAgent(Agent([delete_invoice], provider=script)) as bot:
+        (action,) = (await bot.ask_channel("ana", "delete INV-1, then go on")).pending
+        result = await bot.decide("app:-:ana", "confirm", action_id=action.pending_action_id)
+        assert result.content == "It is gone.\n\nNext."
+
+
+@both
+async def test_notify(entered: Any, invoices: Invoices, tmp_path: Path) -> None:
+    async with entered(invoices.bot(), tmp_path) as bot:
+        await bot.notify("app:-:user:ana", Reply(text="Your invoice is due."))
+        with pytest.raises(ValueError, match="telegram"):
+            await bot.notify("telegram:1:2", "hello")
+        with pytest.raises(ValueError, match="not an address"):
+            await bot.notify("nowhere", "hello")
+
+
+async def test_decide_does_not_wait_for_a_platform_that_is_down(invoices: Invoices) -> None:
+    async with ChatDriver(invoices.bot()) as chat:
+        await chat.says("ana", "delete INV-1")
+        shared = chat.engine.shared
+        (action,) = (await shared.desk("agent/test:bot:ana", "en")).open
+        channel: Any = shared.channels["test"]
+
+        async def down(*_: Any, **__: Any) -> None:
+            raise Unavailable("502")
+
+        channel.send = down
+        async with asyncio.timeout(5):
+            await chat.bot.decide("test:bot:ana", "confirm", action_id=action.pending_action_id)
+        assert invoices.deleted == ["INV-1"]
