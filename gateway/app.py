@@ -42,14 +42,17 @@ from gateway.observe import Feed
 from gateway.pending.seal import Keyring
 from gateway.settings import Role, Settings
 from gateway.store.base import Store
+from gateway.store.sqlite import SqliteStore
 from gateway.web import receive, web_app
 from gateway.web.chat import Chat, add_chat
 
-__all__ = ["Gateway", "Home", "assemble", "home_of", "open_store", "started", "temporary_files"]
+__all__ = ["Gateway", "Home", "assemble", "home_of", "in_memory", "open_store", "started"]
 
 log = logging.getLogger("askfirst.gateway")
 
 _POLL_AGAIN_SECONDS = 1.0
+_MEMORY = ":memory:"
+"""The name of a database that is in no file (https://sqlite.org/inmemorydb.html)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +66,23 @@ class Home:
 
 def open_store(url: str) -> Store:
     """The store of a URL, not opened yet. Raises AskfirstError for one that is not built in."""
-    from gateway.store.sqlite import SqliteStore
-
-    if url == ":memory:":
-        return SqliteStore(":memory:")
-    if url.startswith("sqlite:///"):
-        return SqliteStore(Path(url.removeprefix("sqlite:///")))
-    raise AskfirstError(f"ASKFIRST_STORE: no such store is built in: {url.partition(':')[0]} (write sqlite:///path)")
+    if not url.startswith("sqlite:///"):
+        scheme = url.partition("://")[0]
+        raise AskfirstError(f"no such store is built in: {scheme} (write sqlite:///path in ASKFIRST_STORE or store=)")
+    return SqliteStore(url.removeprefix("sqlite:///"))
 
 
 def home_of(settings: Settings, url: str | None = None) -> Home:
-    """The store, keys and files that the settings name. A missing secret is made, and kept beside the SQLite file."""
+    """The store, keys and files that the settings name; a secret that is not set is made and kept beside the file.
+
+    `url`: a bot's own store. Raises AskfirstError for a store that is not built in.
+    """
     url = url or settings.store
-    path = Path(url.removeprefix("sqlite:///"))
+    store, path = open_store(url), Path(url.removeprefix("sqlite:///"))
     keys = [secret.get_secret_value().encode() for secret in settings.secret]
     if not keys:
-        keys = [_kept_secret(path.with_name(f"{path.name}.secret"))]
-    return Home(open_store(url), keys, settings.artifacts or path.with_name("artifacts"))
+        keys = [_new_key() if path.name == _MEMORY else _kept_secret(path.with_name(f"{path.name}.secret"))]
+    return Home(store, keys, settings.artifacts or path.with_name("artifacts"))
 
 
 def assemble(
@@ -105,15 +108,33 @@ def assemble(
 
 
 @contextlib.asynccontextmanager
+async def in_memory(bot: ChannelAgent, channels: Mapping[str, Channel] | None = None) -> AsyncIterator[Engine]:
+    """The bot over a store and files that go with the block, whatever store it has otherwise. Everybody may talk."""
+    async with _temporary_files() as files:
+        home = Home(SqliteStore(_MEMORY), [_new_key()], files)
+        async with _unserved(bot, home, channels or {}) as engine:
+            yield engine
+
+
+@contextlib.asynccontextmanager
 async def _embedded(bot: ChannelAgent) -> AsyncIterator[Runtime]:
     """A bot on its own, entered without a Gateway: its store, and an engine that runs within its calls."""
     async with contextlib.AsyncExitStack() as stack:
-        if isinstance(bot.store, str):
+        if bot.store is None:
+            yield await stack.enter_async_context(in_memory(bot))
+        elif isinstance(bot.store, str):
             home = await asyncio.to_thread(home_of, Settings(), bot.store)
+            yield await stack.enter_async_context(_unserved(bot, home, {}))
         else:
-            files = await stack.enter_async_context(temporary_files())
-            home = Home(bot.store or open_store(":memory:"), [secrets.token_bytes(32)], files)
-        engine = assemble(bot, home, {}, allowed=allow(["*"]), feed=Feed(now=_now))
+            home = Home(bot.store, [_new_key()], await stack.enter_async_context(_temporary_files()))
+            yield await stack.enter_async_context(_unserved(bot, home, {}))
+
+
+@contextlib.asynccontextmanager
+async def _unserved(bot: ChannelAgent, home: Home, channels: Mapping[str, Channel]) -> AsyncIterator[Engine]:
+    """The bot with its lifespan entered, on an open store, and an engine that was not started."""
+    engine = assemble(bot, home, channels, allowed=allow(["*"]), feed=Feed(now=_now))
+    async with contextlib.AsyncExitStack() as stack:
         await home.store.open()
         stack.push_async_callback(home.store.close)
         await stack.enter_async_context(bot.attached(engine))
@@ -122,7 +143,7 @@ async def _embedded(bot: ChannelAgent) -> AsyncIterator[Runtime]:
 
 
 @contextlib.asynccontextmanager
-async def temporary_files() -> AsyncIterator[Path]:
+async def _temporary_files() -> AsyncIterator[Path]:
     """A directory for kept files that goes with what used it."""
     directory = await asyncio.to_thread(tempfile.mkdtemp, prefix="askfirst-")
     try:
@@ -300,6 +321,10 @@ def _kept_secret(path: Path) -> bytes:
         path.touch(mode=0o600)
         path.write_text(secrets.token_urlsafe(32))
     return path.read_text().strip().encode()
+
+
+def _new_key() -> bytes:
+    return secrets.token_bytes(32)
 
 
 def _derived(key: bytes, purpose: str) -> bytes:

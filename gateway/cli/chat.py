@@ -12,10 +12,10 @@ from pathlib import Path
 import click
 
 from gateway.agent import AgentResult
+from gateway.app import in_memory
 from gateway.artifacts import Artifact
 from gateway.channel_agent import media_of
 from gateway.cli.bots import BotRef, bot_argument, load_settings
-from gateway.cli.local import in_memory
 from gateway.cli.running import log_to_stderr
 from gateway.cli.terminal import from_markdown
 from gateway.engine.engine import Engine

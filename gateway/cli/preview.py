@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from channels import Address, AskfirstError, Json, Person, Reply
+from gateway.app import in_memory
 from gateway.channel_agent import ChannelAgent
 from gateway.cli.bots import BotRef, bot_argument, load_settings
-from gateway.cli.local import in_memory
 from gateway.cli.terminal import from_markdown
 from gateway.pending.ask import Refused, propose
 from gateway.tools import Tool, ToolContext, ToolError

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from channels import (
@@ -17,7 +16,6 @@ from channels import (
     Button,
     ButtonPress,
     Capabilities,
-    Channel,
     Event,
     Forged,
     Media,
@@ -30,11 +28,9 @@ from channels import (
     WebhookRequest,
     WebhookResponse,
 )
-from gateway.access import allow
 from gateway.agent import Agent
-from gateway.app import Home, assemble, open_store, temporary_files
+from gateway.app import in_memory
 from gateway.channel_agent import ChannelAgent
-from gateway.observe import Feed
 from gateway.providers.base import Provider
 from gateway.testing.clock import FakeClock
 
@@ -132,16 +128,10 @@ class ChatDriver:
             if self._provider is not None:
                 own, self.bot.agent = self.bot.agent, self.bot.agent.using(self._provider)
                 stack.callback(setattr, self.bot, "agent", own)
-            files = await stack.enter_async_context(temporary_files())
-            home = Home(open_store(":memory:"), [secrets.token_bytes(32)], files)
-            channels: dict[str, Channel] = {_ChatChannel.name: self._channel}
-            self.engine = assemble(self.bot, home, channels, allowed=allow(["*"]), feed=Feed(now=_now))
-            home.store.offset_seconds = self.clock.offset_seconds
-            await home.store.open()
-            stack.push_async_callback(home.store.close)
-            await stack.enter_async_context(self.bot.attached(self.engine))
+            channels = {_ChatChannel.name: self._channel}
+            self.engine = await stack.enter_async_context(in_memory(self.bot, channels))
+            self.engine.shared.store.offset_seconds = self.clock.offset_seconds
             self.engine.start()
-            stack.push_async_callback(self.engine.stop)
             self.clock.attach(self._moved)
             self._stack = stack.pop_all()
         return self
@@ -241,7 +231,3 @@ def _person(name: str) -> Person:
 
 def _labels(buttons: Sequence[Button]) -> dict[str, str]:
     return {button.label: button.token for button in buttons}
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

@@ -1,0 +1,40 @@
+"""Where a gateway keeps things, and what it leaves alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from channels import AskfirstError
+from gateway import Agent, ChannelAgent, Gateway, Settings
+
+REDIS = "redis://:password@127.0.0.1:6379"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_store_that_is_not_built_in_is_refused_and_nothing_is_written(here: Path) -> None:
+    with pytest.raises(AskfirstError, match=r"no such store is built in: redis \(write sqlite:///path") as refused:
+        Gateway(ChannelAgent(Agent()), Settings(store=REDIS))
+    assert "password" not in str(refused.value)
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("store", [None, "sqlite:///:memory:"])
+async def test_a_bot_in_memory_writes_nothing_here(here: Path, store: str | None) -> None:
+    async with ChannelAgent(Agent(provider="demo"), store=store) as bot:
+        await bot.ask_channel("ana", "hello")
+    assert list(here.iterdir()) == []
+
+
+async def test_a_bot_with_a_file_keeps_its_secret_beside_it_for_its_owner_alone(here: Path) -> None:
+    for _ in range(2):
+        async with ChannelAgent(Agent(provider="demo"), store="sqlite:///kept/bot.db") as bot:
+            await bot.ask_channel("ana", "hello")
+    secret = here / "kept" / "bot.db.secret"
+    assert (len(secret.read_text()), secret.stat().st_mode & 0o777) == (43, 0o600)
