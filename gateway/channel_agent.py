@@ -161,9 +161,9 @@ class ChannelAgent:
         """One message in, one result out: accept, run, answer, all within the call.
 
         `reply_to` is the id of the action the message answers. Calls on one conversation run one after another. Raises
-        ValueError without a `user_id`, NotRunning, NotAllowed for an answer to somebody else's action, and ProviderError
-        when the model cannot be reached (the message is kept, and tried again with the next call). Any other error that
-        ends the turn is raised too, and its message kept as a dead letter.
+        ValueError without a `user_id`, NotRunning, NotAllowed for an answer to somebody else's action, and
+        ProviderError when the model cannot be reached (the message is kept, and tried again with the next call). Any
+        other error that ends the turn is raised too, and its message kept as a dead letter.
         """
         if not user_id:
             raise ValueError("ask_channel needs a user_id")
