@@ -45,6 +45,7 @@ from gateway.store.base import Store
 from gateway.store.sqlite import SqliteStore
 from gateway.web import receive, web_app
 from gateway.web.chat import Chat, add_chat
+from gateway.wording import prepare
 
 __all__ = ["Gateway", "Home", "assemble", "home_of", "in_memory", "open_store", "started"]
 
@@ -134,6 +135,7 @@ async def _embedded(bot: ChannelAgent) -> AsyncIterator[Runtime]:
 async def _unserved(bot: ChannelAgent, home: Home, channels: Mapping[str, Channel]) -> AsyncIterator[Engine]:
     """The bot with its lifespan entered, on an open store, and an engine that was not started."""
     engine = assemble(bot, home, channels, allowed=allow(["*"]), feed=Feed(now=_now))
+    await asyncio.to_thread(prepare)
     async with contextlib.AsyncExitStack() as stack:
         await home.store.open()
         stack.push_async_callback(home.store.close)
@@ -209,6 +211,7 @@ class Gateway:
 
     async def __aenter__(self) -> Self:
         """Raises StoreRefused, MissingSetting and AskfirstError when the store or a platform does not let it start."""
+        await asyncio.to_thread(prepare)
         async with contextlib.AsyncExitStack() as stack:
             await self.store.open()
             stack.push_async_callback(self.store.close)

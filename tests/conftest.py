@@ -14,6 +14,7 @@ import hypothesis
 import pytest
 from blockbuster import blockbuster_ctx
 
+from gateway import wording
 from scripts import chromium
 
 hypothesis.settings.register_profile("askfirst", derandomize=True, max_examples=100, deadline=None)
@@ -66,6 +67,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def nothing_blocks_the_loop() -> Iterator[None]:
+    wording.prepare()  # as whoever enters a bot does; some tests work an engine by hand
     with blockbuster_ctx(["gateway", "channels"]):
         yield
 

@@ -136,17 +136,26 @@ def test_a_list_reads_as_one_says_it() -> None:
     assert listing([], "en") == ""
 
 
-def test_nothing_is_read_once_imported() -> None:
-    """Files are opened at import, before there is an event loop that waits for the disk."""
+def test_nothing_is_read_once_a_bot_runs() -> None:
+    """Sentences are read at import, the rest when a bot is entered, in a thread: a turn never waits for the disk."""
     program = """
-import datetime, sys
+import asyncio, datetime, sys
+from gateway import Agent, ChannelAgent
 from gateway.wording import LANGUAGES, clock_time, duration, listing, say
+
 opened = []
-sys.addaudithook(lambda event, arguments: opened.append(arguments[0]) if event == "open" else None)
-for language in LANGUAGES:
-    say("greeting", language), duration(90, language), listing("abc", language)
-    clock_time(datetime.datetime.now(datetime.UTC), language)
-sys.exit(str(opened) if opened else 0)
+
+async def main():
+    async with ChannelAgent(Agent(provider="demo")):
+        sys.addaudithook(lambda event, arguments: opened.append(arguments[0]) if event in ("open", "import") else None)
+        for language in LANGUAGES:
+            say("greeting", language), duration(90, language), listing("abc", language)
+            clock_time(datetime.datetime.now(datetime.UTC), language)
+        seen = list(opened)
+    return seen
+
+seen = asyncio.run(main())
+sys.exit(str(seen) if seen else 0)
 """
     run = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, check=False)
     assert run.returncode == 0, run.stderr

@@ -6,8 +6,6 @@ import mimetypes
 import re
 import unicodedata
 
-import puremagic
-
 __all__ = ["clean_filename", "sniff_type"]
 
 _MAX_CHARACTERS = 100
@@ -36,6 +34,8 @@ def clean_filename(name: str | None, mime_type: str) -> str:
 
 def sniff_type(content: bytes, filename: str | None) -> str:
     """The MIME type that the bytes, or failing that the name, speak for; ``application/octet-stream`` for neither."""
+    import puremagic  # its table of signatures is large, and many bots hand over no file
+
     try:
         found = puremagic.from_string(content, mime=True, filename=filename)
     except (puremagic.PureError, ValueError):
