@@ -163,7 +163,7 @@ class Actions:
     async def _success(self, action: PendingAction, tool: Tool, result: object, emitted: list[Artifact]) -> _End:
         said = tool.done_text(action.args, result)
         if said is None and isinstance(result, str) and result.strip():
-            said = result
+            said = serialise(result)
         links = [f"[{artifact.filename or artifact.url}]({artifact.url})" for artifact in emitted if artifact.url]
         text = "\n\n".join([said, *links]) if said else "\n\n".join(links)
         try:

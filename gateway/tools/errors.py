@@ -57,7 +57,7 @@ class ToolValidationError(ToolError):
 class ToolExecutionError(ToolError):
     """The tool's function raised `error`, which is also the cause."""
 
-    def __init__(self, tool_name: str, error: Exception) -> None:
+    def __init__(self, tool_name: str, error: BaseException) -> None:
         super().__init__(f"Error executing tool {tool_name!r}: {str(error) or type(error).__name__}")
         self.tool_name, self.error = tool_name, error
 

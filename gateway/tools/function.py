@@ -82,7 +82,14 @@ def _is_context(annotation: Any) -> bool:
 
 
 async def _in_thread(context: contextvars.Context, function: Callable[..., T], *args: Any) -> T:
-    return await asyncio.get_running_loop().run_in_executor(_THREADS, partial(context.run, function, *args))
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, context.run, _called, function, *args)
+
+
+def _called(function: Callable[..., T], *args: Any) -> T:
+    try:
+        return function(*args)
+    except StopIteration as error:  # no future takes one: whoever waits would wait for ever
+        raise RuntimeError("the function raised StopIteration") from error
 
 
 async def _from_thread(generator_function: Callable[[], Any]) -> AsyncGenerator[Any, None]:

@@ -12,6 +12,8 @@ from pydantic import BaseModel
 __all__ = ["Ambiguous", "NotFound", "PendingConfirmation", "RateLimited", "ToolResult", "serialise"]
 
 NO_OUTPUT = "done (no output)"
+LONGEST = 100_000
+"""Characters of a result. More is no answer that a person or a model could read; a model refuses it."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,17 @@ def serialise(result: Any) -> str:
     """A tool's result as the text the model reads.
 
     Text stays as it is, None becomes a short note, and typed results, pydantic models, dataclasses, dicts and lists
-    become JSON; values JSON does not know go through `str`.
+    become JSON; values JSON does not know go through `str`. What is longer than LONGEST is cut and says so. It raises
+    nothing, for the tool has run: a value that cannot be written is named by its type.
     """
+    try:
+        text = _written(result)
+    except Exception:  # noqa: BLE001 - an author's object may raise anything here
+        return f"done (its result, of type {type(result).__name__}, cannot be written as text)"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… (cut: it has {len(text)} characters)"
+
+
+def _written(result: Any) -> str:
     if result is None:
         return NO_OUTPUT
     if isinstance(result, str):

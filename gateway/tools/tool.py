@@ -215,8 +215,9 @@ class Tool:
                 return await function.call(values, ctx, on_chunk=on_chunk)
         except ToolError:
             raise
-        except Exception as error:
-            if isinstance(error, passing):
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            # A function may call sys.exit, or await what was cancelled: neither may end the process or the turn.
+            if isinstance(error, passing) or (isinstance(error, asyncio.CancelledError) and _cancelling()):
                 raise
             if not (isinstance(error, TimeoutError) and limit is not None and scope.expired()):
                 raise ToolExecutionError(self.name, error) from error
@@ -256,6 +257,12 @@ class Tool:
     def _hash(self) -> str:
         relied_on = {"name": self.name, "version": self.version, "parameters": _types_only(self.parameters)}
         return hashlib.sha256(canonical_json(relied_on)).hexdigest()
+
+
+def _cancelling() -> bool:
+    """Whether it is the caller who is cancelled."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 def _types_only(schema: Any) -> Any:

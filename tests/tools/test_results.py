@@ -11,6 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from gateway.tools import Ambiguous, NotFound, PendingConfirmation, RateLimited, ToolResult, serialise
+from gateway.tools.results import LONGEST
 
 
 @pytest.mark.ledger("RES-01", "RES-02", "RES-03", "RES-04")
@@ -82,3 +83,31 @@ DAY = date(2026, 11, 21)
 )
 def test_results_as_text(result: Any, text: str) -> None:
     assert serialise(result) == text
+
+
+class Sulky:
+    def __str__(self) -> str:
+        raise ZeroDivisionError
+
+
+def _nested(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "result",
+    [Sulky(), {"a": Sulky()}, {(1, 2): "b"}, 10**5000, [10**5000], _nested(100_000)],
+    ids=["itself", "within", "key", "number", "number within", "deep"],
+)
+def test_a_result_that_cannot_be_written_is_named_and_fails_nothing(result: Any) -> None:
+    assert serialise(result) == f"done (its result, of type {type(result).__name__}, cannot be written as text)"
+
+
+@pytest.mark.parametrize("result", ["x" * 1_000_000, ["x" * 1_000_000]], ids=["text", "list"])
+def test_a_result_that_nobody_could_read_is_cut_and_says_so(result: Any) -> None:
+    text = serialise(result)
+    assert len(text) < LONGEST + 100
+    assert text.endswith("… (cut: it has 1000000 characters)" if result[0] == "x" else "characters)")

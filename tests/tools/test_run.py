@@ -235,3 +235,42 @@ async def test_waiting_for_a_lock_counts_and_then_nothing_was_done() -> None:
     assert ran == ["first"]
     await work.run({"name": "third"}, CTX)
     assert ran == ["first", "third"]
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError()])
+async def test_a_function_that_would_end_its_process_or_its_caller_only_fails(error: BaseException) -> None:
+    @tool(description="On the loop.")
+    async def on_the_loop() -> None:
+        raise error
+
+    @tool(description="In a thread.")
+    def in_a_thread() -> None:
+        raise error
+
+    for each in (on_the_loop, in_a_thread):
+        with pytest.raises(ToolExecutionError):
+            await each.run({}, CTX)
+
+
+async def test_a_caller_who_is_cancelled_cancels_the_function() -> None:
+    begun = asyncio.Event()
+
+    @tool(description="Wait.")
+    async def wait() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    running = asyncio.create_task(wait.run({}, CTX))
+    await begun.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_a_search_that_found_nothing_in_a_thread_fails_at_once() -> None:
+    @tool(description="Find.", timeout_seconds=5)
+    def find() -> str:
+        return next(word for word in ("a", "b") if word == "c")
+
+    with pytest.raises(ToolExecutionError, match="StopIteration"):
+        await find.run({}, CTX)
