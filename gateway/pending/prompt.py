@@ -119,9 +119,9 @@ def _answer(action: PendingAction) -> str:
     if action.approvers:
         people = listing([plain(person) for person in action.approvers], language)
         who = say("prompt_approvers" if action.need == 1 else "prompt_votes", language, people=people, need=action.need)
-        return f"{who} {answer}"
+        return f"{answer} {who}"
     if action.address is not None and action.address.group:
-        return f"{say('prompt_requester_only', language)} {answer}"
+        return f"{answer} {say('prompt_requester_only', language)}"
     return answer
 
 

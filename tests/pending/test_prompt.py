@@ -1,0 +1,176 @@
+"""The prompt as a person reads it: rendered for Telegram, the markup gone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from channels import Address, Reply
+from channels.telegram.render import render
+from gateway.pending.prompt import plain, prompt, settled_note, statement, what_became
+from gateway.pending.transitions import approve, close, finish, launch, show
+from gateway.tools.action import PendingAction
+from tests.pending.records import ANA, BOB, EVA, GROUP, NOW, record
+
+CHAT = Address(channel="telegram", account="1", place="2")
+
+
+def read(reply: Reply) -> str:
+    """What Telegram shows of it."""
+    (part,) = render(CHAT, reply)
+    return str(part.arguments["text"])
+
+
+def asked(*actions: PendingAction, **more: Any) -> Reply:
+    return prompt(actions, [(f"yes {n}", f"no {n}") for n, _ in enumerate(actions)], **more)
+
+
+def done(action: PendingAction) -> PendingAction:
+    return finish(launch(approve(show(action, NOW, "m"), str(ANA), "Ana", NOW), 5, NOW), 5, "done", "", NOW)
+
+
+def test_one_question() -> None:
+    action = record(table=(), args={"invoice_id": "INV-42", "amount": 199.5, "to": ["a@b.c"]})
+    reply = asked(action)
+    assert read(reply) == (
+        "Delete invoice INV-42?\n\n"
+        '• invoice_id: INV-42\n• amount: 199.5\n• to: ["a@b.c"]\n\n'
+        "Or reply OK K7PA or NO K7PA.\n\n"
+        "You have 15 minutes to answer."
+    )
+    assert [(button.label, button.token, button.style) for button in reply.buttons] == [
+        ("Confirm", "yes 0", "confirm"),
+        ("Cancel", "no 0", "cancel"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("language", "answer", "window"),
+    [
+        ("es", "O responde SÍ K7PA o NO K7PA.", "Tienes 15 minutos para responder."),
+        ("pt-BR", "Ou responda SIM K7PA ou NÃO K7PA.", "Você tem 15 minutos para responder."),
+        ("tlh", "Or reply OK K7PA or NO K7PA.", "You have 15 minutes to answer."),
+    ],
+)
+def test_in_the_language_of_the_conversation(language: str, answer: str, window: str) -> None:
+    assert read(asked(record(language=language))).endswith(f"{answer}\n\n{window}")
+
+
+def test_several_questions_each_with_its_code_on_its_buttons() -> None:
+    reply = asked(record(ttl_seconds=1800.0), record(code="A2CD", preview="Pay invoice INV-7?", ttl_seconds=60.0))
+    text = read(reply)
+    assert "1. Delete invoice INV-42?" in text and "2. Pay invoice INV-7?" in text
+    assert text.endswith("You have 1 minute to answer.")
+    assert [button.label for button in reply.buttons] == ["Confirm K7PA", "Cancel K7PA", "Confirm A2CD", "Cancel A2CD"]
+    assert [button.token for button in reply.buttons] == ["yes 0", "no 0", "yes 1", "no 1"]
+
+
+def test_a_table_stands_for_the_arguments() -> None:
+    action = record(table=(("Customer", "ACME | Sons"), ("Total", "199.00 BRL")))
+    assert "• Customer: ACME | Sons\n• Total: 199.00 BRL\n" in read(asked(action))
+    assert "invoice_id" not in read(asked(action))
+
+
+def test_who_may_confirm() -> None:
+    one, two = (record(approvers=(str(BOB), str(EVA)), need=need) for need in (1, 2))
+    assert "K7PA. test:bot:bob and test:bot:eva may confirm." in read(asked(one))
+    assert "2 of these people must confirm: test:bot:bob and test:bot:eva." in read(asked(two))
+    assert "Only the person who asked can answer." in read(asked(record(address=GROUP)))
+    assert "Only the person" not in read(asked(record()))
+
+
+def test_a_prompt_shown_again_says_the_time_that_is_left() -> None:
+    action = show(record(), NOW, "m1")
+    again = asked(action, intro="Nothing has been done yet.", now=NOW + timedelta(minutes=10))
+    assert read(again).startswith("Nothing has been done yet.\n\nDelete")
+    assert read(again).endswith("You have 5 minutes to answer.")
+
+
+HOSTILE = [
+    ("**INV-2**", "**INV-2**"),
+    ("[pay](http://evil.example)", "[pay](http://evil.example)"),
+    ("`x` _y_ ~z~ <b>&amp;", "`x` _y_ ~z~ <b>&amp;"),
+    ("a\n# b\n- c\n> d", "a ⏎ # b ⏎ - c ⏎ > d"),
+    ("1\u202e2\u2066\u200b\u200f\ufeff", "1\\u202e2\\u2066\\u200b\\u200f\\ufeff"),
+    ("\x00\x1b[31m\r\t", "\\u0000\\u001b[31m\\u000d\\u0009"),
+    ("\U000e0041", "\\U000e0041"),
+    ("\u2028\u2029", "\\u2028\\u2029"),
+    ("1\u00a0000\u202f€", "1 000 €"),
+    ("\\*", "\\*"),
+]
+
+
+@pytest.mark.parametrize(("value", "shown"), HOSTILE)
+def test_a_hostile_value_is_shown_as_what_it_is(value: str, shown: str) -> None:
+    action = record(args={"it": value}, table=(), preview=f"Delete ({value})?")
+    text = read(asked(action))
+    assert f"• it: {shown}\n" in text
+    assert text.startswith(f"Delete ({shown})?\n")
+    assert f"Delete ({shown})" in read(Reply(text=settled_note(done(action), NOW)))
+
+
+@pytest.mark.parametrize(("value", "shown"), HOSTILE)
+def test_so_are_a_name_and_a_person(value: str, shown: str) -> None:
+    assert f"• {shown}: x\n" in read(asked(record(args={value: "x"}, table=())))
+    closed = close(show(record(), NOW, "m"), "refused", NOW, by=str(ANA), name=value)
+    assert f"Cancelled by {shown}." in read(Reply(text=settled_note(closed, NOW)))
+
+
+def test_a_long_value_is_cut_in_the_middle_and_says_so() -> None:
+    text = read(asked(record(args={"it": f"begin{'x' * 5000}end"}, table=())))
+    assert "(5008)" in text and "• it: begin" in text and "end\n" in text
+    assert len(text) < 500
+
+
+def test_a_preview_of_nothing_is_the_tools_name() -> None:
+    assert read(asked(record(preview="  "))).startswith("delete_invoice\n")
+
+
+@pytest.mark.parametrize(
+    ("preview", "shown"),
+    [
+        ("Delete invoice INV-42 for good?", "Delete invoice INV-42 for good"),
+        ("¿Borrar la factura INV-42?", "Borrar la factura INV-42"),
+        ("削除しますか？", "削除しますか"),
+        ("Delete INV-42", "Delete INV-42"),
+        ("Why? Delete INV-42 now? ", "Why? Delete INV-42 now"),
+    ],
+)
+def test_a_settled_sentence_asks_nothing(preview: str, shown: str) -> None:
+    assert read(Reply(text=statement(preview))) == shown
+    note = read(Reply(text=settled_note(done(record(preview=preview)), NOW)))
+    assert note == f"{shown}\n\nConfirmed by Ana, done 12:00 UTC."
+
+
+def test_every_end_has_its_note_and_its_late_answer() -> None:
+    action = show(record(), NOW, "m")
+    running = launch(approve(action, str(ANA), "Ana", NOW), 5, NOW)
+    ends: dict[str, PendingAction] = {
+        "done": done(record()),
+        "failed": finish(running, 5, "failed", None, NOW),
+        "unknown": finish(running, 5, "unknown", None, NOW),
+        "refused": close(action, "refused", NOW, by=str(ANA), name="Ana"),
+        "withdrawn": close(action, "withdrawn", NOW),
+        "expired": close(action, "expired", NOW),
+        "undelivered": close(record(), "undelivered", NOW),
+        "drifted": close(action, "drifted", NOW),
+    }
+    for language in ("en", "es", "pt"):
+        notes = {settled_note(replace(end, language=language), NOW) for end in ends.values()}
+        assert len(notes) == len(ends)
+        assert not any("None" in note for note in notes)
+    late = {name: what_became(end, NOW) for name, end in ends.items()}
+    assert late["done"] == "This is already done."
+    assert late["refused"] == late["withdrawn"] == "This is already cancelled."
+    assert late["expired"] == late["undelivered"]
+    assert what_became(running, NOW) == "This is already confirmed and running."
+    assert what_became(action, NOW) == "Nothing has been done yet."
+    assert what_became(action, NOW + timedelta(seconds=901)) == late["expired"]
+
+
+def test_plain_text_is_never_markup() -> None:
+    everything = "".join(map(chr, range(32, 127)))
+    assert read(Reply(text=f"x {plain(everything)}")) == f"x {everything}"
