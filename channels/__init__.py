@@ -25,6 +25,7 @@ from channels.channel import (
     StreamHandle,
     Unavailable,
     Undeliverable,
+    Way,
     WebhookRequest,
     WebhookResponse,
 )
@@ -86,6 +87,7 @@ __all__ = [
     "StreamHandle",
     "Unavailable",
     "Undeliverable",
+    "Way",
     "WebhookRequest",
     "WebhookResponse",
 ]

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import entry_points
-from typing import Literal, TypeAlias
+from importlib.metadata import EntryPoint, entry_points
 
-from channels.channel import AskfirstError, Channel
+from channels.channel import AskfirstError, Channel, Way
 
-__all__ = ["BUILT_IN", "Entry", "Setting", "Way", "load", "names", "settings_of"]
-
-Way: TypeAlias = Literal["webhook", "polling"]
+__all__ = ["BUILT_IN", "Entry", "Setting", "load", "names", "settings_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +83,11 @@ def settings_of(name: str) -> tuple[Setting, ...]:
 def load(name: str) -> type[Channel]:
     """Import a channel's class.
 
-    Raises AskfirstError when there is no such channel, or its platform's library is not installed.
+    Raises AskfirstError when there is no such channel, its platform's library is not installed, or another
+    distribution's channel cannot be imported.
     """
     if name in THEIRS:
-        theirs: type[Channel] = THEIRS[name].load()
-        return theirs
+        return _load_theirs(THEIRS[name])
     if name not in BUILT_IN:
         raise AskfirstError(f"there is no channel {name!r}, only {', '.join(names())}")
     entry = BUILT_IN[name]
@@ -103,3 +100,14 @@ def load(name: str) -> type[Channel]:
             f"{name} needs the package {error.name}, which is not installed: pip install 'askfirst[{entry.extra}]'"
         ) from None
     return ours
+
+
+def _load_theirs(point: EntryPoint) -> type[Channel]:
+    try:
+        theirs: type[Channel] = point.load()
+    except Exception as error:
+        raise AskfirstError(
+            f"the channel {point.name} ({point.value}) cannot be loaded, {type(error).__name__}: {error}; "
+            "install what it needs, or uninstall the package that offers it"
+        ) from error
+    return theirs

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 from channels.events import Address, Attachment, Event, Person
 from channels.replies import Part, Receipt, Reply
@@ -50,9 +50,14 @@ __all__ = [
     "StreamHandle",
     "Unavailable",
     "Undeliverable",
+    "Way",
     "WebhookRequest",
     "WebhookResponse",
 ]
+
+
+Way: TypeAlias = Literal["webhook", "polling"]
+"""How a platform's messages come in."""
 
 
 class AskfirstError(Exception):
@@ -182,7 +187,7 @@ class Channel(Protocol):
     capabilities: Capabilities
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, str], *, way: Literal["webhook", "polling"]) -> Self:
+    def from_settings(cls, settings: Mapping[str, str], *, way: Way) -> Self:
         """Make the channel of its settings. Raises MissingSetting."""
         ...
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
-from channels.channel import Capabilities, Forged, Parsed, WebhookRequest, WebhookResponse
+from channels.channel import Capabilities, Forged, Parsed, Way, WebhookRequest, WebhookResponse
 from channels.events import Address
 from channels.replies import Part, Receipt, Reply
 
@@ -29,7 +29,7 @@ class DirectChannel:
     )
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, str], *, way: Literal["webhook", "polling"]) -> Self:
+    def from_settings(cls, settings: Mapping[str, str], *, way: Way) -> Self:
         return cls()
 
     async def start(self, http: aiohttp.ClientSession) -> None:

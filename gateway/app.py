@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import aiohttp
 from aiohttp import web
@@ -26,6 +26,7 @@ from channels import (
     Channel,
     Parsed,
     SendError,
+    Way,
     WebhookRequest,
     WebhookResponse,
 )
@@ -171,7 +172,7 @@ class Gateway:
         settings: Settings | None = None,
         *,
         role: Role = "all",
-        way: Literal["webhook", "polling"] = "webhook",
+        way: Way = "webhook",
         chat: bool = False,
         console: bool = False,
         chat_hosts: Sequence[str] = ("localhost", "127.0.0.1", "::1"),

@@ -15,8 +15,8 @@ from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from channels import MissingSetting
-from channels.catalogue import Way, names, settings_of
+from channels import MissingSetting, Way
+from channels.catalogue import names, settings_of
 
 __all__ = ["Role", "Settings"]
 

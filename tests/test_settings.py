@@ -6,12 +6,12 @@ import os
 import subprocess
 import sys
 import traceback
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
-from channels import AskfirstError, MissingSetting, catalogue
-from channels.catalogue import Way
+from channels import AskfirstError, MissingSetting, Way, catalogue
 from gateway.settings import Role, Settings
 
 SECRET = "Zq3v9XkLw0sTnB7yRc5HdM1pEa8JgU2f"
@@ -354,3 +354,10 @@ print(settings.channels_on("webhook"), settings.channel_settings("fax"))
 """
     done = run(program, tmp_path, FAX_NUMBER="555")
     assert (done.stdout.strip(), done.stderr) == ("('fax',) {'FAX_NUMBER': '555'}", "")
+
+
+def test_another_distributions_channel_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("fax", "not_installed_here:FaxChannel", "askfirst.channels")
+    monkeypatch.setitem(catalogue.THEIRS, "fax", point)
+    with pytest.raises(AskfirstError, match=r"the channel fax \(not_installed_here:FaxChannel\) cannot be loaded"):
+        Settings().channels_on("webhook")

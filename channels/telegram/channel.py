@@ -8,7 +8,7 @@ import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -22,6 +22,7 @@ from channels.channel import (
     SendError,
     Unavailable,
     Undeliverable,
+    Way,
     WebhookRequest,
 )
 from channels.events import Address, Attachment, Event, Person
@@ -72,7 +73,7 @@ class TelegramChannel:
         self._started: BotApi | None = None
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, str], *, way: Literal["webhook", "polling"]) -> Self:
+    def from_settings(cls, settings: Mapping[str, str], *, way: Way) -> Self:
         """Needs TELEGRAM_BOT_TOKEN, and for webhooks TELEGRAM_WEBHOOK_SECRET. Raises MissingSetting."""
         token = settings.get("TELEGRAM_BOT_TOKEN", "")
         if not _TOKEN.fullmatch(token):

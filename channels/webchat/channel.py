@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
-from channels.channel import Capabilities, Forged, MissingSetting, Parsed, WebhookRequest, WebhookResponse
+from channels.channel import Capabilities, Forged, MissingSetting, Parsed, Way, WebhookRequest, WebhookResponse
 from channels.events import Address
 from channels.replies import Part, Receipt, Reply
 from channels.webchat.parse import parse_event
@@ -45,7 +45,7 @@ class WebChatChannel:
         """Called with the session in which the bot begins to write; they must not raise."""
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, str], *, way: Literal["webhook", "polling"]) -> Self:
+    def from_settings(cls, settings: Mapping[str, str], *, way: Way) -> Self:
         """WEBCHAT_KEY: `new,old`, each at least 32 characters. WEBCHAT_HOSTS: host names with commas, without ports.
 
         Raises MissingSetting.

@@ -7,12 +7,11 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Literal
 
 import aiohttp
 import click
 
-from channels import AskfirstError, CanRegister, CanShowCommands, Channel, MissingSetting
+from channels import AskfirstError, CanRegister, CanShowCommands, Channel, MissingSetting, Way
 from channels.catalogue import load
 from gateway.app import started
 from gateway.channel_agent import ChannelAgent
@@ -99,9 +98,7 @@ def _settings(bot: BotRef | None) -> Settings:
 
 
 @asynccontextmanager
-async def _registering(
-    settings: Settings, way: Literal["webhook", "polling"]
-) -> AsyncIterator[Mapping[str, CanRegister]]:
+async def _registering(settings: Settings, way: Way) -> AsyncIterator[Mapping[str, CanRegister]]:
     """The channels that are on and can register a webhook, started. Raises AskfirstError when there is none."""
     on: dict[str, Channel] = {
         name: load(name).from_settings(settings.channel_settings(name), way=way) for name in settings.channels_on(way)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import TypeAlias
 
 from gateway.providers.base import (
@@ -47,7 +47,8 @@ def make_provider(spec: str | None = None, *, environ: Mapping[str, str] | None 
 
     None: what ``ASKFIRST_PROVIDER`` names, else the offline demo. It imports the vendor's package, which blocks: inside
     an event loop, call it in a thread.
-    Raises ProviderConfigurationError for an unknown vendor, a missing key or a missing package.
+    Raises ProviderConfigurationError for an unknown vendor, a missing key, a missing package, or another distribution's
+    vendor that cannot be imported.
     """
     environ = os.environ if environ is None else environ
     vendor, _, model = (spec or environ.get("ASKFIRST_PROVIDER") or "demo").strip().partition(":")
@@ -67,9 +68,18 @@ def _factory(vendor: str) -> Factory:
         return ours
     theirs = {point.name: point for point in entry_points(group="askfirst.providers")}
     if vendor in theirs:
-        factory: Factory = theirs[vendor].load()
-        return factory
+        return _load_theirs(theirs[vendor])
     choices = ", ".join(["demo", "openai:MODEL", *(f"{name}:MODEL" for name in sorted(theirs))])
     raise ProviderConfigurationError(
         vendor, f"no such provider; set ASKFIRST_PROVIDER (or provider=) to one of: {choices}"
     )
+
+
+def _load_theirs(point: EntryPoint) -> Factory:
+    try:
+        theirs: Factory = point.load()
+    except Exception as error:
+        raise ProviderConfigurationError(
+            point.name, f"{point.value} cannot be loaded, {type(error).__name__}: {error}; install what it needs"
+        ) from error
+    return theirs

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from channels import (
     Address,
@@ -25,6 +25,7 @@ from channels import (
     Person,
     Receipt,
     Reply,
+    Way,
     WebhookRequest,
     WebhookResponse,
 )
@@ -66,7 +67,7 @@ class _ChatChannel:
         self.alerts: list[str] = []
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, str], *, way: Literal["webhook", "polling"]) -> Self:
+    def from_settings(cls, settings: Mapping[str, str], *, way: Way) -> Self:
         return cls()
 
     async def start(self, http: aiohttp.ClientSession) -> None:
