@@ -271,7 +271,7 @@ class Desk:
         if len(mine) > 1:
             return self._which([entry for entry in self.index.open if self._may_refuse(entry, person)])
         action = mine[0]
-        counts = words.fresh and (intent == "cancel" or self._counts(action, words, person))
+        counts = words.fresh and not person.is_bot and (intent == "cancel" or self._counts(action, words, person))
         if counts or transitions.expired(action, words.at):
             self._heard(action, self._decide(action, intent, person, words.at))
         else:
