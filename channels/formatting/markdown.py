@@ -16,13 +16,16 @@ from markdown_it.token import Token
 
 from channels.formatting.styled import Span, SpanKind, Styled
 
-__all__ = ["MAX_MARKDOWN", "read_markdown"]
+__all__ = ["MAX_MARKDOWN", "is_quick", "read_markdown"]
 
 MAX_MARKDOWN = 16_000
 """Characters. Longer text is shown as it is, so that no text can be built that takes long to parse."""
 
 _MOST_BRACKETS = 1_000
 """Opening brackets. With more of them, none closed, the parser is slow before the text is long."""
+
+_MOST_CELLS = 10_000
+"""Lines times the columns of the widest: the parser fills the short rows of a table up to its width."""
 
 _MAX_TABLE = 8_000
 """Characters of a table with aligned columns; a larger one is written without alignment."""
@@ -39,12 +42,20 @@ _RULE = "———"
 def read_markdown(markdown: str) -> Styled:
     """The text of a piece of Markdown and its spans. Whatever the input, it raises nothing and is quick."""
     text = markdown.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent anywhere
-    if len(text) > MAX_MARKDOWN or text.count("[") > _MOST_BRACKETS:
+    if not is_quick(text):
         return Styled(text)
     tokens = _PARSER.parse(text)
     if any(token.level >= _DEEPEST - 1 for token in tokens):
         return Styled(text)
     return _Walk().over(tokens)
+
+
+def is_quick(text: str) -> bool:
+    """Whether a parser of Markdown reads this text at once: it was not built to be slow."""
+    if len(text) > MAX_MARKDOWN or text.count("[") > _MOST_BRACKETS:
+        return False
+    lines = text.split("\n")
+    return len(lines) * (1 + max(line.count("|") for line in lines)) <= _MOST_CELLS
 
 
 class _Walk:

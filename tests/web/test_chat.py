@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from html import escape
 from typing import Any
 
 import aiohttp
@@ -224,6 +226,23 @@ async def test_the_server_stops_although_pages_listen(bot: Bot, start: Start) ->
 )
 def test_markdown_becomes_html_that_can_do_nothing(text: str, html: str) -> None:
     assert to_html(text) == html
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<b>\nword " * 1_000_000,
+        "[<b>\n" * 100_000,
+        "a|" * 50 + "\n" + "-|" * 50 + "\n" + "<b>\n" * 3_000,
+        "> " * 30 + "<b>\n",
+    ],
+    ids=["long", "brackets", "table", "deep"],
+)
+def test_text_that_no_parser_reads_at_once_is_shown_whole_and_can_do_nothing(text: str) -> None:
+    began = time.process_time()
+    html = to_html(text)
+    assert time.process_time() - began < 0.8
+    assert html == f"<p>{escape(text)}</p>".replace("\n", "<br />\n") + "\n"
 
 
 def test_an_image_is_only_a_link() -> None:

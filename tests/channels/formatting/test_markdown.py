@@ -85,6 +85,8 @@ HOSTILE = {
     "lists": "- " * 7_000 + "a",
     "columns": "|a" * 2000 + "|\n" + "|-" * 2000 + "|\n" + "|b" * 2000 + "|\n",
     "wide table": "|a|b|\n|-|-|\n|" + "x" * 7000 + "|y|\n" + "|a|b\n" * 1500,
+    "short rows": "a|b|c\n-|-|-\n" + "x\n" * MAX_MARKDOWN,
+    "short rows of a wide table": "a|" * 50 + "\n" + "-|" * 50 + "\n" + "x\n" * MAX_MARKDOWN,
     "newlines": "\n" * MAX_MARKDOWN,
     "long": "a **b** " * MAX_MARKDOWN,
 }
