@@ -96,8 +96,8 @@ class ModelCaller:
             return None
         if error.retry_after_seconds is not None:
             return error.retry_after_seconds if error.retry_after_seconds <= _LONGEST_RETRY_AFTER_SECONDS else None
-        limited = error.code.startswith("429")
-        step = self.config.retry_backoff_seconds + (self.config.rate_limit_cooldown_seconds if limited else 0.0)
+        cooldown = self.config.rate_limit_cooldown_seconds if error.rate_limited else 0.0
+        step = self.config.retry_backoff_seconds + cooldown
         return step * attempt * (1 + self.jitter() / 10)
 
     async def _sleep(self, seconds: float) -> None:

@@ -26,12 +26,23 @@ __all__ = [
 
 
 class ProviderError(AskfirstError):
-    """A call to a model failed. The text is for operators, never for the person in the chat."""
+    """A call to a model failed. The text is for operators, never for the person in the chat.
 
-    def __init__(self, provider: str, code: str, *, retryable: bool, retry_after_seconds: float | None = None) -> None:
+    `rate_limited`: it had too many calls; `retry_after_seconds`: how long it wants to be left alone, if it said so.
+    """
+
+    def __init__(
+        self,
+        provider: str,
+        code: str,
+        *,
+        retryable: bool,
+        rate_limited: bool = False,
+        retry_after_seconds: float | None = None,
+    ) -> None:
         super().__init__(f"{provider}: {code}")
         self.provider, self.code, self.retryable = provider, code, retryable
-        self.retry_after_seconds = retry_after_seconds
+        self.rate_limited, self.retry_after_seconds = rate_limited, retry_after_seconds
 
 
 class ProviderConfigurationError(ProviderError):

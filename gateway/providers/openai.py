@@ -155,6 +155,7 @@ def _of_status(error: openai.APIStatusError) -> ProviderError:
         "openai",
         f"{status}{_detail(error)}{mend}",
         retryable=status in (408, 409, 429) or status >= 500,
+        rate_limited=status == 429,
         retry_after_seconds=_retry_after_seconds(error.response.headers),
     )
 

@@ -13,13 +13,18 @@ from gateway.tools import tool
 from tests.agent.scripted import Script, Turn, call
 
 
-def error(code: str, *, retryable: bool = True, retry_after_seconds: float | None = None) -> ProviderError:
-    return ProviderError("script", code, retryable=retryable, retry_after_seconds=retry_after_seconds)
+def error(
+    code: str, *, retryable: bool = True, rate_limited: bool = False, retry_after_seconds: float | None = None
+) -> ProviderError:
+    return ProviderError(
+        "script", code, retryable=retryable, rate_limited=rate_limited, retry_after_seconds=retry_after_seconds
+    )
 
 
 @pytest.mark.ledger("RTY-01", "RTY-04", "CFG-05", "CFG-07")
 async def test_too_many_calls_wait_for_cooldown_and_backoff() -> None:
-    turn = Turn(Script([error("429 Too Many Requests"), error("429 Too Many Requests"), "here"]), [])
+    busy = error("too many requests", rate_limited=True)
+    turn = Turn(Script([busy, busy, "here"]), [])
     assert (await turn.run()).content == "here"
     assert turn.waits == [6.0, 12.0]
     assert len(turn.provider.requests) == 3
@@ -36,7 +41,9 @@ async def test_other_errors_wait_for_backoff_and_the_last_one_is_raised() -> Non
 
 
 @pytest.mark.ledger("RTY-02", "RTY-03")
-@pytest.mark.parametrize("last", [error("401", retryable=False), error("429", retry_after_seconds=3600)])
+@pytest.mark.parametrize(
+    "last", [error("401", retryable=False), error("429", rate_limited=True, retry_after_seconds=3600)]
+)
 async def test_an_error_that_does_not_pass_is_raised_at_once(last: ProviderError) -> None:
     turn = Turn(Script([last]), [])
     with pytest.raises(ProviderError):
@@ -46,7 +53,7 @@ async def test_an_error_that_does_not_pass_is_raised_at_once(last: ProviderError
 
 @pytest.mark.ledger("CFG-07")
 async def test_the_providers_own_wait_wins() -> None:
-    turn = Turn(Script([error("429", retry_after_seconds=3.5), "here"]), [])
+    turn = Turn(Script([error("429", rate_limited=True, retry_after_seconds=3.5), "here"]), [])
     await turn.run()
     assert turn.waits == [3.5]
 

@@ -162,6 +162,7 @@ async def test_error_statuses(
     model.script([Fail(status, code, message="Ana's words, 4290 tokens and sk-test-secret")])
     error = await refused(provider, stream=stream)
     assert error.retryable is retryable
+    assert error.rate_limited is (status == 429)
     assert str(status) in error.code
     assert (code or "") in error.code
     assert "Ana" not in str(error)
