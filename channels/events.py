@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, Literal, Self
+from functools import cache
+from typing import Literal, Self
 
 from pydantic import TypeAdapter
 
@@ -174,23 +175,10 @@ _KINDS: dict[str, type[Event]] = {
 }
 
 
-class _Adapters:
-    """One pydantic adapter an event class, built when first used: building one costs milliseconds."""
-
-    _made: ClassVar[dict[str, TypeAdapter[Event]]] = {}
-
-    @classmethod
-    def of(cls, kind: str) -> TypeAdapter[Event]:
-        adapter = cls._made.get(kind)
-        if adapter is None:
-            adapter = cls._made[kind] = TypeAdapter(_KINDS[kind])
-        return adapter
-
-
 def event_to_json(event: Event) -> dict[str, object]:
     """The stored form: the event's fields, and its class under ``kind``."""
     kind = type(event).__name__
-    body: dict[str, object] = _Adapters.of(kind).dump_python(event, mode="json", exclude_defaults=True)
+    body: dict[str, object] = _adapter(kind).dump_python(event, mode="json", exclude_defaults=True)
     return {"kind": kind, **body}
 
 
@@ -200,4 +188,10 @@ def event_from_json(stored: dict[str, object]) -> Event:
     kind = body.pop("kind", None)
     if kind not in _KINDS:
         raise ValueError(f"not a stored event: kind {kind!r}")
-    return _Adapters.of(str(kind)).validate_python(body)
+    return _adapter(str(kind)).validate_python(body)
+
+
+@cache
+def _adapter(kind: str) -> TypeAdapter[Event]:
+    """Built when first used: building one costs milliseconds."""
+    return TypeAdapter(_KINDS[kind])

@@ -138,7 +138,6 @@ class MemberChange(_Fields):
     chat: Chat
     sender: User = Field(alias="from")
     date: int = 0
-    old_chat_member: Member
     new_chat_member: Member
 
 

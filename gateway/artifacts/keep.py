@@ -21,7 +21,7 @@ __all__ = ["LINK_SECONDS", "RETENTION_SECONDS", "ArtifactStore", "NotKept"]
 RETENTION_SECONDS = 30 * 86400.0
 """As long as settled actions stay readable."""
 LINK_SECONDS = 86400.0
-"""A link given to a platform outlives the delivery by a day."""
+"""How long a link lives: one given to a platform outlives the delivery by a day."""
 _LEAST_SECONDS = 2 * 86400.0
 """A delivery may be retried for a day, and its link then lives for another."""
 _ORPHAN_SECONDS = 86400.0

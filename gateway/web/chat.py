@@ -20,7 +20,7 @@ from aiohttp import hdrs, web
 from channels import AskfirstError, Forged, Media, Stale
 from channels.webchat import COOKIE, WebChatChannel
 from channels.webchat.verify import SESSION_SECONDS, check_host
-from gateway.artifacts import ArtifactStore
+from gateway.artifacts import LINK_SECONDS, ArtifactStore
 from gateway.observe import Feed
 from gateway.store.base import Entry
 from gateway.web.markdown import to_html
@@ -29,7 +29,6 @@ from gateway.web.webhooks import Accept, receive
 
 __all__ = ["Chat", "add_chat"]
 
-LINK_SECONDS = 86400.0
 HEARTBEAT_SECONDS = 15.0
 """Also how soon the server learns that a page has gone."""
 RETRY_MILLISECONDS = 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from datetime import datetime
 
-from gateway.store.base import Conflict, Kind, TooLate, Transaction
+from gateway.store.base import Conflict, TooLate, Transaction
 from gateway.store.sqlite import lanes, mailbox, records
 from gateway.store.sqlite.clock import Moment
 from gateway.store.sqlite.codec import encode, incoming_to_text, micros, moment
@@ -96,7 +96,6 @@ def _events(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Non
 
 
 def _outbox(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> None:
-    kind: Kind = "out"
     for part in transaction.parts:
         mailbox.queue(db, at, part)
     touched: set[str] = set()
@@ -104,4 +103,4 @@ def _outbox(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Non
         gone = db.execute("DELETE FROM part WHERE part_id = ? RETURNING conversation", (part_id,)).fetchall()
         touched.update(conversation for (conversation,) in gone)
     for conversation in touched:
-        lanes.spend(db, kind, conversation)
+        lanes.spend(db, "out", conversation)
