@@ -144,7 +144,7 @@ SPOILED: dict[str, dict[str, Any]] = {
 async def test_a_bare_yes_that_fails_a_condition_shows_the_prompt_again(private: Table, why: str) -> None:
     action = await private.asked()
     assert action.shown_at is not None
-    changes = {
+    changes: dict[str, Any] = {
         name: action.shown_at + value if isinstance(value, timedelta) else value for name, value in SPOILED[why].items()
     }
     desk = await private.desk()
