@@ -165,18 +165,18 @@ def deny_loudly(name: str, args: Mapping[str, Json], reason: str) -> bool:
 
 @pytest.mark.ledger("POL-07", "POL-10", "POL-12", "POL-13", "CFG-19", "RTY-16")
 @pytest.mark.parametrize(
-    ("confirm_action", "words"),
+    ("confirm_action", "seconds", "words"),
     [
-        (lambda *_: False, "not approved"),
-        (lambda *_: 1, "not approved"),
-        (deny_late, "nobody answered in time"),
-        (deny_loudly, "the approval failed"),
+        (lambda *_: False, 20, "not approved"),
+        (lambda *_: 1, 20, "not approved"),
+        (deny_late, 0.01, "nobody answered in time"),
+        (deny_loudly, 20, "the approval failed"),
     ],
 )
-async def test_confirm_action_must_say_true_in_time(confirm_action: Any, words: str) -> None:
+async def test_confirm_action_must_say_true_in_time(confirm_action: Any, seconds: float, words: str) -> None:
     delete, gone = deleting()
     provider = Script([call("delete_invoice", invoice_id="1"), "ok"])
-    config = AgentConfig(confirm_action=confirm_action, approval_timeout_seconds=0.01)
+    config = AgentConfig(confirm_action=confirm_action, approval_timeout_seconds=seconds)
     result = await Agent([delete], provider=provider, config=config).run("delete 1")
     assert (result.stop_reason, gone) == ("answered", [])
     (text,) = [m.content for m in result.messages if m.role == "tool"]
