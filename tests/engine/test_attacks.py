@@ -22,7 +22,7 @@ from channels import WebhookResponse as Answered
 from gateway import Agent, Approvers, ChannelAgent, Confirm, Preview, ToolPolicy, tool
 from gateway.pending import compute_args_digest
 from gateway.pending.tokens import make_token
-from gateway.store.base import Key, Put, Transaction
+from gateway.store.base import Key, Put, StoreUnavailable, Transaction
 from gateway.testing import ChatDriver, FakeClock, ScriptedProvider, ToolCall
 from gateway.tools.action import PendingAction
 from tests.engine.bots import Invoices
@@ -718,6 +718,30 @@ async def test_f3_of_many_presses_at_once_one_wins_and_all_hear_the_same(invoice
         pressed = press(chat, person("ana"), "ana")
         await take(chat, *(replace(pressed, event_ids=(f"p{n}",)) for n in range(20)))
         assert (invoices.deleted, chat.alerts.count("Confirmed.")) == (["INV-1"], 1)
+
+
+async def test_f7_a_store_that_fails_for_a_moment_costs_no_decision(
+    invoices: Invoices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ChatDriver(invoices.bot()) as chat:
+        await chat.says("ana", "delete INV-1")
+        await chat.engine.stop()
+        channel, store = chat.engine.shared.channels["test"], chat.engine.shared.store
+        monkeypatch.setattr(store, "get", unavailable)
+        pressed = press(chat, person("ana"), "ana")
+        await chat.engine.inbox.take(channel, Parsed(events=(pressed,), response=Answered()))
+        while len(chat.engine.shared.tasks):
+            await asyncio.sleep(0.001)
+        assert (invoices.deleted, chat.alerts, len(await store.pointed())) == ([], [], 1)
+        monkeypatch.undo()
+        chat.engine.start()
+        await chat.engine.due()
+        await take(chat)
+        assert (invoices.deleted, await store.dead()) == (["INV-1"], [])
+
+
+async def unavailable(keys: Sequence[Key]) -> None:
+    raise StoreUnavailable("the disk is full")
 
 
 async def test_f8_a_button_works_after_a_restart(invoices: Invoices, tmp_path: Path) -> None:
