@@ -1,0 +1,35 @@
+"""The allow-list: who passes, and that a bot never does."""
+
+from __future__ import annotations
+
+import pytest
+
+from channels import Person
+from gateway.access import allow
+
+ANA = Person(channel="telegram", account="1", user_id="7")
+BOB = Person(channel="telegram", account="1", user_id="8")
+EVA = Person(channel="webchat", account="1", user_id="7")
+
+
+@pytest.mark.parametrize(
+    ("entries", "admitted"),
+    [
+        ([], []),
+        (["telegram:1:7"], [ANA]),
+        (["telegram:*"], [ANA, BOB]),
+        (["telegram:1:8", "webchat:*"], [BOB, EVA]),
+        (["*"], [ANA, BOB, EVA]),
+        (["telegram:2:7", "telegram", "tele:*", "telegram:1:*"], []),
+    ],
+)
+def test_who_is_on_the_list_passes(entries: list[str], admitted: list[Person]) -> None:
+    allowed = allow(entries)
+    assert [person for person in (ANA, BOB, EVA) if allowed(person)] == admitted
+    assert allowed(None), "what no person sent: a delivery report"
+
+
+@pytest.mark.parametrize("entry", ["telegram:1:9", "telegram:*", "*"])
+def test_a_bot_never_passes(entry: str) -> None:
+    """Two bots that answer each other would never stop."""
+    assert not allow([entry])(Person(channel="telegram", account="1", user_id="9", is_bot=True))
