@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import hmac
 import logging
+import os
 import secrets
 import shutil
 import tempfile
@@ -53,6 +54,7 @@ __all__ = ["Gateway", "Home", "assemble", "home_of", "in_memory", "open_store", 
 log = logging.getLogger("askfirst.gateway")
 
 _POLL_AGAIN_SECONDS = 1.0
+_LEAST_SECRET_BYTES = 32
 _MEMORY = ":memory:"
 """The name of a database that is in no file (https://sqlite.org/inmemorydb.html)."""
 
@@ -319,16 +321,36 @@ async def _cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:
 
 
 def _kept_secret(path: Path) -> bytes:
-    """The secret beside an SQLite file, made when there is none: readable by its owner alone."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists():
-        path.touch(mode=0o600)
-        path.write_text(secrets.token_urlsafe(32))
-    return path.read_text().strip().encode()
+    """The secret beside an SQLite file, made when there is none: readable by its owner alone. Raises AskfirstError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            _write_once(path, secrets.token_urlsafe(32))
+        secret = path.read_bytes().strip()
+    except OSError as error:
+        raise AskfirstError(
+            f"{path} cannot be read or made: {error.strerror}. Give this user a directory it may write to."
+        ) from error
+    if len(secret) < _LEAST_SECRET_BYTES:
+        raise AskfirstError(
+            f"{path} is damaged. Restore it from a backup, or delete it: a new one is made, "
+            "and what was signed with the old one (open asks, links, chat sessions) holds no longer."
+        )
+    return secret
 
 
 def _new_key() -> bytes:
     return secrets.token_bytes(32)
+
+
+def _write_once(path: Path, text: str) -> None:
+    """Whole or not at all; what another process has written meanwhile stays."""
+    with tempfile.NamedTemporaryFile("w", prefix=f".{path.name}.", dir=path.parent) as file:  # made for its owner alone
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+        with contextlib.suppress(FileExistsError):
+            os.link(file.name, path)
 
 
 def _derived(key: bytes, purpose: str) -> bytes:

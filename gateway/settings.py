@@ -102,7 +102,12 @@ class Settings(BaseSettings):
         MissingSetting.
         """
         if bot_dir is not None:
-            load_dotenv(bot_dir / ".env", interpolate=False)
+            try:
+                load_dotenv(bot_dir / ".env", interpolate=False)
+            except (OSError, ValueError) as error:
+                raise MissingSetting(
+                    str(bot_dir / ".env"), "it cannot be read: write it in UTF-8, as your own"
+                ) from error
         return cls()
 
     def channels_on(self, way: Way) -> tuple[str, ...]:

@@ -90,6 +90,15 @@ def test_what_is_given_by_name_wins_over_the_environment(environ: dict[str, str]
     assert Settings(provider="demo", telegram_bot_token=BOT_TOKEN).provider == "demo"
 
 
+@pytest.mark.parametrize("content", ["ASKFIRST_ALLOW=*".encode("utf-16"), b"A=\xff"])
+def test_a_file_beside_the_bot_that_is_not_text_is_said(
+    environ: dict[str, str], tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / ".env").write_bytes(content)
+    with pytest.raises(MissingSetting, match=r"\.env: it cannot be read: write it in UTF-8"):
+        Settings.load(tmp_path)
+
+
 def test_the_file_beside_the_bot_is_read_and_the_environment_wins(environ: dict[str, str], tmp_path: Path) -> None:
     environ["ASKFIRST_PROVIDER"] = "demo"
     (tmp_path / ".env").write_text(

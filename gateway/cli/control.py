@@ -48,7 +48,10 @@ def socket_file(store: Path) -> Path:
 
 @contextlib.asynccontextmanager
 async def control(operator: Operator, store: Path | None) -> AsyncIterator[None]:
-    """Listen for operators' commands. The caller owns the store, so a socket file that is there is a dead server's."""
+    """Listen for operators' commands. The caller owns the store, so a socket file that is there is a dead server's.
+
+    Raises AskfirstError when no socket file can be made there.
+    """
     if store is None:
         yield
         return
@@ -57,7 +60,14 @@ async def control(operator: Operator, store: Path | None) -> AsyncIterator[None]
     app.router.add_post("/{operation}", lambda request: _answer(operator, request))
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    listening, place = await asyncio.to_thread(_bind, socket_file(store))
+    try:
+        listening, place = await asyncio.to_thread(_bind, socket_file(store))
+    except OSError as error:
+        await runner.cleanup()
+        raise AskfirstError(
+            f"{socket_file(store)} cannot be made ({error.strerror}): it is how commands reach this server. "
+            "Name a store on a local disk of this user in ASKFIRST_STORE."
+        ) from error
     try:
         await web.SockSite(runner, listening).start()
         yield

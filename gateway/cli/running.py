@@ -59,8 +59,8 @@ async def run(
     async with gateway, control(operator, _store_file(gateway)):
         try:
             listening = await serve(gateway.aiohttp_app(), host, port)
-        except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else str(error)
+        except (OSError, UnicodeError) as error:
+            reason = _reason(error)
             raise AskfirstError(f"cannot listen on {host}:{port} ({reason}): give another --port or --host") from error
         try:
             announce(base_url(host, listening.port))
@@ -68,6 +68,12 @@ async def run(
             await gateway.drain(grace_seconds)
         finally:
             await listening.cleanup()
+
+
+def _reason(error: OSError | UnicodeError) -> str:
+    """Of an address in use asyncio's own text is long, of a name nobody knows the number means nothing."""
+    number = getattr(error, "errno", None) or 0
+    return os.strerror(number) if number > 0 else getattr(error, "strerror", None) or "no such name"
 
 
 def base_url(host: str, port: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import signal
 import socket
 from collections.abc import AsyncIterator
@@ -11,6 +12,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from channels import AskfirstError
+from gateway.app import home_of
+from gateway.settings import Settings
 from tests.cli.processes import Process, askfirst, running
 from tests.fakes.openai import Call, FakeOpenAI, Say
 from tests.fakes.telegram import FakeTelegram
@@ -77,6 +81,52 @@ async def test_it_refuses_what_is_unsafe_and_says_the_mend(here: Path, env: dict
     assert "short" not in err.replace("a short", "")
 
 
+@pytest.mark.parametrize("left", [b"", b"half a secret"])
+def test_a_secret_that_was_cut_short_signs_nothing(here: Path, left: bytes) -> None:
+    secret = here / "askfirst.db.secret"
+    secret.write_bytes(left)
+    with pytest.raises(AskfirstError, match=f"{secret} is damaged. Restore it from a backup, or delete it"):
+        home_of(Settings(store=f"sqlite:///{here / 'askfirst.db'}"))
+    assert secret.read_bytes() == left
+
+
+def test_a_full_disk_leaves_no_half_secret(here: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(AskfirstError, match=r"askfirst\.db\.secret cannot be read or made: File too large"):
+            home_of(Settings(store=f"sqlite:///{here / 'new' / 'askfirst.db'}"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list((here / "new").iterdir()) == []
+
+
+@pytest.mark.parametrize("in_the_way", ["state", "state/askfirst.db.secret/x"])
+def test_what_is_in_the_way_of_the_secret_is_said(here: Path, in_the_way: str) -> None:
+    (here / in_the_way).parent.mkdir(parents=True, exist_ok=True)
+    (here / in_the_way).touch()
+    with pytest.raises(
+        AskfirstError, match=r"askfirst\.db\.secret cannot be read or made: (File exists|Is a directory)"
+    ):
+        home_of(Settings(store=f"sqlite:///{here / 'state' / 'askfirst.db'}"))
+
+
+async def test_what_is_in_the_way_of_the_socket_file_is_said(here: Path) -> None:
+    (here / ".askfirst" / "askfirst.db.sock").mkdir(parents=True)
+    code, _, err = await askfirst(*SERVE, cwd=here, env={"ASKFIRST_ALLOW": "*"})
+    assert code == 1
+    assert "askfirst.db.sock cannot be made (Is a directory)" in err
+    assert "Traceback" not in err
+
+
+async def test_a_host_that_is_none_is_said(here: Path) -> None:
+    command = ("serve", "bot.py", "--host", "ünï..x", "--port", "0")
+    code, _, err = await askfirst(*command, cwd=here, env={"ASKFIRST_ALLOW": "*"})
+    assert code == 1
+    assert "cannot listen on ünï..x:0 (no such name)" in err
+    assert "Traceback" not in err
+
+
 async def test_a_role_of_its_own_needs_redis(here: Path) -> None:
     code, _, err = await askfirst(*SERVE, "--role", "web", cwd=here, env={"ASKFIRST_ALLOW": "*"})
     assert code == 78
@@ -129,7 +179,7 @@ async def test_the_chat_page_is_not_served(here: Path) -> None:
     async with running(*SERVE, cwd=here, env={"ASKFIRST_ALLOW": "*"}) as server, aiohttp.ClientSession() as http:
         async with http.get(f"{await server.url()}/chat") as page:
             assert page.status == 404
-        assert "no channel is on" in server.said
+        await server.says("no channel is on")
 
 
 async def test_a_second_start_on_the_same_store_is_refused(here: Path) -> None:

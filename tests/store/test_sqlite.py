@@ -78,6 +78,13 @@ async def test_what_people_wrote_is_for_one_user_only(store: SqliteStore, path: 
             assert stat.S_IMODE(file.stat().st_mode) == 0o600, file.name
 
 
+async def test_another_name_of_a_file_is_no_other_file(store: SqliteStore, path: Path) -> None:
+    other = path.with_name("other.db")
+    other.symlink_to(path)
+    with pytest.raises(StoreRefused, match=f"{path} is in use by process"):
+        await SqliteStore(other).open()
+
+
 async def test_a_file_has_one_owner(store: SqliteStore, path: Path) -> None:
     with pytest.raises(StoreRefused, match=f"{path} is in use by process"):
         await SqliteStore(path).open()

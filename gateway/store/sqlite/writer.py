@@ -113,9 +113,11 @@ class Writer:
         with ExitStack() as resources:
             resources.callback(self._tell, self._end)
             try:
-                if self._path is not None:
-                    resources.callback(schema.lock(self._path).release)
-                db = resources.enter_context(closing(schema.connect(self._path)))
+                # Another name of the same file is no other file: the lock is beside the real one.
+                path = None if self._path is None else self._path.resolve()
+                if path is not None:
+                    resources.callback(schema.lock(path).release)
+                db = resources.enter_context(closing(schema.connect(path)))
                 self._clock.start_after(upkeep.high_water(db))
                 lanes.end_all(db)
             except Exception as error:  # noqa: BLE001 - `start` raises it
