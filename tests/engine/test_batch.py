@@ -153,6 +153,19 @@ async def test_an_edit_to_or_of_an_answer_never_decides(tmp_path: Path, before: 
         assert "Nothing has been done yet" in chat.platform.texts()[-1] or "with the code" in chat.platform.texts()[-1]
 
 
+async def test_a_yes_that_was_taken_back_by_an_edit_further_behind_does_not_count(tmp_path: Path) -> None:
+    invoices = Invoices()
+    async with rig(invoices.bot(), tmp_path) as chat:
+        await chat.says("ana", "delete INV-1")
+        await chat.turns()
+        await chat.says("ana", "yes", message_id="m1")
+        await chat.says("ana", "hello", message_id="m2")
+        await chat.edits("ana", "m1", "not yet, wait")
+        await chat.turns()
+        assert invoices.deleted == []
+        assert any("with the code" in text for text in chat.platform.texts())
+
+
 async def test_a_yes_that_follows_other_words_of_the_same_batch_does_not_count(tmp_path: Path) -> None:
     invoices = Invoices()
     async with rig(invoices.bot(), tmp_path) as chat:
