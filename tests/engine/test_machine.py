@@ -234,7 +234,7 @@ def histories(count: int, steps: int, **more: Any) -> settings:
 
 
 @pytest.mark.ledger("PEND-19", "PEND-20")
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_100_histories_of_40_steps() -> None:
     run_state_machine_as_test(Machine, settings=histories(100, 40))
 
@@ -300,7 +300,7 @@ DEFECTS = [
 ]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("plant", DEFECTS, ids=lambda plant: str(plant.__name__))
 def test_the_machine_sees(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
