@@ -93,6 +93,8 @@ def check_page(headers: Mapping[str, str]) -> None:
 
 
 def _host_name(netloc: str) -> str | None:
+    if "@" in netloc:  # of a URL, not of a Host header (RFC 9110, 7.2)
+        return None
     try:
         return urlsplit(f"//{netloc}").hostname
     except ValueError:

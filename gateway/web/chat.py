@@ -30,7 +30,8 @@ from gateway.web.webhooks import Accept, receive
 __all__ = ["Chat", "add_chat"]
 
 HEARTBEAT_SECONDS = 15.0
-"""Also how soon the server learns that a page has gone."""
+GONE_SECONDS = 1.0
+"""How soon a stream ends after its page has gone; until then it is one of the server's connections."""
 RETRY_MILLISECONDS = 1000
 """How soon a page comes back after the connection was lost."""
 
@@ -207,6 +208,7 @@ class _Pages:
             async with asyncio.TaskGroup() as group:
                 for source in (*sources, _heartbeat()):
                     group.create_task(send(source))
+                group.create_task(_until_gone(request))
         except* ConnectionError:
             pass
         except* AskfirstError:
@@ -220,6 +222,14 @@ async def _notices(feed: Feed, after: int) -> AsyncGenerator[str, None]:
         async for notice in notices:
             shown = {"at": notice.at.isoformat(), "name": notice.name, "fields": notice.fields}
             yield _event("notice", shown, notice.seq)
+
+
+async def _until_gone(request: web.Request) -> None:
+    """Raises ConnectionResetError once nobody is there any more: what is not written to, does not notice."""
+    while True:
+        await asyncio.sleep(GONE_SECONDS)
+        if request.transport is None:
+            raise ConnectionResetError
 
 
 async def _heartbeat() -> AsyncGenerator[str, None]:

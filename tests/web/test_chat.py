@@ -199,6 +199,15 @@ async def test_without_a_feed_there_is_no_console(bot: Bot, start: Start) -> Non
             assert 'data-console="off"' in await response.text()
 
 
+async def test_a_page_that_has_gone_holds_no_stream(bot: Bot, start: Start) -> None:
+    async with start(), page(bot) as (http, _), asyncio.timeout(5):
+        async with http.get("/chat/events") as response:
+            await response.content.readline()
+            assert bot.channel.on_typing
+        while bot.channel.on_typing:
+            await asyncio.sleep(0.01)
+
+
 async def test_the_server_stops_although_pages_listen(bot: Bot, start: Start) -> None:
     async with start() as running, page(bot) as (http, _), http.get("/chat/events") as response:
         await response.content.readline()

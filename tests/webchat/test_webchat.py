@@ -79,6 +79,14 @@ def test_our_own_page_is_believed_under_every_name_of_ours(host: str) -> None:
     made().verify(request(host=host, origin=f"http://{host}".lower()), NOW)
 
 
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example", "evil.example@localhost", "localhost@evil.example", "localhost."]
+)
+def test_no_other_name_is_ours(host: str) -> None:
+    with pytest.raises(Forged):
+        made().verify(request(host=host, origin=f"http://{host}"), NOW)
+
+
 def test_both_keys_verify_and_the_first_one_signs() -> None:
     channel = made(f"{NEW},{OLD}")
     channel.verify(request(key=OLD), NOW)
