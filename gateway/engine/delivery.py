@@ -29,7 +29,7 @@ from gateway.engine.leases import held
 from gateway.engine.outgoing import address_from_json, part_from_json, queue
 from gateway.engine.shared import Shared
 from gateway.engine.visible import seen
-from gateway.store.base import Cell, Conflict, Dead, Fenced, Lease, Put, QueuedPart, Transaction
+from gateway.store.base import Cell, Conflict, Dead, Fenced, Key, Lease, Put, QueuedPart, Transaction
 
 __all__ = ["Delivery", "last_shown"]
 
@@ -84,7 +84,7 @@ class _Lane:
         if receipt is None:
             if self._lease.died and queued is self._lease.parts[0] and not await self._may_repeat(queued):
                 return await self._give_up(queued, "it may have been sent")
-            if queued.tries and not await self._still_asked(queued):
+            if queued.tries and await self._is_late(queued):
                 return await self._drop(queued)
             if wait := await self._pace(channel, address):
                 await self._give_back("done", wait_seconds=wait)
@@ -183,22 +183,31 @@ class _Lane:
 
     async def _may_repeat(self, queued: QueuedPart) -> bool:
         """Whether what may have been sent may be sent again: a prompt always, anything else after its first doubt."""
-        if queued.body["shows"]:
-            return True
-        store, key = self._shared.store, self._shared.key(queued.conversation, f"doubt/{queued.part_id}")
-        if (await store.get([key]))[key].version:
-            return False
-        doubt = Put(True, _GIVE_UP_AFTER.total_seconds())
-        await store.commit(Transaction(partition=key.partition, lease=self._lease, puts={key.name: doubt}))
+        if await self._in_doubt(queued):
+            return bool(queued.body["shows"])
+        key, doubt = self._doubt(queued), Put(True, _GIVE_UP_AFTER.total_seconds())
+        transaction = Transaction(partition=key.partition, lease=self._lease, puts={key.name: doubt})
+        await self._shared.store.commit(transaction)
         return True
 
-    async def _still_asked(self, queued: QueuedPart) -> bool:
-        """Whether a prompt that comes late still has a question in it."""
+    async def _in_doubt(self, queued: QueuedPart) -> bool:
+        """Whether it may have been sent before."""
+        key = self._doubt(queued)
+        return (await self._shared.store.get([key]))[key].version > 0
+
+    def _doubt(self, queued: QueuedPart) -> Key:
+        return self._shared.key(queued.conversation, f"doubt/{queued.part_id}")
+
+    async def _is_late(self, queued: QueuedPart) -> bool:
+        """Whether it is a prompt that never arrived, of what is settled by now.
+
+        One that may have arrived is sent again, and changed at once: somebody who saw it learns what became of it.
+        """
         shows = cast("list[str]", queued.body["shows"])
         if not shows:
-            return True
+            return False
         desk = await self._shared.desk(queued.conversation, "en")
-        return any(action.pending_action_id in shows for action in desk.open)
+        return not any(action.pending_action_id in shows for action in desk.open) and not await self._in_doubt(queued)
 
     async def _drop(self, queued: QueuedPart) -> bool:
         await self._shared.store.commit(self._dealt_with(queued))

@@ -217,14 +217,26 @@ async def test_a_prompt_without_an_answer_is_sent_until_it_arrives(chat: Rig) ->
     assert await chat.store.dead() == []
 
 
-async def test_a_prompt_that_is_answered_meanwhile_is_not_sent_again(chat: Rig) -> None:
+async def test_a_prompt_that_never_arrived_of_what_is_settled_by_now_is_not_sent(chat: Rig) -> None:
     await ask(chat)
-    chat.platform.will = [Ambiguous("timeout")]
+    chat.platform.will = [Unavailable("502")]
     await chat.worker.deliver()
     await chat.says("ana", "/stop")
     await chat.advance(2)
     await chat.worker.deliver()
     assert chat.platform.texts() == ["Stopped. What was waiting for your answer will not be done."]
+
+
+async def test_one_that_may_have_arrived_is_sent_again_and_says_what_became_of_it(chat: Rig) -> None:
+    await ask(chat)
+    chat.platform.will = [Ambiguous("timeout")]
+    await chat.worker.deliver()
+    await chat.says("ana", "/stop")
+    await chat.advance(2)
+    await chat.turns()
+    calls = [part.call for _, part in chat.platform.sent]
+    assert calls == ["show", "show", "edit"]
+    assert "Withdrawn. Nothing was done." in chat.platform.texts()[-1]
 
 
 async def test_what_cannot_be_delivered_is_put_aside_and_its_ask_is_undelivered(chat: Rig) -> None:
