@@ -6,7 +6,6 @@ expired, launched and finished. A desk does no I/O between `load` and `write`; w
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -14,12 +13,13 @@ from typing import Literal, Self, TypeAlias
 
 from channels import Address, Json, Media, Person, Reply
 from gateway.pending import transitions
+from gateway.pending.changes import KEPT_SECONDS, Changes
 from gateway.pending.index import LATELY, Entry, Index
 from gateway.pending.prompt import plain, prompt, settled_note, statement, what_became
 from gateway.pending.seal import Keyring, compute_digest
 from gateway.pending.tokens import make_token, token_sha256
 from gateway.pending.words import safe_words
-from gateway.store.base import Incoming, Key, Put, Store, Timer, Transaction
+from gateway.store.base import Key, Store, Transaction
 from gateway.tools.action import PendingAction, Token, canonical_json, is_known_schema
 from gateway.wording import say
 
@@ -29,7 +29,6 @@ Intent: TypeAlias = Literal["confirm", "cancel"]
 Drift: TypeAlias = Callable[[PendingAction], bool]
 """Whether an action may no longer happen as it was shown: its tool is gone or another, or the policy denies it now."""
 
-_KEPT_SECONDS = 30 * 86400.0
 _DELIVERED_WITHIN = timedelta(minutes=10)
 _RESHOWN_AT_MOST = 2
 
@@ -81,18 +80,15 @@ class Desk:
         drift: Drift,
     ) -> None:
         self.conversation, self.partition, self.language, self.now = conversation, partition, language, now
-        self.index, self._index_version = index, index_version
-        self._keyring, self._drift = keyring, drift
-        self._versions = {action_id: version for action_id, (_, version) in actions.items()}
+        self.index, self._drift = index, drift
         self._actions: dict[str, PendingAction] = {}
-        self._changed: dict[str, PendingAction] = {}
-        self._index_read = index
-        self._tokens: dict[str, tuple[str, float]] = {}
-        self._audit_lines: list[Json] = []
-        self._timers: list[Timer] = []
-        self._cancel: list[str] = []
-        self._ready: list[str] = []
-        self._settled: list[PendingAction] = []
+        self._changes = Changes(
+            conversation=conversation,
+            keyring=keyring,
+            versions={action_id: version for action_id, (_, version) in actions.items()},
+            index_read=index,
+            index_version=index_version,
+        )
         self.says: list[Say] = []
         self.refused: bool = False
         """Somebody tried who may not: what is written is a line of the audit and nothing else."""
@@ -180,7 +176,7 @@ class Desk:
         """Write down a new action: from here on it is open."""
         self._put(action, "asked", action.requester, self.now)
         self.index = self.index.asked(action)
-        self._timer("undelivered", action, self.now + _DELIVERED_WITHIN)
+        self._changes.due("undelivered", action, self.now + _DELIVERED_WITHIN)
         return self._actions[action.pending_action_id]
 
     def show_prompt(self, actions: Sequence[PendingAction], *, intro: str | None = None) -> None:
@@ -196,7 +192,7 @@ class Desk:
             )
             self._change(replace(self._actions[action.pending_action_id], tokens=(*action.tokens, *tokens)))
             for token in tokens:
-                self._tokens[token.sha256] = (action.pending_action_id, action.ttl_seconds + _KEPT_SECONDS)
+                self._changes.tokens[token.sha256] = (action.pending_action_id, action.ttl_seconds + KEPT_SECONDS)
             minted.append(pair)
         shows = tuple(action.pending_action_id for action in actions)
         self.says.append(Say(reply=prompt(actions, minted, intro=intro, now=self.now), shows=shows))
@@ -223,8 +219,8 @@ class Desk:
             self._put(action, "shown", None, at) if first else self._change(action)
             self.index = self.index.changed(action, at)
             if first:
-                self._cancel.append(f"undelivered/{action_id}")
-                self._timer("expiry", action, action.expires_at or at)
+                self._changes.no_longer_due(action, "undelivered")
+                self._changes.due("expiry", action, action.expires_at or at)
             elif action.settled and message_id is not None:
                 self.says.append(Say(reply=Reply(text=settled_note(action, at), edits=message_id)))
 
@@ -378,23 +374,7 @@ class Desk:
 
     def write(self, transaction: Transaction) -> None:
         """Add every change to a transaction of this partition. The says are the caller's to queue."""
-        for action_id, action in self._changed.items():
-            name = f"action/{action_id}"
-            transaction.expect[name] = self._versions.get(action_id, 0)
-            kept = _KEPT_SECONDS if action.settled else None
-            transaction.puts[name] = Put(self._keyring.seal(action).to_json(), kept)
-        if self.index != self._index_read:
-            name = f"open/{self.conversation}"
-            transaction.expect[name] = self._index_version
-            transaction.puts[name] = Put(self.index.to_json(), None if self.index.open else _KEPT_SECONDS)
-        for sha256, (action_id, ttl_seconds) in self._tokens.items():
-            stored: Json = {"action_id": action_id, "conversation": self.conversation}
-            transaction.puts[f"token/{sha256}"] = Put(stored, ttl_seconds)
-        transaction.appends += [("audit", line) for line in self._audit_lines]
-        transaction.timers += self._timers
-        transaction.cancel += self._cancel
-        transaction.actions += self._ready
-        transaction.accept += [self._settled_event(action) for action in self._settled]
+        self._changes.write(transaction, self.index)
 
     # ── rules in common ──
 
@@ -422,8 +402,8 @@ class Desk:
         self.index = self.index.changed(decided, at)
         if decided.state != "approved":
             return Answer(say("pressed_vote", self.language, count=len(decided.votes), need=decided.need))
-        self._cancel += [f"expiry/{action.pending_action_id}", f"undelivered/{action.pending_action_id}"]
-        self._ready.append(action.pending_action_id)
+        self._changes.no_longer_due(action, "expiry", "undelivered")
+        self._changes.approved.append(action.pending_action_id)
         return Answer(say("pressed_ok", self.language), told=True)
 
     def _answered(self, entries: Sequence[Entry], intent: Intent, person: Person | None, at: datetime) -> bool:
@@ -529,8 +509,8 @@ class Desk:
     ) -> None:
         self._put(action, what, person, at)
         self.index = self.index.changed(action, at)
-        self._cancel += [f"expiry/{action.pending_action_id}", f"undelivered/{action.pending_action_id}"]
-        self._settled.append(action)
+        self._changes.no_longer_due(action, "expiry", "undelivered")
+        self._changes.settled.append(action)
         if text:
             self.says.append(Say(reply=Reply(text=text)))
         self.says += [Say(reply=Reply(media=(item,))) for item in media]
@@ -543,55 +523,10 @@ class Desk:
 
     def _put(self, action: PendingAction, what: str, person: str | None, at: datetime) -> None:
         """Change a record and add a line to its audit chain."""
-        line: dict[str, Json] = {
-            "action": action.pending_action_id,
-            "what": what,
-            "person": person,
-            "at": at.isoformat(),
-            "digest": action.digest,
-            "before": action.audit,
-        }
-        head = hashlib.sha256(canonical_json(line)).hexdigest()
-        self._audit_lines.append({**line, "head": head})
-        self._change(replace(action, audit=head))
+        self._change(self._changes.audited(action, what, person, at))
 
     def _change(self, action: PendingAction) -> None:
-        self._actions[action.pending_action_id] = self._changed[action.pending_action_id] = action
-
-    def _timer(self, what: Literal["expiry", "undelivered"], action: PendingAction, due: datetime) -> None:
-        timer_id = f"{what}/{action.pending_action_id}"
-        body: dict[str, Json] = {"kind": what, "action_id": action.pending_action_id}
-        self._timers.append(
-            Timer(
-                timer_id=timer_id,
-                due=due,
-                incoming=Incoming(
-                    conversation=self.conversation,
-                    event_ids=(f"{timer_id}/{due.isoformat()}",),
-                    body=body,
-                    decides=True,
-                ),
-            )
-        )
-
-    def _settled_event(self, action: PendingAction) -> Incoming:
-        body: dict[str, Json] = {
-            "kind": "settled",
-            "action_id": action.pending_action_id,
-            "tool": action.kind,
-            "preview": action.preview,
-            "state": action.state,
-            "reason": action.reason,
-            "outcome": action.outcome,
-            "by": action.decided_name or action.decided_by,
-            "resume": action.after == "resume",
-        }
-        return Incoming(
-            conversation=self.conversation,
-            event_ids=(f"settled/{action.pending_action_id}/{action.state}",),
-            body=body,
-            wakes=action.after == "resume",
-        )
+        self._actions[action.pending_action_id] = self._changes.actions[action.pending_action_id] = action
 
 
 def _unreadable(entry: Entry, conversation: str) -> PendingAction:
