@@ -73,7 +73,8 @@ async def test_artifacts_belong_to_their_own_run() -> None:
     one, two = await asyncio.gather(agent_q1.run("x"), agent_q2.run("x"))
     assert [a.filename for a in one.artifacts] == ["Q1.png"]
     assert [a.filename for a in two.artifacts] == ["Q2.png"]
-    assert "http" not in one.content
+    said = [one.content, *(message.content for message in one.messages)]
+    assert not any("http" in text or "Q1.png" in text for text in said), "neither the model nor the answer names it"
 
 
 @pytest.mark.ledger("LOOP-22", "ERR-11")
