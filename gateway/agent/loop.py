@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from channels import Json
 from gateway.agent.calls import CallRunner, Keep
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import Asked, OnConfirm
@@ -157,7 +158,7 @@ class _Loop:
         response = self.progress.reply(self.iterations)
         if response is None:
             request = replace(self.request, messages=(*self.request.messages, *self.messages))
-            response = _with_ids(await self.caller.call(request), self.iterations)
+            response = _plain(_with_ids(await self.caller.call(request), self.iterations))
             if response.tool_calls and not self.spec.config.routing_only:
                 await self.progress.replied(response)
         self.usage += response.usage
@@ -205,6 +206,9 @@ class _Loop:
 _CUT_OFF = "Not run: the reply was cut off at its length limit. Try again with fewer calls or shorter arguments."
 
 
+_NO_JSON = "a value that JSON cannot hold, such as NaN"
+
+
 def _with_ids(response: Response, reply: int) -> Response:
     """Some compatible servers leave call ids empty or give one twice; the results could then not be told apart."""
     ids = [call.call_id for call in response.tool_calls]
@@ -212,6 +216,22 @@ def _with_ids(response: Response, reply: int) -> Response:
         return response
     calls = [replace(call, call_id=f"call_{reply}_{n}") for n, call in enumerate(response.tool_calls, start=1)]
     return replace(response, tool_calls=tuple(calls))
+
+
+def _plain(response: Response) -> Response:
+    """A vendor's parser may let NaN and infinities through: no JSON holds them, so no call is made with them."""
+    calls = tuple(
+        call if _is_json(call.args) else replace(call, args={}, parse_error=_NO_JSON) for call in response.tool_calls
+    )
+    return response if calls == response.tool_calls else replace(response, tool_calls=calls)
+
+
+def _is_json(args: Mapping[str, Json]) -> bool:
+    try:
+        json.dumps(dict(args), allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def _nobody(name: str, fields: Mapping[str, object]) -> None:

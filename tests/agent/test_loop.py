@@ -78,6 +78,13 @@ async def test_arguments_that_do_not_fit_never_reach_the_tool() -> None:
     assert queries == []
 
 
+async def test_a_number_that_json_cannot_hold_never_reaches_the_tool() -> None:
+    search, queries = searching()
+    outcome = await Turn(Script([call("search", query=float("nan")), "ok"]), [search]).run()
+    assert "a value that JSON cannot hold" in told(outcome)[0]
+    assert (queries, outcome.content) == ([], "ok")
+
+
 @pytest.mark.ledger("LOOP-15", "TOOL-55")
 async def test_a_tool_that_raises_is_told_to_the_model() -> None:
     @tool
