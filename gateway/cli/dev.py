@@ -13,7 +13,7 @@ import click
 from gateway.app import Gateway
 from gateway.channel_agent import ChannelAgent
 from gateway.cli.bots import BotRef, NoBot, bot_argument, load_settings
-from gateway.cli.running import log_to_stderr, run, until_signal
+from gateway.cli.running import leave, log_to_stderr, run, until_signal
 from gateway.providers import ProviderConfigurationError
 
 __all__ = ["dev"]
@@ -66,6 +66,7 @@ def dev(bot: BotRef, host: str, port: int) -> None:
         sys.stdout.flush()
         # Not what .env has added to the environment: it may be another one by now.
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environ)  # noqa: S606 - our own command line
+    leave()
 
 
 async def _watch(directory: Path) -> asyncio.Task[None]:

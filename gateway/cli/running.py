@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 from channels import AskfirstError
 from channels.catalogue import names, settings_of
@@ -18,7 +20,7 @@ from gateway.observe import configure_logging
 from gateway.settings import LogLevel, Settings
 from gateway.web import serve
 
-__all__ = ["base_url", "log_to_stderr", "run", "until_signal"]
+__all__ = ["base_url", "leave", "log_to_stderr", "run", "until_signal"]
 
 
 @contextlib.contextmanager
@@ -74,6 +76,13 @@ def _reason(error: OSError | UnicodeError) -> str:
     """Of an address in use asyncio's own text is long, of a name nobody knows the number means nothing."""
     number = getattr(error, "errno", None) or 0
     return os.strerror(number) if number > 0 else getattr(error, "strerror", None) or "no such name"
+
+
+def leave() -> NoReturn:
+    """End the process. Python itself would first wait for every thread, and a tool may hang in one for ever."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def base_url(host: str, port: int) -> str:

@@ -8,7 +8,7 @@ import click
 
 from gateway.app import Gateway
 from gateway.cli.bots import BotRef, bot_argument, load_settings
-from gateway.cli.running import log_to_stderr, run, until_signal
+from gateway.cli.running import leave, log_to_stderr, run, until_signal
 from gateway.settings import Role
 
 __all__ = ["serve"]
@@ -52,6 +52,7 @@ def serve(bot: BotRef, host: str, port: int, role: Role) -> None:
             await run(gateway, host, port, stopped=signalled.wait, grace_seconds=GRACE_SECONDS, announce=announce)
 
     asyncio.run(main())
+    leave()
 
 
 def _warnings(gateway: Gateway, provider: str) -> list[str]:

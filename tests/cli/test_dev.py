@@ -70,6 +70,30 @@ async def test_a_save_starts_it_anew(here: Path, http: aiohttp.ClientSession) ->
         await ends_well(process)
 
 
+HANGING = """
+import threading
+from gateway import Agent, ChannelAgent, tool
+
+@tool(read_only=True)
+def list_invoices() -> str:
+    "List the invoices."
+    print("it hangs", flush=True)
+    threading.Event().wait()
+
+bot = ChannelAgent(Agent([list_invoices]))
+"""
+
+
+async def test_a_tool_that_hangs_in_a_thread_does_not_hold_the_process(here: Path, http: aiohttp.ClientSession) -> None:
+    (here / "bot.py").write_text(HANGING)
+    async with running(*DEV, cwd=here) as process:
+        page = Page(http, await process.url())
+        await page.open()
+        await page.says("list invoices")
+        await process.says("it hangs")
+        await ends_well(process)
+
+
 async def test_a_broken_file_is_shown_and_the_next_save_mends_it(here: Path) -> None:
     bot = here / "bot.py"
     good = bot.read_text()
