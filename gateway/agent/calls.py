@@ -15,7 +15,7 @@ from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import Approved, Ask, Asked, OnConfirm, Verdict
 from gateway.agent.journal import CallResult, Progress
 from gateway.agent.model import OnEvent
-from gateway.artifacts import Artifact, collecting, emit_artifact
+from gateway.artifacts import Artifact, NotKept, collecting, emit_artifact
 from gateway.providers.base import ToolCall
 from gateway.tools import (
     NothingDone,
@@ -175,7 +175,11 @@ class CallRunner:
             except ToolError as error:
                 return self._failed(call, _told(tool, error), error)
         text = serialise(raw)
-        artifacts = tuple([await self._kept(artifact) for artifact in emitted])
+        try:
+            artifacts = tuple([await self._kept(artifact) for artifact in emitted])
+        except NotKept as error:
+            _log.error("tool %s has run, but its files are lost: %s", tool.name, error)
+            artifacts, text = (), f"{text}\n\n{_FILES_LOST}"
         return CallResult(text=text, artifacts=artifacts, stop=self._stop(tool, text))
 
     async def _kept(self, artifact: Artifact) -> Artifact:
@@ -242,6 +246,7 @@ class CallRunner:
         return CallResult(text=text, failed=True)
 
 
+_FILES_LOST = "But its files could not be kept: nobody gets them. Tell the person."
 _UNKNOWN = "its outcome is unknown, it may or may not have happened. Do not repeat it; tell the person, or look it up."
 
 

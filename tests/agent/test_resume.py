@@ -10,7 +10,7 @@ import pytest
 
 from channels import Json, Media
 from gateway.agent import AgentConfig, Asked
-from gateway.artifacts import Artifact, emit_artifact
+from gateway.artifacts import Artifact, NotKept, emit_artifact
 from gateway.providers import ProviderError
 from gateway.tools import Tool, ToolContext, tool
 from tests.agent.scripted import Notebook, Script, Turn, call, calls, told
@@ -178,3 +178,18 @@ async def test_files_are_kept_before_they_are_recorded_and_come_back(tmp_path: P
     ]
     assert all(a.content is None and a.sha256 for a in outcome.artifacts)
     assert told(outcome) == ["exported"]
+
+
+async def test_files_that_cannot_be_kept_are_told_and_the_tool_is_not_run_again() -> None:
+    async def keep(artifact: Artifact) -> Media:
+        raise NotKept("a file could not be kept in /data: No space left on device")
+
+    @tool
+    async def export() -> str:
+        """Export."""
+        emit_artifact(content=b"one", filename="a.txt")
+        return "exported"
+
+    outcome = await Turn(Script([call("export"), "Sorry, no file."]), [export]).run(keep=keep)
+    assert told(outcome) == ["exported\n\nBut its files could not be kept: nobody gets them. Tell the person."]
+    assert (outcome.stop_reason, outcome.artifacts) == ("answered", ())
