@@ -42,7 +42,7 @@ from gateway.observe import Feed
 from gateway.pending.seal import Keyring
 from gateway.settings import Role, Settings
 from gateway.store.base import Store
-from gateway.web import receive, web_app
+from gateway.web import addressed, receive, web_app
 from gateway.web.chat import Chat, add_chat
 
 __all__ = ["Gateway", "Home", "assemble", "home_of", "open_store", "started", "temporary_files"]
@@ -243,7 +243,7 @@ class Gateway:
 
     async def webhook(self, channel: str, request: WebhookRequest) -> WebhookResponse:
         """One request of a platform, from any server; 404 for a channel that is not on."""
-        found = self.channels.get(channel)
+        found = addressed(self.channels, channel, request)
         if found is None or found is self._webchat:
             return WebhookResponse(status=404)
         return await receive(found, request, accept=self.engine.inbox.take, now=_now())
