@@ -69,12 +69,24 @@ def open_store(url: str) -> Store:
         return SqliteStore(":memory:")
     if url.startswith("sqlite:///"):
         return SqliteStore(Path(url.removeprefix("sqlite:///")))
-    raise AskfirstError(f"ASKFIRST_STORE: no such store is built in: {url.partition(':')[0]} (write sqlite:///path)")
+    if url.startswith(("redis://", "rediss://")):
+        try:
+            from gateway.store.redis import RedisStore
+        except ImportError as error:
+            raise AskfirstError("ASKFIRST_STORE: Redis needs a package: pip install 'askfirst[redis]'") from error
+        return RedisStore(url)
+    name = url.partition(":")[0]
+    raise AskfirstError(f"ASKFIRST_STORE: no such store is built in: {name} (write sqlite:///path or redis://host:6379)")
 
 
 def home_of(settings: Settings, url: str | None = None) -> Home:
-    """The store, keys and files that the settings name. A missing secret is made, and kept beside the SQLite file."""
+    """The store, keys and files that the settings name. A missing secret is made, and kept beside the SQLite file.
+
+    Raises AskfirstError when several instances could not share them.
+    """
     url = url or settings.store
+    if url.startswith("redis") and not (settings.secret and settings.artifacts):
+        raise AskfirstError("On Redis set ASKFIRST_SECRET and ASKFIRST_ARTIFACTS: every instance needs the same ones.")
     path = Path(url.removeprefix("sqlite:///"))
     keys = [secret.get_secret_value().encode() for secret in settings.secret]
     if not keys:

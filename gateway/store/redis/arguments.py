@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
 from typing import Any
 
 from gateway.store.base import Cell, Dead, Incoming, Kind, Lease, QueuedPart, Record, Transaction, Waiting
@@ -64,7 +63,11 @@ def check(transaction: Transaction, partition_of: Callable[[str], str]) -> None:
 
 
 def _conversations(transaction: Transaction) -> Iterator[str]:
-    for conversation, *_ in (*transaction.consume, *transaction.unpoint, *transaction.replace, *transaction.signals):
+    for conversation, _ in (*transaction.consume, *transaction.unpoint):
+        yield conversation
+    for conversation, _, _ in transaction.replace:
+        yield conversation
+    for conversation, _ in transaction.signals:
         yield conversation
     for event in transaction.accept:
         yield event.conversation

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from redis.exceptions import OutOfMemoryError
@@ -29,6 +29,7 @@ from gateway.store.base import (
     Record,
     Snapshot,
     Stats,
+    StoreRefused,
     StoreUnavailable,
     TooLate,
     Transaction,
@@ -44,6 +45,8 @@ from gateway.store.redis.scripts import Script
 from gateway.store.sqlite.codec import dead_from_text, decode, incoming_from_text, moment, span
 
 __all__ = ["RedisStore"]
+
+T = TypeVar("T")
 
 _WORK_SECONDS: Final = 5.0
 _LOOK_AGAIN_SECONDS: Final = 1.0
@@ -90,9 +93,12 @@ class RedisStore:
         """Connect, and look whether the server can be trusted. Raises StoreRefused and StoreUnavailable."""
         if self._open:
             return
-        self._work = Client(self._url, timeout_seconds=_WORK_SECONDS, connections=32)
-        self._ack = Client(self._url, timeout_seconds=self._ack_seconds, connections=16)
-        self._news = News(self._url, self._keys.news)
+        try:
+            self._work = Client(self._url, timeout_seconds=_WORK_SECONDS, connections=32)
+            self._ack = Client(self._url, timeout_seconds=self._ack_seconds, connections=16)
+            self._news = News(self._url, self._keys.news)
+        except ValueError:  # its text may hold the password
+            raise StoreRefused("ASKFIRST_STORE is no address: write redis://[user:password@]host:6379[/number]") from None
         self._inbox = Inbox(self._deliver)
         try:
             await startup.check(self._work, self._keys)
@@ -219,7 +225,7 @@ class RedisStore:
         try:
             return await asyncio.shield(attempt)
         except asyncio.CancelledError:
-            self._keep(self._return(attempt))
+            self._keep(asyncio.ensure_future(self._return(attempt)))
             raise
 
     async def _take(
@@ -428,15 +434,15 @@ class RedisStore:
         )
         return answers
 
-    async def _track(self, call: Any) -> Any:
+    async def _track(self, call: Coroutine[Any, Any, T]) -> T:
         """A call goes to its end though its caller gives up: a connection is not left in the middle of an answer."""
-        return await asyncio.shield(self._keep(call))
-
-    def _keep(self, call: Any) -> asyncio.Future[Any]:
         running = asyncio.ensure_future(call)
+        self._keep(running)
+        return await asyncio.shield(running)
+
+    def _keep(self, running: asyncio.Future[Any]) -> None:
         self._running.add(running)
         running.add_done_callback(self._ended)
-        return running
 
     def _ended(self, running: asyncio.Future[Any]) -> None:
         self._running.discard(running)
