@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any, Final
 
 from gateway.store.base import StoreRefused
 from gateway.store.redis.client import Client
 from gateway.store.redis.keys import Keys
 
-__all__ = ["check"]
+__all__ = ["check", "judge"]
 
 log = logging.getLogger("askfirst.store")
 
@@ -19,8 +20,19 @@ _FORMAT: Final = 1
 
 
 async def check(client: Client, keys: Keys) -> None:
-    """Raises StoreRefused, and StoreUnavailable when it does not answer. Warns when a restart would lose everything."""
-    info: dict[str, Any] = await client.command("INFO")
+    """Raises StoreRefused, and StoreUnavailable when it does not answer. Warns when a restart would lose something."""
+    judge(await client.command("INFO"))
+    await client.command("SET", keys.format, _FORMAT, "NX")
+    found = int(await client.command("GET", keys.format))
+    if found > _FORMAT:
+        raise StoreRefused(
+            f"What is stored there has format {found}, and this program knows up to {_FORMAT}. "
+            "It was written by a newer release: run that one."
+        )
+
+
+def judge(info: Mapping[str, Any]) -> None:
+    """What a server says of itself, as INFO gives it. Raises StoreRefused."""
     version = str(info["redis_version"])
     if tuple(int(number) for number in version.split(".")[:2]) < _OLDEST:
         raise StoreRefused(f"Redis {version} is too old: 7.0 or later is needed.")
@@ -36,11 +48,4 @@ async def check(client: Client, keys: Keys) -> None:
         log.warning(
             "Redis keeps no append-only file: what was acknowledged since its last snapshot is lost when it stops. "
             "Set appendonly to yes."
-        )
-    await client.command("SET", keys.format, _FORMAT, "NX")
-    found = int(await client.command("GET", keys.format))
-    if found > _FORMAT:
-        raise StoreRefused(
-            f"What is stored there has format {found}, and this program knows up to {_FORMAT}. "
-            "It was written by a newer release: run that one."
         )

@@ -98,7 +98,9 @@ class RedisStore:
             self._ack = Client(self._url, timeout_seconds=self._ack_seconds, connections=16)
             self._news = News(self._url, self._keys.news)
         except ValueError:  # its text may hold the password
-            raise StoreRefused("ASKFIRST_STORE is no address: write redis://[user:password@]host:6379[/number]") from None
+            raise StoreRefused(
+                "ASKFIRST_STORE is no address: write redis://[user:password@]host:6379[/number]"
+            ) from None
         self._inbox = Inbox(self._deliver)
         try:
             await startup.check(self._work, self._keys)
