@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from channels.formatting.styled import Span, SpanKind, Styled
 
@@ -32,8 +32,9 @@ def _written(styled: Styled, marks: Mapping[SpanKind, str]) -> str:
         elif span.kind == "quote":
             starts = [span.start, *(at + 1 for at in range(span.start, span.end) if text[at] == "\n")]
             inserts += [(at, 1, -1, "> ") for at in starts]
-        elif (mark := marks.get(span.kind)) and _shows(text, span, mark):
-            inserts += [(span.start, 1, depth, mark), (span.end, 0, -depth, mark)]
+        elif mark := marks.get(span.kind):
+            for start, end in _marked(text, span, mark):
+                inserts += [(start, 1, depth, mark), (end, 0, -depth, mark)]
     pieces: list[str] = []
     done = 0
     for at, _, _, insert in sorted(inserts):
@@ -42,10 +43,16 @@ def _written(styled: Styled, marks: Mapping[SpanKind, str]) -> str:
     return "".join((*pieces, text[done:]))
 
 
-def _shows(text: str, span: Span, mark: str) -> bool:
-    """Whether a mark is read as one: around whole words of one line, and not around itself."""
-    shown = text[span.start : span.end]
-    if mark in shown or span.kind == "pre":
-        return mark not in shown
-    within_a_word = text[max(0, span.start - 1) : span.start].isalnum() or text[span.end : span.end + 1].isalnum()
-    return shown == shown.strip() and "\n" not in shown and not within_a_word
+def _marked(text: str, span: Span, mark: str) -> Iterator[tuple[int, int]]:
+    """The stretches of a span where a mark is read as one: whole words of one line, or a block; not around itself."""
+    if span.kind == "pre":
+        lines = [(span.start, span.end)]
+    else:
+        breaks = [at for at in range(span.start, span.end) if text[at] == "\n"]
+        lines = list(zip([span.start, *(at + 1 for at in breaks)], [*breaks, span.end], strict=True))
+    for start, end in lines:
+        shown = text[start:end]
+        first, last = end - len(shown.lstrip()), start + len(shown.rstrip())
+        within_a_word = text[max(0, first - 1) : first].isalnum() or text[last : last + 1].isalnum()
+        if first < last and mark not in shown and (span.kind == "pre" or not within_a_word):
+            yield first, last

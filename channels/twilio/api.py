@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, final
 
 import aiohttp
+from aiohttp import hdrs
 from twilio.http import AsyncHttpClient
 from twilio.http.response import Response
 from twilio.rest import Client
@@ -18,7 +19,7 @@ from yarl import URL
 from channels.channel import Ambiguous, Unavailable
 from channels.twilio.errors import refusal
 
-__all__ = ["API_URL", "TwilioApi", "at"]
+__all__ = ["API_URL", "TwilioApi", "at", "password"]
 
 API_URL = "https://api.twilio.com"
 
@@ -61,8 +62,7 @@ class _SessionClient(AsyncHttpClient):  # type: ignore[misc]  # the library has 
                     at(self._api_url, uri),
                     params=params,
                     data=_form(data),
-                    headers=headers,
-                    auth=aiohttp.BasicAuth(*auth) if auth else None,
+                    headers={**(headers or {}), **(password(*auth) if auth else {})},
                     timeout=aiohttp.ClientTimeout(connect=_CONNECT_SECONDS),
                     allow_redirects=False,
                 ) as response,
@@ -126,6 +126,11 @@ def at(api_url: str, url: str) -> URL:
     if api_url == API_URL or not (asked.host or "").endswith(".twilio.com"):
         return asked
     return URL(api_url + asked.raw_path_qs, encoded=True)
+
+
+def password(account_sid: str, auth_token: str) -> dict[str, str]:
+    """The header by which the API knows us."""
+    return {hdrs.AUTHORIZATION: aiohttp.encode_basic_auth(account_sid, auth_token)}
 
 
 def _form(data: Mapping[str, Any] | None) -> list[tuple[str, str]] | None:

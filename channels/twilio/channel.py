@@ -16,7 +16,7 @@ import aiohttp
 from channels.channel import Capabilities, MissingSetting, Parsed, SendError, Undeliverable, WebhookRequest
 from channels.events import Address, Attachment
 from channels.replies import OpenMedia, Part, Receipt, Reply
-from channels.twilio.api import API_URL, TwilioApi
+from channels.twilio.api import API_URL, TwilioApi, password
 from channels.twilio.form import ADDRESS_PREFIX, is_for
 from channels.twilio.media import download
 from channels.twilio.parse import FormReader
@@ -123,8 +123,7 @@ class _TwilioChannel:
         """A file's bytes, at most 16 MiB. Raises Undeliverable (too large, gone, no file) or Unavailable."""
         if self._http is None:
             raise RuntimeError(f"{type(self).__name__}: start(http) comes first")
-        auth = aiohttp.BasicAuth(self._sid, self._token)
-        async for piece in download(self._http, self._api_url, auth, attachment.ref):
+        async for piece in download(self._http, self._api_url, password(self._sid, self._token), attachment.ref):
             yield piece
 
     @property

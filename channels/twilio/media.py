@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import aiohttp
 from yarl import URL
@@ -21,24 +21,24 @@ _REDIRECTED_TO = (".twilio.com", ".twiliocdn.com", ".amazonaws.com")
 
 
 async def download(
-    http: aiohttp.ClientSession, api_url: str, auth: aiohttp.BasicAuth, url: str
+    http: aiohttp.ClientSession, api_url: str, account: Mapping[str, str], url: str
 ) -> AsyncIterator[bytes]:
     """The bytes of a file. Raises Undeliverable past 16 MiB, for a file that is gone and for one elsewhere, else
     Unavailable.
 
-    The account's password goes to the API's own host alone.
+    The account's header goes with the first call alone, which is to the API: what that redirects to needs none.
     """
     api = URL(api_url)
     place = at(api_url, url)
     if not _same_host(place, api):
         raise Undeliverable("not_a_file")
-    for _ in range(1 + _MOST_REDIRECTS):
+    for hop in range(1 + _MOST_REDIRECTS):
         if not _allowed(place, api):
             raise Undeliverable("file_elsewhere")
         try:
             async with http.get(
                 place,
-                auth=auth if _same_host(place, api) else None,
+                headers={} if hop else account,
                 timeout=aiohttp.ClientTimeout(total=_SECONDS, connect=10),
                 allow_redirects=False,
             ) as response:

@@ -49,6 +49,8 @@ _STATUS: Mapping[str, Literal["sent", "delivered", "read", "failed"]] = {
     "canceled": "failed",
 }
 _STATUS_ON_THE_WAY = frozenset({"accepted", "scheduled", "queued", "sending"})
+_SID = re.compile(r"[A-Z]{2}[0-9a-f]{32}")
+"""https://www.twilio.com/docs/glossary/what-is-a-sid. The signature does not cover where a value ends: this does."""
 _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_]*)(?:\s+(.*))?", re.DOTALL)
 _COORDINATE = re.compile(r"-?\d{1,3}(\.\d+)?")
 _MOST_MEDIA = 10
@@ -70,7 +72,7 @@ class FormReader:
         if status != "received":
             ours, theirs = theirs, ours
         account, place = self._number(ours), self._number(theirs)
-        if not (sid and account and place):
+        if not (_SID.fullmatch(sid) and account and place):
             return _NOT_UNDERSTOOD
         address = Address(channel=self._channel, account=account, place=place)
         if status != "received":
