@@ -105,6 +105,32 @@ BUILT_IN = {
     ),
     "sms": _twilio("SmsChannel", "TWILIO_SMS_FROM", "+15551234567"),
     "whatsapp": _twilio("WhatsAppChannel", "TWILIO_WHATSAPP_FROM", "whatsapp:+15551234567"),
+    "slack": Entry(
+        module="channels.slack",
+        class_name="SlackChannel",
+        extra="slack",
+        settings=(
+            Setting(
+                name="SLACK_BOT_TOKEN",
+                needed_for=EVERY_WAY,
+                secret=True,
+                mend="set it to the Bot User OAuth Token of the app's page OAuth & Permissions: xoxb-...",
+            ),
+            Setting(
+                name="SLACK_SIGNING_SECRET",
+                needed_for=frozenset({"webhook"}),
+                secret=True,
+                mend="set it to the Signing Secret of the app's page Basic Information",
+            ),
+            Setting(
+                name="SLACK_APP_TOKEN",
+                needed_for=frozenset({"polling"}),
+                secret=True,
+                mend="set it to an App-Level Token with connections:write, of the app's page Basic Information",
+            ),
+            Setting(name="SLACK_API_URL"),
+        ),
+    ),
     "webchat": Entry(module="channels.webchat", class_name="WebChatChannel"),
 }
 
