@@ -100,7 +100,9 @@ async def test_a_wrong_password_is_told_and_not_shown(server: RedisServer) -> No
     with pytest.raises(StoreUnavailable, match="user or password") as caught:
         await RedisStore(url).open()
     assert "very-secret" not in str(caught.value)
-    await RedisStore(server.url.replace("//", "//:right@")).open()
+    store = RedisStore(server.url.replace("//", "//:right@"))
+    await store.open()
+    await store.close()
 
 
 @pytest.mark.parametrize("url", ["redis://:very-secret@host:no-number", "redis://:very-secret@[::1"])
@@ -214,11 +216,13 @@ async def test_news_comes_from_other_processes(store: RedisStore, server: RedisS
     other = RedisStore(server.url)
     await other.open()
     waiting = asyncio.create_task(store.lease("w", ["turn"], wait_seconds=20))
-    watching = asyncio.ensure_future(anext(store.watch(Key("00", "log"))))
+    entries = store.watch(Key("00", "log"))
+    watching = asyncio.ensure_future(anext(entries))
     while await server.command("PUBSUB", "NUMSUB", "askfirst:news") != [b"askfirst:news", 2]:
         pass
     await other.accept([message()])
     await other.commit(Transaction(partition="00", appends=[("log", "line")]))
     assert await asyncio.wait_for(waiting, 1) is not None
     assert (await asyncio.wait_for(watching, 1)).value == "line"
+    await entries.aclose()  # type: ignore[attr-defined]
     await other.close()
