@@ -24,6 +24,7 @@ __all__ = [
     "check",
     "event_arguments",
     "lane_arguments",
+    "lease_arguments",
     "only_adds",
     "operations",
     "part_arguments",
@@ -108,6 +109,11 @@ def event_arguments(event: Incoming) -> list[Value]:
 def part_arguments(part: QueuedPart) -> list[Value]:
     """A part, as `queue` in mailbox.lua takes it."""
     return [to_bytes(part.part_id), to_bytes(part.conversation), encode(part.body)]
+
+
+def lease_arguments(lease: Lease) -> list[Value]:
+    """Which lease it is, as the scripts that ask for one take it."""
+    return [lease.kind, to_bytes(lease.lane), lease.fence]
 
 
 def cell_arguments(cell: Cell) -> list[Value]:

@@ -78,11 +78,17 @@ class News:
             try:
                 async with self._redis.pubsub() as subscription:
                     await subscription.subscribe(self._channel)
+                    asked = False
                     while True:
                         message = await subscription.get_message(timeout=_BEAT_SECONDS)
                         if message is None:
+                            if asked:
+                                break  # nobody is there: connect anew
+                            asked = True
                             await subscription.ping()
-                        elif message["type"] == "subscribe":
+                            continue
+                        asked = False
+                        if message["type"] == "subscribe":
                             self.tell_all()
                             if not begun.done():
                                 begun.set_result(None)
