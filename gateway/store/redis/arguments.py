@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gateway.store.base import Cell, Dead, Incoming, Kind, Lease, QueuedPart, Record, Transaction, Waiting
-from gateway.store.redis.client import Value
-from gateway.store.redis.keys import PARTITIONS, to_bytes
-from gateway.store.sqlite.codec import (
+from gateway.store.codec import (
     dead_from_text,
     dead_to_text,
     decode,
@@ -18,6 +16,8 @@ from gateway.store.sqlite.codec import (
     moment,
     span,
 )
+from gateway.store.redis.client import Value
+from gateway.store.redis.keys import PARTITIONS, to_bytes
 
 __all__ = [
     "cell_arguments",

@@ -9,11 +9,11 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from gateway.store.base import Kind, Lease, StoreUnavailable
+from gateway.store.codec import span
 from gateway.store.redis import scripts
 from gateway.store.redis.arguments import lane_arguments, lease_arguments, read_lease
 from gateway.store.redis.keys import PARTITIONS, to_bytes
 from gateway.store.redis.server import Server
-from gateway.store.sqlite.codec import span
 
 __all__ = ["Leases", "Wanted"]
 

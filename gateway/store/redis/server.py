@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from gateway.store.base import StoreRefused, StoreUnavailable
+from gateway.store.codec import moment
 from gateway.store.redis import startup
 from gateway.store.redis.client import Client, Value
 from gateway.store.redis.keys import Keys
 from gateway.store.redis.news import News
 from gateway.store.redis.scripts import Script
-from gateway.store.sqlite.codec import moment
 
 __all__ = ["Server"]
 

@@ -29,6 +29,7 @@ from gateway.store.base import (
     Transaction,
     Waiting,
 )
+from gateway.store.codec import dead_from_text, decode, incoming_from_text, moment, span
 from gateway.store.redis import arguments as told
 from gateway.store.redis import scripts
 from gateway.store.redis.client import Value
@@ -36,7 +37,6 @@ from gateway.store.redis.inbox import Inbox
 from gateway.store.redis.keys import PARTITIONS, partition_of, to_bytes
 from gateway.store.redis.leases import Leases
 from gateway.store.redis.server import Server
-from gateway.store.sqlite.codec import dead_from_text, decode, incoming_from_text, moment, span
 
 __all__ = ["RedisStore"]
 
