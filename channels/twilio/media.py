@@ -29,7 +29,10 @@ async def download(
     The account's header goes with the first call alone, which is to the API: what that redirects to needs none.
     """
     api = URL(api_url)
-    place = at(api_url, url)
+    try:
+        place = at(api_url, url)
+    except ValueError:
+        raise Undeliverable("not_a_file") from None
     if not _same_host(place, api):
         raise Undeliverable("not_a_file")
     for hop in range(1 + _MOST_REDIRECTS):
@@ -62,7 +65,7 @@ async def download(
 
 
 def _same_host(place: URL, api: URL) -> bool:
-    return place.origin() == api.origin() if place.is_absolute() else False
+    return place.absolute and bool(place.host) and place.origin() == api.origin()
 
 
 def _allowed(place: URL, api: URL) -> bool:

@@ -217,7 +217,8 @@ async def test_a_file_that_is_gone_is_said_to_be(sms: SmsChannel, twilio: FakeTw
 
 
 @pytest.mark.parametrize(
-    "ref", ["geo:48.1,16.2", "http://169.254.169.254/latest", "https://evil.example/x", "", "file"]
+    "ref",
+    ["geo:48.1,16.2", "http://169.254.169.254/latest", "https://evil.example/x", "http://[x", "mailto:ana", "", "file"],
 )
 async def test_nothing_elsewhere_is_called(sms: SmsChannel, twilio: FakeTwilio, ref: str) -> None:
     calls = len(twilio.calls)
