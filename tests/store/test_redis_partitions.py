@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import AsyncIterator
 
 import pytest
@@ -11,7 +13,7 @@ from gateway.store.base import Dead, Incoming, Key, Overloaded, Put, QueuedPart,
 from gateway.store.redis import RedisStore
 from gateway.store.redis.keys import PARTITIONS, Keys, partition_of
 
-MAX_WAITING = 3
+MAX_WAITING = 5
 
 
 @pytest.fixture
@@ -104,6 +106,20 @@ async def test_a_batch_for_several_partitions_is_refused_as_one(store: RedisStor
         True,
         False,
     ]
+
+
+async def test_what_is_put_in_at_the_same_time_stays_in_order(store: RedisStore) -> None:
+    kinds = (True, False, True, False, False)
+    accepting = [
+        store.accept([Incoming(conversation="c", event_ids=(), body={"n": n}, refusable=kind)])
+        for n, kind in enumerate(kinds)
+    ]
+    with pytest.raises(ValueError, match="JSON"):
+        await asyncio.gather(store.accept([Incoming(conversation="c", event_ids=(), body={"n": math.nan})]))
+    await asyncio.gather(*accepting)
+    lease = await store.lease("w", ["turn"])
+    assert lease is not None
+    assert [found.body["n"] for found in lease.events] == [0, 1, 2, 3, 4]
 
 
 async def test_a_timer_may_be_for_another_partition_and_comes_once(store: RedisStore) -> None:

@@ -9,6 +9,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Final
 
 from redis.exceptions import OutOfMemoryError
@@ -47,8 +48,8 @@ class Inbox:
         self._partition = partition
         self._max_waiting = max_waiting
         self._patience_seconds = patience_seconds
-        self._waiting: defaultdict[tuple[str, bool], list[_Batch]] = defaultdict(list)
-        self._busy: dict[tuple[str, bool], asyncio.Task[None]] = {}
+        self._waiting: defaultdict[str, list[_Batch]] = defaultdict(list)
+        self._busy: dict[str, asyncio.Task[None]] = {}
 
     async def accept(self, events: Sequence[Incoming]) -> list[bool]:
         """Which of them are new. Raises Overloaded, and StoreUnavailable when it took too long."""
@@ -80,19 +81,18 @@ class Inbox:
             await asyncio.wait(self._busy.values())
 
     def _put(self, partition: str, batch: _Batch) -> asyncio.Future[list[int]]:
-        lane = (partition, batch.refusable)  # apart, because a full server takes only what may not be refused
-        self._waiting[lane].append(batch)
-        if lane not in self._busy:
-            self._busy[lane] = asyncio.create_task(self._work_off(lane))
+        self._waiting[partition].append(batch)
+        if partition not in self._busy:
+            self._busy[partition] = asyncio.create_task(self._work_off(partition))
         return batch.answer
 
-    async def _work_off(self, lane: tuple[str, bool]) -> None:
-        partition, _ = lane
+    async def _work_off(self, partition: str) -> None:
         try:
-            while waiting := self._waiting.pop(lane, None):
-                batches, later = waiting[:_MOST], waiting[_MOST:]
-                if later:
-                    self._waiting[lane] = later
+            while waiting := self._waiting.pop(partition, None):
+                # In order; and apart, because a full server takes only what may not be refused.
+                batches = list(takewhile(lambda batch: batch.refusable == waiting[0].refusable, waiting[:_MOST]))
+                if later := waiting[len(batches) :]:
+                    self._waiting[partition] = later
                 try:
                     verdicts = await self._deliver(partition, batches)
                 except (StoreUnavailable, Overloaded) as error:
@@ -102,7 +102,7 @@ class Inbox:
                     for batch, verdict in zip(batches, verdicts, strict=True):
                         _settle(batch, verdict)
         finally:
-            del self._busy[lane]
+            del self._busy[partition]
 
     async def _deliver(self, partition: str, batches: Sequence[_Batch], *, look: bool = False) -> list[Verdict]:
         refusable = batches[0].refusable
