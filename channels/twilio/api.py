@@ -16,7 +16,7 @@ from twilio.rest.api import Api
 from twilio.rest.messaging import Messaging
 from yarl import URL
 
-from channels.channel import Ambiguous, Unavailable
+from channels.channel import Ambiguous, Unavailable, Undeliverable
 from channels.twilio.errors import refusal
 
 __all__ = ["API_URL", "TwilioApi", "at", "password"]
@@ -114,6 +114,23 @@ class TwilioApi:
                 await self._typing.create_async(channel="whatsapp", message_id=last[0].sid)
         except _UNREADABLE:
             raise Ambiguous("unreadable_answer") from None
+
+    async def sms_url(self, number: str) -> str:
+        """What one of our numbers calls when a text message comes; empty: nothing. Raises SendError."""
+        return str((await self._number(number)).sms_url or "")
+
+    async def set_sms_url(self, number: str, url: str) -> None:
+        """Have it call this from now on. Raises SendError."""
+        await (await self._number(number)).update_async(sms_url=url, sms_method="POST")
+
+    async def _number(self, number: str) -> Any:
+        try:
+            found = await self._account.incoming_phone_numbers.list_async(phone_number=number, limit=1)
+        except _UNREADABLE:
+            raise Ambiguous("unreadable_answer") from None
+        if not found:
+            raise Undeliverable(f"{number} is no number of this account")
+        return found[0]
 
 
 _UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)

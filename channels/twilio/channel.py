@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Literal, Self
-from urllib.parse import urlsplit
+from urllib.parse import urldefrag, urlsplit
 
 import aiohttp
 
@@ -31,6 +31,8 @@ _ACCOUNT_SID = re.compile(r"AC[0-9a-f]{32}")
 _TYPING_SECONDS = 20.0
 """WhatsApp shows it for 25 s: https://www.twilio.com/docs/whatsapp/api/typing-indicators-resource."""
 _MOST_TYPING = 10_000
+_RETRIES = "#rc=3&rp=all"
+"""By itself Twilio calls once: https://www.twilio.com/docs/usage/webhooks/webhooks-connection-overrides."""
 
 
 class _TwilioChannel:
@@ -148,6 +150,18 @@ class SmsChannel(_TwilioChannel):
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
         """Pure."""
         return render_sms(reply)
+
+    async def registered(self) -> str | None:
+        """The URL that our number calls, if any. Raises SendError."""
+        return urldefrag(await self._started.sms_url(self.account)).url or None
+
+    async def register(self, url: str) -> None:
+        """Have our number call this URL, three times when it has to. Raises SendError."""
+        await self._started.set_sms_url(self.account, url + _RETRIES)
+
+    async def unregister(self) -> None:
+        """Have it call nothing. Raises SendError."""
+        await self._started.set_sms_url(self.account, "")
 
 
 class WhatsAppChannel(_TwilioChannel):

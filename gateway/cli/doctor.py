@@ -12,12 +12,13 @@ from pathlib import Path
 import aiohttp
 import click
 
-from channels import AskfirstError, CanRegister, Channel, MissingSetting, SendError, SharesWebhook
+from channels import AskfirstError, CanRegister, Channel, MissingSetting, SendError
 from channels.catalogue import load
 from gateway.app import open_store, started
 from gateway.channel_agent import ChannelAgent
 from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.control import operate, socket_file, store_file
+from gateway.cli.webhooks import webhook_url
 from gateway.providers import ModelMessage, ProviderConfigurationError, Request
 from gateway.settings import Settings
 from gateway.store.base import Store, StoreRefused
@@ -139,7 +140,7 @@ def _platforms(settings: Settings, written: str) -> Iterator[Finding]:
             continue
         yield Finding(name, True, "it takes the settings")
         if registers:
-            expected = _webhook_url(settings.public_url, channel)
+            expected = webhook_url(settings.public_url, name, channel) if settings.public_url else None
             yield _compared(f"{name} webhook", registered, expected, f"askfirst webhooks set {written}")
 
 
@@ -153,11 +154,6 @@ async def _tried(channel: Channel) -> tuple[bool, str | None]:
             raise AskfirstError(f"it did not say what is registered ({error.code}): try again") from error
         finally:
             await channel.close()
-
-
-def _webhook_url(base: str | None, channel: Channel) -> str | None:
-    path = channel.webhooks[0] if isinstance(channel, SharesWebhook) else channel.name
-    return f"{base}/webhooks/{path}" if base else None
 
 
 def _compared(check: str, registered: str | None, expected: str | None, mend: str) -> Finding:

@@ -147,6 +147,8 @@ class FakeTwilio:
         app.router.add_post(account + "/Messages.json", self._answer_create)
         app.router.add_get(account + "/Messages.json", self._answer_list)
         app.router.add_get(account + "/Messages/{message}/Media/{media}", self._answer_media)
+        app.router.add_get(account + "/IncomingPhoneNumbers.json", self._answer_numbers)
+        app.router.add_post(account + "/IncomingPhoneNumbers/{number}.json", self._answer_number)
         app.router.add_get("/cdn/{media}", self._answer_file)
         app.router.add_post("/v2/Indicators/Typing.json", self._answer_typing)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -413,6 +415,30 @@ class FakeTwilio:
         ]
         page = found[: int(request.query.get("PageSize", "50"))]
         return web.json_response({"messages": page, "next_page_uri": None, "page": 0, "page_size": len(page)})
+
+    async def _answer_numbers(self, request: web.Request) -> web.Response:
+        if refusal := await self._checked(request):
+            return refusal
+        ours = request.query.get("PhoneNumber") == self.sms
+        listed = [self._number_resource()] if ours else []
+        return web.json_response({"incoming_phone_numbers": listed, "next_page_uri": None})
+
+    async def _answer_number(self, request: web.Request) -> web.Response:
+        if refusal := await self._checked(request):
+            return refusal
+        form = await request.post()
+        if form.get("SmsMethod") != "POST" or request.match_info["number"] != sid("PN", 1):
+            return _error(404, 20404)
+        self.webhook_url = str(form["SmsUrl"])
+        return web.json_response(self._number_resource())
+
+    def _number_resource(self) -> dict[str, Any]:
+        return {
+            "sid": sid("PN", 1),
+            "account_sid": self.account_sid,
+            "phone_number": self.sms,
+            "sms_url": self.webhook_url,
+        }
 
     async def _answer_typing(self, request: web.Request) -> web.Response:
         if refusal := await self._checked(request):
