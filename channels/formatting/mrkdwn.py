@@ -76,7 +76,7 @@ def _shown(text: str, span: Span, inner: list[Span]) -> Iterable[str]:
             return ("> ", written.replace("\n", "\n> "))
         case "link":
             # A label holds no other link and no line break; "|" would begin another.
-            label = covered.translate(_ESCAPES).replace("\n", " ").replace("|", "¦")
+            label = _words(covered).replace("\n", " ").replace("|", "¦")
             address = re.sub(r"[\s|]", lambda odd: f"%{ord(odd[0]):02X}", span.value).translate(_ESCAPES)
             return (f"<{address}|{label}>",)
         case "code":

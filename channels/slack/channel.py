@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from channels.channel import Capabilities, MissingSetting, Parsed, Unavailable, Undeliverable, WebhookRequest
+from channels.channel import Ambiguous, Capabilities, MissingSetting, Parsed, Unavailable, Undeliverable, WebhookRequest
 from channels.events import Address, Attachment, Event, Person
 from channels.replies import Media, OpenMedia, Part, Receipt, Reply
 from channels.slack.api import WebApi
@@ -190,7 +190,10 @@ class SlackChannel:
         except OSError:
             raise Undeliverable("file_gone") from None
         with file:
-            place = await api.call("files.getUploadURLExternal", {"filename": media.filename, "length": media.size})
+            try:
+                place = await api.call("files.getUploadURLExternal", {"filename": media.filename, "length": media.size})
+            except Ambiguous as doubt:
+                raise Unavailable(doubt.code) from None  # nobody sees an upload that is not completed
             if not ("upload_url" in place and "file_id" in place):
                 raise Unavailable("unreadable_answer")
             await upload(http, str(place["upload_url"]), file)

@@ -115,13 +115,13 @@ class PayloadReader:
             return _NOT_UNDERSTOOD
         match event.type:
             case "message" if event.subtype == "message_changed":
-                return self._edited(callback.event_id, account, event)
+                return self._edited(callback.event_id, account, event, bot_user)
             case "message" | "app_mention" if event.subtype in _WRITTEN:
                 return self._message(callback.event_id, account, event, bot_user)
             case "message":
                 return _NOTHING
             case "reaction_added" | "reaction_removed":
-                return self._reaction(callback.event_id, account, event)
+                return self._reaction(callback.event_id, account, event, bot_user)
             case _:
                 return _NOT_UNDERSTOOD
 
@@ -132,8 +132,6 @@ class PayloadReader:
             return _NOT_UNDERSTOOD
         text = event.text or ""
         mentioned = event.type == "app_mention" or (bot_user is not None and mentions(text, bot_user))
-        if bot_user is not None:
-            text = without_mention(text, bot_user)
         in_thread = event.thread_ts is not None and event.thread_ts != event.ts
         to_bot = in_thread and bot_user is not None and event.parent_user_id == bot_user
         message = Message(
@@ -142,7 +140,7 @@ class PayloadReader:
             address=self._address(account, event.channel, _thread(event.channel, event.ts, event.thread_ts)),
             person=self._person(account, event.user),
             sent_at=_time(event.ts),
-            text=plain(text).strip(),
+            text=_words(text, bot_user),
             message_id=event.ts,
             reply_to=event.thread_ts if to_bot else None,
             attachments=_attachments(event.files or ()),
@@ -150,7 +148,7 @@ class PayloadReader:
         )
         return Parsed((message,), _OK)
 
-    def _edited(self, event_id: str, account: str, event: Event) -> Parsed:
+    def _edited(self, event_id: str, account: str, event: Event, bot_user: str | None) -> Parsed:
         now, before = event.message, event.previous_message
         if not event.channel or now is None:
             return _NOT_UNDERSTOOD
@@ -164,15 +162,15 @@ class PayloadReader:
             person=self._person(account, now.user),
             sent_at=_time(event.ts or ""),
             message_id=now.ts,
-            text=plain(now.text or ""),
+            text=_words(now.text or "", bot_user),
         )
         return Parsed((edited,), _OK)
 
-    def _reaction(self, event_id: str, account: str, event: Event) -> Parsed:
+    def _reaction(self, event_id: str, account: str, event: Event, bot_user: str | None) -> Parsed:
         item = event.item
         if not event.user or not event.reaction or item is None:
             return _NOT_UNDERSTOOD
-        if item.type != "message" or not item.channel or not item.ts:
+        if item.type != "message" or not item.channel or not item.ts or event.user == bot_user:
             return _NOTHING
         reaction = Reaction(
             event_ids=(event_id,),
@@ -223,6 +221,10 @@ class PayloadReader:
 
     def _person(self, account: str, user_id: str | None, name: str | None = None) -> Person:
         return Person(channel=self._channel, account=account, user_id=user_id or "", name=name or None)
+
+
+def _words(text: str, bot_user: str | None) -> str:
+    return plain(text if bot_user is None else without_mention(text, bot_user)).strip()
 
 
 def _validated(shape: type[_Payload], body: bytes) -> _Payload | None:

@@ -11,6 +11,7 @@ import re
 __all__ = ["mentions", "plain", "without_mention"]
 
 _TOKEN = re.compile(r"<([^<>|]*)(?:\|([^<>]*))?>")
+_AROUND = " \t\r\n,:"
 _ESCAPED = re.compile(r"&(?:amp|lt|gt);")
 
 
@@ -30,8 +31,12 @@ def mentions(text: str, user_id: str) -> bool:
 
 def without_mention(text: str, user_id: str) -> str:
     """Without a mention of this user at the beginning or the end: it says who is meant, and is no part of the words."""
-    mention = rf"<@{re.escape(user_id)}(?:\|[^<>]*)?>"
-    return re.sub(rf"\A\s*{mention}[\s,:]*|[\s,]*{mention}\s*\Z", "", text)
+    words = text.strip()
+    if (first := _TOKEN.match(words)) and first[1] == f"@{user_id}":
+        words = words[first.end() :].lstrip(_AROUND)
+    if (last := _TOKEN.fullmatch(words[max(0, words.rfind("<")) :])) and last[1] == f"@{user_id}":
+        words = words[: words.rfind("<")].rstrip(_AROUND)
+    return words
 
 
 def _said(what: str, label: str | None) -> str:
@@ -41,7 +46,7 @@ def _said(what: str, label: str | None) -> str:
         # <!here>, <!subteam^S1|@team>, <!date^1392734382^{date}|fallback>
         return label or f"@{what[1:].partition('^')[0]}"
     address = what.removeprefix("mailto:")
-    return what if not label or label in (what, address) or what.endswith(f"//{label}") else f"{label} ({what})"
+    return address if not label or label in (what, address) or what.endswith(f"//{label}") else f"{label} ({address})"
 
 
 def _unescaped(text: str) -> str:
