@@ -4,21 +4,39 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import AsyncIterator
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from redis.asyncio import Redis
 
 from tests.store.redis_server import RedisServer
 
-REDIS_URL = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of the server that tests share: the one named in REDIS_URL, the one of this machine, or a child of this run."""
+    url = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")
+    if "REDIS_URL" in os.environ or answers(url):
+        yield url
+        return
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    with server.running():
+        while not answers(server.url):
+            time.sleep(0.01)
+        yield server.url
 
 
-@pytest.fixture
-def redis_url() -> str:
-    """Of the server that tests share."""
-    return REDIS_URL
+def answers(url: str) -> bool:
+    where = urlsplit(url)
+    try:
+        socket.create_connection((where.hostname or "", where.port or 6379), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ import shutil
 import signal
 import socket
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from redis.asyncio import Redis
@@ -21,24 +23,30 @@ class RedisServer:
     """Started, frozen, killed and started again on what its directory holds."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port: int = free.getsockname()[1]
         self.url = f"redis://127.0.0.1:{self._port}"
+        self._command = [PROGRAM, "--port", str(self._port), "--bind", "127.0.0.1", "--dir", str(directory)]
+        self._command += ["--appendonly", "yes", "--save", ""]
         self._process: subprocess.Popen[bytes] | None = None
 
-    async def start(self, *options: str) -> None:
-        """Returns when it answers. Options are those of redis.conf, as on its command line."""
-        command = [PROGRAM, "--port", str(self._port), "--bind", "127.0.0.1", "--dir", str(self._directory)]
-        command += ["--appendonly", "yes", "--save", "", *options]
-        self._process = await asyncio.to_thread(subprocess.Popen, command, stdout=subprocess.DEVNULL)
+    async def start(self) -> None:
+        """Returns when it answers."""
+        self._process = await asyncio.to_thread(subprocess.Popen, self._command, stdout=subprocess.DEVNULL)
         while True:
             try:
                 await self.command("PING")
                 return
             except NotThere:
                 assert await asyncio.to_thread(self._process.poll) is None, "redis-server has stopped"
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """From outside of an event loop; it may not answer yet."""
+        with subprocess.Popen(self._command, stdout=subprocess.DEVNULL) as process:
+            yield
+            process.kill()
 
     async def command(self, *words: str | int) -> object:
         """Raises what redis-py raises."""

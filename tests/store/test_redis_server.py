@@ -6,9 +6,13 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 
 import pytest
 
+from channels import AskfirstError
+from gateway.app import home_of, open_store
+from gateway.settings import Settings
 from gateway.store.base import (
     Incoming,
     Key,
@@ -121,6 +125,21 @@ async def test_a_server_that_is_not_there_is_told_at_once_and_may_come_later(ser
     await store.open()
     await store.ping()
     await store.close()
+
+
+async def test_it_is_asked_for_by_its_url(server: RedisServer) -> None:
+    assert isinstance(open_store("rediss://host"), RedisStore)
+    store = open_store(server.url)
+    await store.open()
+    await store.ping()
+    await store.close()
+
+
+def test_what_every_instance_needs_alike_is_not_made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AskfirstError, match="ASKFIRST_SECRET and ASKFIRST_ARTIFACTS"):
+        home_of(Settings(), "redis://127.0.0.1:6379/0")
+    assert list(tmp_path.iterdir()) == []
 
 
 # ───────────── on the way ─────────────
