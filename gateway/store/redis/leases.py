@@ -48,7 +48,8 @@ class Leases:
                         if lease is not None:
                             return lease
                         with suppress(TimeoutError):
-                            await asyncio.wait_for(heard.wait(), patience)
+                            async with asyncio.timeout(patience):
+                                await heard.wait()
         return None
 
     async def _attempt(self, worker: str, wanted: Wanted, lease_seconds: float) -> tuple[Lease | None, float]:

@@ -192,7 +192,8 @@ class RedisStore:
                     yield entry
                     after = entry.seq
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(heard.wait(), _READ_AGAIN_SECONDS)
+                    async with asyncio.timeout(_READ_AGAIN_SECONDS):
+                        await heard.wait()
 
     # ───────────── transactions, timers, rates ─────────────
 
