@@ -76,7 +76,9 @@ def open_store(url: str) -> Store:
             raise AskfirstError("ASKFIRST_STORE: Redis needs a package: pip install 'askfirst[redis]'") from error
         return RedisStore(url)
     name = url.partition(":")[0]
-    raise AskfirstError(f"ASKFIRST_STORE: no such store is built in: {name} (write sqlite:///path or redis://host:6379)")
+    raise AskfirstError(
+        f"ASKFIRST_STORE: no such store is built in: {name} (write sqlite:///path or redis://host:6379)"
+    )
 
 
 def home_of(settings: Settings, url: str | None = None) -> Home:
