@@ -23,6 +23,8 @@ class Setting:
     needed_for: frozenset[Way] = frozenset()
     """The ways in that do not work without it; none: it may be left out."""
     secret: bool = False
+    shared: bool = False
+    """Other channels, or the gateway, read it too: by itself it says of no channel that it is meant."""
     mend: str = "set it"
     """What to do when it is missing."""
 
@@ -40,6 +42,41 @@ class Entry:
 
 
 EVERY_WAY: frozenset[Way] = frozenset({"webhook", "polling"})
+
+_TWILIO = (
+    Setting(
+        name="TWILIO_ACCOUNT_SID",
+        needed_for=EVERY_WAY,
+        shared=True,
+        mend="set it to the Account SID of Twilio's console: AC and 32 digits",
+    ),
+    Setting(
+        name="TWILIO_AUTH_TOKEN",
+        needed_for=EVERY_WAY,
+        secret=True,
+        shared=True,
+        mend="set it to the Auth Token of Twilio's console",
+    ),
+    Setting(
+        name="ASKFIRST_PUBLIC_URL",
+        needed_for=frozenset({"webhook"}),
+        shared=True,
+        mend="set it to the URL that Twilio calls, without the path: its signature covers it",
+    ),
+    Setting(name="TWILIO_SHARED_KEY", secret=True, shared=True),
+    Setting(name="TWILIO_API_URL", shared=True),
+)
+
+
+def _twilio(class_name: str, sender: str, example: str) -> Entry:
+    mend = f"set it to your number at Twilio, such as {example}"
+    return Entry(
+        module="channels.twilio",
+        class_name=class_name,
+        extra="twilio",
+        settings=(*_TWILIO, Setting(name=sender, needed_for=EVERY_WAY, mend=mend)),
+    )
+
 
 BUILT_IN = {
     "telegram": Entry(
@@ -61,6 +98,34 @@ BUILT_IN = {
                 'Make one: python -c "import secrets; print(secrets.token_urlsafe(32))"',
             ),
             Setting(name="TELEGRAM_API_URL"),
+        ),
+    ),
+    "sms": _twilio("SmsChannel", "TWILIO_SMS_FROM", "+15551234567"),
+    "whatsapp": _twilio("WhatsAppChannel", "TWILIO_WHATSAPP_FROM", "whatsapp:+15551234567"),
+    "slack": Entry(
+        module="channels.slack",
+        class_name="SlackChannel",
+        extra="slack",
+        settings=(
+            Setting(
+                name="SLACK_BOT_TOKEN",
+                needed_for=EVERY_WAY,
+                secret=True,
+                mend="set it to the Bot User OAuth Token of the app's page OAuth & Permissions: xoxb-...",
+            ),
+            Setting(
+                name="SLACK_SIGNING_SECRET",
+                needed_for=frozenset({"webhook"}),
+                secret=True,
+                mend="set it to the Signing Secret of the app's page Basic Information",
+            ),
+            Setting(
+                name="SLACK_APP_TOKEN",
+                needed_for=frozenset({"polling"}),
+                secret=True,
+                mend="set it to an App-Level Token with connections:write, of the app's page Basic Information",
+            ),
+            Setting(name="SLACK_API_URL"),
         ),
     ),
     "webchat": Entry(module="channels.webchat", class_name="WebChatChannel"),

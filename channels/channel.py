@@ -46,6 +46,7 @@ __all__ = [
     "Parsed",
     "RateLimited",
     "SendError",
+    "SharesWebhook",
     "Stale",
     "StreamHandle",
     "Unavailable",
@@ -175,9 +176,25 @@ class Capabilities:
     """Delivered means written to the conversation's visible log, which the channel's page reads."""
     redelivers: bool = False
     """What is answered with an error comes again, so a new message may be refused when too much waits."""
+    not_stored: WebhookResponse | None = None
+    """The answer to what could not be stored, where an error would bring it back no more than a success; None: 503."""
+    keep_seconds: float = 7 * 86400.0
+    """How long an event's ids are remembered: longer where an old request still proves itself."""
     edit: bool = False
     stream: bool = False
     typing: bool = False
+
+
+@runtime_checkable
+class SharesWebhook(Protocol):
+    """A channel whose platform calls one URL for several channels."""
+
+    webhooks: ClassVar[tuple[str, ...]]
+    """What comes after ``/webhooks/`` in the URLs that it shares."""
+
+    def takes(self, request: WebhookRequest) -> bool:
+        """Whether a request to one of them is for this channel. Total over any bytes; nothing is proven yet."""
+        ...
 
 
 class Channel(Protocol):

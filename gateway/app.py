@@ -45,7 +45,7 @@ from gateway.pending.seal import Keyring
 from gateway.settings import Role, Settings
 from gateway.store.base import Store
 from gateway.store.sqlite import SqliteStore
-from gateway.web import receive, web_app
+from gateway.web import addressed, receive, web_app
 from gateway.web.chat import Chat, add_chat
 from gateway.wording import prepare
 
@@ -70,18 +70,29 @@ class Home:
 
 def open_store(url: str) -> Store:
     """The store of a URL, not opened yet. Raises AskfirstError for one that is not built in."""
-    if not url.startswith("sqlite:///"):
-        scheme = url.partition("://")[0]
-        raise AskfirstError(f"no such store is built in: {scheme} (write sqlite:///path in ASKFIRST_STORE or store=)")
-    return SqliteStore(url.removeprefix("sqlite:///"))
+    if url.startswith("sqlite:///"):
+        return SqliteStore(url.removeprefix("sqlite:///"))
+    if url.startswith(("redis://", "rediss://")):
+        try:
+            from gateway.store.redis import RedisStore
+        except ImportError as error:
+            raise AskfirstError("ASKFIRST_STORE: Redis needs a package: pip install 'askfirst[redis]'") from error
+        return RedisStore(url)
+    scheme = url.partition("://")[0]
+    raise AskfirstError(
+        f"no such store is built in: {scheme} (write sqlite:///path or redis://host:6379 in ASKFIRST_STORE or store=)"
+    )
 
 
 def home_of(settings: Settings, url: str | None = None) -> Home:
     """The store, keys and files that the settings name; a secret that is not set is made and kept beside the file.
 
-    `url`: a bot's own store. Raises AskfirstError for a store that is not built in.
+    `url`: a bot's own store. Raises AskfirstError for a store that is not built in, and when several instances could
+    not share them.
     """
     url = url or settings.store
+    if url.startswith("redis") and not (settings.secret and settings.artifacts):
+        raise AskfirstError("On Redis set ASKFIRST_SECRET and ASKFIRST_ARTIFACTS: every instance needs the same ones.")
     store, path = open_store(url), Path(url.removeprefix("sqlite:///"))
     keys = [secret.get_secret_value().encode() for secret in settings.secret]
     if not keys:
@@ -270,7 +281,7 @@ class Gateway:
 
     async def webhook(self, channel: str, request: WebhookRequest) -> WebhookResponse:
         """One request of a platform, from any server; 404 for a channel that is not on."""
-        found = self.channels.get(channel)
+        found = addressed(self.channels, channel, request)
         if found is None or found is self._webchat:
             return WebhookResponse(status=404)
         return await receive(found, request, accept=self.engine.inbox.take, now=_now())

@@ -76,6 +76,7 @@ class Settings(BaseSettings):
 
     twilio_account_sid: str | None = Field(default=None, validation_alias="TWILIO_ACCOUNT_SID")
     twilio_auth_token: SecretStr | None = Field(default=None, validation_alias="TWILIO_AUTH_TOKEN")
+    twilio_shared_key: SecretStr | None = Field(default=None, validation_alias="TWILIO_SHARED_KEY")
     twilio_sms_from: str | None = Field(default=None, validation_alias="TWILIO_SMS_FROM")
     twilio_whatsapp_from: str | None = Field(default=None, validation_alias="TWILIO_WHATSAPP_FROM")
     twilio_api_url: str = Field(default="https://api.twilio.com", validation_alias="TWILIO_API_URL")
@@ -133,6 +134,19 @@ class Settings(BaseSettings):
             for setting in settings_of(name):
                 if way in setting.needed_for and self._meant(name) and self._value(setting.name) is None:
                     yield setting.name, f"{setting.mend} ({name} is set up by half)"
+        yield from self._unused()
+
+    def _unused(self) -> Iterator[tuple[str, str]]:
+        """A secret that several channels share, while none of them is set up."""
+        readers: dict[str, list[str]] = {}
+        for name in names():
+            for setting in settings_of(name):
+                if setting.shared and setting.secret and self._value(setting.name) is not None:
+                    readers.setdefault(setting.name, []).append(name)
+        for variable, channels in readers.items():
+            if not any(self._meant(name) for name in channels):
+                own = (s.name for name in channels for s in settings_of(name) if s.needed_for and not s.shared)
+                yield variable, f"it is for {' and '.join(channels)}, none of which is set up: set {' or '.join(own)}"
 
     def _unsafe_to_serve(self, role: Role) -> Iterator[tuple[str, str]]:
         if self.allow is None:
@@ -149,8 +163,11 @@ class Settings(BaseSettings):
             yield "ASKFIRST_STORE", f"--role {role} needs redis://host:6379: one process alone owns an SQLite file"
 
     def _meant(self, channel: str) -> bool:
-        """Whether any setting is there that the channel would need on one way or another."""
-        return any(setting.needed_for and self._value(setting.name) is not None for setting in settings_of(channel))
+        """Whether any setting is there that this channel would need on one way or another, and no other channel."""
+        return any(
+            setting.needed_for and not setting.shared and self._value(setting.name) is not None
+            for setting in settings_of(channel)
+        )
 
     def _value(self, variable: str) -> str | None:
         """Channels of other distributions have variables that we have no field for."""

@@ -16,7 +16,7 @@ IMPORT_EACH_ALONE = """
 import importlib, os, pkgutil, sys, traceback, warnings
 
 with warnings.catch_warnings(action="ignore"):  # theirs, loaded once; ours is not among them
-    import aiohttp, babel, click, openai, pydantic_settings, pytest, telegram
+    import aiohttp, anthropic, babel, click, openai, pydantic_settings, pytest, telegram
 
 def alone(name):
     process = os.fork()

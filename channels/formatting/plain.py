@@ -1,25 +1,58 @@
-"""The dialect of platforms that show nothing but text."""
+"""The dialects of platforms that are sent nothing but text: plain, and with WhatsApp's marks in it."""
 
 from __future__ import annotations
 
-from channels.formatting.styled import Styled
+from collections.abc import Iterator, Mapping
 
-__all__ = ["to_plain"]
+from channels.formatting.styled import Span, SpanKind, Styled
+
+__all__ = ["to_plain", "to_whatsapp"]
+
+_WHATSAPP: Mapping[SpanKind, str] = {"bold": "*", "italic": "_", "strike": "~", "code": "`", "pre": "```"}
+"""https://faq.whatsapp.com/539178204879377."""
 
 
 def to_plain(styled: Styled) -> str:
     """The text with link addresses written out and quoted lines marked by ``> ``."""
+    return _written(styled, {})
+
+
+def to_whatsapp(styled: Styled) -> str:
+    """The same with WhatsApp's marks around what is bold, italic, struck through or code."""
+    return _written(styled, _WHATSAPP)
+
+
+def _written(styled: Styled, marks: Mapping[SpanKind, str]) -> str:
     text = styled.text
-    inserts: list[tuple[int, str]] = []
-    for span in styled.spans:
+    # (where, 0 for what ends there and 1 for what begins, the inner before or after the outer)
+    inserts: list[tuple[int, int, int, str]] = []
+    for depth, span in enumerate(styled.spans):
         if span.kind == "link" and span.value not in (label := text[span.start : span.end], f"mailto:{label}"):
-            inserts.append((span.end, f" ({span.value})"))
+            inserts.append((span.end, 0, -depth, f" ({span.value})"))
         elif span.kind == "quote":
-            inserts.append((span.start, "> "))
-            inserts += [(at + 1, "> ") for at in range(span.start, span.end) if text[at] == "\n"]
+            starts = [span.start, *(at + 1 for at in range(span.start, span.end) if text[at] == "\n")]
+            inserts += [(at, 1, -1, "> ") for at in starts]
+        elif mark := marks.get(span.kind):
+            for start, end in _marked(text, span, mark):
+                inserts += [(start, 1, depth, mark), (end, 0, -depth, mark)]
     pieces: list[str] = []
     done = 0
-    for at, insert in sorted(inserts):
+    for at, _, _, insert in sorted(inserts):
         pieces += (text[done:at], insert)
         done = at
     return "".join((*pieces, text[done:]))
+
+
+def _marked(text: str, span: Span, mark: str) -> Iterator[tuple[int, int]]:
+    """The stretches of a span where a mark is read as one: whole words of one line, or a block; not around itself."""
+    if span.kind == "pre":
+        lines = [(span.start, span.end)]
+    else:
+        breaks = [at for at in range(span.start, span.end) if text[at] == "\n"]
+        lines = list(zip([span.start, *(at + 1 for at in breaks)], [*breaks, span.end], strict=True))
+    for start, end in lines:
+        shown = text[start:end]
+        first, last = end - len(shown.lstrip()), start + len(shown.rstrip())
+        within_a_word = text[max(0, first - 1) : first].isalnum() or text[last : last + 1].isalnum()
+        if first < last and mark not in shown and (span.kind == "pre" or not within_a_word):
+            yield first, last

@@ -8,6 +8,7 @@ import click
 
 from gateway.cli.chat import chat
 from gateway.cli.dev import dev
+from gateway.cli.doctor import doctor
 from gateway.cli.errors import Commands
 from gateway.cli.init import init
 from gateway.cli.operating import dead, pending, send
@@ -29,5 +30,5 @@ def version() -> None:
     click.echo(version_of("askfirst"))
 
 
-for _command in (init, dev, chat, preview, serve, webhooks, pending, dead, send):
+for _command in (init, dev, chat, preview, serve, doctor, webhooks, pending, dead, send):
     main.add_command(_command)

@@ -11,7 +11,7 @@ from pathlib import Path
 import aiohttp
 import click
 
-from channels import AskfirstError, CanRegister, CanShowCommands, Channel, MissingSetting, Way
+from channels import AskfirstError, CanRegister, CanShowCommands, Channel, MissingSetting, SharesWebhook, Way
 from channels.catalogue import load
 from gateway.app import started
 from gateway.channel_agent import ChannelAgent
@@ -19,7 +19,7 @@ from gateway.cli.bots import BotRef, load_settings
 from gateway.settings import Settings
 from gateway.wording import LANGUAGES
 
-__all__ = ["webhooks"]
+__all__ = ["webhook_url", "webhooks"]
 
 _LONGEST_DESCRIPTION = 256
 """https://core.telegram.org/bots/api#botcommand."""
@@ -49,7 +49,7 @@ def set_webhooks(bot: BotRef | None) -> None:
     async def register() -> None:
         async with _registering(settings, "webhook") as channels:
             for name, channel in channels.items():
-                url = f"{base}/webhooks/{name}"
+                url = webhook_url(base, name, channel)
                 await channel.register(url)
                 click.echo(f"{name}: {url}")
                 if agent is not None and isinstance(channel, CanShowCommands):
@@ -91,6 +91,11 @@ def delete_webhooks(bot: BotRef | None) -> None:
                 click.echo(f"{name}: deleted")
 
     asyncio.run(unregister())
+
+
+def webhook_url(base: str, name: str, channel: CanRegister | Channel) -> str:
+    """Where a channel's platform reaches us."""
+    return f"{base}/webhooks/{channel.webhooks[0] if isinstance(channel, SharesWebhook) else name}"
 
 
 def _settings(bot: BotRef | None) -> Settings:

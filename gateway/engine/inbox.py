@@ -94,6 +94,7 @@ class Inbox:
             decides=decisive,
             wakes=isinstance(event, Message),
             refusable=channel.capabilities.redelivers and isinstance(event, Message) and not decisive,
+            keep_seconds=channel.capabilities.keep_seconds,
         )
 
     async def _turn_away(self, address: Address, person: Person) -> None:

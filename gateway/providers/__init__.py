@@ -39,7 +39,7 @@ __all__ = [
 
 Factory: TypeAlias = Callable[[str, Mapping[str, str]], Provider]
 
-_OURS = ("demo", "openai")
+_OURS = ("anthropic", "demo", "openai")
 
 
 def make_provider(spec: str | None = None, *, environ: Mapping[str, str] | None = None) -> Provider:
@@ -69,7 +69,7 @@ def _factory(vendor: str) -> Factory:
     theirs = {point.name: point for point in entry_points(group="askfirst.providers")}
     if vendor in theirs:
         return _load_theirs(theirs[vendor])
-    choices = ", ".join(["demo", "openai:MODEL", *(f"{name}:MODEL" for name in sorted(theirs))])
+    choices = ", ".join(["demo", "openai:MODEL", "anthropic:MODEL", *(f"{name}:MODEL" for name in sorted(theirs))])
     raise ProviderConfigurationError(
         vendor, f"no such provider; set ASKFIRST_PROVIDER (or provider=) to one of: {choices}"
     )

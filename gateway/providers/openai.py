@@ -6,20 +6,18 @@ https://platform.openai.com/docs/guides/error-codes (errors).
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
-from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 import openai
 from openai.resources.chat import AsyncCompletions
 from pydantic import ValidationError
 
 from gateway.providers.base import ProviderConfigurationError, ProviderError, Request, Response, ToolSpec
+from gateway.providers.calling import Connections, base_url_and_key, retry_after_seconds
 from gateway.providers.openai_answer import Answer
 from gateway.providers.openai_messages import chat_messages
 
@@ -48,20 +46,10 @@ def from_environ(model: str, environ: Mapping[str, str]) -> OpenAIProvider:
 
     A server that is not the vendor's own may do without a key. Raises ProviderConfigurationError.
     """
-    base_url = environ.get("OPENAI_BASE_URL", "").strip() or _VENDOR_URL
-    key = environ.get("OPENAI_API_KEY", "").strip()
     if not model:
         raise ProviderConfigurationError("openai", "say which model, for example openai:gpt-5-mini")
-    parts = urlsplit(base_url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ProviderConfigurationError(
-            "openai", "OPENAI_BASE_URL is not an http or https URL", env_var="OPENAI_BASE_URL"
-        )
-    if not key and parts.hostname == urlsplit(_VENDOR_URL).hostname:
-        raise ProviderConfigurationError(
-            "openai", "OPENAI_API_KEY is not set; set it, or use the offline provider: demo", env_var="OPENAI_API_KEY"
-        )
-    return OpenAIProvider(model, api_key=key or "none", base_url=base_url)
+    base_url, key = base_url_and_key("openai", _VENDOR_URL, environ)
+    return OpenAIProvider(model, api_key=key, base_url=base_url)
 
 
 class OpenAIProvider:
@@ -70,8 +58,8 @@ class OpenAIProvider:
     name = "openai"
 
     def __init__(self, model: str, *, api_key: str, base_url: str = _VENDOR_URL) -> None:
-        self._model, self._api_key, self._base_url = model, api_key, base_url
-        self._connecting: tuple[asyncio.AbstractEventLoop, asyncio.Future[openai.AsyncOpenAI]] | None = None
+        self._model = model
+        self._connections = Connections(lambda: openai.AsyncOpenAI(api_key=api_key, base_url=base_url, max_retries=0))
 
     async def complete(self, request: Request) -> Response:
         """Raises ProviderError. `timeout_seconds` bounds the wait for the first byte and between any two."""
@@ -95,20 +83,10 @@ class OpenAIProvider:
 
     async def close(self) -> None:
         """Close the connections; a call after it opens new ones."""
-        connecting, self._connecting = self._connecting, None
-        if connecting and connecting[0] is asyncio.get_running_loop():
-            await (await connecting[1]).close()
+        await self._connections.close()
 
     async def _completions(self) -> AsyncCompletions:
-        """The API over connections of the running loop: those of another loop (`run_sync` ends its own) are dead."""
-        loop = asyncio.get_running_loop()
-        if self._connecting is None or self._connecting[0] is not loop:
-            # In a thread: the library reads all certificates of the system.
-            self._connecting = loop, asyncio.ensure_future(asyncio.to_thread(self._connect))
-        return (await asyncio.shield(self._connecting[1])).chat.completions
-
-    def _connect(self) -> openai.AsyncOpenAI:
-        return openai.AsyncOpenAI(api_key=self._api_key, base_url=self._base_url, max_retries=0)
+        return (await self._connections.client()).chat.completions
 
     def _parameters(self, request: Request) -> dict[str, Any]:
         model = request.model or self._model
@@ -156,7 +134,7 @@ def _of_status(error: openai.APIStatusError) -> ProviderError:
         f"{status}{_detail(error)}{mend}",
         retryable=status in (408, 409, 429) or status >= 500,
         rate_limited=status == 429,
-        retry_after_seconds=_retry_after_seconds(error.response.headers),
+        retry_after_seconds=retry_after_seconds(error.response.headers),
     )
 
 
@@ -165,14 +143,3 @@ def _detail(error: openai.APIError) -> str:
     code = next((c for c in (error.code, error.type) if isinstance(c, str) and re.fullmatch(r"[A-Za-z_]{1,64}", c)), "")
     param = error.param if isinstance(error.param, str) and re.fullmatch(r"[a-z_.\[\]0-9]{1,80}", error.param) else ""
     return (f" {code}" if code else "") + (f" ({param})" if param else "")
-
-
-def _retry_after_seconds(headers: Mapping[str, str]) -> float | None:
-    """Retry-After (RFC 9110, 10.2.3): seconds, or a date, which is counted from the answer's own Date."""
-    value = headers.get("retry-after", "").strip()
-    if re.fullmatch(r"\d{1,6}(\.\d+)?", value):
-        return float(value)
-    try:
-        return max(0.0, (parsedate_to_datetime(value) - parsedate_to_datetime(headers["date"])).total_seconds())
-    except (ValueError, TypeError, KeyError):
-        return None

@@ -6,7 +6,6 @@ wrong and can be read nevertheless is read; the place where it was seen stands b
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -14,6 +13,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from gateway.providers.base import ProviderError, Response, ToolCall, Usage
+from gateway.providers.calling import tool_call
 
 __all__ = ["Answer"]
 
@@ -136,17 +136,4 @@ def _tool_calls(calls: Sequence[_Call], answer_id: str) -> Iterator[ToolCall]:
         if call_id in taken:
             call_id = f"{call_id}_{number}"
         taken.add(call_id)
-        try:
-            args = json.loads(call.arguments or "{}", parse_constant=_no_constant)
-        except (ValueError, RecursionError) as error:
-            reason = f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else error
-            yield ToolCall(call_id=call_id, name=call.name, parse_error=f"not valid JSON: {reason}")
-            continue
-        if isinstance(args, dict):
-            yield ToolCall(call_id=call_id, name=call.name, args=args)
-        else:
-            yield ToolCall(call_id=call_id, name=call.name, parse_error="not a JSON object")
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON value")
+        yield tool_call(call_id, call.name, call.arguments)

@@ -2,6 +2,6 @@
 
 from gateway.web.limits import Limits, Running, serve
 from gateway.web.server import web_app
-from gateway.web.webhooks import Accept, receive
+from gateway.web.webhooks import Accept, addressed, receive
 
-__all__ = ["Accept", "Limits", "Running", "receive", "serve", "web_app"]
+__all__ = ["Accept", "Limits", "Running", "addressed", "receive", "serve", "web_app"]

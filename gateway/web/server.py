@@ -12,7 +12,7 @@ from aiohttp import hdrs, web
 from channels import Channel, WebhookRequest, WebhookResponse
 from gateway.artifacts import ArtifactStore, BadLink
 from gateway.web.limits import MAX_BODY_BYTES, Limits, limit_bodies
-from gateway.web.webhooks import Accept, receive
+from gateway.web.webhooks import Accept, addressed, receive
 
 __all__ = ["answer", "as_called", "headers_of", "web_app"]
 
@@ -37,10 +37,11 @@ def web_app(
     limit_bodies(app, limits or Limits())
 
     async def webhook(request: web.Request) -> web.Response:
-        channel = channels.get(request.match_info["channel"])
+        called = await as_called(request, public_url)
+        channel = addressed(channels, request.match_info["name"], called)
         if channel is None:
             raise web.HTTPNotFound
-        return answer(await receive(channel, await as_called(request, public_url), accept=accept, now=now()))
+        return answer(await receive(channel, called, accept=accept, now=now()))
 
     async def artifact(request: web.Request) -> web.StreamResponse:
         try:
@@ -70,7 +71,7 @@ def web_app(
         return web.json_response(checks, status=200 if all(checks.values()) else 503)
 
     app.on_response_prepare.append(_say_little)
-    app.router.add_post("/webhooks/{channel}", webhook)
+    app.router.add_post("/webhooks/{name:.+}", webhook)
     app.router.add_get("/artifacts/{token}", artifact)
     app.router.add_get("/livez", live)
     app.router.add_get("/readyz", readiness)

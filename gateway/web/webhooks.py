@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import TypeAlias
 
-from channels import Channel, Forged, Malformed, Parsed, Stale, WebhookRequest, WebhookResponse
+from channels import Channel, Forged, Malformed, Parsed, SharesWebhook, Stale, WebhookRequest, WebhookResponse
 from gateway.store.base import StoreError
 
-__all__ = ["ACCEPT_SECONDS", "Accept", "receive"]
+__all__ = ["ACCEPT_SECONDS", "Accept", "addressed", "receive"]
 
 log = logging.getLogger(__name__)
 
@@ -32,11 +32,20 @@ _UNREADABLE = _text(400, "not in the platform's encoding")
 _NOT_STORED = _text(503, "not stored, please deliver again", **{"Retry-After": "5"})
 
 
+def addressed(channels: Mapping[str, Channel], name: str, request: WebhookRequest) -> Channel | None:
+    """The channel that a request to ``/webhooks/{name}`` is for; a URL may be shared by several."""
+    if name in channels:
+        return channels[name]
+    sharing = (c for c in channels.values() if isinstance(c, SharesWebhook) and name in c.webhooks)
+    return next((channel for channel in sharing if channel.takes(request)), None)
+
+
 async def receive(channel: Channel, request: WebhookRequest, *, accept: Accept, now: datetime) -> WebhookResponse:
     """Verify, parse and store one request; the answer says 2xx only when what it held is durable.
 
-    Total over any bytes: forged or stale 401, not the platform's encoding 400, not stored in time 503. A channel that
-    raises what its contract does not allow is answered as if the request were bad: nothing unproven goes on.
+    Total over any bytes: forged or stale 401, not the platform's encoding 400, not stored in time 503, or the channel's
+    own words for it (a platform that delivers once can at least be made to tell the person). A channel that raises what
+    its contract does not allow is answered as if the request were bad: nothing unproven goes on.
     """
     try:
         channel.verify(request, now)
@@ -63,8 +72,8 @@ async def receive(channel: Channel, request: WebhookRequest, *, accept: Accept, 
             await accept(channel, parsed)
     except (StoreError, TimeoutError) as error:
         log.warning("a request was not stored", extra={"channel": channel.name, "reason": type(error).__name__})
-        return _NOT_STORED
+        return channel.capabilities.not_stored or _NOT_STORED
     except Exception as error:
         log.error("a request was not stored", exc_info=error, extra={"channel": channel.name})
-        return _NOT_STORED
+        return channel.capabilities.not_stored or _NOT_STORED
     return parsed.response

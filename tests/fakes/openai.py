@@ -9,23 +9,16 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from aiohttp import web
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase, CompletionCreateParamsStreaming
 
+from tests.fakes.model_server import Call, ModelServer, Raw, reset
+
 __all__ = ["Break", "Call", "Fail", "FakeOpenAI", "Raw", "Say", "refusal_of"]
-
-
-@dataclass(frozen=True)
-class Call:
-    """A tool call of an answer. Arguments given as text are sent as they are: so a test sends malformed ones."""
-
-    name: str
-    arguments: Mapping[str, Any] | str
 
 
 @dataclass(frozen=True)
@@ -68,61 +61,19 @@ class Fail:
         return web.json_response({"error": error}, status=self.status, headers=self.headers)
 
 
-@dataclass(frozen=True)
-class Raw:
-    """What a proxy or another server answers in its own shape."""
-
-    body: str
-    content_type: str = "application/json"
-    status: int = 200
-
-
 Answer = str | Call | Say | Fail | Raw
 
 
-class FakeOpenAI:
-    """``async with FakeOpenAI() as model``: give ``model.url`` as OPENAI_BASE_URL and ``model.key`` as OPENAI_API_KEY.
-
-    Requests that it refuses as the real one would take nothing of the script and are kept in `refused`. An accepted one
-    is kept in `requests` and takes the script's next answer; when there is none left, leaving the block raises
-    AssertionError.
-    """
+class FakeOpenAI(ModelServer[Answer, Fail]):
+    """``model.url`` is for OPENAI_BASE_URL and ``model.key`` for OPENAI_API_KEY."""
 
     def __init__(self, *, key: str = "sk-test-0123456789abcdef", port: int = 0) -> None:
-        self.key = key
-        self._port = port
-        self.url = ""
-        self.requests: list[dict[str, Any]] = []
-        self.refused: list[Fail] = []
-        self._script: deque[Answer] = deque()
-        self._unscripted = 0
-        self._changed = asyncio.Condition()
-        app = web.Application()
-        app.router.add_post("/v1/chat/completions", self._completions)
-        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+        super().__init__("/v1/chat/completions", self._completions, key=key, port=port)
 
     async def __aenter__(self) -> Self:
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self._port)
-        await site.start()
-        port = self._runner.addresses[0][1]
-        self.url = f"http://127.0.0.1:{port}/v1"
+        await super().__aenter__()
+        self.url += "/v1"
         return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        await self._runner.cleanup()
-        if self._unscripted and kind is None:
-            raise AssertionError(f"the model was asked {self._unscripted} times more than the script has answers")
-
-    def script(self, answers: Iterable[Answer]) -> None:
-        """Append answers; each accepted request takes the next one."""
-        self._script.extend(answers)
-
-    async def wait_for(self, requests: int | Callable[[list[dict[str, Any]]], bool]) -> None:
-        """Return once so many requests were accepted, or once `requests` says so of them; see pytest's timeout."""
-        reached = requests if callable(requests) else lambda seen: len(seen) >= requests
-        async with self._changed:
-            await self._changed.wait_for(lambda: reached(self.requests))
 
     async def _completions(self, request: web.Request) -> web.StreamResponse:
         refusal = self._unauthorised(request)
@@ -136,17 +87,11 @@ class FakeOpenAI:
         if refusal:
             self.refused.append(refusal)
             return refusal.response()
-        async with self._changed:
-            self.requests.append(body)
-            self._changed.notify_all()
-        if not self._script:
-            self._unscripted += 1
+        answer = await self.accepted(body)
+        if answer is None:
             return Fail(500, type="server_error", message="The script of this fake is used up.").response()
-        answer = self._script.popleft()
-        if isinstance(answer, Fail):
+        if isinstance(answer, Fail | Raw):
             return answer.response()
-        if isinstance(answer, Raw):
-            return web.Response(text=answer.body, content_type=answer.content_type, status=answer.status)
         if isinstance(answer, str):
             answer = Say(answer)
         if isinstance(answer, Call):
@@ -239,8 +184,7 @@ async def _stream(request: web.Request, body: Mapping[str, Any], answer: Say, nu
 
 async def _break_off(request: web.Request, response: web.StreamResponse, breaks: Break) -> web.StreamResponse:
     if breaks.how == "reset":
-        assert request.transport
-        request.transport.abort()
+        reset(request)
         return response
     if breaks.how == "error":
         await response.write(b'data: {"error": {"message": "overloaded", "type": "server_error", "code": null}}\n\n')

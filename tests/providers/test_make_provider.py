@@ -44,9 +44,18 @@ def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch)
         ),
         ("openai:llama3", {"OPENAI_BASE_URL": "localhost:1"}, "OPENAI_BASE_URL", "not an http or https URL"),
         ("openai", {"OPENAI_API_KEY": "sk-test"}, None, "say which model"),
+        ("anthropic:claude-opus-5-5", {}, "ANTHROPIC_API_KEY", "ANTHROPIC_API_KEY is not set"),
+        (
+            "anthropic:claude-opus-5-5",
+            {"OPENAI_API_KEY": "sk-test"},
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_API_KEY is not set",
+        ),
+        ("anthropic:m", {"ANTHROPIC_BASE_URL": "localhost"}, "ANTHROPIC_BASE_URL", "not an http or https URL"),
+        ("anthropic", {"ANTHROPIC_API_KEY": "sk-test"}, None, "say which model"),
         ("demo:tiny", {}, None, "write demo"),
-        ("mistral:large", {}, None, "one of: demo, openai:MODEL"),
-        (":x", {}, None, "one of: demo, openai:MODEL"),
+        ("mistral:large", {}, None, "one of: demo, openai:MODEL, anthropic:MODEL"),
+        (":x", {}, None, "one of: demo, openai:MODEL, anthropic:MODEL"),
     ],
 )
 def test_what_is_missing_is_said(spec: str, environ: Mapping[str, str], env_var: str | None, says: str) -> None:
@@ -60,14 +69,17 @@ def test_what_is_missing_is_said(spec: str, environ: Mapping[str, str], env_var:
 
 def test_another_server_needs_no_key() -> None:
     assert make_provider("openai:llama3", environ={"OPENAI_BASE_URL": "http://127.0.0.1:11434/v1"}).name == "openai"
+    local = {"ANTHROPIC_BASE_URL": "http://127.0.0.1:11434"}
+    assert make_provider("anthropic:llama3", environ=local).name == "anthropic"
 
 
 @pytest.mark.ledger("ERR-08")
-def test_a_missing_package_gives_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "gateway.providers.openai", raising=False)
-    monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(ProviderConfigurationError, match=r"pip install 'askfirst\[openai\]'"):
-        make_provider("openai:gpt-5-mini", environ={"OPENAI_API_KEY": "sk-test"})
+@pytest.mark.parametrize("vendor", ["openai", "anthropic"])
+def test_a_missing_package_gives_the_install_command(monkeypatch: pytest.MonkeyPatch, vendor: str) -> None:
+    monkeypatch.delitem(sys.modules, f"gateway.providers.{vendor}", raising=False)
+    monkeypatch.setitem(sys.modules, vendor, None)
+    with pytest.raises(ProviderConfigurationError, match=rf"pip install 'askfirst\[{vendor}\]'"):
+        make_provider(f"{vendor}:m", environ={f"{vendor.upper()}_API_KEY": "sk-test"})
 
 
 def scripted(model: str, environ: Mapping[str, str]) -> ScriptedProvider:

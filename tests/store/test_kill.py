@@ -25,7 +25,7 @@ processes.set_forkserver_preload([script.__name__])  # importing the gateway tak
 class Worker:
     """A child process, and what it has said."""
 
-    def __init__(self, path: Path, what: str, first: int) -> None:
+    def __init__(self, path: Path | str, what: str, first: int) -> None:
         self.said: list[dict[str, Any]] = []
         self._pipe, theirs = processes.Pipe(duplex=False)
         self.process = processes.Process(target=script.run, args=(theirs, str(path), what, first), daemon=True)
@@ -52,7 +52,7 @@ class Worker:
 
 
 @asynccontextmanager
-async def working(path: Path, what: str, first: int = 0) -> AsyncIterator[Worker]:
+async def working(path: Path | str, what: str, first: int = 0) -> AsyncIterator[Worker]:
     worker = await asyncio.to_thread(Worker, path, what, first)
     try:
         yield worker

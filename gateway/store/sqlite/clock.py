@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
-from gateway.store.sqlite.codec import span
+from gateway.store.codec import span
 
 __all__ = ["Clock", "Moment"]
 

@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from gateway.store.base import Control, Fenced, Kind, Lease, QueuedPart, Waiting
+from gateway.store.codec import decode, micros, moment
 from gateway.store.sqlite.clock import Moment
-from gateway.store.sqlite.codec import decode, micros, moment
 
 __all__ = [
     "EVENT_COLUMNS",

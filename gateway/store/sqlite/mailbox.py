@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gateway.store.base import Dead, Incoming, Overloaded, QueuedPart, Waiting
-from gateway.store.sqlite import lanes
-from gateway.store.sqlite.clock import Moment
-from gateway.store.sqlite.codec import (
+from gateway.store.codec import (
     dead_from_text,
     dead_to_text,
     encode,
@@ -18,6 +16,8 @@ from gateway.store.sqlite.codec import (
     moment,
     span,
 )
+from gateway.store.sqlite import lanes
+from gateway.store.sqlite.clock import Moment
 
 __all__ = ["accept", "bury", "dead", "drop", "pointed", "queue", "replay", "tick"]
 

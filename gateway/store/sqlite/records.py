@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Sequence
 
 from gateway.store.base import Cell, Entry, Key, Put, Record, Snapshot
+from gateway.store.codec import decode, encode, moment, span
 from gateway.store.sqlite.clock import Moment
-from gateway.store.sqlite.codec import decode, encode, moment, span
 from gateway.store.sqlite.lanes import PARTITION
 
 __all__ = ["append", "delete", "get", "put", "read", "scan", "take", "version"]

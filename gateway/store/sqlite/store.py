@@ -28,10 +28,10 @@ from gateway.store.base import (
     Transaction,
     Waiting,
 )
+from gateway.store.codec import moment
 from gateway.store.sqlite import counts, lanes, mailbox, records
 from gateway.store.sqlite import transaction as transactions
 from gateway.store.sqlite.clock import Clock
-from gateway.store.sqlite.codec import moment
 from gateway.store.sqlite.writer import Operation, Writer
 
 __all__ = ["SqliteStore"]

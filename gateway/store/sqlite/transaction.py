@@ -6,9 +6,9 @@ import sqlite3
 from datetime import datetime
 
 from gateway.store.base import Conflict, TooLate, Transaction
+from gateway.store.codec import encode, incoming_to_text, micros, moment
 from gateway.store.sqlite import lanes, mailbox, records
 from gateway.store.sqlite.clock import Moment
-from gateway.store.sqlite.codec import encode, incoming_to_text, micros, moment
 
 __all__ = ["apply", "check"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
+from gateway.store.codec import span
 from gateway.store.sqlite.clock import Moment
-from gateway.store.sqlite.codec import span
 
 __all__ = ["clean", "high_water", "set_high_water"]
 

@@ -1,4 +1,4 @@
-"""Values as SQLite keeps them: JSON as text, moments as whole microseconds since 1970 (UTC)."""
+"""Values as stores keep them: JSON as text, moments as whole microseconds since 1970 (UTC)."""
 
 from __future__ import annotations
 

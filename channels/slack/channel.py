@@ -1,0 +1,200 @@
+"""Slack as a channel."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from datetime import datetime
+from typing import Any, ClassVar, Literal, Self
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from channels.channel import Ambiguous, Capabilities, MissingSetting, Parsed, Unavailable, Undeliverable, WebhookRequest
+from channels.events import Address, Attachment, Event, Person
+from channels.replies import Media, OpenMedia, Part, Receipt, Reply
+from channels.slack.api import WebApi
+from channels.slack.media import download, is_slacks, upload
+from channels.slack.parse import PayloadReader
+from channels.slack.render import CAPABILITIES, POST, escaped, linked, render
+from channels.slack.socket import envelopes
+from channels.slack.verify import verify
+
+__all__ = ["SlackChannel"]
+
+_log = logging.getLogger(__name__)
+
+_API_URL = "https://slack.com/api/"
+_BOT_TOKEN = re.compile(r"(?:xoxe\.)?xoxb-[A-Za-z0-9-]+")
+_APP_TOKEN = re.compile(r"xapp-[A-Za-z0-9-]+")
+_SECRET = re.compile(r"[\x21-\x7e]{16,}")
+_ANSWER_SECONDS = 5.0
+_KEYS_OF_THE_TOKEN = frozenset({"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"})
+
+
+class SlackChannel:
+    """One app of Slack's in one workspace, or in one organisation."""
+
+    name: ClassVar[str] = "slack"
+    capabilities: Capabilities = CAPABILITIES
+
+    def __init__(self, bot_token: str, signing_secret: str = "", app_token: str = "", api_url: str = _API_URL) -> None:
+        self.account: str | None = None
+        """The workspace, or the organisation; known from `start` on."""
+        self._bot_token, self._signing_secret, self._app_token = bot_token, signing_secret, app_token
+        self._api_url = api_url.rstrip("/") + "/"
+        self._reader = PayloadReader(self.name)
+        self._started: tuple[aiohttp.ClientSession, WebApi] | None = None
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, str], *, way: Literal["webhook", "polling"]) -> Self:
+        """Needs SLACK_BOT_TOKEN, and SLACK_SIGNING_SECRET for webhooks or SLACK_APP_TOKEN for Socket Mode.
+
+        Raises MissingSetting.
+        """
+        bot_token = settings.get("SLACK_BOT_TOKEN", "")
+        if not _BOT_TOKEN.fullmatch(bot_token):
+            raise MissingSetting(
+                "SLACK_BOT_TOKEN", "set it to the Bot User OAuth Token of the app's page OAuth & Permissions: xoxb-..."
+            )
+        secret, app_token = settings.get("SLACK_SIGNING_SECRET", ""), settings.get("SLACK_APP_TOKEN", "")
+        if way == "webhook" and not _SECRET.fullmatch(secret):
+            raise MissingSetting(
+                "SLACK_SIGNING_SECRET", "set it to the Signing Secret of the app's page Basic Information"
+            )
+        if way == "polling" and not _APP_TOKEN.fullmatch(app_token):
+            raise MissingSetting(
+                "SLACK_APP_TOKEN",
+                "set it to an App-Level Token with connections:write, of the app's page Basic Information: xapp-...",
+            )
+        api_url = settings.get("SLACK_API_URL") or _API_URL
+        if urlsplit(api_url).scheme not in ("http", "https"):
+            raise MissingSetting("SLACK_API_URL", "begin it with https:// (or leave it out)")
+        return cls(bot_token, secret, app_token, api_url)
+
+    async def start(self, http: aiohttp.ClientSession) -> None:
+        """Learn whose the token is. Raises MissingSetting for a token that Slack does not take, else SendError."""
+        api = WebApi(http, self._api_url, self._bot_token)
+        try:
+            me = await api.call("auth.test", {})
+        except Undeliverable as refused:
+            if refused.code not in _KEYS_OF_THE_TOKEN:
+                raise
+            mend = f"Slack does not take it ({refused.code}): install the app again and copy its Bot User OAuth Token"
+            raise MissingSetting("SLACK_BOT_TOKEN", mend) from None
+        self.account = me.get("enterprise_id") if me.get("is_enterprise_install") else me.get("team_id")
+        self._reader = PayloadReader(self.name, me.get("user_id"))
+        self._started = http, api
+
+    async def close(self) -> None:
+        self._started = None
+
+    def verify(self, request: WebhookRequest, now: datetime) -> None:
+        """Raises Forged or Stale."""
+        verify(request, self._signing_secret, now)
+
+    def parse(self, request: WebhookRequest) -> Parsed:
+        """Pure. Raises Malformed for what is neither a JSON object nor a form in UTF-8."""
+        return self._reader.read(request)
+
+    def render(self, address: Address, reply: Reply) -> Sequence[Part]:
+        """Pure. Raises ValueError for more than 25 buttons, or a token longer than 2,000 characters."""
+        return render(address, reply)
+
+    async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
+        """Make one call. Raises SendError.
+
+        A file's bytes go ahead of the call that shows it. Slack shows it later and names no message: the receipt of a
+        file has no id.
+        """
+        _, api = self._api
+        arguments = dict(part.arguments)
+        if part.media is not None:
+            arguments |= await self._with_media(part.call, part.media)
+        sent = await api.call(part.call, arguments)
+        return Receipt(message_id=str(sent["ts"]) if "ts" in sent else None)
+
+    async def edit(self, address: Address, message_id: str, part: Part) -> None:
+        """Show a part in place of a message of ours. Raises SendError."""
+        arguments = {name: value for name, value in part.arguments.items() if name != "thread_ts"}
+        await self._api[1].call("chat.update", {**arguments, "ts": message_id})
+
+    async def answer(self, handle: str, text: str, *, private: bool) -> None:
+        """Tell the presser alone, who is answered nothing when the chat is told the same. It raises nothing.
+
+        https://docs.slack.dev/interactivity/handling-user-interaction#message_responses: within half an hour.
+        """
+        if not (private and text):
+            return
+        if not is_slacks(handle, self._api_url):
+            _log.warning("slack: a press named a URL that is not Slack's, and was not answered")
+            return
+        said = {"response_type": "ephemeral", "replace_original": False, "text": escaped(text)}
+        timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS)
+        try:
+            async with self._api[0].post(handle, json=said, timeout=timeout, allow_redirects=False) as response:
+                if response.status != 200:
+                    _log.info("slack: a press was not answered: http_%d", response.status)
+        except (aiohttp.ClientError, OSError) as error:
+            _log.info("slack: a press was not answered: %s", type(error).__name__)
+
+    async def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
+        """A file's bytes, at most 20 MB. Raises Undeliverable (too large, gone, no file) or another SendError."""
+        if not is_slacks(attachment.ref, self._api_url):
+            raise Undeliverable("not_a_file")
+        async for piece in download(self._api[0], attachment.ref, self._bot_token):
+            yield piece
+
+    async def open(self, person: Person) -> Address:
+        """The private chat with a person. Raises SendError."""
+        opened = await self._api[1].call("conversations.open", {"users": person.user_id})
+        found: Any = opened.get("channel")
+        if not isinstance(found, dict) or not isinstance(found.get("id"), str):
+            raise Undeliverable("unreadable_answer")
+        return Address(channel=self.name, account=person.account, place=found["id"])
+
+    async def poll(self) -> AsyncGenerator[tuple[Event, ...], None]:
+        """Events over Socket Mode, until cancelled. Raises PollingRefused when Slack does not take the app's token.
+
+        Slack is told that it may forget an event when the next one is asked for, which is when it is stored: later than
+        Slack's three seconds if need be. It then sends the event again, and the twin is recognised by its id.
+        """
+        async with aclosing(envelopes(*self._api, self._app_token)) as told:
+            async for envelope in told:
+                parsed = envelope.read(self._reader)
+                if parsed.not_understood:
+                    _log.warning("slack: an envelope of %s is not understood and was left out", envelope.kind)
+                if parsed.events:
+                    yield parsed.events
+
+    @property
+    def _api(self) -> tuple[aiohttp.ClientSession, WebApi]:
+        if self._started is None:
+            raise RuntimeError("SlackChannel: start(http) comes first")
+        return self._started
+
+    async def _with_media(self, call: str, media: Media) -> Mapping[str, Any]:
+        """The arguments that a file adds to its call, whose bytes Slack has by then."""
+        if not isinstance(media, OpenMedia):
+            raise TypeError("a part's media is opened before the part is sent")
+        if call == POST:
+            if media.link is None:
+                raise Undeliverable("file_too_large")
+            return linked(media.filename, media.link)
+        http, api = self._api
+        try:
+            file = await asyncio.to_thread(media.path.open, "rb")
+        except OSError:
+            raise Undeliverable("file_gone") from None
+        with file:
+            try:
+                place = await api.call("files.getUploadURLExternal", {"filename": media.filename, "length": media.size})
+            except Ambiguous as doubt:
+                raise Unavailable(doubt.code) from None  # nobody sees an upload that is not completed
+            if not ("upload_url" in place and "file_id" in place):
+                raise Unavailable("unreadable_answer")
+            await upload(http, str(place["upload_url"]), file)
+        return {"files": [{"id": place["file_id"], "title": media.filename}]}

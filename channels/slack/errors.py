@@ -1,0 +1,43 @@
+"""What Slack answers when it does not do what it was asked, in our words.
+
+https://docs.slack.dev/reference/methods/chat.postMessage#errors
+"""
+
+from __future__ import annotations
+
+import re
+
+from channels.channel import Ambiguous, AskfirstError, RateLimited, SendError, Unavailable, Undeliverable
+
+__all__ = ["PollingRefused", "send_error"]
+
+_LIMITED = frozenset({"ratelimited", "rate_limited", "message_limit_exceeded"})
+_NOT_TAKEN = frozenset({"service_unavailable", "team_added_to_org", "request_timeout"})
+_IN_DOUBT = frozenset({"internal_error", "fatal_error"})
+"""Slack says of these that some of it may have been done."""
+_CODE = re.compile(r"[a-z0-9_.:-]{1,80}")
+_WAIT_SECONDS = 30.0
+"""After "too many requests" without a time."""
+
+
+class PollingRefused(AskfirstError):
+    """Slack opens no connection for Socket Mode. The message says the mend."""
+
+
+def send_error(status: int, code: object, retry_after: str | None = None) -> SendError:
+    """The error for an HTTP status and the ``error`` of the answer. It carries no text of a person's and no secret."""
+    if status == 429 or code in _LIMITED:
+        return RateLimited("ratelimited", retry_after_seconds=_seconds(retry_after))
+    if status >= 500 or 300 <= status < 400:
+        return Unavailable(f"http_{status}")
+    if not isinstance(code, str) or not _CODE.fullmatch(code):
+        return Ambiguous("unreadable_answer") if status == 200 else Undeliverable(f"http_{status}")
+    if code in _NOT_TAKEN:
+        return Unavailable(code)
+    return Ambiguous(code) if code in _IN_DOUBT else Undeliverable(code)
+
+
+def _seconds(retry_after: str | None) -> float:
+    """https://docs.slack.dev/apis/web-api/rate-limits: a whole number of seconds."""
+    text = retry_after or ""
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 7 else _WAIT_SECONDS

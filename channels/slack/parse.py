@@ -1,0 +1,284 @@
+"""One request, or one envelope of Socket Mode, to events. Pure; no type of the vendor's library is built."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Literal, TypeVar
+from urllib.parse import parse_qsl
+
+from pydantic import BaseModel, ValidationError
+
+from channels.channel import Malformed, Parsed, WebhookRequest, WebhookResponse
+from channels.events import Address, Attachment, ButtonPress, Message, MessageEdited, Person, Reaction
+from channels.slack.payload import BlockActions, Command, Envelope, Event, EventCallback, File
+from channels.slack.text import mentions, plain, without_mention
+
+__all__ = ["PayloadReader"]
+
+_Payload = TypeVar("_Payload", bound=BaseModel)
+
+_OK = WebhookResponse()
+"""An empty body: any other would be shown, or would replace the message that was pressed."""
+_NOTHING = Parsed((), _OK)
+_NOT_UNDERSTOOD = Parsed((), _OK, not_understood=True)
+
+_WRITTEN = frozenset({None, "file_share", "thread_broadcast"})
+"""Subtypes of messages that a person wrote to us; the others tell what happened in a channel."""
+_OF_NO_USE = frozenset({"app_home_opened"})
+_NO_FILE = frozenset({"tombstone", "hidden_by_limit"})
+_MOST_FIELDS = 100
+_TS = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
+_SLACKBOT = "USLACKBOT"
+
+
+class PayloadReader:
+    """Reads the payloads of one app. `bot_user` is known once the bot has asked for it."""
+
+    def __init__(self, channel: str, bot_user: str | None = None) -> None:
+        self._channel, self._bot_user = channel, bot_user
+
+    def read(self, request: WebhookRequest) -> Parsed:
+        """The events of one request. Raises Malformed for what is neither a JSON object nor a form in UTF-8."""
+        if not request.headers.get("content-type", "").lower().startswith("application/x-www-form-urlencoded"):
+            return self.read_json(request.body)
+        try:
+            fields = dict(
+                parse_qsl(request.body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
+            )
+        except ValueError:
+            raise Malformed("slack: the body is not a form in UTF-8") from None
+        if "payload" in fields:
+            return self.read_json(fields["payload"].encode())
+        if "ssl_check" in fields:
+            return _NOTHING
+        return self.read_command(fields)
+
+    def read_json(self, body: bytes) -> Parsed:
+        """An event, a press, or Slack asking whether we are there. Raises Malformed for what is not a JSON object."""
+        try:
+            envelope = Envelope.model_validate_json(body)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            if first["type"] == "json_invalid" or not first["loc"]:
+                raise Malformed("slack: the body is not a JSON object in UTF-8") from None
+            return _NOT_UNDERSTOOD
+        match envelope.type:
+            case "url_verification" if envelope.challenge is not None:
+                headers = {"Content-Type": "text/plain; charset=utf-8"}
+                return Parsed((), WebhookResponse(headers=headers, body=envelope.challenge.encode()))
+            case "event_callback":
+                callback = _validated(EventCallback, body)
+                return self._event(callback) if callback else _NOT_UNDERSTOOD
+            case "block_actions":
+                actions = _validated(BlockActions, body)
+                return self._presses(actions) if actions else _NOT_UNDERSTOOD
+            case _:
+                return _NOT_UNDERSTOOD
+
+    def read_command(self, fields: object) -> Parsed:
+        """A slash command."""
+        try:
+            command = Command.model_validate(fields)
+        except ValidationError:
+            return _NOT_UNDERSTOOD
+        wide = command.enterprise_id if command.is_enterprise_install == "true" else None
+        account = wide or command.team_id
+        if not account:
+            return _NOT_UNDERSTOOD
+        message = Message(
+            event_ids=(command.trigger_id,),
+            address=self._address(account, command.channel_id),
+            person=self._person(account, command.user_id, command.user_name),
+            answer_to=command.response_url,
+            text=plain(command.text).strip(),
+            command=command.command.removeprefix("/").lower(),
+        )
+        return Parsed((message,), _OK)
+
+    # ── events ──
+
+    def _event(self, callback: EventCallback) -> Parsed:
+        event = callback.event
+        if event.type in _OF_NO_USE:
+            return _NOTHING
+        installed = next(iter(callback.authorizations or ()), None)
+        account = callback.team_id
+        bot_user = self._bot_user
+        if installed is not None:
+            # In a channel shared with others the outer team is the one where it happened, not the one we serve.
+            account = (installed.enterprise_id if installed.is_enterprise_install else installed.team_id) or account
+            bot_user = bot_user or (installed.user_id if installed.is_bot else None)
+        if not account:
+            return _NOT_UNDERSTOOD
+        match event.type:
+            case "message" if event.subtype == "message_changed":
+                return self._edited(callback.event_id, account, event, bot_user)
+            case "message" | "app_mention" if event.subtype in _WRITTEN:
+                return self._message(callback.event_id, account, event, bot_user)
+            case "message":
+                return _NOTHING
+            case "reaction_added" | "reaction_removed":
+                return self._reaction(callback.event_id, account, event, bot_user)
+            case _:
+                return _NOT_UNDERSTOOD
+
+    def _message(self, event_id: str, account: str, event: Event, bot_user: str | None) -> Parsed:
+        if event.bot_id or event.user in (_SLACKBOT, bot_user or _SLACKBOT):
+            return _NOTHING
+        if not (event.channel and event.user and event.ts):
+            return _NOT_UNDERSTOOD
+        text = event.text or ""
+        mentioned = event.type == "app_mention" or (bot_user is not None and mentions(text, bot_user))
+        in_thread = event.thread_ts is not None and event.thread_ts != event.ts
+        to_bot = in_thread and bot_user is not None and event.parent_user_id == bot_user
+        message = Message(
+            # A mention in a channel that the bot reads comes twice: as a message and as a mention.
+            event_ids=(event_id, f"{event.channel}/{event.ts}"),
+            address=self._address(account, event.channel, _thread(event.channel, event.ts, event.thread_ts)),
+            person=self._person(account, event.user),
+            sent_at=_time(event.ts),
+            text=_words(text, bot_user),
+            message_id=event.ts,
+            reply_to=event.thread_ts if to_bot else None,
+            attachments=_attachments(event.files or ()),
+            mentions_bot=mentioned,
+        )
+        return Parsed((message,), _OK)
+
+    def _edited(self, event_id: str, account: str, event: Event, bot_user: str | None) -> Parsed:
+        now, before = event.message, event.previous_message
+        if not event.channel or now is None:
+            return _NOT_UNDERSTOOD
+        # Slack also says "changed" when it has put a link's preview under a message.
+        unchanged = before is not None and before.text == now.text
+        if unchanged or now.bot_id or now.user in (None, _SLACKBOT) or now.subtype not in _WRITTEN:
+            return _NOTHING
+        edited = MessageEdited(
+            event_ids=(event_id,),
+            address=self._address(account, event.channel, _thread(event.channel, now.ts, now.thread_ts)),
+            person=self._person(account, now.user),
+            sent_at=_time(event.ts or ""),
+            message_id=now.ts,
+            text=_words(now.text or "", bot_user),
+        )
+        return Parsed((edited,), _OK)
+
+    def _reaction(self, event_id: str, account: str, event: Event, bot_user: str | None) -> Parsed:
+        item = event.item
+        if not event.user or not event.reaction or item is None:
+            return _NOT_UNDERSTOOD
+        if item.type != "message" or not item.channel or not item.ts or event.user == bot_user:
+            return _NOTHING
+        reaction = Reaction(
+            event_ids=(event_id,),
+            # Slack does not say in which thread the message is.
+            address=self._address(account, item.channel),
+            person=self._person(account, event.user),
+            sent_at=_time(event.event_ts or ""),
+            message_id=item.ts,
+            emoji=event.reaction,
+            added=event.type == "reaction_added",
+        )
+        return Parsed((reaction,), _OK)
+
+    # ── presses ──
+
+    def _presses(self, actions: BlockActions) -> Parsed:
+        container = actions.container
+        wide = actions.enterprise.id if actions.is_enterprise_install and actions.enterprise else None
+        account = wide or (actions.team.id if actions.team else actions.user.team_id)
+        place = actions.channel.id if actions.channel else container.channel_id
+        message_id = container.message_ts
+        pressed = [a for a in actions.actions if a.type == "button" and a.value and a.action_ts]
+        if not (account and place and message_id and pressed):
+            return _NOT_UNDERSTOOD
+        thread = (actions.message.thread_ts if actions.message else None) or container.thread_ts
+        # A message that has a thread under it names itself, as if it were in there.
+        address = self._address(account, place, None if thread == message_id else thread)
+        user = actions.user
+        presses = (
+            ButtonPress(
+                # Slack gives a press no id.
+                event_ids=(f"{user.id}/{place}/{message_id}/{action.action_id}/{action.action_ts}",),
+                address=address,
+                person=self._person(account, user.id, user.username or user.name),
+                sent_at=_time(action.action_ts),
+                answer_to=actions.response_url,
+                token=action.value or "",
+                message_id=message_id,
+            )
+            for action in pressed
+        )
+        return Parsed(tuple(presses), _OK)
+
+    # ── who and where ──
+
+    def _address(self, account: str, place: str, thread: str | None = None) -> Address:
+        return Address(channel=self._channel, account=account, place=place, thread=thread, group=not _is_direct(place))
+
+    def _person(self, account: str, user_id: str | None, name: str | None = None) -> Person:
+        return Person(channel=self._channel, account=account, user_id=user_id or "", name=name or None)
+
+
+def _words(text: str, bot_user: str | None) -> str:
+    return plain(text if bot_user is None else without_mention(text, bot_user)).strip()
+
+
+def _validated(shape: type[_Payload], body: bytes) -> _Payload | None:
+    try:
+        return shape.model_validate_json(body)
+    except ValidationError:
+        return None
+
+
+def _is_direct(place: str) -> bool:
+    """A conversation with one person; https://docs.slack.dev/apis/web-api/using-the-conversations-api."""
+    return place.startswith("D")
+
+
+def _thread(place: str, ts: str, thread_ts: str | None) -> str | None:
+    """In a channel each message that is in no thread begins one; a private chat without threads is one conversation."""
+    return thread_ts or (None if _is_direct(place) else ts)
+
+
+def _attachments(files: Sequence[File]) -> tuple[Attachment, ...]:
+    """A file without an address, from another organisation, keeps its id: it is told of, and cannot be fetched."""
+    return tuple(
+        Attachment(
+            kind=_kind(file),
+            ref=file.url_private_download or file.url_private or file.id,
+            mime_type=file.mimetype or None,
+            filename=file.name or None,
+            size=file.size,
+        )
+        for file in files
+        if file.mode not in _NO_FILE
+    )
+
+
+def _kind(file: File) -> Literal["image", "audio", "voice", "video", "document"]:
+    if file.subtype == "slack_audio":
+        return "voice"
+    match (file.mimetype or "").partition("/")[0]:
+        case "image":
+            return "image"
+        case "audio":
+            return "audio"
+        case "video":
+            return "video"
+        case _:
+            return "document"
+
+
+def _time(ts: str) -> datetime | None:
+    """A ``seconds.micros`` of Slack's; read as a decimal, since a float loses the last digit."""
+    if not ts.isascii() or not _TS.fullmatch(ts):
+        return None
+    try:
+        seconds = Decimal(ts)
+        return datetime.fromtimestamp(int(seconds), UTC).replace(microsecond=int(seconds % 1 * 1_000_000))
+    except (ValueError, OverflowError, OSError):
+        return None

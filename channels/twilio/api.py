@@ -1,0 +1,158 @@
+"""Twilio's REST API as we call it: the vendor's library over our session."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, final
+
+import aiohttp
+from aiohttp import hdrs
+from twilio.http import AsyncHttpClient
+from twilio.http.response import Response
+from twilio.rest import Client
+from twilio.rest.api import Api
+from twilio.rest.messaging import Messaging
+from yarl import URL
+
+from channels.channel import Ambiguous, Unavailable, Undeliverable
+from channels.twilio.errors import refusal
+
+__all__ = ["API_URL", "TwilioApi", "at", "password"]
+
+API_URL = "https://api.twilio.com"
+
+_CONNECT_SECONDS = 10.0
+_ANSWER_SECONDS = 30.0
+_LONGEST_ANSWER = 2**20
+
+_log = logging.getLogger(__name__)
+
+
+@final
+class _SessionClient(AsyncHttpClient):  # type: ignore[misc]  # the library has no types
+    """One aiohttp session as the library's transport.
+
+    It makes each call once: the library's own transport knows no time limit, and its retries send a message twice. It
+    writes no log either: the library's has numbers and addresses in it.
+    """
+
+    def __init__(self, http: aiohttp.ClientSession, api_url: str) -> None:
+        super().__init__(_log, is_async=True)
+        self._http, self._api_url = http, api_url
+
+    async def request(
+        self,
+        method: str,
+        uri: str,
+        params: Mapping[str, Any] | None = None,
+        data: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        auth: tuple[str, str] | None = None,
+        timeout: float | None = None,
+        allow_redirects: bool = False,
+    ) -> Response:
+        """One HTTP call. Raises SendError for everything but a success."""
+        try:
+            async with (
+                asyncio.timeout(_ANSWER_SECONDS),
+                self._http.request(
+                    method,
+                    at(self._api_url, uri),
+                    params=params,
+                    data=_form(data),
+                    headers={**(headers or {}), **(password(*auth) if auth else {})},
+                    timeout=aiohttp.ClientTimeout(connect=_CONNECT_SECONDS),
+                    allow_redirects=False,
+                ) as response,
+            ):
+                payload = b""
+                async for piece in response.content.iter_any():
+                    payload += piece
+                    if len(payload) > _LONGEST_ANSWER:
+                        raise Ambiguous("answer_too_large")
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+            raise Unavailable("no_connection") from None
+        except (aiohttp.ClientError, OSError):
+            raise Ambiguous("no_answer") from None
+        text = payload.decode("utf-8", "replace")
+        if not 200 <= response.status < 300:
+            raise refusal(response.status, response.headers, text)
+        return Response(response.status, text, response.headers)
+
+
+class TwilioApi:
+    """One account's side of the API."""
+
+    def __init__(self, http: aiohttp.ClientSession, api_url: str, account_sid: str, auth_token: str) -> None:
+        client = Client(account_sid, auth_token, http_client=_SessionClient(http, api_url))
+        # The client has both, but loads their code only in the middle of the first call.
+        self._account = Api(client).accounts(account_sid)
+        self._typing = Messaging(client).v2.typing_indicator
+
+    async def check(self) -> None:
+        """Ask for the account, which shows whether the token is good. Raises SendError."""
+        try:
+            await self._account.fetch_async()
+        except _UNREADABLE:
+            raise Ambiguous("unreadable_answer") from None
+
+    async def send(self, *, to: str, from_: str, **content: Any) -> str:
+        """Have a message sent: its sid. Raises SendError."""
+        try:
+            sent = await self._account.messages.create_async(to=to, from_=from_, **content)
+        except _UNREADABLE:
+            raise Ambiguous("unreadable_answer") from None
+        return str(sent.sid)
+
+    async def show_typing(self, *, to: str, from_: str) -> None:
+        """Show whoever wrote last that an answer is being written; it goes under their message. Raises SendError."""
+        try:
+            last = await self._account.messages.list_async(to=from_, from_=to, limit=1, page_size=1)
+            if last:
+                await self._typing.create_async(channel="whatsapp", message_id=last[0].sid)
+        except _UNREADABLE:
+            raise Ambiguous("unreadable_answer") from None
+
+    async def sms_url(self, number: str) -> str:
+        """What one of our numbers calls when a text message comes; empty: nothing. Raises SendError."""
+        return str((await self._number(number)).sms_url or "")
+
+    async def set_sms_url(self, number: str, url: str) -> None:
+        """Have it call this from now on. Raises SendError."""
+        await (await self._number(number)).update_async(sms_url=url, sms_method="POST")
+
+    async def _number(self, number: str) -> Any:
+        try:
+            found = await self._account.incoming_phone_numbers.list_async(phone_number=number, limit=1)
+        except _UNREADABLE:
+            raise Ambiguous("unreadable_answer") from None
+        if not found:
+            raise Undeliverable(f"{number} is no number of this account")
+        return found[0]
+
+
+_UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
+"""What the library raises for a success whose body is not what the API documents."""
+
+
+def at(api_url: str, url: str) -> URL:
+    """Where an URL of Twilio's really is: `api_url` stands for all of its hosts."""
+    asked = URL(url, encoded=True)
+    if api_url == API_URL or not (asked.host or "").endswith(".twilio.com"):
+        return asked
+    return URL(api_url + asked.raw_path_qs, encoded=True)
+
+
+def password(account_sid: str, auth_token: str) -> dict[str, str]:
+    """The header by which the API knows us."""
+    return {hdrs.AUTHORIZATION: aiohttp.encode_basic_auth(account_sid, auth_token)}
+
+
+def _form(data: Mapping[str, Any] | None) -> list[tuple[str, str]] | None:
+    """A field with several values comes several times."""
+    if not data:
+        return None
+    lists = {name: value if isinstance(value, list) else [value] for name, value in data.items()}
+    return [(name, str(value)) for name, values in lists.items() for value in values]

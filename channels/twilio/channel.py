@@ -1,0 +1,223 @@
+"""SMS and WhatsApp as channels: one account of Twilio's, two ways to reach a person."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, ClassVar, Literal, Self
+from urllib.parse import urldefrag, urlsplit
+
+import aiohttp
+
+from channels.channel import Capabilities, MissingSetting, Parsed, SendError, Undeliverable, WebhookRequest
+from channels.events import Address, Attachment
+from channels.replies import OpenMedia, Part, Receipt, Reply
+from channels.twilio.api import API_URL, TwilioApi, password
+from channels.twilio.form import ADDRESS_PREFIX, is_for
+from channels.twilio.media import download
+from channels.twilio.parse import FormReader
+from channels.twilio.render import SMS, WHATSAPP, render_sms, render_whatsapp
+from channels.twilio.verify import Verifier
+
+__all__ = ["SmsChannel", "WhatsAppChannel"]
+
+_log = logging.getLogger(__name__)
+
+_ACCOUNT_SID = re.compile(r"AC[0-9a-f]{32}")
+_TYPING_SECONDS = 20.0
+"""WhatsApp shows it for 25 s: https://www.twilio.com/docs/whatsapp/api/typing-indicators-resource."""
+_MOST_TYPING = 10_000
+_RETRIES = "#rc=3&rp=all"
+"""By itself Twilio calls once: https://www.twilio.com/docs/usage/webhooks/webhooks-connection-overrides."""
+
+
+class _TwilioChannel:
+    """What the two have in common: all but how a number is written and a reply looks."""
+
+    name: ClassVar[str]
+    webhooks: ClassVar[tuple[str, ...]] = ("twilio", "twilio/status")
+    capabilities: Capabilities
+    _sender_setting: ClassVar[str]
+    _sender: ClassVar[re.Pattern[str]]
+
+    def __init__(
+        self,
+        account_sid: str,
+        auth_token: str,
+        sender: str,
+        *,
+        public_url: str = "",
+        shared_key: str = "",
+        api_url: str = API_URL,
+    ) -> None:
+        """`sender`: our number, in which this channel is written to. Raises ValueError for an empty token."""
+        self.account = sender
+        """Our number."""
+        self._sid, self._token, self._api_url = account_sid, auth_token, api_url.rstrip("/")
+        self._public_url = public_url.rstrip("/")
+        self._prefix = ADDRESS_PREFIX[self.name]
+        self._verifier = Verifier(account_sid, auth_token, shared_key)
+        self._reader = FormReader(self.name)
+        self._http: aiohttp.ClientSession | None = None
+        self._api: TwilioApi | None = None
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, str], *, way: Literal["webhook", "polling"]) -> Self:
+        """Needs the account's sid and token, our number, and for webhooks the public URL. Raises MissingSetting."""
+        account_sid = settings.get("TWILIO_ACCOUNT_SID", "")
+        if not _ACCOUNT_SID.fullmatch(account_sid):
+            raise MissingSetting(
+                "TWILIO_ACCOUNT_SID", "set it to the Account SID of Twilio's console: AC and 32 digits"
+            )
+        token = settings.get("TWILIO_AUTH_TOKEN", "").strip()
+        if not token:
+            raise MissingSetting("TWILIO_AUTH_TOKEN", "set it to the Auth Token of Twilio's console")
+        sender = settings.get(cls._sender_setting, "").strip().removeprefix("whatsapp:")
+        if not cls._sender.fullmatch(sender):
+            raise MissingSetting(cls._sender_setting, "set it to your number at Twilio, such as +15551234567")
+        public_url = settings.get("ASKFIRST_PUBLIC_URL", "")
+        if way == "webhook" and not public_url:
+            raise MissingSetting("ASKFIRST_PUBLIC_URL", "set it to the URL that Twilio calls: its signature covers it")
+        api_url = settings.get("TWILIO_API_URL") or API_URL
+        if urlsplit(api_url).scheme not in ("http", "https"):
+            raise MissingSetting("TWILIO_API_URL", "begin it with https:// (or leave it out)")
+        shared_key = settings.get("TWILIO_SHARED_KEY", "").strip()
+        return cls(account_sid, token, sender, public_url=public_url, shared_key=shared_key, api_url=api_url)
+
+    async def start(self, http: aiohttp.ClientSession) -> None:
+        """Try the token. Raises MissingSetting for one that Twilio does not take, else SendError."""
+        api = TwilioApi(http, self._api_url, self._sid, self._token)
+        try:
+            await api.check()
+        except Undeliverable as refused:
+            mend = f"Twilio does not take it for this account ({refused.code}): copy it again from the console"
+            raise MissingSetting("TWILIO_AUTH_TOKEN", mend) from None
+        self._http, self._api = http, api
+
+    async def close(self) -> None:
+        self._http = self._api = None
+
+    def takes(self, request: WebhookRequest) -> bool:
+        """Whether a request to the URL that both share speaks of this channel."""
+        return is_for(self.name, request)
+
+    def verify(self, request: WebhookRequest, now: datetime) -> None:
+        """Raises Forged."""
+        self._verifier.verify(request)
+
+    def parse(self, request: WebhookRequest) -> Parsed:
+        """Pure. Raises Malformed for what is not a form in UTF-8."""
+        return self._reader.read(request)
+
+    async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
+        """Have one message sent. Raises SendError. That Twilio took it does not say that it arrived: a report does."""
+        content: dict[str, Any] = {**part.arguments, **_linked(part)}
+        if self._public_url:
+            content["status_callback"] = f"{self._public_url}/webhooks/twilio/status"
+        sid = await self._started.send(**self._numbers(address), **content)
+        return Receipt(message_id=sid)
+
+    async def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
+        """A file's bytes, at most 16 MiB. Raises Undeliverable (too large, gone, no file) or Unavailable."""
+        if self._http is None:
+            raise RuntimeError(f"{type(self).__name__}: start(http) comes first")
+        async for piece in download(self._http, self._api_url, password(self._sid, self._token), attachment.ref):
+            yield piece
+
+    @property
+    def _started(self) -> TwilioApi:
+        if self._api is None:
+            raise RuntimeError(f"{type(self).__name__}: start(http) comes first")
+        return self._api
+
+    def _numbers(self, address: Address) -> dict[str, str]:
+        return {"to": self._prefix + address.place, "from_": self._prefix + address.account}
+
+
+class SmsChannel(_TwilioChannel):
+    """Text messages of one of our numbers."""
+
+    name: ClassVar[str] = "sms"
+    capabilities: Capabilities = SMS
+    _sender_setting: ClassVar[str] = "TWILIO_SMS_FROM"
+    _sender: ClassVar[re.Pattern[str]] = re.compile(r"\+[1-9]\d{6,14}|\d{3,8}")
+    """A number or a short code: to a name nobody can answer."""
+
+    def render(self, address: Address, reply: Reply) -> Sequence[Part]:
+        """Pure."""
+        return render_sms(reply)
+
+    async def registered(self) -> str | None:
+        """The URL that our number calls, if any. Raises SendError."""
+        return urldefrag(await self._started.sms_url(self.account)).url or None
+
+    async def register(self, url: str) -> None:
+        """Have our number call this URL, three times when it has to. Raises SendError."""
+        await self._started.set_sms_url(self.account, url + _RETRIES)
+
+    async def unregister(self) -> None:
+        """Have it call nothing. Raises SendError."""
+        await self._started.set_sms_url(self.account, "")
+
+
+class WhatsAppChannel(_TwilioChannel):
+    """A WhatsApp sender of ours."""
+
+    name: ClassVar[str] = "whatsapp"
+    capabilities: Capabilities = WHATSAPP
+    _sender_setting: ClassVar[str] = "TWILIO_WHATSAPP_FROM"
+    _sender: ClassVar[re.Pattern[str]] = re.compile(r"\+[1-9]\d{6,14}")
+
+    def __init__(
+        self,
+        account_sid: str,
+        auth_token: str,
+        sender: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        **options: str,
+    ) -> None:
+        super().__init__(account_sid, auth_token, sender, **options)
+        self._clock = clock
+        self._shown: OrderedDict[str, float] = OrderedDict()
+
+    def render(self, address: Address, reply: Reply) -> Sequence[Part]:
+        """Pure."""
+        return render_whatsapp(reply)
+
+    async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
+        """Have one message sent, which ends what `typing` shows. Raises SendError."""
+        receipt = await super().send(address, part, key=key)
+        self._shown.pop(str(address), None)
+        return receipt
+
+    async def typing(self, address: Address) -> None:
+        """Show for 25 seconds that an answer is being written. It raises nothing."""
+        now, place = self._clock(), str(address)
+        if now - self._shown.get(place, -_TYPING_SECONDS) < _TYPING_SECONDS:
+            return
+        self._shown[place] = now
+        self._shown.move_to_end(place)
+        while len(self._shown) > _MOST_TYPING:
+            self._shown.popitem(last=False)
+        try:
+            await self._started.show_typing(**self._numbers(address))
+        except SendError as error:
+            _log.debug("whatsapp: typing was not shown: %s", error.code)
+
+
+def _linked(part: Part) -> dict[str, Any]:
+    """What a part's file adds to its message: Twilio fetches it, or the person does."""
+    if part.media is None:
+        return {}
+    if not isinstance(part.media, OpenMedia):
+        raise TypeError("a part's media is opened before the part is sent")
+    if part.media.link is None:
+        raise Undeliverable("no_public_url")
+    if part.call == "media":
+        return {"media_url": [part.media.link]}
+    return {"body": f"{part.arguments['body']}: {part.media.link}"}

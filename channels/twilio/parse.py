@@ -1,0 +1,174 @@
+"""One form of Twilio's to events. Pure.
+
+The fields: https://www.twilio.com/docs/messaging/guides/webhook-request (messages) and
+https://www.twilio.com/docs/messaging/guides/track-outbound-message-status (what became of ours).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from channels.channel import Parsed, WebhookRequest, WebhookResponse
+from channels.events import Address, Attachment, ButtonPress, DeliveryReport, Message, OptOut, Person
+from channels.twilio.form import ADDRESS_PREFIX, read_form
+
+__all__ = ["NOT_STORED", "FormReader"]
+
+
+def _twiml(inside: str) -> WebhookResponse:
+    body = f'<?xml version="1.0" encoding="UTF-8"?><Response>{inside}</Response>'
+    return WebhookResponse(headers={"Content-Type": "text/xml; charset=utf-8"}, body=body.encode())
+
+
+_EMPTY = _twiml("")
+"""Says nothing to the person: what there is to say goes out over the REST API."""
+
+NOT_STORED = _twiml("<Message>Your message was not received. Please send it again.</Message>")
+"""Twilio does not deliver a message twice by itself: the person has to."""
+
+_NOTHING = Parsed((), _EMPTY)
+_NOT_UNDERSTOOD = Parsed((), _EMPTY, not_understood=True)
+
+# https://support.twilio.com/hc/en-us/articles/223134027: carriers and Twilio act on these when they are all there is.
+# Nothing acts on them on WhatsApp, where the ordinary words among them stay ordinary.
+_STOP = {
+    "sms": frozenset({"stop", "stopall", "unsubscribe", "cancel", "end", "quit", "revoke", "optout"}),
+    "whatsapp": frozenset({"stop", "stopall", "unsubscribe"}),
+}
+_START = frozenset({"start", "unstop"})
+"""YES is one too, but first of all the answer to a question."""
+
+_STATUS: Mapping[str, Literal["sent", "delivered", "read", "failed"]] = {
+    "sent": "sent",
+    "delivered": "delivered",
+    "read": "read",
+    "failed": "failed",
+    "undelivered": "failed",
+    "canceled": "failed",
+}
+_STATUS_ON_THE_WAY = frozenset({"accepted", "scheduled", "queued", "sending"})
+_SID = re.compile(r"[A-Z]{2}[0-9a-f]{32}")
+"""https://www.twilio.com/docs/glossary/what-is-a-sid. The signature does not cover where a value ends: this does."""
+_COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_]*)(?:\s+(.*))?", re.DOTALL)
+_COORDINATE = re.compile(r"-?\d{1,3}(\.\d+)?")
+_MOST_MEDIA = 10
+"""https://www.twilio.com/docs/messaging/guides/webhook-request, NumMedia."""
+
+
+class FormReader:
+    """Reads the forms of one of the two channels."""
+
+    def __init__(self, channel: str) -> None:
+        self._channel, self._prefix = channel, ADDRESS_PREFIX[channel]
+
+    def read(self, request: WebhookRequest) -> Parsed:
+        """The events of one form. Raises Malformed for what is not a form in UTF-8."""
+        form = read_form(request)
+        sid = form.get("MessageSid", "")
+        ours, theirs = form.get("To", ""), form.get("From", "")
+        status = form.get("MessageStatus", "received")
+        if status != "received":
+            ours, theirs = theirs, ours
+        account, place = self._number(ours), self._number(theirs)
+        if not (_SID.fullmatch(sid) and account and place):
+            return _NOT_UNDERSTOOD
+        address = Address(channel=self._channel, account=account, place=place)
+        if status != "received":
+            return self._report(sid, address, status, form)
+        return self._said(sid, address, form)
+
+    def _number(self, written: str) -> str:
+        """A number, a short code or a sender's name; empty for another channel's address."""
+        number = written.removeprefix(self._prefix) if written.startswith(self._prefix) else ""
+        return "" if ":" in number or "/" in number else number
+
+    def _report(self, sid: str, address: Address, status: str, form: Mapping[str, str]) -> Parsed:
+        if status in _STATUS_ON_THE_WAY:
+            return _NOTHING
+        if status not in _STATUS:
+            return _NOT_UNDERSTOOD
+        report = DeliveryReport(
+            event_ids=(f"{sid}/{status}",),
+            address=address,
+            person=None,
+            message_id=sid,
+            status=_STATUS[status],
+            code=form.get("ErrorCode") or None,
+        )
+        return Parsed((report,), _EMPTY)
+
+    def _said(self, sid: str, address: Address, form: Mapping[str, str]) -> Parsed:
+        person = Person(
+            channel=address.channel,
+            account=address.account,
+            user_id=address.place,
+            name=form.get("ProfileName") or None,
+        )
+        text = form.get("Body", "").replace("\0", "").strip()
+        asked = form.get("OptOutType", "").upper()
+        if asked == "HELP":
+            return _NOTHING  # Twilio itself has answered
+        ids = (sid,)
+        if (opted_in := self._opts(asked, text)) is not None:
+            return Parsed((OptOut(event_ids=ids, address=address, person=person, opted_in=opted_in),), _EMPTY)
+        if token := form.get("ButtonPayload"):
+            press = ButtonPress(
+                event_ids=ids,
+                address=address,
+                person=person,
+                token=token,
+                message_id=form.get("OriginalRepliedMessageSid") or None,
+            )
+            return Parsed((press,), _EMPTY)
+        attachments = _attachments(form)
+        if not text and not attachments:
+            return _NOT_UNDERSTOOD
+        command = _COMMAND.fullmatch(text)
+        message = Message(
+            event_ids=ids,
+            address=address,
+            person=person,
+            message_id=sid,
+            text=(command[2] or "") if command else text,
+            command=command[1].lower() if command else None,
+            reply_to=form.get("OriginalRepliedMessageSid") or None,
+            attachments=attachments,
+            forwarded="true" in (form.get("Forwarded"), form.get("FrequentlyForwarded")),
+        )
+        return Parsed((message,), _EMPTY)
+
+    def _opts(self, asked: str, text: str) -> bool | None:
+        """True for in, False for out; None when it is about neither."""
+        word = text.casefold()
+        if asked == "STOP" or word in _STOP[self._channel]:
+            return False
+        return True if asked == "START" or word in _START else None
+
+
+def _attachments(form: Mapping[str, str]) -> tuple[Attachment, ...]:
+    found = []
+    count = form.get("NumMedia", "")
+    for number in range(min(int(count), _MOST_MEDIA) if count.isdecimal() and len(count) < 4 else 0):
+        if url := form.get(f"MediaUrl{number}"):
+            mime_type = form.get(f"MediaContentType{number}", "").lower()
+            kind = "sticker" if form.get("MessageType") == "sticker" else _kind(mime_type)
+            found.append(Attachment(kind=kind, ref=url, mime_type=mime_type or None))
+    latitude, longitude = form.get("Latitude", ""), form.get("Longitude", "")
+    if _COORDINATE.fullmatch(latitude) and _COORDINATE.fullmatch(longitude):
+        name = form.get("Label") or form.get("Address") or None
+        found.append(Attachment(kind="location", ref=f"geo:{latitude},{longitude}", filename=name))
+    return tuple(found)
+
+
+def _kind(mime_type: str) -> Literal["image", "audio", "voice", "video", "document", "contact"]:
+    match mime_type.partition("/")[0]:
+        case "image":
+            return "image"
+        case "video":
+            return "video"
+        case "audio":
+            return "voice" if mime_type.startswith("audio/ogg") else "audio"
+        case _:
+            return "contact" if mime_type in ("text/vcard", "text/x-vcard") else "document"

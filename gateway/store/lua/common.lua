@@ -1,0 +1,46 @@
+-- Every script begins with this. KEYS[1] is the base of all keys of one partition: they share its hash tag, so a
+-- script touches one slot of a cluster. Values are opaque bytes: no JSON is read or written here.
+--
+-- ARGV: the offset of the store's clock and the latest moment the caller has seen (microseconds), the channel that
+-- news goes to; then what the script's own first line says.
+-- Numbers stay below 2^53, and Redis writes them out exactly; only `..` would shorten them, hence `text`.
+
+local base = KEYS[1]
+
+local function key(name, id)
+  if id then return base .. ':' .. name .. ':' .. id end
+  return base .. ':' .. name
+end
+
+local function text(number) return string.format('%.0f', number) end
+
+local cursor = 3
+local function argument()
+  cursor = cursor + 1
+  return ARGV[cursor]
+end
+local function flag() return argument() == '1' end
+local function list()
+  local found = {}
+  for i = 1, tonumber(argument()) do found[i] = argument() end
+  return found
+end
+
+local clock = redis.call('TIME')
+local real = tonumber(clock[1]) * 1000000 + tonumber(clock[2]) -- what leases run on
+local now = math.max(real + tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(redis.call('GET', key('clock')) or 0))
+local latest = now
+
+-- A moment later than every one before it in this partition: it orders events, parts and lanes, and numbers fences.
+local function tick()
+  latest = latest + 1
+  return latest
+end
+
+local news = {}
+
+-- The last act of a script that writes: the clock never goes back behind what was written, and who waits hears of it.
+local function settle()
+  redis.call('SET', key('clock'), latest)
+  for topic in pairs(news) do redis.call('PUBLISH', ARGV[3], topic) end
+end

@@ -1,0 +1,18 @@
+-- ARGV: the id of a dead letter, what it holds (or '' for whatever), what becomes of it: 'event' with an event as in
+-- mailbox.lua, 'part' with part id, conversation and body, or 'nothing'
+-- Answers whether it was there. A replayed event is no twin, though its ids are known.
+local dead_id, held = argument(), argument()
+local found = redis.call('HGET', key('letter', dead_id), 'held')
+if not found or (held ~= '' and found ~= held) then return 0 end
+redis.call('DEL', key('letter', dead_id))
+redis.call('ZREM', key('dead'), dead_id)
+local becomes = argument()
+if becomes == 'event' then
+  local event = read_event()
+  remember(event)
+  deliver(event)
+elseif becomes == 'part' then
+  queue(argument(), argument(), argument())
+end
+settle()
+return 1

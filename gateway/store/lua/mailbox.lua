@@ -1,0 +1,95 @@
+-- Mailboxes and outboxes.
+--
+-- seen:<event id>        until when an id is remembered
+-- event:<seq>            hash: conversation, stamp, body, pointed, wakes, tries
+-- mail:<conversation>    the seqs that wait, in order; wakes:<conversation> those that make it ready
+-- points, points:<c>     the seqs that have a pointer: of all, of one conversation
+-- stamps                 all seqs that wait, by stamp
+-- part:<part id>         hash: conversation, seq, stamp, body, tries
+-- out:<conversation>     the part ids that wait, in order; parts: how many wait in all
+
+-- ARGV: conversation, stamp (or ''), body, decides, wakes, refusable, keep (microseconds), its ids
+local function read_event()
+  return {
+    conversation = argument(), stamp = tonumber(argument()), body = argument(),
+    decides = flag(), wakes = flag(), refusable = flag(), keep = tonumber(argument()), ids = list(),
+  }
+end
+
+local function is_seen(id)
+  local until_when = tonumber(redis.call('GET', key('seen', id)))
+  return until_when and until_when > now
+end
+
+-- Whether none of its ids was known. All are, from now on: a twin may bring an id of its own.
+local function remember(event)
+  local fresh = true
+  for _, id in ipairs(event.ids) do
+    if is_seen(id) then
+      fresh = false
+    else
+      redis.call('SET', key('seen', id), now + event.keep, 'PX', math.max(1, math.ceil(event.keep / 1000)))
+    end
+  end
+  return fresh
+end
+
+local function make_ready(conversation, seq)
+  redis.call('SADD', key('wakes', conversation), seq)
+  wake('turn', conversation)
+end
+
+local function deliver(event)
+  local seq = text(tick())
+  local stamp = event.stamp or now
+  redis.call('HSET', key('event', seq), 'conversation', event.conversation, 'stamp', stamp, 'body', event.body,
+    'pointed', event.decides and 1 or 0, 'wakes', event.wakes and 1 or 0, 'tries', 0)
+  redis.call('ZADD', key('mail', event.conversation), seq, seq)
+  redis.call('ZADD', key('stamps'), stamp, seq)
+  if event.decides then
+    redis.call('ZADD', key('points'), seq, seq)
+    redis.call('ZADD', key('points', event.conversation), seq, seq)
+  elseif event.wakes then
+    make_ready(event.conversation, seq)
+  end
+end
+
+local function accept(event)
+  local fresh = remember(event)
+  if fresh then deliver(event) end
+  return fresh
+end
+
+local function remove_event(conversation, seq)
+  redis.call('DEL', key('event', seq))
+  redis.call('ZREM', key('mail', conversation), seq)
+  redis.call('ZREM', key('stamps'), seq)
+  redis.call('ZREM', key('points'), seq)
+  redis.call('ZREM', key('points', conversation), seq)
+  redis.call('SREM', key('wakes', conversation), seq)
+  spend('turn', conversation)
+end
+
+local function show_event(seq)
+  local found = redis.call('HMGET', key('event', seq), 'conversation', 'stamp', 'body', 'pointed', 'tries')
+  return { seq, unpack(found) }
+end
+
+-- Put a part at the end of its outbox; one that waits there already is passed over.
+local function queue(part_id, conversation, body)
+  local name = key('part', part_id)
+  if redis.call('EXISTS', name) == 1 then return end
+  local seq = tick()
+  redis.call('HSET', name, 'conversation', conversation, 'seq', seq, 'stamp', now, 'body', body, 'tries', 0)
+  redis.call('ZADD', key('out', conversation), seq, part_id)
+  redis.call('INCR', key('parts'))
+  wake('out', conversation)
+end
+
+local function show_parts(conversation, last)
+  local shown = {}
+  for i, part_id in ipairs(redis.call('ZRANGE', key('out', conversation), 0, last)) do
+    shown[i] = { part_id, unpack(redis.call('HMGET', key('part', part_id), 'conversation', 'body', 'stamp', 'tries')) }
+  end
+  return shown
+end

@@ -1,0 +1,2 @@
+-- ARGV: conversation
+return show_parts(argument(), -1)

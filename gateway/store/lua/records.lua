@@ -1,0 +1,43 @@
+-- record:<name>  hash: value, version, ends (absent: kept for good); one that has ended keeps its version for an hour
+-- names          the records that are there, for `scan`
+-- ends           the records that end, by when
+
+local VERSION_KEPT = 3600000 -- milliseconds
+
+local function version(name)
+  local found = redis.call('HMGET', key('record', name), 'version', 'ends')
+  if not found[1] or (found[2] and tonumber(found[2]) <= now) then return 0 end
+  return tonumber(found[1])
+end
+
+local function show_record(name)
+  local found = redis.call('HMGET', key('record', name), 'value', 'version', 'ends')
+  if not found[1] or (found[3] and tonumber(found[3]) <= now) then return { false, 0 } end
+  return { found[1], tonumber(found[2]) }
+end
+
+local function put(name, value, keep)
+  local record = key('record', name)
+  redis.call('HINCRBY', record, 'version', 1)
+  redis.call('HSET', record, 'value', value)
+  redis.call('PERSIST', record)
+  redis.call('ZADD', key('names'), 0, name)
+  if keep == '' then
+    redis.call('HDEL', record, 'ends')
+    redis.call('ZREM', key('ends'), name)
+  else
+    local ends = now + tonumber(keep)
+    redis.call('HSET', record, 'ends', ends)
+    redis.call('ZADD', key('ends'), ends, name)
+  end
+end
+
+local function remove_record(name)
+  local record = key('record', name)
+  if redis.call('EXISTS', record) == 0 then return end
+  redis.call('HDEL', record, 'value')
+  redis.call('HSET', record, 'ends', now)
+  redis.call('PEXPIRE', record, VERSION_KEPT)
+  redis.call('ZREM', key('names'), name)
+  redis.call('ZREM', key('ends'), name)
+end

@@ -1,0 +1,10 @@
+-- ARGV: kind, lane, fence, how long (microseconds)
+-- Answers the signals since the lease began.
+local kind, lane, fence = argument(), argument(), argument()
+local state = hold(kind, lane, fence)
+if not state then return false end
+state.lapses = real + tonumber(argument())
+save_lane(kind, lane, state)
+settle()
+if kind ~= 'turn' then return {} end
+return redis.call('LRANGE', key('signals', lane), 0, -1)

@@ -1,0 +1,14 @@
+-- All counts of one partition, of one moment; the oldest stamp is -1 when nothing waits.
+local ready, leased, parked = 0, 0, 0
+for _, kind in ipairs({ 'turn', 'action', 'out' }) do
+  local function count(index, from, to) return redis.call('ZCOUNT', key(index, kind), from, to) end
+  ready = ready + count('free', '-inf', now) + count('held', '-inf', real)
+  leased = leased + count('held', '(' .. text(real), '+inf') + count('idle', '(' .. text(real), '+inf')
+  parked = parked + count('free', '(' .. text(now), '+inf')
+end
+local oldest = redis.call('ZRANGE', key('stamps'), 0, 0, 'WITHSCORES')
+return {
+  redis.call('ZCARD', key('stamps')), redis.call('ZCARD', key('points')), ready, leased, parked,
+  tonumber(redis.call('GET', key('parts')) or 0), redis.call('ZCARD', key('timers')), redis.call('ZCARD', key('dead')),
+  now, tonumber(oldest[2] or -1),
+}

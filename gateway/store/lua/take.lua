@@ -1,0 +1,16 @@
+-- ARGV: how many cells; each: name, what this costs and how far ahead it may run (both in microseconds)
+-- GCRA over all cells or none: each remembers when its next unit would arrive at an even pace. Answers how long to
+-- wait; 0: taken.
+local arrivals, names, wait = {}, {}, 0
+for i = 1, tonumber(argument()) do
+  local name, cost, period = argument(), tonumber(argument()), tonumber(argument())
+  local arrival = arrivals[name] or math.max(now, tonumber(redis.call('GET', key('cell', name))) or 0)
+  arrivals[name] = arrival + cost
+  names[i] = name
+  wait = math.max(wait, arrival + cost - period - now)
+end
+if wait > 0 then return wait end
+for _, name in ipairs(names) do
+  redis.call('SET', key('cell', name), arrivals[name], 'PX', math.max(1, math.ceil((arrivals[name] - now) / 1000)))
+end
+return 0

@@ -1,0 +1,5 @@
+"""The store that many processes share: a Redis server, 7.0 or later."""
+
+from gateway.store.redis.store import RedisStore
+
+__all__ = ["RedisStore"]

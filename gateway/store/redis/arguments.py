@@ -1,0 +1,248 @@
+"""What scripts are told and what they answer, in the store's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from gateway.store.base import Cell, Dead, Incoming, Kind, Lease, QueuedPart, Record, Transaction, Waiting
+from gateway.store.codec import (
+    dead_from_text,
+    dead_to_text,
+    decode,
+    encode,
+    incoming_to_text,
+    micros,
+    moment,
+    span,
+)
+from gateway.store.redis.client import Value
+from gateway.store.redis.keys import PARTITIONS, to_bytes
+
+__all__ = [
+    "cell_arguments",
+    "check",
+    "event_arguments",
+    "lane_arguments",
+    "lease_arguments",
+    "only_adds",
+    "operations",
+    "part_arguments",
+    "read_lease",
+    "read_letter",
+    "read_parts",
+    "read_record",
+    "read_waiting",
+    "text_of",
+]
+
+
+def text_of(name: bytes) -> str:
+    """The name that `to_bytes` was given."""
+    return name.decode("utf-8", "surrogatepass")
+
+
+# ───────────── told ─────────────
+
+
+def check(transaction: Transaction, partition_of: Callable[[str], str]) -> None:
+    """Raises ValueError for a transaction that no state of the store could take."""
+    partition, lease = transaction.partition, transaction.lease
+    if partition not in PARTITIONS:
+        raise ValueError(f"there is no partition {partition!r}")
+    if lease is None and (transaction.finish is not None or transaction.steps):
+        raise ValueError("finish and steps belong to a lease, and the transaction names none")
+    if lease is not None and lease.partition != partition:
+        raise ValueError(f"the lease is of partition {lease.partition}, and the transaction of {partition}")
+    if transaction.due is not None and transaction.finish is None:
+        raise ValueError("due belongs to finish, and the transaction finishes nothing")
+    if transaction.steps and lease is not None and lease.kind != "turn":
+        raise ValueError(f"steps are the checkpoint of a turn, and the lease is for {lease.kind!r}")
+    for conversation in _conversations(transaction):
+        if partition_of(conversation) != partition:
+            raise ValueError(f"{conversation} is of partition {partition_of(conversation)}, not {partition}")
+
+
+def _conversations(transaction: Transaction) -> Iterator[str]:
+    for conversation, _ in (*transaction.consume, *transaction.unpoint):
+        yield conversation
+    for conversation, _, _ in transaction.replace:
+        yield conversation
+    for conversation, _ in transaction.signals:
+        yield conversation
+    for event in transaction.accept:
+        yield event.conversation
+    for part in transaction.parts:
+        yield part.conversation
+    for letter in transaction.dead:
+        for held in (letter.incoming, letter.part):
+            if held is not None:
+                yield held.conversation
+
+
+def only_adds(transaction: Transaction) -> bool:
+    """Whether it takes no work off: such a one waits until a full server has room."""
+    return transaction.lease is None and not (transaction.consume or transaction.unpoint or transaction.sent)
+
+
+def lane_arguments(kinds: Sequence[Kind], only: str | None) -> list[Value]:
+    """The kinds, and the one lane that is asked for."""
+    return [len(kinds), *kinds, *([0] if only is None else [1, to_bytes(only)])]
+
+
+def event_arguments(event: Incoming) -> list[Value]:
+    """An event, as `read_event` in mailbox.lua takes it."""
+    ids = [to_bytes(event_id) for event_id in dict.fromkeys(event.event_ids)]
+    return [
+        to_bytes(event.conversation),
+        "" if event.stamp is None else micros(event.stamp),
+        encode(event.body),
+        int(event.decides),
+        int(event.wakes),
+        int(event.refusable),
+        span(event.keep_seconds),
+        len(ids),
+        *ids,
+    ]
+
+
+def part_arguments(part: QueuedPart) -> list[Value]:
+    """A part, as `queue` in mailbox.lua takes it."""
+    return [to_bytes(part.part_id), to_bytes(part.conversation), encode(part.body)]
+
+
+def lease_arguments(lease: Lease) -> list[Value]:
+    """Which lease it is, as the scripts that ask for one take it."""
+    return [lease.kind, to_bytes(lease.lane), lease.fence]
+
+
+def cell_arguments(cell: Cell) -> list[Value]:
+    """A rate: its name, what is asked of it, and how far ahead it may run."""
+    if cell.cost > cell.burst:
+        raise ValueError(f"{cell.name}: a cost of {cell.cost} never fits into {cell.burst}")
+    return [
+        to_bytes(cell.name),
+        int(cell.cost * cell.period_seconds * 1_000_000 / cell.burst),
+        span(cell.period_seconds),
+    ]
+
+
+def operations(transaction: Transaction) -> list[Value]:
+    """The operations of a transaction, as commit.lua takes them."""
+    told: list[Value] = []
+    for name, *arguments in _operations(transaction):
+        told += [name, *([] if name == "accept" else [len(arguments)])]  # an event says itself where it ends
+        told += [to_bytes(a) if isinstance(a, str) else a for a in arguments]
+    return told
+
+
+def _operations(transaction: Transaction) -> Iterator[tuple[str, *tuple[Value, ...]]]:
+    """In the order they take effect; values are JSON text by now."""
+    lease = transaction.lease
+    if lease is not None:
+        yield "hold", lease.kind, lease.lane, lease.fence
+    if transaction.not_after is not None:
+        yield "not_after", micros(transaction.not_after)
+    for name, version in transaction.expect.items():
+        yield "expect", name, version
+    for name, new in transaction.puts.items():
+        yield "put", name, encode(new.value), "" if new.ttl_seconds is None else span(new.ttl_seconds)
+    for name in transaction.deletes:
+        yield "delete", name
+    for log, line in transaction.appends:
+        yield "append", log, encode(line)
+    for conversation, seq in transaction.consume:
+        yield "consume", conversation, seq
+    for conversation, seq in transaction.unpoint:
+        yield "unpoint", conversation, seq
+    for conversation, seq, body in transaction.replace:
+        yield "replace", conversation, seq, encode(body)
+    for event in transaction.accept:
+        yield "accept", *event_arguments(event)
+    for part in transaction.parts:
+        yield "part", *part_arguments(part)
+    for part_id in transaction.sent:
+        yield "sent", part_id
+    for action_id in transaction.actions:
+        yield "launch", action_id
+    for timer in transaction.timers:
+        yield "timer", timer.timer_id, micros(timer.due), incoming_to_text(timer.incoming)
+    for timer_id in transaction.cancel:
+        yield "cancel", timer_id
+    for conversation, signal in transaction.signals:
+        yield "signal", conversation, encode(signal)
+    for letter in transaction.dead:
+        yield "dead", letter.dead_id, letter.conversation, letter.reason, dead_to_text(letter)
+    if lease is not None:
+        for step in transaction.steps:
+            yield "step", lease.lane, encode(step)
+        if transaction.finish is not None:
+            due = "" if transaction.due is None else micros(transaction.due)
+            yield "finish", lease.kind, lease.lane, transaction.finish, due
+
+
+# ───────────── answered ─────────────
+
+
+def read_waiting(shown: Sequence[bytes]) -> Waiting:
+    """An event, as `show_event` in mailbox.lua gives it."""
+    seq, conversation, stamp, body, pointed, tries = shown
+    return Waiting(
+        seq=int(seq),
+        conversation=text_of(conversation),
+        stamp=moment(int(stamp)),
+        body=decode(body.decode()),
+        pointed=pointed == b"1",
+        tries=int(tries),
+    )
+
+
+def read_parts(shown: Sequence[Sequence[bytes]]) -> list[QueuedPart]:
+    """Parts, as `show_parts` in mailbox.lua gives them."""
+    return [
+        QueuedPart(
+            part_id=text_of(part_id),
+            conversation=text_of(conversation),
+            body=decode(body.decode()),
+            stamp=moment(int(stamp)),
+            tries=int(tries),
+        )
+        for part_id, conversation, body, stamp, tries in shown
+    ]
+
+
+def read_record(value: bytes | None, version: int) -> Record:
+    """A record, as `show_record` in records.lua gives it."""
+    return Record() if value is None else Record(decode(value.decode()), version)
+
+
+def read_letter(shown: Sequence[bytes]) -> Dead:
+    """A dead letter, as dead.lua gives it."""
+    _, dead_id, conversation, reason, stamp, held = shown
+    incoming, part, payload = dead_from_text(held.decode())
+    return Dead(
+        dead_id=text_of(dead_id),
+        conversation=text_of(conversation),
+        reason=text_of(reason),
+        stamp=moment(int(stamp)),
+        incoming=incoming,
+        part=part,
+        payload=payload,
+    )
+
+
+def read_lease(worker: str, partition: str, shown: Sequence[Any]) -> Lease:
+    """A lease, as lease.lua gives it."""
+    _, kind, lane, fence, tries, died, events, parts, steps = shown
+    return Lease(
+        kind=kind.decode(),
+        lane=text_of(lane),
+        partition=partition,
+        worker=worker,
+        fence=fence,
+        tries=tries,
+        died=bool(died),
+        events=tuple(map(read_waiting, events)),
+        parts=tuple(read_parts(parts)),
+        steps=tuple(decode(step.decode()) for step in steps),
+    )

@@ -1,0 +1,90 @@
+"""Taking lanes, and waiting for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
+from weakref import WeakValueDictionary
+
+from gateway.store.base import Kind, Lease, StoreUnavailable
+from gateway.store.codec import span
+from gateway.store.redis import scripts
+from gateway.store.redis.arguments import lane_arguments, lease_arguments, read_lease
+from gateway.store.redis.keys import PARTITIONS, to_bytes
+from gateway.store.redis.server import Server
+
+__all__ = ["Leases", "Wanted"]
+
+_LOOK_AGAIN_SECONDS: Final = 1.0
+"""Who waits looks at least this often, in case news was lost."""
+
+Wanted = tuple[tuple[Kind, ...], str | None]
+"""The kinds, and the one lane when only that will do."""
+
+
+class Leases:
+    """Leases for the callers of this process."""
+
+    def __init__(self, server: Server, partition: Callable[[str], str]) -> None:
+        self._server = server
+        self._partition = partition
+        self._queues: WeakValueDictionary[Wanted, asyncio.Lock] = WeakValueDictionary()
+
+    async def take(self, worker: str, wanted: Wanted, wait_seconds: float, lease_seconds: float) -> Lease | None:
+        """The lane that has been ready longest, or None after the wait."""
+        lease, _ = await self._attempt(worker, wanted, lease_seconds)
+        if lease is not None or wait_seconds <= 0:
+            return lease
+        queue = self._queues.setdefault(wanted, asyncio.Lock())
+        with suppress(TimeoutError):
+            # Of many who wait here for the same, one looks, and the next when that one was served.
+            async with asyncio.timeout(wait_seconds), queue:
+                with self._server.news.following(kind.encode() for kind in wanted[0]) as heard:
+                    while True:
+                        heard.clear()
+                        lease, patience = await self._attempt(worker, wanted, lease_seconds)
+                        if lease is not None:
+                            return lease
+                        with suppress(TimeoutError):
+                            async with asyncio.timeout(patience):
+                                await heard.wait()
+        return None
+
+    async def _attempt(self, worker: str, wanted: Wanted, lease_seconds: float) -> tuple[Lease | None, float]:
+        """A lease, or how long until it is worth to look again. A caller who is cancelled holds nothing."""
+        looking = asyncio.ensure_future(self._look(worker, wanted, lease_seconds))
+        try:
+            return await asyncio.shield(looking)
+        except asyncio.CancelledError:
+            giving_back = asyncio.ensure_future(self._server.to_its_end(self._give_back(looking)))
+            giving_back.add_done_callback(asyncio.Future.exception)
+            raise
+
+    async def _look(self, worker: str, wanted: Wanted, lease_seconds: float) -> tuple[Lease | None, float]:
+        kinds, only = wanted
+        lanes = lane_arguments(kinds, only)
+        partitions: Sequence[str] = PARTITIONS
+        if only is not None and "action" not in kinds:  # an action's id does not say its partition
+            partitions = [self._partition(only)]
+        while True:
+            looks = await self._server.run(scripts.PEEK, partitions, *lanes)
+            ready = sorted((since, p) for p, (since, _) in zip(partitions, looks, strict=True) if since >= 0)
+            for _, partition in ready:
+                [shown] = await self._server.run(
+                    scripts.LEASE, [partition], to_bytes(worker), span(lease_seconds), *lanes
+                )
+                if shown is not None:
+                    self._server.seen(shown[0])
+                    return read_lease(worker, partition, shown), 0.0
+            if not ready:
+                waits = [wait / 1_000_000 for _, wait in looks if wait >= 0]
+                return None, min([*waits, _LOOK_AGAIN_SECONDS])
+
+    async def _give_back(self, looking: asyncio.Future[tuple[Lease | None, float]]) -> None:
+        """Others need not wait until it lapses; if this fails, it does."""
+        with suppress(StoreUnavailable):
+            lease, _ = await looking
+            if lease is not None:
+                await self._server.run(scripts.GIVE_BACK, [lease.partition], *lease_arguments(lease))

@@ -1,0 +1,79 @@
+"""The Lua scripts, as Redis loads them. What they do is said at their head, in `gateway/store/lua`.
+
+A script that takes work off or keeps it going runs on a server whose memory is full (`allow-oom`), so people can still
+decide and what was begun can still end; one that only brings more is refused there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Literal
+
+__all__ = [
+    "ACCEPT",
+    "ACCEPT_NEW",
+    "ADD",
+    "COMMIT",
+    "DEAD",
+    "DUE",
+    "EXHUME",
+    "GET",
+    "GIVE_BACK",
+    "LEASE",
+    "LETTER",
+    "OUTBOX",
+    "PEEK",
+    "POINTED",
+    "READ",
+    "RENEW",
+    "RING",
+    "SCAN",
+    "STATS",
+    "TAKE",
+    "Script",
+]
+
+_DIRECTORY = files("gateway.store") / "lua"
+_COMMON = ("common", "lanes", "mailbox", "records")
+
+_Flag = Literal["allow-oom", "no-writes", ""]
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script and the name that the server knows it by."""
+
+    name: str
+    flag: _Flag
+    text: str = field(init=False)
+    sha: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        first = f"#!lua flags={self.flag}" if self.flag else "#!lua"
+        parts = [(_DIRECTORY / f"{part}.lua").read_text() for part in (*_COMMON, self.name)]
+        object.__setattr__(self, "text", "\n".join([first, *parts]))
+        object.__setattr__(self, "sha", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
+
+
+ACCEPT = Script("accept", "allow-oom")
+ACCEPT_NEW = Script("accept", "")
+COMMIT = Script("commit", "allow-oom")
+ADD = Script("commit", "")
+LEASE = Script("lease", "allow-oom")
+RENEW = Script("renew", "allow-oom")
+GIVE_BACK = Script("give_back", "allow-oom")
+RING = Script("ring", "allow-oom")
+DUE = Script("due", "allow-oom")
+EXHUME = Script("exhume", "allow-oom")
+TAKE = Script("take", "allow-oom")
+PEEK = Script("peek", "no-writes")
+GET = Script("get", "no-writes")
+SCAN = Script("scan", "no-writes")
+READ = Script("read", "no-writes")
+POINTED = Script("pointed", "no-writes")
+OUTBOX = Script("outbox", "no-writes")
+LETTER = Script("letter", "no-writes")
+DEAD = Script("dead", "no-writes")
+STATS = Script("stats", "no-writes")

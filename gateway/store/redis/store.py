@@ -1,0 +1,298 @@
+"""The store that many processes share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from gateway.store.base import (
+    Cell,
+    Conflict,
+    Control,
+    Dead,
+    Entry,
+    Fenced,
+    Incoming,
+    Key,
+    Kind,
+    Lease,
+    QueuedPart,
+    Record,
+    Snapshot,
+    Stats,
+    StoreUnavailable,
+    TooLate,
+    Transaction,
+    Waiting,
+)
+from gateway.store.codec import dead_from_text, decode, incoming_from_text, moment, span
+from gateway.store.redis import arguments as told
+from gateway.store.redis import scripts
+from gateway.store.redis.client import Value
+from gateway.store.redis.inbox import Inbox
+from gateway.store.redis.keys import PARTITIONS, partition_of, to_bytes
+from gateway.store.redis.leases import Leases
+from gateway.store.redis.server import Server
+
+__all__ = ["RedisStore"]
+
+_READ_AGAIN_SECONDS: Final = 5.0
+_TIMERS: Final = 500
+"""At most so many of a partition fall due at once."""
+
+
+class _Parts(NamedTuple):
+    """What an open store works with."""
+
+    server: Server
+    inbox: Inbox
+    leases: Leases
+
+
+class RedisStore:
+    """A store on a Redis server of version 7.0 or later; see `gateway.store.base.Store`.
+
+    `url` is ``redis://`` or ``rediss://``; all keys begin with `prefix`. A new message is refused while `max_waiting`
+    events wait in its partition, of which there are sixteen. What a platform waits for (`accept`, `ping`) is given up
+    after `ack_seconds`. `open` raises StoreRefused for a server that cannot keep what it is given.
+    """
+
+    def __init__(
+        self, url: str, *, prefix: str = "askfirst", max_waiting: int = 10_000, ack_seconds: float = 0.25
+    ) -> None:
+        self._url = url
+        self._prefix = prefix
+        self._max_waiting = max_waiting
+        self._ack_seconds = ack_seconds
+        self._offset = 0
+        self._open: _Parts | None = None
+
+    @property
+    def offset_seconds(self) -> float:
+        """Added to the store's clock: 0 in production, moved by FakeClock."""
+        return self._offset / 1_000_000
+
+    @offset_seconds.setter
+    def offset_seconds(self, seconds: float) -> None:
+        self._offset = span(seconds)
+        if self._open is not None:
+            self._server.offset = self._offset
+            self._server.news.tell_all()
+
+    async def open(self) -> None:
+        """Connect, and look whether the server can be trusted. Raises StoreRefused and StoreUnavailable."""
+        if self._open is not None:
+            return
+        server = Server(self._url, self._prefix, self._ack_seconds)
+        server.offset = self._offset
+        await server.open()
+        inbox = Inbox(server, self.partition, self._max_waiting, self._ack_seconds)
+        self._open = _Parts(server, inbox, Leases(server, self.partition))
+
+    async def close(self) -> None:
+        """Do what was asked before, refuse what waits for a lease or a log line, and disconnect."""
+        parts, self._open = self._open, None
+        if parts is not None:
+            await parts.inbox.finished()
+            await parts.server.close()
+
+    def partition(self, conversation: str) -> str:
+        return partition_of(conversation)
+
+    async def now(self) -> datetime:
+        return await self._server.now()
+
+    # ───────────── in ─────────────
+
+    async def accept(self, events: Sequence[Incoming]) -> list[bool]:
+        return await self._parts.inbox.accept(events)
+
+    async def pointed(
+        self, conversation: str | None = None, *, older_than_seconds: float = 0.0, limit: int = 100
+    ) -> list[Waiting]:
+        which: list[Value] = [0] if conversation is None else [1, to_bytes(conversation)]
+        partitions = PARTITIONS if conversation is None else [self.partition(conversation)]
+        found = await self._server.run(scripts.POINTED, partitions, *which, span(older_than_seconds), limit)
+        events = [told.read_waiting(event) for answer in found for event in answer]
+        return sorted(events, key=lambda event: event.seq)[:limit]
+
+    # ───────────── lanes ─────────────
+
+    async def lease(
+        self,
+        worker: str,
+        kinds: Sequence[Kind],
+        *,
+        only: str | None = None,
+        wait_seconds: float = 0.0,
+        lease_seconds: float = 6.0,
+    ) -> Lease | None:
+        return await self._parts.leases.take(worker, (tuple(kinds), only), wait_seconds, lease_seconds)
+
+    async def renew(self, lease: Lease, *, lease_seconds: float = 6.0) -> Control:
+        which = told.lease_arguments(lease)
+        [signals] = await self._server.run(scripts.RENEW, [lease.partition], *which, span(lease_seconds))
+        if signals is None:
+            raise _fenced(lease)
+        return Control(tuple(decode(signal.decode()) for signal in signals))
+
+    async def outbox(self, conversation: str) -> list[QueuedPart]:
+        [shown] = await self._server.run(scripts.OUTBOX, [self.partition(conversation)], to_bytes(conversation))
+        return told.read_parts(shown)
+
+    # ───────────── records and logs ─────────────
+
+    async def get(self, keys: Sequence[Key]) -> Snapshot:
+        names: dict[str, list[str]] = {}
+        for key in keys:
+            if key.partition in PARTITIONS:
+                names.setdefault(key.partition, []).append(key.name)
+        partitions = names or {PARTITIONS[0]: []}
+        answers = await self._server.run_at(
+            scripts.GET,
+            [(self._server.keys.base(p), [len(wanted), *map(to_bytes, wanted)]) for p, wanted in partitions.items()],
+        )
+        records = {key: Record() for key in keys}
+        for (partition, wanted), (_, shown) in zip(partitions.items(), answers, strict=True):
+            for name, record in zip(wanted, shown, strict=True):
+                records[Key(partition, name)] = told.read_record(*record)
+        return Snapshot(records, self._server.seen(max(now for now, _ in answers)))
+
+    async def scan(self, prefix: str) -> list[tuple[Key, Record]]:
+        start = to_bytes(prefix)
+        bounds = (b"[" + start, b"(" + start + b"\xff") if start else (b"-", b"+")
+        answers = await self._server.run(scripts.SCAN, PARTITIONS, *bounds)
+        found = [
+            (Key(partition, told.text_of(name)), told.read_record(value, version))
+            for partition, shown in zip(PARTITIONS, answers, strict=True)
+            for name, value, version in shown
+        ]
+        return sorted(found, key=lambda item: item[0].name)
+
+    async def read(self, log: Key, *, after: int = 0, last: int | None = None) -> list[Entry]:
+        if log.partition not in PARTITIONS:
+            return []
+        most = -1 if last is None else max(last, 0)
+        [(before, lines)] = await self._server.run(scripts.READ, [log.partition], to_bytes(log.name), after, most)
+        entries = []
+        for seq, line in enumerate(lines, before + 1):
+            stamp, _, value = line.partition(b" ")
+            entries.append(Entry(seq=seq, stamp=moment(int(stamp)), value=decode(value.decode())))
+        return entries
+
+    async def watch(self, log: Key, *, after: int = 0) -> AsyncIterator[Entry]:
+        with self._server.news.following([self._server.keys.log(*log)]) as heard:
+            while True:
+                heard.clear()
+                for entry in await self.read(log, after=after):
+                    yield entry
+                    after = entry.seq
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_READ_AGAIN_SECONDS):
+                        await heard.wait()
+
+    # ───────────── transactions, timers, rates ─────────────
+
+    async def commit(self, transaction: Transaction) -> datetime:
+        told.check(transaction, self.partition)
+        script = scripts.ADD if told.only_adds(transaction) else scripts.COMMIT
+        [[verdict, *rest]] = await self._server.run(script, [transaction.partition], *told.operations(transaction))
+        match verdict:
+            case b"done":
+                self._server.seen(rest[1])
+                return moment(rest[0])
+            case b"late":
+                raise TooLate(f"it is {moment(rest[0])}, and the transaction was good until {transaction.not_after}")
+            case b"fenced" if transaction.lease is not None:
+                raise _fenced(transaction.lease)
+            case _:
+                raise Conflict(told.text_of(rest[0]))
+
+    async def tick(self) -> float | None:
+        answers = await self._server.run(scripts.DUE, PARTITIONS, _TIMERS)
+        for partition, (timers, _) in zip(PARTITIONS, answers, strict=True):
+            if timers:
+                await self._ring(partition, timers)
+        return min((wait / 1_000_000 for _, wait in answers if wait >= 0), default=None)
+
+    async def _ring(self, partition: str, timers: Sequence[tuple[bytes, bytes, bytes]]) -> None:
+        sent: list[Value] = [len(timers)]
+        for timer_id, due, held in timers:
+            event = replace(incoming_from_text(held.decode()), stamp=moment(int(due)))
+            sent += [timer_id, due, held]
+            if self.partition(event.conversation) == partition:
+                sent += [1, *told.event_arguments(event)]
+            else:  # stored there first, under an id of its own, so that once is enough
+                once = f"timer:{partition}:{told.text_of(timer_id)}:{int(due)}"
+                event = replace(event, event_ids=(*event.event_ids, once), refusable=False)
+                await self._server.run(
+                    scripts.ACCEPT, [self.partition(event.conversation)], 0, 0, 1, 1, *told.event_arguments(event)
+                )
+                sent.append(0)
+        await self._server.run(scripts.RING, [partition], *sent)
+
+    async def take(self, cells: Sequence[Cell]) -> float:
+        sent = [word for cell in cells for word in told.cell_arguments(cell)]
+        [wait] = await self._server.run_at(scripts.TAKE, [(self._server.keys.rates, [len(cells), *sent])])
+        return float(wait) / 1_000_000
+
+    # ───────────── dead letters, the service ─────────────
+
+    async def dead(self) -> list[Dead]:
+        answers = await self._server.run(scripts.DEAD, PARTITIONS)
+        letters = sorted((letter for answer in answers for letter in answer), key=lambda letter: int(letter[0]))
+        return [told.read_letter(letter) for letter in letters]
+
+    async def replay(self, dead_id: str) -> bool:
+        found = await self._server.run(scripts.LETTER, PARTITIONS, to_bytes(dead_id))
+        for partition, held in zip(PARTITIONS, found, strict=True):
+            if held is not None:
+                becomes: list[Value] = ["nothing"]
+                incoming, part, _ = dead_from_text(held.decode())
+                if incoming is not None:
+                    becomes = ["event", *told.event_arguments(incoming)]
+                elif part is not None:
+                    becomes = ["part", *told.part_arguments(part)]
+                [was_there] = await self._server.run(scripts.EXHUME, [partition], to_bytes(dead_id), held, *becomes)
+                return bool(was_there)
+        return False
+
+    async def drop(self, dead_id: str) -> bool:
+        return any(await self._server.run(scripts.EXHUME, PARTITIONS, to_bytes(dead_id), "", "nothing"))
+
+    async def stats(self) -> Stats:
+        counts = await self._server.run(scripts.STATS, PARTITIONS)
+        waiting, pointed, ready, leased, parked, parts, timers, dead = map(sum, list(zip(*counts, strict=True))[:8])
+        ages = [(now - oldest) / 1_000_000 for *_, now, oldest in counts if oldest >= 0]
+        return Stats(
+            waiting=waiting,
+            pointed=pointed,
+            ready=ready,
+            leased=leased,
+            parked=parked,
+            parts=parts,
+            timers=timers,
+            dead=dead,
+            oldest_waiting_seconds=max(0.0, *ages) if ages else 0.0,
+        )
+
+    async def ping(self) -> None:
+        await self._server.ping()
+
+    @property
+    def _parts(self) -> _Parts:
+        if self._open is None:
+            raise StoreUnavailable("the store is not open")
+        return self._open
+
+    @property
+    def _server(self) -> Server:
+        return self._parts.server
+
+
+def _fenced(lease: Lease) -> Fenced:
+    return Fenced(f"the {lease.kind} lease of {lease.lane} is no longer held by {lease.worker}")

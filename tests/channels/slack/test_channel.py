@@ -1,0 +1,251 @@
+"""Settings, files, Socket Mode and signed deliveries, against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from channels import (
+    Attachment,
+    ButtonPress,
+    Event,
+    Forged,
+    Message,
+    MissingSetting,
+    Reply,
+    Unavailable,
+    Undeliverable,
+    WebhookRequest,
+)
+from channels.catalogue import BUILT_IN, load
+from channels.replies import Button
+from channels.slack import PollingRefused, SlackChannel
+from tests.channels.slack.conftest import place
+from tests.fakes.slack import FakeSlack
+
+SETTINGS = {
+    "SLACK_BOT_TOKEN": "xoxb-12-34-Abc",
+    "SLACK_SIGNING_SECRET": "8f742231b10e8888abcd99yyyzzz85a5",
+    "SLACK_APP_TOKEN": "xapp-1-A1-2-abc",
+    "SLACK_API_URL": "",
+}
+
+
+def test_settings_make_a_channel() -> None:
+    for way, without in (("webhook", "SLACK_APP_TOKEN"), ("polling", "SLACK_SIGNING_SECRET")):
+        SlackChannel.from_settings(SETTINGS | {without: ""}, way=way)  # type: ignore[arg-type]
+    assert load("slack") is SlackChannel
+    assert [setting.name for setting in BUILT_IN["slack"].settings] == list(SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("way", "setting", "value"),
+    [
+        ("webhook", "SLACK_BOT_TOKEN", ""),
+        ("webhook", "SLACK_BOT_TOKEN", "xoxp-a-person's"),
+        ("polling", "SLACK_BOT_TOKEN", "xapp-1-A1-2-abc"),
+        ("webhook", "SLACK_SIGNING_SECRET", ""),
+        ("webhook", "SLACK_SIGNING_SECRET", "short"),
+        ("polling", "SLACK_APP_TOKEN", ""),
+        ("polling", "SLACK_APP_TOKEN", "xoxb-12-34-Abc"),
+        ("webhook", "SLACK_API_URL", "ftp://x"),
+    ],
+)
+def test_a_setting_that_is_wrong_is_named_with_its_mend(way: str, setting: str, value: str) -> None:
+    with pytest.raises(MissingSetting) as caught:
+        SlackChannel.from_settings(SETTINGS | {setting: value}, way=way)  # type: ignore[arg-type]
+    assert caught.value.setting == setting
+    assert not value or value not in str(caught.value)
+
+
+# ── files ──
+
+
+async def fetched(channel: SlackChannel, ref: str) -> bytes:
+    return b"".join([piece async for piece in channel.fetch(Attachment(kind="document", ref=ref))])
+
+
+async def test_a_file_of_a_persons_comes_down(slack: FakeSlack, channel: SlackChannel) -> None:
+    content = bytes(range(256)) * 4000
+    assert await fetched(channel, slack.upload("a.bin", content, "application/octet-stream")["url_private"]) == content
+
+
+async def test_a_file_that_cannot_be_had_says_why(slack: FakeSlack, channel: SlackChannel) -> None:
+    large = slack.upload("a.bin", bytes(20_000_001), "application/octet-stream")
+    with pytest.raises(Undeliverable, match="file_too_large"):
+        await fetched(channel, large["url_private"])
+    small = slack.upload("a.txt", b"x", "text/plain")["url_private"]
+    for status, error in ((302, Undeliverable), (404, Undeliverable), (500, Unavailable), (429, Unavailable)):
+        slack.fail_next("download", status=status)
+        with pytest.raises(error):
+            await fetched(channel, small)
+    slack.bot_token = "xoxb-another"
+    with pytest.raises(Undeliverable, match="file_unknown"):  # the page for signing in is no file
+        await fetched(channel, small)
+
+
+@pytest.mark.parametrize(
+    "ref",
+    ["F0123", "", "geo:1,2", "http://[", "http://files.slack.com/x", "https://slack.com.evil.example/x", "file:///etc"],
+)
+async def test_the_token_goes_to_slack_alone(channel: SlackChannel, ref: str) -> None:
+    with pytest.raises(Undeliverable, match="not_a_file"):
+        await fetched(channel, ref)
+
+
+# ── Socket Mode ──
+
+
+async def polled(polling: object) -> Event:
+    [event] = await anext(polling)  # type: ignore[call-overload]
+    assert isinstance(event, Event)
+    return event
+
+
+async def test_what_is_polled_is_acknowledged_once_the_next_is_asked_for(
+    slack: FakeSlack, channel: SlackChannel, ana: str
+) -> None:
+    await slack.says(ana, slack.direct(ana), "one")
+    await slack.says(ana, slack.direct(ana), "two")
+    polling = channel.poll()
+    first = await polled(polling)
+    assert isinstance(first, Message)
+    assert first.text == "one"
+    await polling.aclose()
+    assert slack.acknowledged == []
+
+    polling = channel.poll()
+    assert await polled(polling) == first, "a process that died before it stored it gets it again"
+    second = await polled(polling)
+    assert isinstance(second, Message)
+    assert second.text == "two"
+    await slack.wait_for(lambda: len(slack.acknowledged) == 1)
+    await polling.aclose()
+
+
+async def test_presses_and_commands_come_over_the_connection_too(
+    slack: FakeSlack, channel: SlackChannel, ana: str
+) -> None:
+    to = place(slack, slack.direct(ana))
+    [part] = channel.render(to, Reply(text="Delete it?", buttons=(Button(label="Confirm", token="c" * 22),)))
+    await channel.send(to, part, key="k")
+    press = await slack.press(slack.sent[-1], "Confirm", by=ana)
+    await slack.command(ana, slack.direct(ana), "/stop", "now")
+    polling = channel.poll()
+    pressed = await polled(polling)
+    assert isinstance(pressed, ButtonPress)
+    assert (pressed.token, pressed.message_id, pressed.address) == ("c" * 22, slack.sent[-1].ts, to)
+    assert pressed.answer_to is not None
+    await channel.answer(pressed.answer_to, "Not yours", private=True)
+    assert [answer["text"] for answer in press.answers] == ["Not yours"]
+    command = await polled(polling)
+    assert isinstance(command, Message)
+    assert (command.command, command.text) == ("stop", "now")
+    await polling.aclose()
+
+
+@pytest.mark.parametrize("how", ["refresh_requested", "drop"])
+async def test_when_a_connection_ends_there_is_another(
+    slack: FakeSlack, channel: SlackChannel, ana: str, how: str
+) -> None:
+    polling = channel.poll()
+    waiting = asyncio.ensure_future(polled(polling))
+    await slack.wait_for(lambda: slack._connections)
+    await (slack.drop() if how == "drop" else slack.disconnect(how))
+    await slack.wait_for(lambda: len(slack.called("apps.connections.open")) == 2)
+    await slack.says(ana, slack.direct(ana), "still there?")
+    assert isinstance(await waiting, Message)
+    await polling.aclose()
+
+
+async def test_what_is_not_understood_holds_nothing_back(
+    slack: FakeSlack, channel: SlackChannel, ana: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await slack.event({"type": "team_join", "user": {"id": "U1", "name": "a private name"}})
+    await slack.says(ana, slack.direct(ana), "one")
+    polling = channel.poll()
+    assert isinstance(await polled(polling), Message)
+    assert len(slack.acknowledged) <= 1
+    assert "not understood" in caplog.text
+    assert "a private name" not in caplog.text
+    await polling.aclose()
+
+
+async def test_a_connection_that_slack_does_not_give_says_the_mend(slack: FakeSlack, channel: SlackChannel) -> None:
+    slack.fail_next("apps.connections.open", "not_allowed_token_type")
+    with pytest.raises(PollingRefused, match=r"SLACK_APP_TOKEN.*not_allowed_token_type"):
+        await anext(channel.poll())
+    polling = channel.poll()
+    waiting = asyncio.ensure_future(anext(polling))
+    await slack.wait_for(lambda: slack._connections)
+    await slack.disconnect("link_disabled")
+    with pytest.raises(PollingRefused, match="switched off"):
+        await waiting
+
+
+async def test_out_of_reach_is_said_to_whoever_polls(slack: FakeSlack, channel: SlackChannel) -> None:
+    slack.fail_next("apps.connections.open", status=503)
+    with pytest.raises(Unavailable, match="http_503"):
+        await anext(channel.poll())
+    hold = slack.hold("apps.connections.open")
+    waiting = asyncio.ensure_future(anext(channel.poll()))
+    await hold.reached()
+    slack._tickets.clear()
+    hold.release()
+    with pytest.raises(Unavailable, match="no_connection") as caught:
+        await waiting
+    assert "ticket" not in repr(caught.value)
+
+
+# ── the webhook ──
+
+
+async def test_deliveries_come_signed_and_events_again_until_they_are_taken(
+    slack: FakeSlack, channel: SlackChannel, ana: str, unused_tcp_port: int
+) -> None:
+    requests: list[WebhookRequest] = []
+    statuses = [503, 500]
+
+    async def take(request: web.Request) -> web.Response:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        requests.append(WebhookRequest("POST", str(request.url), headers, await request.read()))
+        return web.Response(status=statuses.pop(0) if statuses else 200)
+
+    app = web.Application()
+    app.router.add_post("/webhooks/slack", take)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", unused_tcp_port).start()
+    slack.webhook = f"http://127.0.0.1:{unused_tcp_port}/webhooks/slack"
+    team = slack.channel()
+    await slack.says(ana, team, f"<@{slack.bot_user}> delete INV-42")
+    await slack.command(ana, team, "/stop")
+    await runner.cleanup()
+    now = datetime.now(UTC)
+    ids = []
+    for request in requests:
+        channel.verify(request, now)
+        [event] = channel.parse(request).events
+        ids.append(event.event_ids)
+    assert [d.status for d in slack.deliveries] == [503, 500, 200, 200, 200]
+    assert [request.headers.get("x-slack-retry-num") for request in requests] == [None, "1", "2", None, None]
+    assert ids[0] == ids[1] == ids[2]
+    assert set(ids[2]) & set(ids[3]), "the message and its mention"
+    with pytest.raises(Forged):
+        channel.verify(WebhookRequest("POST", "", requests[0].headers, requests[0].body + b" "), now)
+
+
+async def test_the_fake_answers_what_it_does_not_know_as_slack_does(slack: FakeSlack) -> None:
+    async with aiohttp.ClientSession() as http:
+        for token, method, error in (
+            (slack.bot_token, "chat.telepathy", "unknown_method"),
+            ("xoxb-wrong", "auth.test", "invalid_auth"),
+            ("", "auth.test", "not_authed"),
+        ):
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            async with http.post(f"{slack.api_url}{method}", headers=headers) as response:
+                assert (response.status, await response.json()) == (200, {"ok": False, "error": error})

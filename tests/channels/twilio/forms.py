@@ -1,0 +1,201 @@
+"""What Twilio posts, in the documented shape, one form a kind.
+
+Fields and their values: https://www.twilio.com/docs/messaging/guides/webhook-request ("messages") and
+https://www.twilio.com/docs/messaging/guides/track-outbound-message-status ("status"). Which fields come together, blank
+ones too, is as public bots have logged or faked it; each such one is named. Numbers, names, words and ids are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import urlencode
+
+from channels import WebhookRequest
+
+__all__ = ["ACCOUNT_SID", "ANA", "FORMS", "OURS", "request"]
+
+ACCOUNT_SID = "AC00000000000000000000000000000001"
+OURS, ANA = "+15550001111", "+15557654321"
+SID = "SM00000000000000000000000000000abc"
+OF_OURS = "SM00000000000000000000000000000def"
+MEDIA = f"https://api.twilio.com/2010-04-01/Accounts/{ACCOUNT_SID}/Messages/MM1/Media"
+
+_SMS = {
+    # messages, "Standard parameters" and "Geographic data"; the country's blank parts are sent too
+    "ToCountry": "US",
+    "ToState": "CA",
+    "SmsMessageSid": SID,
+    "NumMedia": "0",
+    "ToCity": "",
+    "FromZip": "",
+    "SmsSid": SID,
+    "FromState": "CA",
+    "SmsStatus": "received",
+    "FromCity": "SAN FRANCISCO",
+    "FromCountry": "US",
+    "To": OURS,
+    "ToZip": "",
+    "NumSegments": "1",
+    "MessageSid": SID,
+    "AccountSid": ACCOUNT_SID,
+    "From": ANA,
+    "ApiVersion": "2010-04-01",
+}
+_WHATSAPP = {
+    # messages, "WhatsApp-specific parameters"; order and MessageType as logged by bots on the sandbox
+    "SmsMessageSid": SID,
+    "NumMedia": "0",
+    "ProfileName": "Ana Núñez",
+    "MessageType": "text",
+    "SmsSid": SID,
+    "WaId": "15557654321",
+    "SmsStatus": "received",
+    "To": f"whatsapp:{OURS}",
+    "NumSegments": "1",
+    "ReferralNumMedia": "0",
+    "MessageSid": SID,
+    "AccountSid": ACCOUNT_SID,
+    "From": f"whatsapp:{ANA}",
+    "ApiVersion": "2010-04-01",
+}
+_STATUS = {
+    # status, "SMS/MMS"
+    "SmsSid": OF_OURS,
+    "SmsStatus": "sent",
+    "MessageStatus": "sent",
+    "To": ANA,
+    "MessageSid": OF_OURS,
+    "AccountSid": ACCOUNT_SID,
+    "From": OURS,
+    "ApiVersion": "2010-04-01",
+}
+_WHATSAPP_STATUS = _STATUS | {
+    # status, "WhatsApp and other messaging channels"; also in the tests of the Bot Framework's Twilio WhatsApp adapter
+    "ChannelToAddress": "+1555765XXXX",
+    "To": f"whatsapp:{ANA}",
+    "ChannelPrefix": "whatsapp",
+    "From": f"whatsapp:{OURS}",
+    "ChannelInstallSid": "XE00000000000000000000000000000001",
+}
+
+
+def _status(base: Mapping[str, str], status: str, **fields: str) -> dict[str, str]:
+    return {**base, "SmsStatus": status, "MessageStatus": status, **fields}
+
+
+FORMS: dict[str, Mapping[str, str]] = {
+    "sms text": _SMS | {"Body": "delete INV-42, please"},
+    "sms text in another alphabet": _SMS | {"Body": "löschen 删除 🙂", "NumSegments": "1"},
+    "sms by a messaging service": _SMS | {"Body": "hello", "MessagingServiceSid": "MG00000000000000000000000000000001"},
+    "sms to a short code": _SMS | {"Body": "hello", "To": "12345"},
+    "sms command": _SMS | {"Body": "/start invoices"},
+    "sms code": _SMS | {"Body": "ok k7p2"},
+    "sms blank": _SMS | {"Body": ""},
+    "sms STOP": _SMS | {"Body": " Stop "},
+    "sms CANCEL": _SMS | {"Body": "CANCEL"},
+    "sms START": _SMS | {"Body": "Start"},
+    "sms YES": _SMS | {"Body": "Yes"},
+    # messages, OptOutType: only with Advanced Opt-Out, whose words the operator chooses
+    "sms opt-out": _SMS | {"Body": "basta", "OptOutType": "STOP"},
+    "sms opt-in": _SMS | {"Body": "hola", "OptOutType": "START"},
+    "sms help": _SMS | {"Body": "HELP", "OptOutType": "HELP"},
+    "mms picture": _SMS
+    | {"Body": "this one", "NumMedia": "1", "MediaUrl0": f"{MEDIA}/ME1", "MediaContentType0": "image/jpeg"},
+    "mms several": _SMS
+    | {
+        "Body": "",
+        "NumMedia": "3",
+        "MediaUrl0": f"{MEDIA}/ME1",
+        "MediaContentType0": "image/png",
+        "MediaUrl1": f"{MEDIA}/ME2",
+        "MediaContentType1": "text/vcard",
+        "MediaUrl2": f"{MEDIA}/ME3",
+        "MediaContentType2": "video/3gpp",
+    },
+    "whatsapp text": _WHATSAPP | {"Body": "delete INV-42, please"},
+    "whatsapp cancel": _WHATSAPP | {"Body": "Cancel"},
+    "whatsapp STOP": _WHATSAPP | {"Body": "stop"},
+    "whatsapp reply": _WHATSAPP
+    | {
+        "Body": "yes",
+        "OriginalRepliedMessageSender": f"whatsapp:{OURS}",
+        "OriginalRepliedMessageSid": OF_OURS,
+    },
+    # messages, "Quick reply"; MessageType and ChannelMetadata as a bot on the sandbox logged them
+    "whatsapp button": _WHATSAPP
+    | {
+        "Body": "Confirm",
+        "MessageType": "interactive",
+        "ButtonText": "Confirm",
+        "ButtonPayload": "00secret-token",
+        "OriginalRepliedMessageSender": f"whatsapp:{OURS}",
+        "OriginalRepliedMessageSid": OF_OURS,
+        "ChannelMetadata": '{"type":"whatsapp","data":{"context":{"ButtonText":"Confirm"}}}',
+    },
+    "whatsapp forwarded": _WHATSAPP | {"Body": "yes", "Forwarded": "true", "FrequentlyForwarded": "false"},
+    "whatsapp often forwarded": _WHATSAPP | {"Body": "yes", "FrequentlyForwarded": "true"},
+    "whatsapp location": _WHATSAPP
+    | {
+        "Body": "",
+        "MessageType": "location",
+        "Latitude": "48.2082",
+        "Longitude": "-16.3738",
+        "Address": "Stephansplatz 1, Wien",
+        "Label": "Stephansdom",
+    },
+    "whatsapp voice": _WHATSAPP
+    | {
+        "Body": "",
+        "MessageType": "audio",
+        "NumMedia": "1",
+        "MediaUrl0": f"{MEDIA}/ME1",
+        "MediaContentType0": "audio/ogg; codecs=opus",
+    },
+    "whatsapp document": _WHATSAPP
+    | {
+        "Body": "contract.pdf",
+        "MessageType": "document",
+        "NumMedia": "1",
+        "MediaUrl0": f"{MEDIA}/ME1",
+        "MediaContentType0": "application/pdf",
+    },
+    "whatsapp sticker": _WHATSAPP
+    | {
+        "Body": "",
+        "MessageType": "sticker",
+        "NumMedia": "1",
+        "MediaUrl0": f"{MEDIA}/ME1",
+        "MediaContentType0": "image/webp",
+    },
+    "whatsapp from an advertisement": _WHATSAPP
+    | {"Body": "I saw this", "ReferralBody": "Invoices!", "ReferralSourceType": "ad", "ReferralNumMedia": "1"},
+    "whatsapp of no kind we know": _WHATSAPP | {"Body": "", "MessageType": "order"},
+    "rcs text": _SMS | {"Body": "hello", "To": "rcs:askfirst_agent", "From": f"rcs:{ANA}"},
+    "report queued": _status(_STATUS, "queued"),
+    "report sent": _STATUS,
+    "report delivered": _status(_STATUS, "delivered", RawDlrDoneDate="2611220008"),
+    "report undelivered": _status(_STATUS, "undelivered", ErrorCode="30003", RawDlrDoneDate="2611220008"),
+    "report failed": _status(_STATUS, "failed", ErrorCode="30007"),
+    "report of a kind we do not know": _status(_STATUS, "teleported"),
+    "whatsapp report delivered": _status(_WHATSAPP_STATUS, "delivered", EventType="DELIVERED"),
+    "whatsapp report read": _status(_WHATSAPP_STATUS, "read", EventType="READ"),
+    "whatsapp report undelivered": _status(
+        _WHATSAPP_STATUS,
+        "undelivered",
+        EventType="UNDELIVERED",
+        ErrorCode="63016",
+        ChannelStatusMessage="Failed to send freeform message because you are outside the allowed window.",
+    ),
+}
+
+
+def request(
+    form: Mapping[str, str] | bytes,
+    *,
+    content_type: str = "application/x-www-form-urlencoded; charset=UTF-8",
+    headers: Mapping[str, str] | None = None,
+    url: str = "https://bot.example.com/webhooks/twilio",
+) -> WebhookRequest:
+    """A form, or the bytes of one, as it is posted."""
+    body = form if isinstance(form, bytes) else urlencode(form).encode()
+    return WebhookRequest("POST", url, {"content-type": content_type, **(headers or {})}, body)

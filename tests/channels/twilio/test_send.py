@@ -1,0 +1,257 @@
+"""What leaves for Twilio, and what each of its answers is taken for."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from channels import Ambiguous, MissingSetting, OpenMedia, Part, RateLimited, Unavailable, Undeliverable
+from channels.events import Attachment
+from channels.twilio import SmsChannel, WhatsAppChannel
+from channels.twilio.media import LARGEST_DOWNLOAD
+from tests.channels.twilio.conftest import ANA, Moment, place
+from tests.fakes.twilio import FakeTwilio, Media
+
+TEXT = Part(call="message", arguments={"body": "Delete INV-42?"})
+FILE = OpenMedia(
+    sha256="0" * 64,
+    mime_type="application/pdf",
+    filename="INV-42.pdf",
+    size=4,
+    path=Path("/nowhere"),
+    link="https://bot.example.com/artifacts/abc",
+)
+
+
+async def test_a_text_goes_from_our_number_to_theirs(sms: SmsChannel, twilio: FakeTwilio) -> None:
+    receipt = await sms.send(place(sms), TEXT, key="1")
+    (sent,) = twilio.sent
+    assert (sent.sid, sent.to, sent.from_, sent.body) == (receipt.message_id, ANA, twilio.sms, "Delete INV-42?")
+    assert not sent.status_callback
+
+
+async def test_whatsapp_is_named_in_both_numbers(whatsapp: WhatsAppChannel, twilio: FakeTwilio) -> None:
+    await whatsapp.send(place(whatsapp), TEXT, key="1")
+    (sent,) = twilio.sent
+    assert (sent.to, sent.from_) == (f"whatsapp:{ANA}", f"whatsapp:{twilio.whatsapp}")
+
+
+async def test_reports_are_asked_for_under_the_public_url(twilio: FakeTwilio) -> None:
+    async with aiohttp.ClientSession() as http:
+        channel = SmsChannel(
+            twilio.account_sid, twilio.auth_token, twilio.sms, public_url="http://127.0.0.1:9/", api_url=twilio.url
+        )
+        await channel.start(http)
+        await channel.send(place(channel), TEXT, key="1")
+    assert twilio.sent[0].status_callback == "http://127.0.0.1:9/webhooks/twilio/status"
+
+
+@pytest.mark.ledger("RES-17")
+async def test_a_file_is_fetched_by_twilio_or_linked_for_the_person(
+    sms: SmsChannel, whatsapp: WhatsAppChannel, twilio: FakeTwilio
+) -> None:
+    link = await _serving(twilio)
+    shown = replace(FILE, link=link)
+    await whatsapp.send(place(whatsapp), Part(call="media", arguments={}, media=shown), key="1")
+    await sms.send(place(sms), Part(call="link", arguments={"body": "INV-42.pdf"}, media=shown), key="2")
+    fetched = await twilio.wait_for(lambda: twilio.sent[0].media)
+    assert (twilio.sent[0].media_urls, fetched) == ((link,), [Media(b"%PDF", "application/pdf")])
+    assert twilio.sent[1].body == f"INV-42.pdf: {link}"
+
+
+async def test_a_file_without_a_link_cannot_go(sms: SmsChannel, twilio: FakeTwilio) -> None:
+    part = Part(call="link", arguments={"body": "INV-42.pdf"}, media=replace(FILE, link=None))
+    with pytest.raises(Undeliverable, match="no_public_url"):
+        await sms.send(place(sms), part, key="1")
+    assert not twilio.sent
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "code"),
+    [
+        ({"status": 429, "code": 20429, "retry_after": 7}, RateLimited, "20429"),
+        ({"status": 429, "html": True}, RateLimited, "429"),
+        ({"status": 400, "code": 14107}, RateLimited, "14107"),
+        ({"status": 400, "code": 63018}, RateLimited, "63018"),
+        ({"status": 400, "code": 21611}, Unavailable, "21611"),
+        ({"status": 400, "code": 21610}, Undeliverable, "21610"),
+        ({"status": 400, "code": 21211}, Undeliverable, "21211"),
+        ({"status": 400, "code": 21614}, Undeliverable, "21614"),
+        ({"status": 400, "code": 21408}, Undeliverable, "21408"),
+        ({"status": 400, "code": 21617}, Undeliverable, "21617"),
+        ({"status": 400, "code": 63016}, Undeliverable, "63016"),
+        ({"status": 400, "code": 63024}, Undeliverable, "63024"),
+        ({"status": 401, "code": 20003}, Undeliverable, "unauthorized"),
+        ({"status": 403, "code": 20003}, Undeliverable, "unauthorized"),
+        ({"status": 413, "html": True}, Undeliverable, "http_413"),
+        ({"status": 301, "html": True}, Unavailable, "http_301"),
+        ({"status": 500, "code": 20500}, Unavailable, "20500"),
+        ({"status": 502, "html": True}, Unavailable, "http_502"),
+        ({"status": 503}, Unavailable, "http_503"),
+        ({"cut": True, "taken": True}, Ambiguous, "no_answer"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+async def test_every_answer_is_told_apart(
+    sms: SmsChannel, twilio: FakeTwilio, answer: dict[str, Any], error: type[Exception], code: str
+) -> None:
+    twilio.fail_next(**answer)
+    with pytest.raises(error) as raised:
+        await sms.send(place(sms), TEXT, key="1")
+    assert str(raised.value) == code
+    assert sum(call.method == "POST" for call in twilio.calls) == 1  # nothing is sent twice behind our back
+
+
+async def test_a_wait_that_twilio_names_is_kept(sms: SmsChannel, twilio: FakeTwilio) -> None:
+    waits = []
+    for named in (7, None):
+        twilio.fail_next(429, 20429, retry_after=named)
+        with pytest.raises(RateLimited) as raised:
+            await sms.send(place(sms), TEXT, key="1")
+        waits.append(raised.value.retry_after_seconds)
+    assert waits == [7.0, 2.0]
+
+
+async def test_what_the_fake_refuses_by_itself(sms: SmsChannel, twilio: FakeTwilio) -> None:
+    twilio.refused["+15559990000"] = 21614
+    for number, body, code in (
+        ("not-a-number", "hello", "21211"),
+        ("+15559990000", "hello", "21614"),
+        (ANA, "", "21602"),
+        (ANA, "x" * 1601, "21617"),
+    ):
+        with pytest.raises(Undeliverable, match=code):
+            await sms.send(place(sms, number), Part(call="message", arguments={"body": body}), key="1")
+
+
+async def test_no_answer_in_time_is_ambiguous(
+    sms: SmsChannel, twilio: FakeTwilio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("channels.twilio.api._ANSWER_SECONDS", 0.05)
+    twilio.hold()
+    with pytest.raises(Ambiguous):
+        await sms.send(place(sms), TEXT, key="1")
+    assert len(twilio.sent) == 1
+
+
+async def test_nobody_there_is_unavailable(twilio: FakeTwilio) -> None:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as http:
+        sms = SmsChannel(twilio.account_sid, twilio.auth_token, twilio.sms, api_url=twilio.url)
+        await sms.start(http)
+        await twilio._runner.cleanup()
+        with pytest.raises(Unavailable, match="no_connection"):
+            await sms.send(place(sms), TEXT, key="1")
+
+
+async def test_a_token_that_twilio_does_not_know_is_found_at_start(twilio: FakeTwilio) -> None:
+    async with aiohttp.ClientSession() as http:
+        channel = SmsChannel(twilio.account_sid, "another", twilio.sms, api_url=twilio.url)
+        with pytest.raises(MissingSetting) as raised:
+            await channel.start(http)
+    assert raised.value.setting == "TWILIO_AUTH_TOKEN"
+    assert "another" not in str(raised.value)
+
+
+async def test_neither_numbers_nor_words_nor_the_token_are_logged(
+    sms: SmsChannel, twilio: FakeTwilio, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    await sms.send(place(sms), TEXT, key="1")
+    twilio.fail_next(400, 21610)
+    with pytest.raises(Undeliverable) as raised:
+        await sms.send(place(sms), TEXT, key="1")
+    ours = [r.getMessage() for r in caplog.records if not r.name.startswith(("aiohttp", "asyncio"))]
+    assert not any(secret in text for text in (*ours, str(raised.value)) for secret in (ANA, "INV-42", sms._token))
+
+
+async def test_typing_goes_under_the_persons_last_message_and_ends_with_the_answer(
+    whatsapp: WhatsAppChannel, twilio: FakeTwilio, moment: Moment
+) -> None:
+    first, second = (twilio.form(ANA, text, whatsapp=True) for text in ("hello", "are you there?"))
+    twilio._inbound += [first, second]
+    await whatsapp.typing(place(whatsapp))
+    moment.seconds = 19.0  # it is still to be seen
+    await whatsapp.typing(place(whatsapp))
+    assert twilio.typing == [second["MessageSid"]]
+    moment.seconds = 20.0
+    await whatsapp.typing(place(whatsapp))
+    await whatsapp.send(place(whatsapp), TEXT, key="1")
+    await whatsapp.typing(place(whatsapp))
+    assert twilio.typing == [second["MessageSid"]] * 3
+
+
+async def test_typing_that_cannot_be_shown_stops_nothing(whatsapp: WhatsAppChannel, twilio: FakeTwilio) -> None:
+    await whatsapp.typing(place(whatsapp, "+15550000000"))  # nobody wrote from there
+    await twilio._runner.cleanup()
+    await whatsapp.typing(place(whatsapp))
+    assert twilio.typing == []
+
+
+async def test_our_number_calls_what_is_registered(sms: SmsChannel, twilio: FakeTwilio) -> None:
+    assert await sms.registered() is None
+    await sms.register("https://bot.example.com/webhooks/twilio")
+    assert twilio.webhook_url == "https://bot.example.com/webhooks/twilio#rc=3&rp=all"
+    assert await sms.registered() == "https://bot.example.com/webhooks/twilio"
+    await sms.unregister()
+    assert (twilio.webhook_url, await sms.registered()) == ("", None)
+
+
+async def test_a_number_of_somebody_else_is_named(sms: SmsChannel, twilio: FakeTwilio) -> None:
+    twilio.sms = "+15550003333"
+    with pytest.raises(Undeliverable, match=r"\+15550001111 is no number of this account"):
+        await sms.register("https://bot.example.com/webhooks/twilio")
+
+
+# ── files that people sent ──
+
+
+async def test_a_file_is_fetched_with_the_password_for_the_api_alone(sms: SmsChannel, twilio: FakeTwilio) -> None:
+    form = twilio.form(ANA, "", files=[Media(b"\x89PNG", "image/png")])
+    found = b"".join([piece async for piece in sms.fetch(Attachment(kind="image", ref=form["MediaUrl0"]))])
+    api, cdn = twilio.calls[-2:]
+    assert found == b"\x89PNG"
+    assert (api.path.startswith("/2010-04-01/"), api.authorization is not None) == (True, True)
+    assert (cdn.path.startswith("/cdn/"), cdn.authorization) == (True, None)
+
+
+async def test_a_file_that_is_too_large_is_left(sms: SmsChannel, twilio: FakeTwilio) -> None:
+    form = twilio.form(ANA, "", files=[Media(bytes(LARGEST_DOWNLOAD + 1), "image/png")])
+    with pytest.raises(Undeliverable, match="file_too_large"):
+        [piece async for piece in sms.fetch(Attachment(kind="image", ref=form["MediaUrl0"]))]
+
+
+async def test_a_file_that_is_gone_is_said_to_be(sms: SmsChannel, twilio: FakeTwilio) -> None:
+    url = f"https://api.twilio.com/2010-04-01/Accounts/{twilio.account_sid}/Messages/MM1/Media/ME1"
+    with pytest.raises(Undeliverable, match="file_unknown"):
+        [piece async for piece in sms.fetch(Attachment(kind="image", ref=url))]
+
+
+@pytest.mark.parametrize(
+    "ref",
+    ["geo:48.1,16.2", "http://169.254.169.254/latest", "https://evil.example/x", "http://[x", "mailto:ana", "", "file"],
+)
+async def test_nothing_elsewhere_is_called(sms: SmsChannel, twilio: FakeTwilio, ref: str) -> None:
+    calls = len(twilio.calls)
+    with pytest.raises(Undeliverable, match="not_a_file"):
+        [piece async for piece in sms.fetch(Attachment(kind="document", ref=ref))]
+    assert len(twilio.calls) == calls
+
+
+async def test_a_redirect_into_the_house_is_not_followed(sms: SmsChannel, twilio: FakeTwilio) -> None:
+    async with FakeTwilio() as inside:
+        media = twilio.form(ANA, "", files=[Media(b"", "image/png")])["MediaUrl0"]
+        twilio.media_location = f"{inside.url}/cdn/secret"
+        with pytest.raises(Undeliverable, match="file_elsewhere"):
+            [piece async for piece in sms.fetch(Attachment(kind="image", ref=media))]
+        assert inside.calls == []
+
+
+async def _serving(twilio: FakeTwilio) -> str:
+    """The address of a file that anybody may fetch."""
+    form = twilio.form(ANA, "", files=[Media(b"%PDF", "application/pdf")])
+    return f"{twilio.url}/cdn/{form['MediaUrl0'].rpartition('/')[2]}"

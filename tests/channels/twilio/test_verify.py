@@ -1,0 +1,206 @@
+"""Which requests count as Twilio's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from urllib.parse import urlencode
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from multidict import MultiDict
+from twilio.request_validator import HMAC_SHA1, HMAC_SHA256, RequestValidator
+
+from channels import Forged, Malformed, WebhookRequest
+from channels.twilio import SmsChannel, WhatsAppChannel
+from channels.twilio.form import read_form
+from channels.twilio.verify import Verifier
+from tests.channels.twilio.forms import ACCOUNT_SID, FORMS, OURS, request
+
+TOKEN, KEY = "f0e1d2c3b4a5968778695a4b3c2d1e0f", "shared-key-secret-0123456789"
+URL = "https://bot.example.com/webhooks/twilio"
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+HASHED = {"x-twilio-webhooks-signature-settings": "key=webhooks_sharedkey_1,algorithm=HMAC_SHA256"}
+
+
+def signed(
+    form: Mapping[str, str] | list[tuple[str, str]],
+    *,
+    token: str = TOKEN,
+    url: str = URL,
+    called: str | None = None,
+    algorithm: str = HMAC_SHA1,
+    headers: Mapping[str, str] | None = None,
+) -> WebhookRequest:
+    """A request whose signature is over `url`; `called` is the URL that we think it was sent to."""
+    fields = MultiDict(form)
+    signature = RequestValidator(token).compute_signature(url, fields, algorithm)
+    return request(
+        urlencode(list(fields.items())).encode(),
+        headers={"x-twilio-signature": signature, **(headers or {})},
+        url=called or url,
+    )
+
+
+def passes(asked: WebhookRequest, *, shared_key: str = "") -> bool:
+    try:
+        Verifier(ACCOUNT_SID, TOKEN, shared_key).verify(asked)
+    except Forged:
+        return False
+    return True
+
+
+@pytest.mark.ledger("MISC-18")
+@pytest.mark.parametrize("name", FORMS)
+def test_what_twilio_signed_passes_on_both_channels(name: str) -> None:
+    for channel in (SmsChannel(ACCOUNT_SID, TOKEN, OURS), WhatsAppChannel(ACCOUNT_SID, TOKEN, OURS)):
+        channel.verify(signed(FORMS[name]), NOW)
+
+
+def test_the_documented_example_passes() -> None:
+    # https://www.twilio.com/docs/usage/webhooks/webhooks-security, the worked example, with our account in it.
+    form = {
+        "CallSid": "CA1234567890ABCDE",
+        "Caller": "+14158675310",
+        "Digits": "1234",
+        "From": "+14158675310",
+        "To": "+18005551212",
+    }
+    url = "https://example.com/myapp.php?foo=1&bar=2"
+    assert RequestValidator("12345").compute_signature(url, form) == "L/OH5YylLD5NRKLltdqwSvS0BnU="
+    assert passes(signed({**form, "AccountSid": ACCOUNT_SID}, url=url))
+
+
+@pytest.mark.parametrize(
+    ("url", "called"),
+    [
+        (URL, f"{URL}#rc=3&rp=all"),
+        (URL, "https://bot.example.com:443/webhooks/twilio"),
+        ("https://bot.example.com:443/webhooks/twilio", URL),
+        (f"{URL}?tenant=a%20b&x=1", None),
+        ("http://127.0.0.1:8080/webhooks/twilio", None),
+    ],
+    ids=["fragment", "port added", "port left out", "query", "plain"],
+)
+def test_the_url_is_what_twilio_called(url: str, called: str | None) -> None:
+    assert passes(signed(FORMS["sms text"], url=url, called=called))
+
+
+@pytest.mark.parametrize(
+    "called",
+    [
+        "http://bot.example.com/webhooks/twilio",
+        "https://other.example.com/webhooks/twilio",
+        f"{URL}/status",
+        f"{URL}?x=1",
+        f"{URL}/",
+        "https://[::1/webhooks/twilio",
+        "https://bot.example.com:99999/webhooks/twilio",
+        "",
+    ],
+)
+def test_another_url_is_forged(called: str) -> None:
+    assert not passes(request(signed(FORMS["sms text"]).body, headers=signed(FORMS["sms text"]).headers, url=called))
+
+
+def test_blank_and_repeated_fields_count() -> None:
+    form = [*FORMS["sms blank"].items(), ("Extra", "one"), ("Extra", "two"), ("New", "")]
+    asked = signed(form)
+    assert passes(asked)
+    for left_out in (b"&Extra=two", b"&New="):
+        body = asked.body.replace(left_out, b"")
+        assert body != asked.body
+        assert not passes(request(body, headers=asked.headers, url=URL))
+
+
+@pytest.mark.parametrize("name", sorted(FORMS["sms text"]))
+def test_every_field_is_covered(name: str) -> None:
+    asked = signed(FORMS["sms text"])
+    changed = {**FORMS["sms text"], name: "changed"}
+    assert not passes(request(changed, headers=asked.headers, url=URL))
+
+
+@pytest.mark.parametrize(
+    "signature", [None, "", "=", "é", "\udcff", "a" * 28, "A" * 100_000, "L/OH5YylLD5NRKLltdqwSvS0BnU="]
+)
+def test_a_wrong_signature_is_forged(signature: str | None) -> None:
+    headers = {} if signature is None else {"x-twilio-signature": signature}
+    assert not passes(request(FORMS["sms text"], headers=headers))
+
+
+def test_a_signature_twice_is_forged() -> None:
+    asked = signed(FORMS["sms text"])
+    given = asked.headers["x-twilio-signature"]
+    assert not passes(request(asked.body, headers={"x-twilio-signature": f"{given}, {given}"}))
+
+
+def test_another_accounts_message_is_forged_even_under_our_signature() -> None:
+    assert not passes(signed({**FORMS["sms text"], "AccountSid": "AC" + "f" * 32}))
+    assert not passes(signed({k: v for k, v in FORMS["sms text"].items() if k != "AccountSid"}))
+    assert not passes(signed({**FORMS["sms text"], "AccountSid": "ÄC"}))
+
+
+@pytest.mark.parametrize("token", ["", "  "])
+def test_an_empty_token_is_refused_at_once_because_anybody_can_sign_with_it(token: str) -> None:
+    with pytest.raises(ValueError, match="empty"):
+        Verifier(ACCOUNT_SID, token)
+
+
+def test_a_request_does_not_choose_how_it_is_proven() -> None:
+    form = FORMS["sms text"]
+    hashed = signed(form, token=KEY, algorithm=HMAC_SHA256, headers=HASHED)
+    assert passes(hashed, shared_key=KEY)
+    assert not passes(hashed)  # not configured
+    assert not passes(signed(form, token=KEY, algorithm=HMAC_SHA1), shared_key=KEY)  # the weaker one
+    assert not passes(signed(form), shared_key=KEY)  # the old secret
+    assert not passes(signed(form, algorithm=HMAC_SHA256, headers=HASHED))
+    assert not passes(signed(form, headers={"x-twilio-webhooks-signature-settings": "algorithm=NONE"}))
+
+
+def test_a_json_body_with_its_hash_in_the_url_is_not_taken() -> None:
+    url = f"{URL}?bodySHA256={'0' * 64}"
+    signature = RequestValidator(TOKEN).compute_signature(url, {})
+    headers = {"x-twilio-signature": signature}
+    assert not passes(request(b"{}", content_type="application/json", headers=headers, url=url))
+    assert not passes(request(b"", headers=headers, url=url))
+
+
+NAMES = st.sampled_from(
+    ["x-twilio-signature", "x-twilio-webhooks-signature-settings", "content-type", "content-length", "host"]
+)
+TEXT = st.text(st.characters(), max_size=60)
+
+
+@settings(derandomize=True, max_examples=100, deadline=None)
+@given(
+    body=st.binary(max_size=400),
+    headers=st.dictionaries(NAMES, TEXT),
+    url=st.one_of(TEXT, st.just(URL)),
+    form=st.booleans(),
+)
+def test_no_bytes_pass_or_raise_anything_else(body: bytes, headers: dict[str, str], url: str, form: bool) -> None:
+    if form:
+        headers["content-type"] = "application/x-www-form-urlencoded"
+    for channel in (SmsChannel(ACCOUNT_SID, TOKEN, OURS), WhatsAppChannel(ACCOUNT_SID, TOKEN, OURS, shared_key=KEY)):
+        with pytest.raises(Forged):
+            channel.verify(WebhookRequest("POST", url, headers, body), NOW)
+
+
+@settings(derandomize=True, max_examples=100, deadline=None)
+@given(at=st.integers(0, 10_000), flip=st.integers(1, 255))
+def test_a_byte_changed_anywhere_is_forged(at: int, flip: int) -> None:
+    asked = signed(FORMS["whatsapp button"])
+    body = bytearray(asked.body)
+    body[at % len(body)] ^= flip
+    changed = request(bytes(body), headers=asked.headers)
+    same = passes(changed)
+    # The same form may be written in several ways ("%2b" for "%2B"): what counts is what it says.
+    assert same is (_fields(bytes(body)) == _fields(asked.body))
+
+
+def _fields(body: bytes) -> object:
+    try:
+        return sorted(read_form(request(body)).items())
+    except Malformed:
+        return None

@@ -1,0 +1,583 @@
+"""Slack as a real HTTP server: the Web API for an app, and the people who write to it.
+
+    async with FakeSlack() as slack:                      # slack.api_url, slack.bot_token, slack.signing_secret
+        slack.webhook = "http://127.0.0.1:8080/webhooks/slack"
+        ana = slack.person("ana")
+        await slack.says(ana, slack.direct(ana), "delete INV-42")
+        prompt = await slack.wait_for(lambda: slack.last(slack.direct(ana), button="Confirm"))
+        press = await slack.press(prompt, "Confirm", by=ana)
+
+Deliveries are signed and go to the webhook when there is one, else they wait for a connection of Socket Mode. What is
+refused in a message, and why, is in slack_limits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import itertools
+import json
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self, TypeVar
+from urllib.parse import urlencode
+
+import aiohttp
+from aiohttp import web
+
+from tests.fakes.slack_limits import Refused, check_message
+
+__all__ = ["FakeSlack", "File", "Hold", "Press", "Sent"]
+
+T = TypeVar("T")
+
+JSON_FIELDS = {"blocks", "files"}
+ANSWERS = 5  # https://docs.slack.dev/interactivity/handling-user-interaction#message_responses
+RETRIES = 3  # https://docs.slack.dev/apis/events-api#retries
+
+
+@dataclass
+class Sent:
+    """A message of the app's, as it looks now."""
+
+    channel: str
+    ts: str
+    text: str
+    thread: str | None
+    blocks: list[dict[str, Any]]
+    edits: int = 0
+
+    @property
+    def buttons(self) -> dict[str, dict[str, Any]]:
+        """Label -> element."""
+        rows = (block["elements"] for block in self.blocks if block["type"] == "actions")
+        return {element["text"]["text"]: element for row in rows for element in row}
+
+    @property
+    def shown(self) -> str:
+        return "\n".join(block["text"]["text"] for block in self.blocks if block["type"] == "section")
+
+
+@dataclass
+class File:
+    file_id: str
+    name: str
+    mime_type: str = "application/octet-stream"
+    content: bytes | None = None
+    channel: str | None = None
+    thread: str | None = None
+
+
+@dataclass
+class Press:
+    """A press, and what the app said to whoever pressed."""
+
+    user: str
+    answers: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Hold:
+    """A call that waits until it is released."""
+
+    def __init__(self) -> None:
+        self._reached, self._released = asyncio.Event(), asyncio.Event()
+
+    async def reached(self, timeout_seconds: float = 10.0) -> None:
+        async with asyncio.timeout(timeout_seconds):
+            await self._reached.wait()
+
+    def release(self) -> None:
+        self._released.set()
+
+    async def stay(self) -> None:
+        self._reached.set()
+        await self._released.wait()
+
+
+@dataclass
+class Fault:
+    """What becomes of one call in place of its answer, or around it."""
+
+    status: int = 200
+    error: str = "internal_error"
+    retry_after: int | None = None
+    html: bool = False
+    cut: bool = False
+    taken: bool = False
+    hold: Hold | None = None
+
+
+@dataclass
+class Delivery:
+    """One attempt: the webhook's answer, or None when it could not be reached."""
+
+    kind: str
+    attempt: int
+    status: int | None
+    body: bytes = b""
+
+
+class FakeSlack:
+    """One app in one workspace. Everything a test looks at is a plain list, oldest first."""
+
+    def __init__(self, *, retry_seconds: float = 0.02) -> None:
+        self.bot_token, self.app_token = "xoxb-1-2-FakeTokenOfTests", "xapp-1-A1-2-FakeTokenOfTests"
+        self.signing_secret = "8f742231b10e8888abcd99yyyzzz85a5"
+        self.team, self.bot_user, self.app_id = "T0TEAM", "U0BOT", "A0APP"
+        self.webhook: str | None = None
+        self.url = ""
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.sent: list[Sent] = []
+        self.files: list[File] = []
+        """What the app showed, in the order it did."""
+        self.deliveries: list[Delivery] = []
+        self.acknowledged: list[str] = []
+        self.scope_missing: set[str] = set()
+        self.unreachable: dict[str, str] = {}
+        """Channel -> the error for whoever writes there: not_in_channel, is_archived."""
+        self._retry_seconds = retry_seconds
+        self._names: dict[str, str] = {}
+        self._channels: set[str] = set()
+        self._ids = itertools.count(1)
+        self._presses: dict[str, Press] = {}
+        self._kept: dict[str, File] = {}
+        self._faults: dict[str, deque[Fault]] = defaultdict(deque)
+        self._holds: list[Hold] = []
+        self._tickets: set[str] = set()
+        self._pending: dict[str, dict[str, Any]] = {}
+        self._connections: list[web.WebSocketResponse] = []
+        self._changed = asyncio.Event()
+
+    @property
+    def api_url(self) -> str:
+        return f"{self.url}/api/"
+
+    async def __aenter__(self) -> Self:
+        app = web.Application(client_max_size=64 * 2**20)
+        app.router.add_route("*", "/api/{method}", self._answer_call)
+        app.router.add_post("/upload/v1/{file_id}", self._take_upload)
+        app.router.add_get("/files-pri/{file_id}/{name}", self._give_file)
+        app.router.add_post("/actions/{press_id}", self._take_answer)
+        app.router.add_get("/link/", self._connect)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        self._http = aiohttp.ClientSession()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        for hold in self._holds:
+            hold.release()
+        for connection in self._connections:
+            await connection.close()
+        await self._http.close()
+        await self._runner.cleanup()
+
+    # ── what a test looks at ──
+
+    async def wait_for(self, condition: Callable[[], T | None], timeout_seconds: float = 10.0) -> T:
+        """The first truthy value of `condition`. Raises AssertionError when it takes too long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                while not (value := condition()):
+                    self._changed.clear()
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._changed.wait(), 0.02)
+                return value
+        raise AssertionError(f"not within {timeout_seconds} s; the app sent {[(m.channel, m.text) for m in self.sent]}")
+
+    def last(self, channel: str, *, button: str | None = None) -> Sent | None:
+        """The newest message of the app in a channel; with `button`, the newest that shows such a button."""
+        here = [m for m in self.sent if m.channel == channel and (button is None or button in m.buttons)]
+        return here[-1] if here else None
+
+    def called(self, method: str) -> list[dict[str, Any]]:
+        return [arguments for called, arguments in self.calls if called == method]
+
+    # ── faults ──
+
+    def fail_next(
+        self,
+        method: str,
+        error: str = "internal_error",
+        *,
+        status: int = 200,
+        retry_after: int | None = None,
+        html: bool = False,
+        cut: bool = False,
+        taken: bool = False,
+        times: int = 1,
+    ) -> None:
+        """The next `times` calls fail. `html`: with a page. `cut`: the connection ends once the request was read.
+
+        `taken`: the call has its effect all the same. `upload`, `answer` and `download` are the ways beside the API.
+        """
+        fault = Fault(status, error, retry_after, html, cut, taken)
+        self._faults[method].extend([fault] * times)
+
+    def hold(self, method: str, when: Literal["before", "after"] = "after") -> Hold:
+        """Hold the next call of `method`, before or after it has its effect."""
+        hold = Hold()
+        self._holds.append(hold)
+        self._faults[method].append(Fault(hold=hold, taken=when == "after"))
+        return hold
+
+    # ── people ──
+
+    def person(self, name: str) -> str:
+        user = f"U{next(self._ids):04}"
+        self._names[user] = name
+        return user
+
+    def channel(self) -> str:
+        place = f"C{next(self._ids):04}"
+        self._channels.add(place)
+        return place
+
+    def direct(self, user: str) -> str:
+        """The private conversation with a person."""
+        self._channels.add(f"D{user}")
+        return f"D{user}"
+
+    def upload(self, name: str, content: bytes, mime_type: str) -> dict[str, Any]:
+        """A person's file, as an event has it."""
+        file = File(f"F{next(self._ids):04}", name, mime_type, content)
+        self._kept[file.file_id] = file
+        url = f"{self.url}/files-pri/{file.file_id}/{name}"
+        return {
+            "id": file.file_id,
+            "name": name,
+            "mimetype": mime_type,
+            "size": len(content),
+            "mode": "hosted",
+            "url_private": url,
+            "url_private_download": url,
+        }
+
+    def next_ts(self) -> str:
+        number = next(self._ids)
+        return f"{1767225600 + number}.{number:06}"
+
+    async def says(
+        self,
+        user: str,
+        channel: str,
+        text: str,
+        *,
+        thread: str | None = None,
+        files: list[dict[str, Any]] | None = None,
+    ) -> str:
+        """A person writes; the message's ts. A mention of the app in a channel comes twice, as on Slack."""
+        ts = self.next_ts()
+        kind = "im" if channel.startswith("D") else "channel"
+        message: dict[str, Any] = {"user": user, "text": text, "ts": ts, "team": self.team, "channel": channel}
+        if thread is not None:
+            root = next((m for m in self.sent if m.ts == thread), None)
+            message |= {"thread_ts": thread, "parent_user_id": self.bot_user if root else user}
+        if files is not None:
+            message |= {"subtype": "file_share", "files": files}
+        await self.event({"type": "message", **message, "channel_type": kind, "event_ts": ts})
+        if f"<@{self.bot_user}>" in text and kind == "channel":
+            await self.event({"type": "app_mention", **message, "event_ts": ts})
+        return ts
+
+    async def event(self, event: dict[str, Any]) -> None:
+        callback = {
+            "token": "Z26uFbvR1xHJEdHE1OQiO6t8",
+            "team_id": self.team,
+            "api_app_id": self.app_id,
+            "event": event,
+            "type": "event_callback",
+            "event_id": f"Ev{next(self._ids):08}",
+            "event_time": int(time.time()),
+            "authorizations": [
+                {
+                    "enterprise_id": None,
+                    "team_id": self.team,
+                    "user_id": self.bot_user,
+                    "is_bot": True,
+                    "is_enterprise_install": False,
+                }
+            ],
+            "is_ext_shared_channel": False,
+        }
+        await self._deliver("events_api", callback, json.dumps(callback).encode(), "application/json")
+
+    async def press(self, message: Sent, label: str, *, by: str) -> Press:
+        element = message.buttons[label]
+        press_id, press = f"{next(self._ids)}", Press(by)
+        self._presses[press_id] = press
+        shown: dict[str, Any] = {"type": "message", "ts": message.ts, "user": self.bot_user, "bot_id": "B0BOT"}
+        container: dict[str, Any] = {
+            "type": "message",
+            "message_ts": message.ts,
+            "channel_id": message.channel,
+            "is_ephemeral": False,
+        }
+        if message.thread is not None:
+            shown["thread_ts"] = container["thread_ts"] = message.thread
+        payload = {
+            "type": "block_actions",
+            "user": {"id": by, "username": self._names[by], "name": self._names[by], "team_id": self.team},
+            "api_app_id": self.app_id,
+            "container": container,
+            "trigger_id": f"{press_id}.{self.team}",
+            "team": {"id": self.team, "domain": "tests"},
+            "enterprise": None,
+            "is_enterprise_install": False,
+            "channel": {"id": message.channel, "name": "directmessage"},
+            "message": {**shown, "text": message.text, "blocks": message.blocks},
+            "response_url": f"{self.url}/actions/{press_id}",
+            "actions": [{**element, "block_id": "b", "action_ts": self.next_ts()}],
+        }
+        await self._deliver("interactive", payload, urlencode({"payload": json.dumps(payload)}).encode())
+        return press
+
+    async def command(self, user: str, channel: str, command: str, text: str = "") -> Press:
+        press_id, press = f"{next(self._ids)}", Press(user)
+        self._presses[press_id] = press
+        fields = {
+            "token": "gIkuvaNzQIHg97ATvDxqgjtO",
+            "team_id": self.team,
+            "team_domain": "tests",
+            "channel_id": channel,
+            "channel_name": "directmessage",
+            "user_id": user,
+            "user_name": self._names[user],
+            "command": command,
+            "text": text,
+            "api_app_id": self.app_id,
+            "is_enterprise_install": "false",
+            "response_url": f"{self.url}/actions/{press_id}",
+            "trigger_id": f"{press_id}.{self.team}",
+        }
+        await self._deliver("slash_commands", fields, urlencode(fields).encode())
+        return press
+
+    def signed(self, body: bytes, timestamp: int | None = None) -> dict[str, str]:
+        """The headers that prove a body to be ours."""
+        at = str(int(time.time()) if timestamp is None else timestamp)
+        digest = hmac.new(self.signing_secret.encode(), b"v0:" + at.encode() + b":" + body, hashlib.sha256)
+        return {"X-Slack-Request-Timestamp": at, "X-Slack-Signature": f"v0={digest.hexdigest()}"}
+
+    async def _deliver(
+        self, kind: str, payload: dict[str, Any], body: bytes, mime_type: str = "application/x-www-form-urlencoded"
+    ) -> None:
+        """To the webhook, events again until they are taken; without one, to Socket Mode."""
+        if self.webhook is None:
+            envelope = {"envelope_id": f"env-{next(self._ids)}", "type": kind, "accepts_response_payload": False}
+            self._pending[str(envelope["envelope_id"])] = {**envelope, "payload": payload}
+            for connection in self._connections:
+                if not connection.closed:
+                    await connection.send_json(self._pending[str(envelope["envelope_id"])])
+            return
+        reason = ""
+        for attempt in range(1 + RETRIES if kind == "events_api" else 1):
+            headers = {**self.signed(body), "Content-Type": mime_type}
+            if attempt:
+                headers |= {"X-Slack-Retry-Num": str(attempt), "X-Slack-Retry-Reason": reason}
+                await asyncio.sleep(self._retry_seconds)
+            try:
+                async with self._http.post(self.webhook, data=body, headers=headers) as response:
+                    delivery = Delivery(kind, attempt, response.status, await response.read())
+                    stop = "X-Slack-No-Retry" in response.headers
+                    reason = "http_error"
+            except aiohttp.ClientError:
+                delivery, stop, reason = Delivery(kind, attempt, None), False, "connection_failed"
+            self.deliveries.append(delivery)
+            self._changed.set()
+            if stop or (delivery.status is not None and delivery.status < 300):
+                return
+
+    # ── Socket Mode ──
+
+    async def disconnect(self, reason: str) -> None:
+        """Slack asks for a new connection (`warning`, `refresh_requested`), or wants none (`link_disabled`)."""
+        for connection in self._connections:
+            if not connection.closed:
+                await connection.send_json({"type": "disconnect", "reason": reason, "debug_info": {"host": "x"}})
+
+    async def drop(self) -> None:
+        """Every connection ends, without a word."""
+        for connection in self._connections:
+            await connection.close()
+
+    async def _connect(self, request: web.Request) -> web.StreamResponse:
+        ticket = request.query.get("ticket", "")
+        if ticket not in self._tickets:
+            return web.Response(status=403)
+        self._tickets.discard(ticket)
+        connection = web.WebSocketResponse()
+        await connection.prepare(request)
+        self._connections.append(connection)
+        await connection.send_json({"type": "hello", "num_connections": 1, "connection_info": {"app_id": self.app_id}})
+        for envelope in list(self._pending.values()):
+            await connection.send_json(envelope)
+        async for frame in connection:
+            envelope_id = json.loads(frame.data)["envelope_id"]
+            if self._pending.pop(envelope_id, None) is not None:
+                self.acknowledged.append(envelope_id)
+            self._changed.set()
+        return connection
+
+    # ── the Web API ──
+
+    async def _answer_call(self, request: web.Request) -> web.StreamResponse:
+        method = request.match_info["method"]
+        arguments: dict[str, Any] = dict(request.query)
+        body = await request.read()
+        if request.content_type == "application/json":
+            arguments |= json.loads(body or b"{}")
+        else:
+            arguments |= {name: str(value) for name, value in (await request.post()).items()}
+        for name in JSON_FIELDS & arguments.keys():
+            if isinstance(arguments[name], str):
+                arguments[name] = json.loads(arguments[name])
+        self.calls.append((method, arguments))
+        return await self._around(method, request, lambda: self._outcome(method, request, arguments))
+
+    def _outcome(self, method: str, request: web.Request, arguments: dict[str, Any]) -> web.Response:
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        try:
+            if method not in METHODS:
+                raise Refused("unknown_method")
+            if token != (self.app_token if method == "apps.connections.open" else self.bot_token):
+                raise Refused("invalid_auth" if token else "not_authed")
+            if method in self.scope_missing:
+                raise Refused("missing_scope")
+            answer = getattr(self, METHODS[method])(arguments)
+        except Refused as refused:
+            return web.json_response({"ok": False, "error": refused.error})
+        return web.json_response({"ok": True, **answer})
+
+    async def _around(self, method: str, request: web.Request, work: Callable[[], web.Response]) -> web.StreamResponse:
+        fault = self._faults[method].popleft() if self._faults[method] else None
+        self._changed.set()
+        if fault is None:
+            return work()
+        answer = work() if fault.taken else None
+        if fault.hold is not None:
+            await fault.hold.stay()
+            return answer or work()
+        if fault.cut:
+            assert request.transport is not None
+            request.transport.close()
+            return web.Response()
+        headers = {} if fault.retry_after is None else {"Retry-After": str(fault.retry_after)}
+        if fault.html:
+            return web.Response(status=fault.status, text="<html>Bad Gateway</html>", content_type="text/html")
+        return web.json_response({"ok": False, "error": fault.error}, status=fault.status, headers=headers)
+
+    def _auth_test(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "url": "https://tests.slack.com/",
+            "team": "Tests",
+            "user": "askfirst",
+            "team_id": self.team,
+            "user_id": self.bot_user,
+            "bot_id": "B0BOT",
+            "is_enterprise_install": False,
+        }
+
+    def _place(self, channel: object) -> str:
+        if channel not in self._channels:
+            raise Refused("channel_not_found")
+        if channel in self.unreachable:
+            raise Refused(self.unreachable[str(channel)])
+        return str(channel)
+
+    def _post(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        channel = self._place(arguments.get("channel"))
+        check_message(arguments)
+        thread = arguments.get("thread_ts")
+        message = Sent(channel, self.next_ts(), arguments.get("text", ""), thread, arguments.get("blocks") or [])
+        self.sent.append(message)
+        return {"channel": channel, "ts": message.ts, "message": {"text": message.text, "ts": message.ts}}
+
+    def _update(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        channel = self._place(arguments.get("channel"))
+        message = next((m for m in self.sent if (m.channel, m.ts) == (channel, arguments.get("ts"))), None)
+        if message is None:
+            raise Refused("message_not_found")
+        check_message(arguments)
+        message.text, message.blocks = arguments.get("text", ""), arguments.get("blocks") or []
+        message.edits += 1
+        return {"channel": channel, "ts": message.ts, "text": message.text}
+
+    def _open(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        if arguments.get("users") not in self._names:
+            raise Refused("user_not_found")
+        return {"channel": {"id": self.direct(arguments["users"])}}
+
+    def _upload_url(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        if not arguments.get("filename") or int(arguments.get("length") or 0) < 1:
+            raise Refused("missing_argument")
+        file = File(f"F{next(self._ids):04}", arguments["filename"])
+        self._kept[file.file_id] = file
+        url = f"{self.url}/upload/v1/{file.file_id}?length={arguments['length']}"
+        return {"upload_url": url, "file_id": file.file_id}
+
+    def _complete(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        channel = self._place(arguments.get("channel_id"))
+        files = [self._kept.get(named["id"]) for named in arguments["files"]]
+        for file in files:
+            if file is None or file.content is None:
+                raise Refused("file_not_found")
+            file.channel, file.thread = channel, arguments.get("thread_ts")
+            self.files.append(file)
+        return {"files": [{"id": file.file_id, "title": file.name} for file in files if file]}
+
+    def _connections_open(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        ticket = f"ticket-{next(self._ids)}"
+        self._tickets.add(ticket)
+        return {"url": f"{self.url.replace('http', 'ws', 1)}/link/?ticket={ticket}&app_id={self.app_id}"}
+
+    # ── beside the Web API ──
+
+    async def _take_upload(self, request: web.Request) -> web.StreamResponse:
+        content = await request.read()
+
+        def keep() -> web.Response:
+            if len(content) != int(request.query["length"]):
+                return web.Response(status=400, text="length mismatch")
+            self._kept[request.match_info["file_id"]].content = content
+            return web.Response(text=f"OK - {len(content)}")
+
+        return await self._around("upload", request, keep)
+
+    async def _give_file(self, request: web.Request) -> web.StreamResponse:
+        def give() -> web.Response:
+            if request.headers.get("Authorization") != f"Bearer {self.bot_token}":
+                return web.Response(text="<!DOCTYPE html><html>Sign in</html>", content_type="text/html")
+            file = self._kept[request.match_info["file_id"]]
+            return web.Response(body=file.content, content_type=file.mime_type)
+
+        return await self._around("download", request, give)
+
+    async def _take_answer(self, request: web.Request) -> web.StreamResponse:
+        said = await request.json()
+
+        def take() -> web.Response:
+            press = self._presses.get(request.match_info["press_id"])
+            if press is None or len(press.answers) >= ANSWERS:
+                return web.json_response({"ok": False, "error": "used_url"}, status=404)
+            press.answers.append(said)
+            return web.Response(text="ok")
+
+        return await self._around("answer", request, take)
+
+
+METHODS = {
+    "auth.test": "_auth_test",
+    "chat.postMessage": "_post",
+    "chat.update": "_update",
+    "conversations.open": "_open",
+    "files.getUploadURLExternal": "_upload_url",
+    "files.completeUploadExternal": "_complete",
+    "apps.connections.open": "_connections_open",
+}

@@ -1,0 +1,59 @@
+"""Redis servers for tests: the one of this machine, and one of a test's own to be filled, frozen and killed."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from redis.asyncio import Redis
+
+from tests.store.redis_server import RedisServer
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of the server that tests share: the one named in REDIS_URL, the one of this machine, or a child of this run."""
+    url = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")
+    if "REDIS_URL" in os.environ or answers(url):
+        yield url
+        return
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    with server.running():
+        while not answers(server.url):
+            time.sleep(0.01)
+        yield server.url
+
+
+def answers(url: str) -> bool:
+    where = urlsplit(url)
+    try:
+        socket.create_connection((where.hostname or "", where.port or 6379), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.fixture
+async def prefix(redis_url: str) -> AsyncIterator[str]:
+    """Of this test's keys there; they are deleted."""
+    prefix = f"askfirst-test-{secrets.token_hex(6)}"
+    yield prefix
+    async with Redis.from_url(redis_url, driver_info=None) as redis:
+        made = [key async for key in redis.scan_iter(f"{prefix}:*", count=1000)]
+        if made:
+            await redis.delete(*made)
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
+    """A server of this test's own, which keeps an append-only file."""
+    server = RedisServer(tmp_path)
+    await server.start()
+    yield server
+    await server.kill()

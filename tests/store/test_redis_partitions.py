@@ -1,0 +1,168 @@
+"""What lives in sixteen places behaves as one store."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+
+import pytest
+from redis.crc import key_slot
+
+from gateway.store.base import Dead, Incoming, Key, Overloaded, Put, QueuedPart, Timer, Transaction
+from gateway.store.redis import RedisStore
+from gateway.store.redis.keys import PARTITIONS, Keys, partition_of
+
+MAX_WAITING = 5
+
+
+@pytest.fixture
+async def store(redis_url: str, prefix: str) -> AsyncIterator[RedisStore]:
+    store = RedisStore(redis_url, prefix=prefix, max_waiting=MAX_WAITING, ack_seconds=5)
+    await store.open()
+    yield store
+    await store.close()
+
+
+def conversation(partition: str, number: int = 0) -> str:
+    """One that lives there."""
+    found = [name for name in (f"c{n}" for n in range(1000)) if partition_of(name) == partition]
+    return found[number]
+
+
+def event(name: str, *ids: str, refusable: bool = False, decides: bool = False) -> Incoming:
+    return Incoming(conversation=name, event_ids=ids, body={}, refusable=refusable, decides=decides)
+
+
+# ───────────── where things are ─────────────
+
+
+def test_the_partitions_are_spread_evenly_over_the_slots_of_a_cluster() -> None:
+    keys = Keys("askfirst")
+    slots = [key_slot(keys.base(partition).encode()) for partition in PARTITIONS]
+    assert list(PARTITIONS) == [f"{number:02}" for number in range(16)]
+    assert [slot * 16 // 16384 for slot in slots] == list(range(16))
+
+
+def test_all_keys_of_a_partition_share_a_slot() -> None:
+    keys = Keys("any-prefix")
+    for partition in PARTITIONS:
+        base = keys.base(partition)
+        names = [base, f"{base}:clock", f"{base}:mail:a conversation {{with braces}}"]
+        assert len({key_slot(name.encode()) for name in names}) == 1
+        assert key_slot(keys.log(partition, "}{")) == key_slot(base.encode())
+
+
+def test_a_conversation_never_moves() -> None:
+    assert [partition_of(name) for name in ("", "c", "telegram:1:2", "🎉")] == ["00", "15", "03", "07"]
+    assert partition_of("half a \ud83d pair") in PARTITIONS
+
+
+# ───────────── as one ─────────────
+
+
+async def test_the_lane_that_waits_longest_is_taken_first_wherever_it_is(store: RedisStore) -> None:
+    lanes = [conversation(partition) for partition in ("09", "02", "15", "00")]
+    for lane in lanes:
+        await store.accept([event(lane)])
+    leases = [await store.lease("w", ["turn"]) for _ in lanes]
+    assert [lease and lease.lane for lease in leases] == lanes
+    assert await store.lease("w", ["turn"]) is None
+
+
+async def test_an_action_is_found_by_its_id(store: RedisStore) -> None:
+    await store.commit(Transaction(partition="11", actions=["act"]))
+    lease = await store.lease("w", ["action"], only="act")
+    assert lease is not None
+    assert lease.partition == "11"
+
+
+async def test_pointers_records_and_dead_letters_of_all_come_in_order(store: RedisStore) -> None:
+    lanes = [conversation(partition) for partition in ("09", "02", "15")]
+    for lane in lanes:
+        await store.accept([event(lane, decides=True)])
+        letter = Dead(dead_id=f"d-{lane}", conversation=lane, reason="r", incoming=event(lane))
+        await store.commit(Transaction(partition=store.partition(lane), puts={f"r-{lane}": Put(lane)}, dead=[letter]))
+    assert [found.conversation for found in await store.pointed()] == lanes
+    assert [found.conversation for found in await store.pointed(limit=2)] == lanes[:2]
+    assert [letter.conversation for letter in await store.dead()] == lanes
+    assert [(key.name, record.value) for key, record in await store.scan("r-")] == sorted((f"r-{x}", x) for x in lanes)
+    snapshot = await store.get([Key(store.partition(lane), f"r-{lane}") for lane in lanes])
+    assert [record.value for record in snapshot.records.values()] == lanes
+    assert await store.replay(f"d-{lanes[2]}") is True
+    assert [await store.drop(f"d-{lane}") for lane in lanes] == [True, True, False]
+    stats = await store.stats()
+    assert (stats.waiting, stats.pointed, stats.ready, stats.dead) == (4, 3, 1, 0)
+
+
+async def test_a_batch_for_several_partitions_is_refused_as_one(store: RedisStore) -> None:
+    full, empty = conversation("03"), conversation("04")
+    await store.accept([event(full) for _ in range(MAX_WAITING)])
+    with pytest.raises(Overloaded):
+        await store.accept([event(empty, "a", refusable=True), event(full, "b", refusable=True)])
+    assert (await store.stats()).waiting == MAX_WAITING
+    assert await store.accept([event(empty, "a", refusable=True), event(full, "b"), event(empty, "a")]) == [
+        True,
+        True,
+        False,
+    ]
+
+
+async def test_what_is_put_in_at_the_same_time_stays_in_order(store: RedisStore) -> None:
+    kinds = (True, False, True, False, False)
+    accepting = [
+        store.accept([Incoming(conversation="c", event_ids=(), body={"n": n}, refusable=kind)])
+        for n, kind in enumerate(kinds)
+    ]
+    with pytest.raises(ValueError, match="JSON"):
+        await asyncio.gather(store.accept([Incoming(conversation="c", event_ids=(), body={"n": math.nan})]))
+    await asyncio.gather(*accepting)
+    lease = await store.lease("w", ["turn"])
+    assert lease is not None
+    assert [found.body["n"] for found in lease.events] == [0, 1, 2, 3, 4]
+
+
+async def test_a_timer_may_be_for_another_partition_and_comes_once(store: RedisStore) -> None:
+    here, there = conversation("03"), conversation("04")
+    due = await store.now()
+    timers = [Timer(timer_id=lane, due=due, incoming=event(lane)) for lane in (here, there)]
+    await store.commit(Transaction(partition="03", timers=timers))
+    store.offset_seconds = 1
+    assert await store.tick() is None
+    await store.commit(Transaction(partition="03", timers=timers[1:]))  # as if its end had been lost
+    await store.tick()
+    stats = await store.stats()
+    assert (stats.waiting, stats.timers) == (2, 0)
+    lease = await store.lease("w", ["turn"], only=there)
+    assert lease is not None
+    assert [found.stamp for found in lease.events] == [due]
+
+
+async def test_a_transaction_touches_one_partition(store: RedisStore) -> None:
+    here, there = conversation("03"), conversation("04")
+    await store.accept([event(there)])
+    lease = await store.lease("w", ["turn"])
+    assert lease is not None
+    seq = lease.events[0].seq
+    for wrong in (
+        Transaction(partition="03", lease=lease),
+        Transaction(partition="03", consume=[(there, seq)]),
+        Transaction(partition="03", unpoint=[(there, seq)]),
+        Transaction(partition="03", replace=[(there, seq, {})]),
+        Transaction(partition="03", accept=[event(here), event(there)]),
+        Transaction(partition="03", parts=[QueuedPart(part_id="p", conversation=there, body={})]),
+        Transaction(partition="03", signals=[(there, "stop")]),
+        Transaction(partition="03", dead=[Dead(dead_id="d", conversation=here, reason="r", incoming=event(there))]),
+    ):
+        with pytest.raises(ValueError, match="of partition"):
+            await store.commit(wrong)
+    assert (await store.stats()).waiting == 1
+
+
+async def test_what_has_expired_is_removed_and_its_version_kept_a_while(store: RedisStore, prefix: str) -> None:
+    await store.commit(Transaction(partition="05", puts={"r": Put("a secret", ttl_seconds=10), "kept": Put(1)}))
+    store.offset_seconds = 11
+    await store.tick()
+    assert [key.name for key, _ in await store.scan("")] == ["kept"]
+    await store.commit(Transaction(partition="05", puts={"r": Put("new")}, expect={"r": 0}))
+    assert (await store.get([Key("05", "r")]))[Key("05", "r")].version == 2
