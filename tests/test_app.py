@@ -18,8 +18,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_store_that_is_not_built_in_is_refused_and_nothing_is_written(here: Path) -> None:
-    with pytest.raises(AskfirstError, match=r"no such store is built in: redis \(write sqlite:///path") as refused:
+def test_redis_without_a_shared_secret_is_refused_and_nothing_is_written(here: Path) -> None:
+    with pytest.raises(AskfirstError, match="On Redis set ASKFIRST_SECRET and ASKFIRST_ARTIFACTS") as refused:
         Gateway(ChannelAgent(Agent()), Settings(store=REDIS))
     assert "password" not in str(refused.value)
     assert list(here.iterdir()) == []

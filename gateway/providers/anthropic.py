@@ -138,6 +138,7 @@ def _of_status(error: anthropic.APIStatusError) -> ProviderError:
         "anthropic",
         f"{status}{_detail(error)}{mend}",
         retryable=status in (408, 409, 429) or status >= 500,
+        rate_limited=status == 429,
         retry_after_seconds=retry_after_seconds(error.response.headers),
     )
 
