@@ -16,6 +16,7 @@ from channels import Address, AskfirstError, Attachment, Json, Media, Message, P
 from gateway.agent import Agent, AgentResult, Ask, Asked, Journal, Keep, LoopOutcome, StopReason, Verdict
 from gateway.artifacts import Artifact
 from gateway.memory import RESET, to_entries
+from gateway.observe import describe_error
 from gateway.pending.ask import Refused, asks_more, propose
 from gateway.pending.desk import Desk
 from gateway.pending.prompt import plain
@@ -24,7 +25,7 @@ from gateway.tools import PendingConfirmation, Tool, ToolContext
 from gateway.tools.action import PendingAction
 from gateway.wording import say
 
-__all__ = ["ChannelAgent", "NotAllowed", "NotRunning", "Outcome", "Runtime", "Turn"]
+__all__ = ["ChannelAgent", "LifespanFailed", "NotAllowed", "NotRunning", "Outcome", "Runtime", "Turn"]
 
 log = logging.getLogger("askfirst.bot")
 
@@ -34,6 +35,17 @@ Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
 
 class NotAllowed(AskfirstError):
     """This person may not decide this action. Nothing has changed."""
+
+
+class LifespanFailed(AskfirstError):
+    """The bot's own `lifespan` raised `error` when it was entered, so the bot does not run.
+
+    The message says where; the error's own text, which may hold a secret of the bot's, is only in `error`.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(f"the bot's lifespan failed: {describe_error(error)}")
+        self.error = error
 
 
 class NotRunning(AskfirstError):
@@ -260,7 +272,7 @@ class ChannelAgent:
     async def attached(self, runtime: Runtime) -> AsyncIterator[None]:
         """Be run by this, with the lifespan's value in `deps`, for the length of the block.
 
-        Raises ProviderConfigurationError when there is no model to call.
+        Raises ProviderConfigurationError when there is no model to call, and LifespanFailed.
         """
         if self._runtime is not None:
             raise RuntimeError("this bot is running already: one process runs it once")
@@ -268,7 +280,10 @@ class ChannelAgent:
             provider = await asyncio.to_thread(getattr, self.agent, "provider")  # it imports its vendor's package
             stack.push_async_callback(provider.close)
             if self._lifespan is not None:
-                self.deps = await stack.enter_async_context(self._lifespan())
+                try:
+                    self.deps = await stack.enter_async_context(self._lifespan())
+                except Exception as error:
+                    raise LifespanFailed(error) from error
             self._runtime = runtime
             try:
                 yield

@@ -21,7 +21,7 @@ from gateway.agent import Agent
 from gateway.channel_agent import ChannelAgent
 from gateway.settings import Settings
 
-__all__ = ["BotRef", "NoBot", "bot_argument", "load_settings"]
+__all__ = ["BotRef", "NoBot", "authors_traceback", "bot_argument", "load_settings"]
 
 _OURS = tuple(str(Path(package.__file__ or "").parent) for package in (gateway, channels))
 
@@ -78,9 +78,9 @@ class BotRef:
         except ModuleNotFoundError as error:
             if self.file is None and error.name == self.module.split(".")[0]:
                 raise NoBot(f"there is no module {self.module}") from None
-            raise NoBot(f"{self.written} cannot be loaded:\n{_told(error)}") from error
+            raise NoBot(f"{self.written} cannot be loaded:\n{authors_traceback(error)}") from error
         except Exception as error:
-            raise NoBot(f"{self.written} cannot be loaded:\n{_told(error)}") from error
+            raise NoBot(f"{self.written} cannot be loaded:\n{authors_traceback(error)}") from error
 
 
 bot_argument = click.argument("bot", type=BotRef.parse, metavar="BOT")
@@ -106,7 +106,7 @@ def _run(name: str, file: Path) -> ModuleType:
     return module
 
 
-def _told(error: Exception) -> str:
+def authors_traceback(error: Exception) -> str:
     """The traceback without our frames and those of the import machinery."""
     told = traceback.TracebackException.from_exception(error)
     for part in _chain(told):

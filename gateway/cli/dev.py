@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 
 from gateway.app import Gateway
-from gateway.channel_agent import ChannelAgent
-from gateway.cli.bots import BotRef, NoBot, bot_argument, load_settings
+from gateway.channel_agent import ChannelAgent, LifespanFailed
+from gateway.cli.bots import BotRef, NoBot, authors_traceback, bot_argument, load_settings
 from gateway.cli.running import leave, log_to_stderr, run, until_signal
 from gateway.providers import ProviderConfigurationError
 
@@ -56,11 +56,11 @@ def dev(bot: BotRef, host: str, port: int) -> None:
         try:
             agent = bot.load()
             _work_offline(agent)
-        except NoBot as error:
-            click.echo(f"{error}\n\nIt starts with the next save. Ctrl-C ends.", err=True)
-            saved = runner.run(_until(saving, lambda stopped: stopped()))
-        else:
             saved = runner.run(_until(saving, lambda stopped: serve(agent, stopped)))
+        except (NoBot, LifespanFailed) as error:
+            more = f"\n{authors_traceback(error.error)}" if isinstance(error, LifespanFailed) else ""
+            click.echo(f"{error}{more}\n\nIt starts with the next save. Ctrl-C ends.", err=True)
+            saved = runner.run(_until(saving, lambda stopped: stopped()))
     if saved:
         click.echo("Saved: starting anew.")
         sys.stdout.flush()

@@ -22,11 +22,12 @@ from gateway.engine.outgoing import queue
 from gateway.engine.results import Call, Calls
 from gateway.engine.shared import Shared, person_of
 from gateway.engine.turns import Turns
+from gateway.observe import describe_error
 from gateway.pending.desk import Say
 from gateway.pending.reading import ReplyParser, decides
 from gateway.pending.tokens import make_action_id, token_sha256
 from gateway.pending.transitions import may_approve, may_refuse
-from gateway.store.base import Incoming, Kind, Lease, StoreError, Transaction
+from gateway.store.base import Incoming, Kind, Lease, Transaction
 from gateway.tools.action import PendingAction, is_known_schema
 
 __all__ = ["Engine"]
@@ -38,7 +39,7 @@ _LEASE_WAIT_SECONDS = 5.0
 _STALE_POINTER_SECONDS = 2.0
 _TICK_SECONDS = 1.0
 _SWEEP_SECONDS = 3600.0
-_STORE_AGAIN_SECONDS = 0.5
+_AGAIN_SECONDS = 0.5
 
 
 class Engine:
@@ -94,39 +95,55 @@ class Engine:
             finally:
                 slots.release()
 
-        while True:
+        async def take() -> float:
             await slots.acquire()
             lease = None
             try:
                 lease = await self._lease(kind, wait_seconds=_LEASE_WAIT_SECONDS)
-            except StoreError as error:
-                log.warning("no %s work: %s", kind, type(error).__name__)
-                await asyncio.sleep(_STORE_AGAIN_SECONDS)
             finally:
                 if lease is None:
                     slots.release()
             if lease is not None:
                 self.shared.tasks.start(one(lease), kind)
+            return 0.0
+
+        await self._repeat(f"{kind} work", take)
 
     async def _time(self) -> None:
         """Timers that fall due, and pointers that whoever stored them has left lying."""
-        while True:
-            wait = _TICK_SECONDS
-            try:
-                await self.due(_STALE_POINTER_SECONDS)
-                wait = min(await self.shared.store.tick() or _TICK_SECONDS, _TICK_SECONDS)
-            except StoreError as error:
-                log.warning("no time: %s", type(error).__name__)
-            await asyncio.sleep(max(wait, 0.01))
+
+        async def tick() -> float:
+            await self.due(_STALE_POINTER_SECONDS)
+            wait = await self.shared.store.tick()
+            return _TICK_SECONDS if wait is None else min(max(wait, 0.01), _TICK_SECONDS)
+
+        await self._repeat("timers", tick)
 
     async def _sweep_files(self) -> None:
         """Remove kept files whose stay is over."""
+
+        async def sweep() -> float:
+            await self.shared.artifacts.sweep()
+            return _SWEEP_SECONDS
+
+        await self._repeat("sweep of kept files", sweep)
+
+    async def _repeat(self, name: str, step: Callable[[], Awaitable[float]]) -> None:
+        """Do this for ever, each time after as many seconds as the step says. A failure is logged once, until it is
+        over, and ends nothing."""
+        failing = False
         while True:
             try:
-                await self.shared.artifacts.sweep()
-            except OSError as error:
-                log.warning("kept files could not be swept: %s", error.strerror)
-            await asyncio.sleep(_SWEEP_SECONDS)
+                wait = await step()
+                if failing:
+                    log.warning("%s: goes on", name)
+                failing = False
+            except Exception as error:  # noqa: BLE001 - a loop that ended would be work that nobody does
+                wait = _AGAIN_SECONDS
+                if not failing:
+                    log.warning("%s: %s", name, describe_error(error))
+                failing = True
+            await asyncio.sleep(wait)
 
     async def due(self, older_than_seconds: float = 0.0) -> None:
         """Fire what has fallen due and work off the decisions it makes."""

@@ -35,6 +35,8 @@ log = logging.getLogger("askfirst.turns")
 DEADLINE_SECONDS = 60.0
 _CHANNEL_OFF_SECONDS = 60.0
 _TYPING_SECONDS = 4.0
+_TRIES = 50
+"""Decisions of the same conversation may come between reading and writing; for ever they do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +238,7 @@ class Turns:
 
     async def _conclude(self, running: _Running, outcome: Outcome) -> None:
         shared, conversation, person = self._shared, running.lease.lane, running.person
-        while True:
+        for left in reversed(range(_TRIES)):
             transaction = ended(shared, running.lease, running.batch)
             transaction.appends += [(shared.key(conversation, "transcript").name, line) for line in outcome.transcript]
             says = [Say(reply=reply) for reply in outcome.replies]
@@ -249,6 +251,8 @@ class Turns:
             try:
                 await shared.store.commit(transaction)
             except Conflict:
+                if not left:
+                    raise
                 continue
             return
 

@@ -106,6 +106,33 @@ async def test_a_broken_file_is_shown_and_the_next_save_mends_it(here: Path) -> 
         await ends_well(process)
 
 
+FAILING = """
+from contextlib import asynccontextmanager
+from gateway import Agent, ChannelAgent
+
+@asynccontextmanager
+async def open_books():
+    raise OSError("postgres://user:hunter2@db")
+    yield
+
+bot = ChannelAgent(Agent([]), lifespan=open_books)
+"""
+
+
+async def test_a_lifespan_that_fails_is_shown_and_the_next_save_mends_it(here: Path) -> None:
+    bot = here / "bot.py"
+    good = bot.read_text()
+    bot.write_text(FAILING)
+    async with running(*DEV, cwd=here) as process:
+        await process.says(r"the bot's lifespan failed: OSError \(bot.py:7 open_books\)")
+        await process.says("It starts with the next save")
+        assert "channel_agent.py" not in process.said, "only the author's own frames"
+        bot.write_text(good)
+        await process.url()
+        process.signal(signal.SIGINT)
+        assert await process.ended() == 0
+
+
 async def test_a_changed_setting_is_taken_up(here: Path) -> None:
     env = here / ".env"
     env.write_text("ASKFIRST_PROVIDER=demo\n")

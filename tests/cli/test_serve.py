@@ -234,3 +234,23 @@ async def test_a_second_signal_ends_it_at_once(here: Path, telegram: FakeTelegra
             await until_not_ready(http, await server.url())
             server.signal(signal.SIGTERM)
             assert await server.ended() == 128 + signal.SIGTERM
+
+
+FAILING = """
+from contextlib import asynccontextmanager
+from gateway import Agent, ChannelAgent
+
+@asynccontextmanager
+async def open_books():
+    raise OSError("postgres://user:hunter2@db")
+    yield
+
+bot = ChannelAgent(Agent([]), lifespan=open_books)
+"""
+
+
+async def test_a_lifespan_that_fails_is_one_line_without_its_words(here: Path) -> None:
+    (here / "bot.py").write_text(FAILING)
+    code, said, error = await askfirst("serve", "bot.py", "--port", "0", cwd=here, env={"ASKFIRST_ALLOW": "*"})
+    assert (code, said) == (1, "")
+    assert error == "Error: the bot's lifespan failed: OSError (bot.py:7 open_books)\n"

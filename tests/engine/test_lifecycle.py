@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from gateway import Agent, ChannelAgent, Gateway, Settings, ToolContext, WebhookRequest, tool
-from gateway.channel_agent import NotRunning
+from gateway.channel_agent import LifespanFailed, NotRunning
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from tests.fakes.telegram import FakeTelegram
 
@@ -86,8 +86,9 @@ async def test_a_confirmed_action_has_it_too() -> None:
 async def test_a_lifespan_that_fails_leaves_nothing_running(life: Life) -> None:
     bot, life.fails = life.bot("One."), True
     before = asyncio.all_tasks()
-    with pytest.raises(ConnectionRefusedError):
+    with pytest.raises(LifespanFailed) as failed:
         await bot.__aenter__()
+    assert isinstance(failed.value.error, ConnectionRefusedError)
     with pytest.raises(NotRunning):
         await bot.ask_channel("ana", "one")
     assert asyncio.all_tasks() == before

@@ -1,0 +1,33 @@
+"""The loops that take work outlive whatever goes wrong in them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway.testing import ChatDriver
+from tests.engine.bots import Invoices
+
+
+async def test_an_error_nobody_expected_ends_no_loop_and_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with ChatDriver(Invoices().bot()) as chat:
+        store, called = chat.engine.shared.store, asyncio.Event()
+        tick, failures = store.tick, iter([RuntimeError("hunter2"), RuntimeError("hunter2")])
+
+        async def failing() -> float | None:
+            if (error := next(failures, None)) is not None:
+                raise error
+            called.set()
+            return await tick()
+
+        monkeypatch.setattr(store, "tick", failing)
+        await called.wait()
+        while "goes on" not in caplog.text:
+            await asyncio.sleep(0.001)
+    said = [record.getMessage() for record in caplog.records if record.getMessage().startswith("timers:")]
+    assert len(said) == 2
+    assert said[0].startswith("timers: RuntimeError (") and said[1] == "timers: goes on"
+    assert "hunter2" not in caplog.text
