@@ -72,17 +72,23 @@ class Index:
         return replace(self, open=(*self.open, _entry(action, action.requested_at)))
 
     def changed(self, action: PendingAction, at: datetime) -> Index:
-        """After any change of the record: it moves to `lately` as soon as it is decided."""
-        ids = [entry.action_id for entry in self.open]
+        """After any change of the record: it moves to `lately` as soon as it is decided.
+
+        How it is found stays as it was asked, and no showing is forgotten: a record that somebody has changed must not
+        leave its neighbour alone in a prompt, where a yes would seem to mean that one.
+        """
+        known = next((entry for entry in self.entries if entry.action_id == action.pending_action_id), None)
+        if known is None:
+            found = _entry(action, at)
+        else:
+            prompts = tuple(dict.fromkeys((*known.prompts, *action.prompts)))
+            found = replace(known, prompts=prompts, at=known.at if action.open else at)
         if action.open:
-            entries = [
-                _entry(action, entry.at) if entry.action_id == action.pending_action_id else entry
-                for entry in self.open
-            ]
+            entries = [found if entry.action_id == action.pending_action_id else entry for entry in self.open]
             return replace(self, open=tuple(entries))
         lately = [entry for entry in self.lately if entry.action_id != action.pending_action_id]
-        if action.pending_action_id in ids or len(lately) != len(self.lately) or action.settled:
-            lately.append(_entry(action, at))
+        if known is not None or action.settled:
+            lately.append(found)
         return replace(
             self,
             open=tuple(entry for entry in self.open if entry.action_id != action.pending_action_id),

@@ -294,6 +294,17 @@ async def test_c1_nor_is_one_that_was_approved_before_it_was_changed(invoices: I
         assert "no longer as it was shown" in texts(chat)[-1]
 
 
+async def test_c1_nor_does_a_yes_to_its_prompt_mean_its_neighbour(invoices: Invoices) -> None:
+    """One prompt asked two things; that one of them was changed does not make a yes clear."""
+    async with ChatDriver(invoices.bot()) as chat:
+        await chat.says("ana", "delete INV-1 INV-2")
+        await tamper(chat, args={"invoice_id": "INV-666"})
+        await chat.says("ana", "yes", reply_to=1)
+        assert invoices.deleted == []
+        await chat.says("ana", "yes", reply_to=1)
+        assert invoices.deleted == []
+
+
 async def test_c2_what_a_caller_does_with_its_copy_changes_nothing(invoices: Invoices) -> None:
     async with invoices.bot() as bot:
         asked = await bot.ask_channel("ana", "delete INV-1")
