@@ -33,6 +33,8 @@ def dev(bot: BotRef, host: str, port: int) -> None:
     BOT is path.py or module:name. It starts anew with every save in its directory. Telegram comes in by long polling
     when TELEGRAM_BOT_TOKEN is set, so no public address is needed. Without a model's key the offline demo answers.
     """
+    # Python's bytecode cache takes two saves within one second that are equally long for the same file.
+    sys.dont_write_bytecode = True
     environ = dict(os.environ)
     settings = load_settings(bot.directory)
     open_to_all = settings.allow is None
