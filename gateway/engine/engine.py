@@ -113,8 +113,7 @@ class Engine:
         """Timers that fall due, and pointers that whoever stored them has left lying."""
 
         async def tick() -> float:
-            await self.due(_STALE_POINTER_SECONDS)
-            wait = await self.shared.store.tick()
+            wait = await self.due(_STALE_POINTER_SECONDS)
             return _TICK_SECONDS if wait is None else min(max(wait, 0.01), _TICK_SECONDS)
 
         await self._repeat("timers", tick)
@@ -145,10 +144,11 @@ class Engine:
                 failing = True
             await asyncio.sleep(wait)
 
-    async def due(self, older_than_seconds: float = 0.0) -> None:
-        """Fire what has fallen due and work off the decisions it makes."""
-        await self.shared.store.tick()
+    async def due(self, older_than_seconds: float = 0.0) -> float | None:
+        """Fire what has fallen due and work off the decisions it makes; seconds until the next timer, or None."""
+        wait = await self.shared.store.tick()
         await self._decisions.sweep(older_than_seconds)
+        return wait
 
     async def _lease(self, kind: Kind, *, only: str | None = None, wait_seconds: float = 0.0) -> Lease | None:
         shared = self.shared
