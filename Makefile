@@ -6,7 +6,7 @@ SOURCES := $(wildcard gateway channels tests examples bench scripts)
 BIN := .venv/bin
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation
 
-.PHONY: run test chaos lint format lock
+.PHONY: run test chaos bench lint format lock
 
 ## The invoices example in the browser: offline model, embedded store, no account.
 run: .venv/run.installed
@@ -39,6 +39,18 @@ lock: .venv/test.installed
 	$(COMPILE) pyproject.toml --all-extras --group build --output-file requirements/run.txt
 	$(COMPILE) pyproject.toml --all-extras --group build --group test --constraint requirements/run.txt \
 		--output-file requirements/test.txt
+	$(COMPILE) pyproject.toml --all-extras --group build --group bench --constraint requirements/run.txt \
+		--output-file requirements/bench.txt
+
+## Measures the webhooks, whole turns and the start-up, beside others that do less; quiet machine, about 20 minutes.
+bench: .venv/test.installed .bench/installed
+	for part in webhooks replies startup; do .bench/bin/python -m bench.$$part || exit 1; done
+
+.bench/installed: requirements/bench.txt .venv/run.installed
+	@echo "Installing requirements/bench.txt"
+	@$(PYTHON) -m venv .bench
+	@.bench/bin/pip install --quiet --disable-pip-version-check --no-build-isolation --require-hashes --requirement requirements/bench.txt
+	@touch $@
 
 # Installed anew only when a lock or the project's own description changed. Nothing but the locks is asked of an index:
 # what builds a package is locked in run.txt, which therefore goes first.

@@ -12,7 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from channels.channel import AskfirstError, Channel, Way
 
-__all__ = ["BUILT_IN", "Entry", "Setting", "load", "names", "settings_of"]
+__all__ = ["BUILT_IN", "EVERY_WAY", "Entry", "Setting", "load", "names", "settings_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,9 @@ AskfirstError
 └── SendError
     ├── RateLimited         try again after retry_after_seconds
     ├── Unavailable         surely not taken: connection refused, an answered 5xx
-    ├── Undeliverable       permanent: blocked, no such chat, opted out
+    ├── Undeliverable       permanent: blocked, no such chat
+    │   ├── OptedOut        the person wants to hear nothing
+    │   └── Unreachable     nothing gets through there any more: the bot is blocked or was removed
     └── Ambiguous           no answer after the body went out: it may have been taken
 """
 
@@ -29,8 +31,10 @@ __all__ = [
     "Ambiguous",
     "AskfirstError",
     "CanAnswer",
+    "CanAskAgain",
     "CanEdit",
     "CanFetch",
+    "CanLookUp",
     "CanOpen",
     "CanPoll",
     "CanRegister",
@@ -42,6 +46,7 @@ __all__ = [
     "Forged",
     "Malformed",
     "MissingSetting",
+    "OptedOut",
     "Pace",
     "Parsed",
     "RateLimited",
@@ -51,6 +56,7 @@ __all__ = [
     "StreamHandle",
     "Unavailable",
     "Undeliverable",
+    "Unreachable",
     "Way",
     "WebhookRequest",
     "WebhookResponse",
@@ -110,6 +116,15 @@ class Unavailable(SendError):
 
 class Undeliverable(SendError):
     """It will never be taken: the bot is blocked, there is no such chat, the person opted out."""
+
+
+class OptedOut(Undeliverable):
+    """The person has told the platform or the carrier that they want to hear nothing more from us."""
+
+
+class Unreachable(Undeliverable):
+    """Nothing gets through to this place until something comes from it: the bot is blocked or was removed, or there is
+    no such chat."""
 
 
 class Ambiguous(SendError):
@@ -176,8 +191,12 @@ class Capabilities:
     """Delivered means written to the conversation's visible log, which the channel's page reads."""
     redelivers: bool = False
     """What is answered with an error comes again, so a new message may be refused when too much waits."""
-    not_stored: WebhookResponse | None = None
-    """The answer to what could not be stored, where an error would bring it back no more than a success; None: 503."""
+    opt_out: bool = False
+    """Who wants to hear nothing more can still write: until they take it back, nothing may be sent."""
+    reports: bool = False
+    """The platform says later what became of a message that it took."""
+    accents: bool = True
+    """Letters with accents cost nothing. False: our own words go without those that GSM 03.38 lacks."""
     keep_seconds: float = 7 * 86400.0
     """How long an event's ids are remembered: longer where an old request still proves itself."""
     edit: bool = False
@@ -209,7 +228,10 @@ class Channel(Protocol):
         ...
 
     async def start(self, http: aiohttp.ClientSession) -> None:
-        """Learn the bot's own id; keep the session for sending."""
+        """Learn the bot's own id; keep the session for sending. Called again after it failed.
+
+        Raises MissingSetting for what the platform says is wrong, else SendError.
+        """
         ...
 
     async def close(self) -> None: ...
@@ -227,7 +249,7 @@ class Channel(Protocol):
         ...
 
     async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
-        """Make one call. Raises SendError.
+        """Make one call. Raises SendError, which is Unavailable until `start` has reached the platform.
 
         `key` is the part's own id, the same on every retry. A part's media is an OpenMedia here.
         """
@@ -241,7 +263,9 @@ class CanEdit(Protocol):
 
 @runtime_checkable
 class CanType(Protocol):
-    async def typing(self, address: Address) -> None: ...
+    async def typing(self, address: Address) -> None:
+        """Show for some seconds that an answer is being written. Raises nothing but SendError."""
+        ...
 
 
 class StreamHandle(Protocol):
@@ -269,9 +293,29 @@ class CanAnswer(Protocol):
 
 
 @runtime_checkable
+class CanAskAgain(Protocol):
+    """A platform that delivers once: an error would bring back what was not stored no more than a success."""
+
+    def ask_again(self, text: str) -> WebhookResponse:
+        """The answer to a message that was not stored, with which its person is told this plain text."""
+        ...
+
+
+@runtime_checkable
 class CanOpen(Protocol):
     async def open(self, person: Person) -> Address:
         """The address of a private conversation with this person. Raises Undeliverable."""
+        ...
+
+
+@runtime_checkable
+class CanLookUp(Protocol):
+    async def look_up(self, address: Address, part: Part, *, key: str, since: datetime) -> Receipt | None:
+        """The receipt of a part that may have been sent with this `key` after `since`, the last of all that were.
+
+        A platform that keeps no key is searched for the part itself. None: it is not there. Raises SendError, also when
+        nobody can tell.
+        """
         ...
 
 

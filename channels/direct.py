@@ -23,7 +23,7 @@ class DirectChannel:
     capabilities = Capabilities(
         max_text=1_000_000,
         buttons=100,
-        button_label=200,
+        button_label=1_000_000,
         media=dict.fromkeys(("image", "audio", "video", "document"), 1024**3),
         visible=True,
     )
@@ -46,9 +46,13 @@ class DirectChannel:
         return Parsed(events=(), response=WebhookResponse(status=404))
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
-        words = Part(call="show", arguments={"text": reply.text}, buttons=reply.buttons)
+        """Pure. A question comes after its files, so that the last part's receipt is the question's."""
+        text = reply.text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent anywhere
+        words = Part(call="show", arguments={"text": text}, buttons=reply.buttons)
         files = [Part(call="show", arguments={"text": ""}, media=media) for media in reply.media]
-        return [words, *files] if reply.text or reply.buttons else files
+        if reply.buttons:
+            return [*files, words]
+        return [words, *files] if reply.text else files
 
     async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
         return Receipt(message_id=key)

@@ -116,6 +116,8 @@ class Message(Event):
     forwarded: bool = False
     via_bot: bool = False
     transcribed: bool = False
+    opts_in: bool = False
+    """Carriers take it for the end of an opt-out too, though first of all it is an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +155,8 @@ class DeliveryReport(Event):
     message_id: str | None = None
     status: Literal["sent", "delivered", "read", "failed"]
     code: str | None = None
+    key: str | None = None
+    """The `key` with which the message was sent, where the platform says it back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +164,8 @@ class OptOut(Event):
     """A person blocked the bot or wrote a carrier's stop word (or took it back)."""
 
     opted_in: bool = False
+    told: bool = True
+    """The platform itself answers them, or lets nothing through: we say nothing about it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,17 @@
 """Askfirst: a gateway for chat bots that ask first."""
 
+import asyncio
+import collections.abc
+import contextlib
+import importlib
+import typing
+
 from channels import Address, AskfirstError, Attachment, Button, Json, Reply, WebhookRequest, WebhookResponse
+from gateway import channel_agent
 from gateway.agent import Agent, AgentConfig, AgentResult, StreamChunk
-from gateway.app import Gateway
 from gateway.artifacts import Artifact, emit_artifact
 from gateway.channel_agent import ChannelAgent, NotAllowed
-from gateway.pending import PendingAction
 from gateway.providers import Provider, ProviderError
-from gateway.settings import Settings
 from gateway.tools import (
     Ambiguous,
     Approvers,
@@ -25,6 +29,11 @@ from gateway.tools import (
     ToolResult,
     tool,
 )
+from gateway.tools.action import PendingAction
+
+if typing.TYPE_CHECKING:
+    from gateway.app import Gateway
+    from gateway.settings import Settings
 
 __all__ = [
     "Address",
@@ -64,3 +73,23 @@ __all__ = [
     "emit_artifact",
     "tool",
 ]
+
+_SERVER = {"Gateway": "gateway.app", "Settings": "gateway.settings"}
+"""Imported when first asked for: a tool under test and an agent in a script need no server, store or channel."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _SERVER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_SERVER[name]), name)
+
+
+@contextlib.asynccontextmanager
+async def _embedded(bot: ChannelAgent) -> collections.abc.AsyncIterator[channel_agent.Runtime]:
+    """A bot on its own, entered without a Gateway."""
+    app = await asyncio.to_thread(importlib.import_module, "gateway.app")
+    async with app.embedded(bot) as runtime:
+        yield runtime
+
+
+ChannelAgent.embed = staticmethod(_embedded)

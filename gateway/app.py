@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import hashlib
 import hmac
-import logging
 import os
 import secrets
 import shutil
@@ -23,7 +22,6 @@ from aiohttp import web
 from channels import (
     Address,
     AskfirstError,
-    CanPoll,
     Channel,
     Parsed,
     SendError,
@@ -39,21 +37,20 @@ from gateway.agent import Agent
 from gateway.artifacts import ArtifactStore
 from gateway.channel_agent import ChannelAgent, Runtime
 from gateway.engine.engine import Engine
+from gateway.engine.operator import claim
+from gateway.engine.platforms import Platforms
 from gateway.engine.shared import Shared
 from gateway.observe import Feed
 from gateway.pending.seal import Keyring
 from gateway.settings import Role, Settings
 from gateway.store.base import Store
 from gateway.store.sqlite import SqliteStore
-from gateway.web import addressed, receive, web_app
+from gateway.web import Ready, addressed, receive, web_app
 from gateway.web.chat import Chat, add_chat
-from gateway.wording import prepare
+from gateway.wording import prepare, say
 
 __all__ = ["Gateway", "Home", "assemble", "home_of", "in_memory", "open_store", "started"]
 
-log = logging.getLogger("askfirst.gateway")
-
-_POLL_AGAIN_SECONDS = 1.0
 _LEAST_SECRET_BYTES = 32
 _MEMORY = ":memory:"
 """The name of a database that is in no file (https://sqlite.org/inmemorydb.html)."""
@@ -132,7 +129,7 @@ async def in_memory(bot: ChannelAgent, channels: Mapping[str, Channel] | None = 
 
 
 @contextlib.asynccontextmanager
-async def _embedded(bot: ChannelAgent) -> AsyncIterator[Runtime]:
+async def embedded(bot: ChannelAgent) -> AsyncIterator[Runtime]:
     """A bot on its own, entered without a Gateway: its store, and an engine that runs within its calls."""
     async with contextlib.AsyncExitStack() as stack:
         if bot.store is None:
@@ -168,9 +165,6 @@ async def _temporary_files() -> AsyncIterator[Path]:
         await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
 
 
-ChannelAgent.embed = staticmethod(_embedded)
-
-
 class Gateway:
     """A bot with its channels, served.
 
@@ -193,7 +187,7 @@ class Gateway:
         """Raises MissingSetting for settings that are unsafe or there by half."""
         self.bot = bot if isinstance(bot, ChannelAgent) else ChannelAgent(bot)
         self.settings = settings or Settings()
-        self.role, self._way = role, way
+        self.role = role
         url = self.bot.store if isinstance(self.bot.store, str) else None
         home = home_of(self.settings, url)
         if self.bot.store is not None and url is None:
@@ -217,6 +211,7 @@ class Gateway:
             feed=self.feed,
             public_url=self.settings.public_url,
         )
+        self._platforms = Platforms(self.channels, self.engine, way)
         self._stack: contextlib.AsyncExitStack | None = None
 
     @property
@@ -224,21 +219,21 @@ class Gateway:
         return self.engine.shared.store
 
     async def __aenter__(self) -> Self:
-        """Raises StoreRefused, MissingSetting and AskfirstError when the store or a platform does not let it start."""
+        """Raises StoreRefused and MissingSetting when the store or a platform does not let it start.
+
+        A platform that cannot be reached holds nothing up: it is tried again, and `/readyz` tells of it.
+        """
         await asyncio.to_thread(prepare)
         async with contextlib.AsyncExitStack() as stack:
             await self.store.open()
             stack.push_async_callback(self.store.close)
+            await claim(self.store, self.bot.name)
             http = await stack.enter_async_context(aiohttp.ClientSession())
-            for channel in self.channels.values():
-                await started(channel, http)
-                stack.push_async_callback(channel.close)
             await stack.enter_async_context(self.bot.attached(self.engine))
+            await self._platforms.start(http)
+            stack.push_async_callback(self._platforms.close)
             self.engine.start(self.role)
             stack.push_async_callback(self.engine.stop)
-            if self._way == "polling":
-                polls = [asyncio.create_task(self._poll(c)) for c in self.channels.values() if isinstance(c, CanPoll)]
-                stack.push_async_callback(_cancelled, polls)
             self._stack = stack.pop_all()
         return self
 
@@ -257,7 +252,8 @@ class Gateway:
         shared = self.engine.shared
         app = web_app(
             channels={name: c for name, c in self.channels.items() if name != WebChatChannel.name},
-            accept=self.engine.inbox.take,
+            accept=self._platforms.take,
+            unstored=self._unstored,
             artifacts=shared.artifacts,
             ready=self._ready,
             now=_now,
@@ -267,7 +263,7 @@ class Gateway:
             chat = Chat(
                 channel=self._webchat,
                 watch=self._watch,
-                accept=self.engine.inbox.take,
+                accept=self._platforms.take,
                 artifacts=shared.artifacts,
                 now=_now,
                 title=self.bot.name,
@@ -284,37 +280,31 @@ class Gateway:
         found = addressed(self.channels, channel, request)
         if found is None or found is self._webchat:
             return WebhookResponse(status=404)
-        return await receive(found, request, accept=self.engine.inbox.take, now=_now())
+        return await receive(found, request, accept=self._platforms.take, now=_now(), unstored=self._unstored)
 
     async def _for_app(self, app: web.Application) -> AsyncIterator[None]:
         async with self:
             yield
 
-    async def _ready(self) -> Mapping[str, bool]:
+    async def _ready(self) -> Ready:
+        """A platform that is down is told, and no reason to send the others' messages elsewhere."""
         try:
             await self.store.ping()
+            store = True
         except AskfirstError:
-            return {"store": False}
-        return {"store": True, "working": not self._draining}
+            store = False
+        checks = {"store": store, "working": not self._draining}
+        return Ready(all(checks.values()), {**checks, "channels": self._platforms.answering()})
+
+    def _unstored(self, channel: Channel, parsed: Parsed) -> str:
+        self.feed.publish("not_stored", channel=channel.name)
+        person = next((event.person for event in parsed.events if event.person is not None), None)
+        return say("not_stored", self.engine.shared.language(person))
 
     def _watch(self, session: str, after: int) -> AsyncIterator[Any]:
         shared = self.engine.shared
         address = Address(channel=WebChatChannel.name, account="local", place=session)
         return self.store.watch(shared.key(shared.conversation(address), "visible"), after=after)
-
-    async def _poll(self, channel: Channel) -> None:
-        """Take what a platform hands out; what is not stored is asked for again."""
-        told = ""
-        while isinstance(channel, CanPoll):
-            try:
-                async for events in channel.poll():
-                    await self.engine.inbox.take(channel, Parsed(events=events, response=WebhookResponse()))
-                    told = ""
-            except AskfirstError as error:
-                if told != (told := str(error)):
-                    log.warning("%s: %s", channel.name, error)
-                self.feed.publish("poll.failed", channel=channel.name, error=type(error).__name__)
-            await asyncio.sleep(_POLL_AGAIN_SECONDS)
 
 
 async def started(channel: Channel, http: aiohttp.ClientSession) -> None:
@@ -323,12 +313,6 @@ async def started(channel: Channel, http: aiohttp.ClientSession) -> None:
         await channel.start(http)
     except SendError as error:
         raise AskfirstError(f"{channel.name} cannot be reached ({error.code}): try again, or switch it off") from error
-
-
-async def _cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _kept_secret(path: Path) -> bytes:

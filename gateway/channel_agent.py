@@ -10,20 +10,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias
 
 from channels import Address, AskfirstError, Attachment, Json, Media, Message, Person, Reply
 from gateway.agent import Agent, AgentResult, Ask, Asked, Journal, Keep, LoopOutcome, StopReason, Verdict
 from gateway.artifacts import Artifact
 from gateway.memory import RESET, to_entries
 from gateway.observe import describe_error
-from gateway.pending.ask import Refused, asks_more, propose
-from gateway.pending.desk import Desk
-from gateway.pending.prompt import plain
 from gateway.providers.base import ModelMessage
 from gateway.tools import PendingConfirmation, Tool, ToolContext
 from gateway.tools.action import PendingAction
 from gateway.wording import say
+
+# Asking people takes half of what the package is made of, and only a running bot does it: imported there.
+if TYPE_CHECKING:
+    from gateway.pending.desk import Desk
 
 __all__ = ["ChannelAgent", "LifespanFailed", "NotAllowed", "NotRunning", "Outcome", "Runtime", "Turn"]
 
@@ -108,7 +109,7 @@ class Runtime(Protocol):
         code: str | None,
         token: str | None,
     ) -> AgentResult: ...
-    async def notify(self, address: Address, reply: Reply) -> None: ...
+    async def notify(self, address: Address, reply: Reply, *, after_seconds: float) -> None: ...
 
 
 class ChannelAgent:
@@ -117,11 +118,15 @@ class ChannelAgent:
     `store`: a URL (``sqlite:///path``, ``redis://...``) or a Store; None: in memory, or the Gateway's. `lifespan`: an
     async context manager whose value tools find in ``ctx.deps``, entered once a process. `on_unrelated`: what becomes
     of an open action when its requester writes something else: kept and shown again, or dropped. `language`: BCP 47,
-    for everybody; None: each person's own. `greeting`: said to /start.
+    for everybody; None: each person's own. `greeting`: said to /start. `collect_seconds`: how long a turn waits after a
+    message for more of the same person's, counted anew with each and five times as long at most; commands, yes and no
+    never wait. `when_busy`: whether a message of the person whose turn runs waits for its end, or ends it at its next
+    step, never within a tool. `in_doubt`: what becomes of a reply that may have arrived, where the platform cannot
+    tell: it is sent again, after a note that says so, or not at all; a question always is.
     """
 
     embed: Callable[[ChannelAgent], AbstractAsyncContextManager[Runtime]]
-    """Puts a bot together with a store of its own when it is entered without a Gateway; set by `gateway.app`."""
+    """Puts a bot together with a store of its own when it is entered without a Gateway; set by the package."""
 
     def __init__(
         self,
@@ -133,12 +138,22 @@ class ChannelAgent:
         answer_window_seconds: float = 60.0,
         language: str | None = None,
         greeting: str | None = None,
+        collect_seconds: float = 0.0,
+        when_busy: Literal["queue", "interrupt"] = "queue",
+        in_doubt: Literal["repeat", "drop"] = "repeat",
     ) -> None:
-        """Raises ValueError for an answer window that is no positive, finite number."""
+        """Raises ValueError for an answer window that is no positive, finite number, and the like."""
         if not 0 < answer_window_seconds < float("inf"):
             raise ValueError(f"answer_window_seconds must be a positive number, not {answer_window_seconds!r}")
+        if not 0 <= collect_seconds < float("inf"):
+            raise ValueError(f"collect_seconds must be 0 or a positive number, not {collect_seconds!r}")
+        if when_busy not in ("queue", "interrupt"):
+            raise ValueError(f"when_busy is 'queue' or 'interrupt', not {when_busy!r}")
+        if in_doubt not in ("repeat", "drop"):
+            raise ValueError(f"in_doubt is 'repeat' or 'drop', not {in_doubt!r}")
         self.agent, self.store, self.language, self.greeting = agent, store, language, greeting
         self.on_unrelated, self.answer_window_seconds = on_unrelated, answer_window_seconds
+        self.collect_seconds, self.when_busy, self.in_doubt = collect_seconds, when_busy, in_doubt
         self.deps: Any = None
         self._lifespan = lifespan
         self._commands: dict[str, tuple[CommandHandler, str]] = {}
@@ -215,10 +230,19 @@ class ChannelAgent:
             raise ValueError(f"intent is 'confirm' or 'cancel', not {intent!r}")
         return await self._running().decide(person, intent, action_id=action_id, code=code, token=token)
 
-    async def notify(self, address: Address | str, reply: Reply | str) -> None:
-        """Say something without being asked; it is in the outbox when this returns."""
+    async def notify(self, address: Address | str, reply: Reply | str, *, after_seconds: float = 0.0) -> None:
+        """Say something without being asked: now, or so many seconds later, whatever is restarted meanwhile.
+
+        It is in the outbox, or its moment in the store, when this returns. Raises ValueError when the address is none,
+        its channel is off or the seconds are no finite number from 0 on, and an Undeliverable where nothing is to be
+        sent: OptedOut when its person has written STOP on SMS or WhatsApp, and not START since; Unreachable when the
+        bot was found blocked or removed there within a day, and nothing has come from there since.
+        """
         where = Address.parse(address) if isinstance(address, str) else address
-        await self._running().notify(where, Reply(text=reply) if isinstance(reply, str) else reply)
+        if not 0 <= after_seconds < float("inf"):
+            raise ValueError(f"after_seconds must be 0 or a positive number, not {after_seconds!r}")
+        said = Reply(text=reply) if isinstance(reply, str) else reply
+        await self._running().notify(where, said, after_seconds=after_seconds)
 
     def command(self, name: str, *, description: str = "") -> Callable[[CommandHandler], CommandHandler]:
         """Register ``/name``: an async function of a ToolContext and the text after the command.
@@ -257,6 +281,8 @@ class ChannelAgent:
     def drifted(self, action: PendingAction) -> bool:
         """Whether an action may no longer happen as it was shown: another tool or approver rule by now, or denied by
         the policy."""
+        from gateway.pending.ask import asks_more
+
         tool = self.tool(action.kind)
         if tool is None or tool.version_hash != action.tool_version or asks_more(tool, action):
             return True
@@ -311,6 +337,8 @@ class ChannelAgent:
     # ── the turn ──
 
     async def _command(self, turn: Turn, command: str) -> Outcome:
+        from gateway.pending.prompt import plain
+
         outcome = Outcome(stop_reason="command", transcript=to_entries(turn.notes))
         match command:
             case "start":
@@ -329,6 +357,8 @@ class ChannelAgent:
         return outcome
 
     def _pending(self, turn: Turn, desk: Desk) -> str:
+        from gateway.pending.prompt import plain
+
         waiting = desk.open_for(str(turn.person))
         if not waiting:
             return say("pending_none", turn.language)
@@ -353,7 +383,8 @@ class ChannelAgent:
             unrelated=bool(waiting and turn.messages),
             loop=done,
         )
-        text = "" if outcome.asked else done.content or _excuse(done.stop_reason, turn.language)
+        silent = outcome.asked or done.stop_reason == "cancelled"
+        text = "" if silent else done.content or _excuse(done.stop_reason, turn.language)
         links = [f"[{item.filename or item.url}]({item.url})" for item in done.artifacts if item.url]
         if text or links:
             outcome.replies.append(Reply(text="\n\n".join(filter(None, [text, *links]))))
@@ -373,6 +404,8 @@ class _Asking:
         return [self._verdict(desk, ask) for ask in asks]
 
     def _verdict(self, desk: Desk, ask: Ask) -> Verdict:
+        from gateway.pending.ask import Refused, propose
+
         turn = self._turn
         proposed = propose(
             desk,

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["fold_to_gsm"]
+import unicodedata
+
+__all__ = ["GSM", "drop_dear_accents", "fold_to_gsm"]
+
+GSM = frozenset(
+    "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§"
+    "¿abcdefghijklmnopqrstuvwxyzäöñüà^{}\\[~]|€"
+)
+"""GSM 03.38 with its extension, of which each character counts twice."""
 
 # Look-alikes of the GSM 03.38 alphabet: one character outside of it makes all of a message cost more than twice as
 # much. Letters are never changed, so what is written in another alphabet stays as it is.
@@ -15,6 +23,7 @@ _FOLDED = str.maketrans(
         **dict.fromkeys("\u200b\u2060\ufeff\u00ad"),
         "\u2026": "...",
         "\u2192": "->",
+        "\u23ce": "\\n",
         "\u00d7": "x",
     }
 )
@@ -23,3 +32,16 @@ _FOLDED = str.maketrans(
 def fold_to_gsm(text: str) -> str:
     """The text with quotes, dashes, spaces and dots of typography as a plain keyboard has them."""
     return text.translate(_FOLDED)
+
+
+def drop_dear_accents(text: str) -> str:
+    """The text as people write it on a plain phone: letters that GSM 03.38 lacks go without their accents.
+
+    For words of our own; what a person or a tool wrote is shown as it is.
+    """
+    return "".join(map(_cheap, text))
+
+
+def _cheap(char: str) -> str:
+    base = unicodedata.normalize("NFD", char)[0]
+    return base if char not in GSM and base in GSM else char

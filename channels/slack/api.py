@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from channels.channel import Ambiguous, Unavailable
 from channels.slack.errors import send_error
@@ -31,8 +32,21 @@ class WebApi:
 
     async def call(self, method: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """One method, by Slack's name of it: the library's is the same with ``_`` for ``.``. Raises SendError."""
+        answer = await self._answer(method, arguments)
+        return answer.data if isinstance(answer.data, dict) else {}
+
+    async def scopes(self) -> frozenset[str] | None:
+        """What the token is allowed to; None when Slack does not say (https://docs.slack.dev/authentication/oauth).
+
+        Raises SendError.
+        """
+        answer = await self._answer("auth.test", {})
+        said = {name.lower(): value for name, value in answer.headers.items()}.get("x-oauth-scopes")
+        return frozenset(scope.strip() for scope in said.split(",")) if said else None
+
+    async def _answer(self, method: str, arguments: Mapping[str, Any]) -> AsyncSlackResponse:
         try:
-            answer = await getattr(self._client, method.replace(".", "_"))(**arguments)
+            answer: AsyncSlackResponse = await getattr(self._client, method.replace(".", "_"))(**arguments)
         except SlackApiError as error:
             raise _refused(error) from None
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
@@ -42,7 +56,7 @@ class WebApi:
         except (LookupError, TypeError, ValueError, AttributeError):
             # An answer that is not what the method documents.
             raise Ambiguous("unreadable_answer") from None
-        return answer.data if isinstance(answer.data, dict) else {}
+        return answer
 
 
 class _Client(AsyncWebClient):

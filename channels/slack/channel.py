@@ -19,7 +19,7 @@ from channels.replies import Media, OpenMedia, Part, Receipt, Reply
 from channels.slack.api import WebApi
 from channels.slack.media import download, is_slacks, upload
 from channels.slack.parse import PayloadReader
-from channels.slack.render import CAPABILITIES, POST, escaped, linked, render
+from channels.slack.render import CAPABILITIES, POST, linked, render, shown
 from channels.slack.socket import envelopes
 from channels.slack.verify import verify
 
@@ -33,6 +33,14 @@ _APP_TOKEN = re.compile(r"xapp-[A-Za-z0-9-]+")
 _SECRET = re.compile(r"[\x21-\x7e]{16,}")
 _ANSWER_SECONDS = 5.0
 _KEYS_OF_THE_TOKEN = frozenset({"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"})
+_METADATA = "askfirst_part"
+_MOST_LOOKED_AT = 200
+_CLOCKS_APART_SECONDS = 60.0
+_STATUS = "is typing…"
+"""Slack shows it after the app's name."""
+_NOT_OURS = frozenset(
+    {"missing_scope", "not_allowed_token_type", "no_permission", "unknown_method", "method_deprecated"}
+)
 
 
 class SlackChannel:
@@ -47,6 +55,7 @@ class SlackChannel:
         self._bot_token, self._signing_secret, self._app_token = bot_token, signing_secret, app_token
         self._api_url = api_url.rstrip("/") + "/"
         self._reader = PayloadReader(self.name)
+        self._shows_status = True
         self._started: tuple[aiohttp.ClientSession, WebApi] | None = None
 
     @classmethod
@@ -86,7 +95,7 @@ class SlackChannel:
             mend = f"Slack does not take it ({refused.code}): install the app again and copy its Bot User OAuth Token"
             raise MissingSetting("SLACK_BOT_TOKEN", mend) from None
         self.account = me.get("enterprise_id") if me.get("is_enterprise_install") else me.get("team_id")
-        self._reader = PayloadReader(self.name, me.get("user_id"))
+        self._reader = PayloadReader(self.name, self.account, me.get("user_id"))
         self._started = http, api
 
     async def close(self) -> None:
@@ -114,13 +123,49 @@ class SlackChannel:
         arguments = dict(part.arguments)
         if part.media is not None:
             arguments |= await self._with_media(part.call, part.media)
+        if part.call == POST:
+            arguments["metadata"] = {"event_type": _METADATA, "event_payload": {"key": key}}
         sent = await api.call(part.call, arguments)
         return Receipt(message_id=str(sent["ts"]) if "ts" in sent else None)
+
+    async def look_up(self, address: Address, part: Part, *, key: str, since: datetime) -> Receipt | None:
+        """Look for a message by the key beside it. Raises SendError, for a file always: it has none.
+
+        An app reads private chats; in a channel it needs the scope channels:history, and else missing_scope is raised.
+        """
+        if part.call != POST:
+            raise Undeliverable("file_has_no_key")
+        asked = {"channel": address.place, "include_all_metadata": True, "limit": _MOST_LOOKED_AT}
+        asked["oldest"] = f"{since.timestamp() - _CLOCKS_APART_SECONDS:.6f}"
+        method = "conversations.history"
+        if address.thread is not None:
+            method, asked["ts"] = "conversations.replies", address.thread
+        found = await self._api[1].call(method, asked)
+        for message in found.get("messages") or []:
+            metadata = message.get("metadata") or {}
+            if metadata.get("event_type") == _METADATA and metadata.get("event_payload") == {"key": key}:
+                return Receipt(message_id=str(message["ts"]))
+        return None
 
     async def edit(self, address: Address, message_id: str, part: Part) -> None:
         """Show a part in place of a message of ours. Raises SendError."""
         arguments = {name: value for name, value in part.arguments.items() if name != "thread_ts"}
         await self._api[1].call("chat.update", {**arguments, "ts": message_id})
+
+    async def typing(self, address: Address) -> None:
+        """Say beside a thread that the bot is at work, until its next message there, two minutes at most.
+
+        Slack has this for threads alone: elsewhere nothing is shown. Raises SendError; an app that may not do it is
+        asked no more.
+        """
+        if address.thread is None or not self._shows_status:
+            return
+        status = {"channel_id": address.place, "thread_ts": address.thread, "status": _STATUS}
+        try:
+            await self._api[1].call("assistant.threads.setStatus", status)
+        except Undeliverable as refused:
+            self._shows_status = refused.code not in _NOT_OURS
+            raise
 
     async def answer(self, handle: str, text: str, *, private: bool) -> None:
         """Tell the presser alone, who is answered nothing when the chat is told the same. It raises nothing.
@@ -129,13 +174,16 @@ class SlackChannel:
         """
         if not (private and text):
             return
-        if not is_slacks(handle, self._api_url):
+        url, _, thread = handle.partition("#")
+        if not is_slacks(url, self._api_url):
             _log.warning("slack: a press named a URL that is not Slack's, and was not answered")
             return
-        said = {"response_type": "ephemeral", "replace_original": False, "text": escaped(text)}
+        said = {"response_type": "ephemeral", "replace_original": False, **shown(text)}
+        if thread:
+            said["thread_ts"] = thread  # or it stands in the channel, where the presser does not look
         timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS)
         try:
-            async with self._api[0].post(handle, json=said, timeout=timeout, allow_redirects=False) as response:
+            async with self._api[0].post(url, json=said, timeout=timeout, allow_redirects=False) as response:
                 if response.status != 200:
                     _log.info("slack: a press was not answered: http_%d", response.status)
         except (aiohttp.ClientError, OSError) as error:
@@ -173,7 +221,7 @@ class SlackChannel:
     @property
     def _api(self) -> tuple[aiohttp.ClientSession, WebApi]:
         if self._started is None:
-            raise RuntimeError("SlackChannel: start(http) comes first")
+            raise Unavailable("not_started")
         return self._started
 
     async def _with_media(self, call: str, media: Media) -> Mapping[str, Any]:

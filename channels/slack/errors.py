@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from channels.channel import Ambiguous, AskfirstError, RateLimited, SendError, Unavailable, Undeliverable
+from channels.channel import Ambiguous, AskfirstError, RateLimited, SendError, Unavailable, Undeliverable, Unreachable
 
 __all__ = ["PollingRefused", "send_error"]
 
@@ -15,6 +15,7 @@ _LIMITED = frozenset({"ratelimited", "rate_limited", "message_limit_exceeded"})
 _NOT_TAKEN = frozenset({"service_unavailable", "team_added_to_org", "request_timeout"})
 _IN_DOUBT = frozenset({"internal_error", "fatal_error"})
 """Slack says of these that some of it may have been done."""
+_SHUT = frozenset({"channel_not_found", "not_in_channel", "is_archived", "user_not_found", "cannot_dm_bot"})
 _CODE = re.compile(r"[a-z0-9_.:-]{1,80}")
 _WAIT_SECONDS = 30.0
 """After "too many requests" without a time."""
@@ -34,6 +35,8 @@ def send_error(status: int, code: object, retry_after: str | None = None) -> Sen
         return Ambiguous("unreadable_answer") if status == 200 else Undeliverable(f"http_{status}")
     if code in _NOT_TAKEN:
         return Unavailable(code)
+    if code in _SHUT:
+        return Unreachable(code)
     return Ambiguous(code) if code in _IN_DOUBT else Undeliverable(code)
 
 

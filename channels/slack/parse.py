@@ -32,13 +32,19 @@ _NO_FILE = frozenset({"tombstone", "hidden_by_limit"})
 _MOST_FIELDS = 100
 _TS = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
 _SLACKBOT = "USLACKBOT"
+_COMMAND = re.compile(r"/([^\W\d]\w*)(?:\s+(.*))?", re.DOTALL)
+"""In a thread Slack takes no slash command: there it is written to the bot, ``@Askfirst /stop``."""
 
 
 class PayloadReader:
-    """Reads the payloads of one app. `bot_user` is known once the bot has asked for it."""
+    """Reads the payloads of one installation. Its `account` and `bot_user` are known once the bot has asked for them.
 
-    def __init__(self, channel: str, bot_user: str | None = None) -> None:
-        self._channel, self._bot_user = channel, bot_user
+    Whose an event is, Slack says in several ways, and of a channel shared by several organisations it may name any of
+    them. So everybody and every place is of our own account, and has one address.
+    """
+
+    def __init__(self, channel: str, account: str | None = None, bot_user: str | None = None) -> None:
+        self._channel, self._account, self._bot_user = channel, account, bot_user
 
     def read(self, request: WebhookRequest) -> Parsed:
         """The events of one request. Raises Malformed for what is neither a JSON object nor a form in UTF-8."""
@@ -85,7 +91,7 @@ class PayloadReader:
         except ValidationError:
             return _NOT_UNDERSTOOD
         wide = command.enterprise_id if command.is_enterprise_install == "true" else None
-        account = wide or command.team_id
+        account = self._account or wide or command.team_id
         if not account:
             return _NOT_UNDERSTOOD
         message = Message(
@@ -94,7 +100,8 @@ class PayloadReader:
             person=self._person(account, command.user_id, command.user_name),
             answer_to=command.response_url,
             text=plain(command.text).strip(),
-            command=command.command.removeprefix("/").lower(),
+            # The app's name may stand in front, so that it is nobody else's: /invoices-stop.
+            command=command.command.removeprefix("/").rpartition("-")[2].lower(),
         )
         return Parsed((message,), _OK)
 
@@ -105,12 +112,13 @@ class PayloadReader:
         if event.type in _OF_NO_USE:
             return _NOTHING
         installed = next(iter(callback.authorizations or ()), None)
-        account = callback.team_id
-        bot_user = self._bot_user
+        theirs, bot_user = callback.team_id, self._bot_user
         if installed is not None:
-            # In a channel shared with others the outer team is the one where it happened, not the one we serve.
-            account = (installed.enterprise_id if installed.is_enterprise_install else installed.team_id) or account
+            theirs = (installed.enterprise_id if installed.is_enterprise_install else installed.team_id) or theirs
             bot_user = bot_user or (installed.user_id if installed.is_bot else None)
+            if self._account not in (None, installed.team_id, installed.enterprise_id):
+                return _NOTHING  # the same app in another workspace, for which we have no token
+        account = self._account or theirs
         if not account:
             return _NOT_UNDERSTOOD
         match event.type:
@@ -134,13 +142,17 @@ class PayloadReader:
         mentioned = event.type == "app_mention" or (bot_user is not None and mentions(text, bot_user))
         in_thread = event.thread_ts is not None and event.thread_ts != event.ts
         to_bot = in_thread and bot_user is not None and event.parent_user_id == bot_user
+        words, command = _words(text, bot_user), None
+        if written := _COMMAND.fullmatch(words):
+            command, words = written[1].lower(), written[2] or ""
         message = Message(
             # A mention in a channel that the bot reads comes twice: as a message and as a mention.
             event_ids=(event_id, f"{event.channel}/{event.ts}"),
             address=self._address(account, event.channel, _thread(event.channel, event.ts, event.thread_ts)),
             person=self._person(account, event.user),
             sent_at=_time(event.ts),
-            text=_words(text, bot_user),
+            text=words,
+            command=command,
             message_id=event.ts,
             reply_to=event.thread_ts if to_bot else None,
             attachments=_attachments(event.files or ()),
@@ -189,7 +201,7 @@ class PayloadReader:
     def _presses(self, actions: BlockActions) -> Parsed:
         container = actions.container
         wide = actions.enterprise.id if actions.is_enterprise_install and actions.enterprise else None
-        account = wide or (actions.team.id if actions.team else actions.user.team_id)
+        account = self._account or wide or (actions.team.id if actions.team else actions.user.team_id)
         place = actions.channel.id if actions.channel else container.channel_id
         message_id = container.message_ts
         pressed = [a for a in actions.actions if a.type == "button" and a.value and a.action_ts]
@@ -206,7 +218,7 @@ class PayloadReader:
                 address=address,
                 person=self._person(account, user.id, user.username or user.name),
                 sent_at=_time(action.action_ts),
-                answer_to=actions.response_url,
+                answer_to=_answer_to(actions.response_url, address.thread),
                 token=action.value or "",
                 message_id=message_id,
             )
@@ -221,6 +233,11 @@ class PayloadReader:
 
     def _person(self, account: str, user_id: str | None, name: str | None = None) -> Person:
         return Person(channel=self._channel, account=account, user_id=user_id or "", name=name or None)
+
+
+def _answer_to(url: str | None, thread: str | None) -> str | None:
+    """Where the presser is answered: the URL, and the thread in which they look."""
+    return f"{url}#{thread}" if url and thread else url
 
 
 def _words(text: str, bot_user: str | None) -> str:

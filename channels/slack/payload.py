@@ -130,7 +130,7 @@ class BlockActions(_Fields):
 
 
 class Command(_Fields):
-    command: str = Field(min_length=2)
+    command: str = Field(pattern=r"^/.*[^-]$")
     text: str = ""
     team_id: str | None = None
     enterprise_id: str | None = None

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from channels.channel import Capabilities, Pace
 from channels.events import Address
 from channels.formatting import Span, Styled, read_markdown, split
-from channels.formatting.mrkdwn import to_mrkdwn
 from channels.replies import Button, Json, Media, Part, Reply
+from channels.slack.rich import rich_text
 
-__all__ = ["CAPABILITIES", "POST", "escaped", "linked", "render"]
+__all__ = ["CAPABILITIES", "POST", "linked", "render", "shown"]
 
 POST = "chat.postMessage"
 _UPDATE = "chat.update"
@@ -18,12 +21,16 @@ _UPLOAD = "files.completeUploadExternal"
 """The call that shows a file; those before it, which bring its bytes, leave no trace."""
 
 # https://docs.slack.dev/reference/block-kit/blocks and .../composition-objects: blocks, characters.
-_SECTION = 3_000
+_PIECE = 3_000
+"""Of text in a section; for rich text no limit is documented."""
 _MOST_BLOCKS = 50
 _TOKEN = 2_000
-_MESSAGE = 11_000
-"""Over all blocks of a message. At some 13,000 Slack answers msg_blocks_too_long, though each block is within its limit
-(https://github.com/slackapi/bolt-js/issues/2509)."""
+_MESSAGE = 12_000
+"""Characters of all blocks of a message, with their JSON. From some 13,000 characters of text, or fewer in many pieces,
+Slack answers msg_blocks_too_long, and says nowhere what it counts: https://github.com/slackapi/bolt-js/issues/2509 and
+https://github.com/slackapi/bolt-js/issues/2867."""
+_TEXT = 4_000
+"""Characters of the text beside the blocks: https://docs.slack.dev/reference/methods/chat.update#errors."""
 
 _FILE = 1_000_000_000
 """Bytes. https://slack.com/help/articles/201330736"""
@@ -36,9 +43,14 @@ CAPABILITIES = Capabilities(
     pace=Pace(place_per_second=1),  # https://docs.slack.dev/apis/web-api/rate-limits
     redelivers=True,
     edit=True,
+    typing=True,
 )
 
 _STYLES = {"confirm": "primary", "cancel": None, "plain": None}
+_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+"""https://docs.slack.dev/messaging/formatting-message-text#escaping"""
+_HALF_ESCAPE = re.compile(r"&[a-z]{0,3}$")
+_CALL = re.compile(r"@(?=(?:here|channel|everyone|group)\b)", re.IGNORECASE)
 
 
 def render(address: Address, reply: Reply) -> Sequence[Part]:
@@ -50,56 +62,79 @@ def render(address: Address, reply: Reply) -> Sequence[Part]:
     if address.thread is not None:
         to["thread_ts"] = address.thread
     files = [_file(to, media) for media in reply.media]
-    messages = _messages(_sections(read_markdown(reply.text)))
+    styled = read_markdown(reply.text)
+    # An edit calls nobody, so it can name people as Slack does; what is too long for one goes on in new messages.
+    account = address.account if reply.edits is not None and len(styled.text) <= _PIECE else None
+    messages = [_arguments(message) for message in _messages(_pieces(styled, account))]
     if not messages and reply.buttons:
-        messages = [["…"]]
-    parts = [Part(call=POST, arguments=to | _shown(sections)) for sections in messages]
+        messages = [shown("…")]
+    parts = [Part(call=POST, arguments={**to, **message}) for message in messages]
     if parts and reply.edits is not None:
-        edited: dict[str, Json] = {"channel": address.place, "ts": reply.edits}
-        parts[0] = Part(call=_UPDATE, arguments=edited | _shown(messages[0]))
+        parts[0] = Part(call=_UPDATE, arguments={"channel": address.place, "ts": reply.edits, **messages[0]})
     if not reply.buttons:
         return (*parts, *files)
     return (*files, *parts[:-1], _with_buttons(parts[-1], reply.buttons))
 
 
-def _shown(sections: Sequence[str]) -> dict[str, Json]:
-    """The arguments of a message: its blocks, and the same as text for notifications and screen readers."""
-    blocks: list[Json] = [
-        {"type": "section", "text": {"type": "mrkdwn", "text": section, "verbatim": True}} for section in sections
-    ]
-    return {"text": "\n".join(sections), "blocks": blocks, "unfurl_links": False, "unfurl_media": False}
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A stretch of text and the block that shows it."""
+
+    text: str
+    block: Json
+    size: int
 
 
-def linked(label: str, address: str) -> dict[str, Json]:
+def shown(text: str) -> Mapping[str, Json]:
+    """The arguments of a message of words that are no Markdown."""
+    return _arguments(list(_pieces(Styled(text))))
+
+
+def linked(label: str, address: str) -> Mapping[str, Json]:
     """The arguments of a message that is one link."""
-    return _shown([to_mrkdwn(Styled(label, (Span("link", 0, len(label), address),)))])
+    return _arguments(list(_pieces(Styled(label, (Span("link", 0, len(label), address),)))))
 
 
-def escaped(text: str) -> str:
-    """Words that are no Markdown."""
-    return to_mrkdwn(Styled(text))
+def _arguments(pieces: Sequence[_Piece]) -> Mapping[str, Json]:
+    """A message: its blocks, and the same as text for notifications and screen readers."""
+    return {
+        "text": _beside("".join(piece.text for piece in pieces)),
+        "blocks": [piece.block for piece in pieces],
+        "unfurl_links": False,
+        "unfurl_media": False,
+    }
 
 
-def _sections(styled: Styled, limit: int = _SECTION) -> Iterator[str]:
-    """Pieces in Slack's dialect. Marks and escapes count, so what grew too long is split again, finer."""
-    for piece in split(styled, limit):
-        written = to_mrkdwn(piece)
-        if len(written) > _SECTION:
-            yield from _sections(piece, limit // 2)
-        elif written.strip():
-            yield written.strip("\n")
-
-
-def _messages(sections: Iterator[str]) -> list[list[str]]:
-    """Sections by message; each leaves a block free for buttons."""
-    messages: list[list[str]] = []
-    for section in sections:
-        last = messages[-1] if messages else []
-        if not last or len(last) + 2 > _MOST_BLOCKS or sum(map(len, last)) + len(section) > _MESSAGE:
-            messages.append([section])
+def _pieces(styled: Styled, account: str | None = None, limit: int = _PIECE) -> Iterator[_Piece]:
+    """What is to be seen. Each change of style costs room too, so what grew too large is split again, finer."""
+    for cut in split(styled, limit):
+        block = rich_text(cut, account=account)
+        if block is None:
+            continue
+        size = len(json.dumps(block, ensure_ascii=False))
+        if size > _MESSAGE:
+            yield from _pieces(cut, account, limit // 2)
         else:
-            last.append(section)
+            yield _Piece(cut.text, block, size)
+
+
+def _messages(pieces: Iterator[_Piece]) -> list[list[_Piece]]:
+    """Pieces by message; each leaves a block free for buttons."""
+    messages: list[list[_Piece]] = []
+    room = 0
+    for piece in pieces:
+        if not messages or len(messages[-1]) + 2 > _MOST_BLOCKS or piece.size > room:
+            messages.append([])
+            room = _MESSAGE
+        messages[-1].append(piece)
+        room -= piece.size
     return messages
+
+
+def _beside(text: str) -> str:
+    """Slack reads ``<...>`` in it as a link, a mention or a call to everybody: the words have none."""
+    written = _CALL.sub("@\u2060", text.strip().translate(_ESCAPES))
+    return written if len(written) <= _TEXT else f"{_HALF_ESCAPE.sub('', written[: _TEXT - 1])}…"
 
 
 def _with_buttons(part: Part, buttons: tuple[Button, ...]) -> Part:
@@ -131,7 +166,7 @@ def _button(number: int, button: Button) -> Json:
 def _file(to: dict[str, Json], media: Media) -> Part:
     """The file itself, or for one too large the message that becomes its link when it is sent."""
     if media.size > _FILE:
-        return Part(call=POST, arguments=to | _shown([escaped(media.filename)]), media=media)
+        return Part(call=POST, arguments={**to, **shown(media.filename)}, media=media)
     arguments: dict[str, Json] = {"channel_id": to["channel"]}
     if "thread_ts" in to:
         arguments["thread_ts"] = to["thread_ts"]

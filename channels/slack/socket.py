@@ -6,10 +6,12 @@ client: that one hides an outage from whoever polls, and writes the connection's
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import aiohttp
 
@@ -22,6 +24,7 @@ __all__ = ["Envelope", "envelopes"]
 
 _HEARTBEAT_SECONDS = 30.0
 _CLOSE_SECONDS = 2.0
+_GREETING_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,51 +45,95 @@ class Envelope:
             return Parsed((), WebhookResponse(), not_understood=True)
 
 
+_Told: TypeAlias = tuple[aiohttp.ClientWebSocketResponse, Envelope | PollingRefused | None]
+"""What a connection told; None: that it ends, or that it soon will."""
+
+
 async def envelopes(http: aiohttp.ClientSession, api: WebApi, app_token: str) -> AsyncGenerator[Envelope, None]:
     """What Slack tells, until closed. An envelope is acknowledged when the next one is asked for.
 
-    Slack asks every few hours for a new connection. Raises PollingRefused when it gives none, SendError when
-    it is out of reach.
+    Slack asks every few hours for a new connection: it is opened while the old one still speaks, since nobody delivers
+    a press twice. Raises PollingRefused when Slack gives none, SendError when it is out of reach.
     """
-    while True:
-        try:
-            url = str((await api.call("apps.connections.open", {"app_token": app_token}))["url"])
-        except Undeliverable as refused:
-            raise PollingRefused(
-                f"SLACK_APP_TOKEN: Slack opens no connection ({refused.code}): switch Socket Mode on, and copy an "
-                "App-Level Token with connections:write from the app's page Basic Information"
-            ) from None
-        except LookupError:
-            raise Unavailable("unreadable_answer") from None
-        greeted = False
-        try:
-            async with http.ws_connect(
-                url, heartbeat=_HEARTBEAT_SECONDS, timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE_SECONDS)
-            ) as connection:
-                async for frame in connection:
-                    told = _told(frame)
-                    match told.get("type"):
-                        case "hello":
-                            greeted = True
-                        case "disconnect" if told.get("reason") == "link_disabled":
-                            raise PollingRefused("slack: Socket Mode is switched off: switch it on in the app's page")
-                        case "disconnect":
-                            break
-                        case str(kind) if isinstance(told.get("envelope_id"), str):
-                            yield Envelope(kind, told["envelope_id"], told.get("payload"))
-                            await connection.send_json({"envelope_id": told["envelope_id"]})
-        except (aiohttp.ClientError, OSError):
-            if not greeted:
-                raise Unavailable("no_connection") from None
-        if not greeted:
-            raise Unavailable("connection_closed")
+    told: asyncio.Queue[_Told] = asyncio.Queue(maxsize=1)
+    listening: set[asyncio.Task[None]] = set()
+
+    async def connect() -> aiohttp.ClientWebSocketResponse:
+        connection = await _greeted(http, await _url(api, app_token))
+        task = asyncio.create_task(_listen(connection, told), name="slack socket mode")
+        listening.add(task)
+        task.add_done_callback(listening.discard)
+        return connection
+
+    try:
+        newest = await connect()
+        while True:
+            connection, said = await told.get()
+            if isinstance(said, Envelope):
+                yield said
+                with contextlib.suppress(aiohttp.ClientError, OSError):  # it comes again over the next connection
+                    await connection.send_json({"envelope_id": said.envelope_id})
+            elif said is not None:
+                raise said
+            elif connection is newest:
+                newest = await connect()
+    finally:
+        tasks = list(listening)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _told(frame: aiohttp.WSMessage) -> Mapping[str, Any]:
+async def _url(api: WebApi, app_token: str) -> str:
+    """Where to connect, once."""
+    try:
+        return str((await api.call("apps.connections.open", {"app_token": app_token}))["url"])
+    except Undeliverable as refused:
+        raise PollingRefused(
+            f"SLACK_APP_TOKEN: Slack opens no connection ({refused.code}): switch Socket Mode on, and copy an "
+            "App-Level Token with connections:write from the app's page Basic Information"
+        ) from None
+    except LookupError:
+        raise Unavailable("unreadable_answer") from None
+
+
+async def _greeted(http: aiohttp.ClientSession, url: str) -> aiohttp.ClientWebSocketResponse:
+    """A connection that Slack has said hello on."""
+    try:
+        connection = await http.ws_connect(
+            url, heartbeat=_HEARTBEAT_SECONDS, timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE_SECONDS)
+        )
+        if _read(await connection.receive(_GREETING_SECONDS)).get("type") == "hello":
+            return connection
+        await connection.close()
+    except (aiohttp.ClientError, OSError):
+        raise Unavailable("no_connection") from None
+    raise Unavailable("connection_closed")
+
+
+async def _listen(connection: aiohttp.ClientWebSocketResponse, told: asyncio.Queue[_Told]) -> None:
+    """Pass on what one connection tells, until it ends."""
+    try:
+        async for frame in connection:
+            message = _read(frame)
+            match message.get("type"):
+                case "disconnect" if message.get("reason") == "link_disabled":
+                    off = "slack: Socket Mode is switched off: switch it on in the app's page"
+                    await told.put((connection, PollingRefused(off)))
+                case "disconnect":
+                    await told.put((connection, None))
+                case str(kind) if isinstance(envelope_id := message.get("envelope_id"), str):
+                    await told.put((connection, Envelope(kind, envelope_id, message.get("payload"))))
+        await told.put((connection, None))
+    finally:
+        await connection.close()
+
+
+def _read(frame: aiohttp.WSMessage) -> Mapping[str, Any]:
     if frame.type is not aiohttp.WSMsgType.TEXT:
         return {}
     try:
-        told = json.loads(frame.data)
+        message = json.loads(frame.data)
     except (ValueError, RecursionError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return message if isinstance(message, dict) else {}

@@ -214,7 +214,7 @@ class TelegramChannel:
     @property
     def _api(self) -> BotApi:
         if self._started is None:
-            raise RuntimeError("TelegramChannel: start(http) comes first")
+            raise Unavailable("not_started")
         return self._started
 
     def _events(self, update: Mapping[str, Any]) -> tuple[Event, ...]:

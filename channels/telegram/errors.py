@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from telegram.error import BadRequest, ChatMigrated, Forbidden, InvalidToken, NetworkError, TelegramError
 
-from channels.channel import Ambiguous, AskfirstError, RateLimited, SendError, Unavailable, Undeliverable
+from channels.channel import Ambiguous, AskfirstError, RateLimited, SendError, Unavailable, Undeliverable, Unreachable
 
 __all__ = ["Flooded", "Moved", "NoAnswer", "NotTaken", "PollingRefused", "Refused", "send_error"]
 
@@ -83,9 +83,10 @@ def send_error(error: TelegramError) -> SendError:
         case Refused():
             return Undeliverable(error.message)
         case Forbidden():
-            return Undeliverable(_code(error, "forbidden"))
+            return Unreachable(_code(error, "forbidden"))
         case BadRequest():
-            return Undeliverable(_code(error, "bad_request"))
+            code = _code(error, "bad_request")
+            return Unreachable(code) if code == "chat_not_found" else Undeliverable(code)
         case InvalidToken():
             # 401 for a token that is not valid (any more), 404 for a method that the server does not know.
             return Undeliverable("unknown_method" if "not found" in error.message.lower() else "unauthorized")

@@ -36,6 +36,11 @@ _SERVICE = frozenset(
 )
 """Messages that tell what happened in a chat: nobody wrote them. https://core.telegram.org/bots/api#message"""
 
+_CARRIED = frozenset(
+    "photo audio voice video video_note animation document sticker location contact".split()  # noqa: SIM905
+)
+_FORWARDED = frozenset({"forward_origin", "forward_date"})
+
 _OK = WebhookResponse()
 _NOTHING = Parsed((), _OK)
 _NOT_UNDERSTOOD = Parsed((), _OK, not_understood=True)
@@ -78,7 +83,7 @@ class UpdateReader:
         attachments = _attachments(message)
         text = message.text if message.text is not None else message.caption
         if text is None and not attachments:
-            return _NOTHING if message.fields & _SERVICE else _NOT_UNDERSTOOD
+            return _NOTHING if message.has_any(_SERVICE) else _NOT_UNDERSTOOD
         text = text or ""
         entities = message.entities or message.caption_entities
         command: str | None = None
@@ -106,7 +111,7 @@ class UpdateReader:
             reply_to=str(answered.message_id) if answered else None,
             attachments=attachments,
             mentions_bot=mentioned or to_bot,
-            forwarded=not message.fields.isdisjoint({"forward_origin", "forward_date"}),
+            forwarded=message.has_any(_FORWARDED),
             via_bot=message.via_bot is not None,
         )
         return Parsed((event,), _OK)
@@ -190,6 +195,8 @@ class UpdateReader:
         )
 
     def _mentioned(self, text: str, entities: Sequence[Entity]) -> bool:
+        if not entities:
+            return False
         units = text.encode("utf-16-le")
         for entity in entities:
             if entity.type == "text_mention" and entity.user and str(entity.user.id) == self._account:
@@ -203,6 +210,8 @@ class UpdateReader:
 
 def _attachments(message: Message) -> tuple[Attachment, ...]:
     """What a message carries beside its text. Pictures come in several sizes: the largest counts."""
+    if not message.has_any(_CARRIED):
+        return ()
     picture = max(message.photo, key=lambda photo: photo.width * photo.height, default=None)
     # A moving picture is sent as a document too.
     document = message.document if message.animation is None else None

@@ -23,6 +23,7 @@ CAPABILITIES = Capabilities(
     button_label=40,  # Telegram names no limit: what a phone shows of a button in half a row
     media={"image": 10_000_000, "audio": 50_000_000, "video": 50_000_000, "document": 50_000_000},
     pace=Pace(account_per_second=30, place_per_second=1, group_per_minute=20),
+    redelivers=True,  # https://core.telegram.org/bots/api#setwebhook: unsuccessful requests are repeated
     edit=True,
     typing=True,
 )

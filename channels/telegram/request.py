@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from typing import Any, final
 
 import aiohttp
+from aiohttp import hdrs
 from telegram.error import TelegramError
 from telegram.request import BaseRequest, RequestData
 
@@ -65,9 +67,10 @@ class SessionRequest(BaseRequest):
         if isinstance(read_timeout, int | float):
             seconds = read_timeout
         timeout = aiohttp.ClientTimeout(total=seconds, connect=_CONNECT_SECONDS)
+        data, headers = _form(request_data)
         try:
             async with self._http.request(
-                method, self._root + url, data=_form(request_data), timeout=timeout, allow_redirects=False
+                method, self._root + url, data=data, headers=headers, timeout=timeout, allow_redirects=False
             ) as response:
                 status, payload = response.status, await _bounded(response)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
@@ -94,16 +97,19 @@ class SessionRequest(BaseRequest):
         return answer
 
 
-def _form(data: RequestData | None) -> aiohttp.FormData | None:
+def _form(data: RequestData | None) -> tuple[aiohttp.FormData | bytes | None, Mapping[str, str]]:
+    """What is sent, and the headers that say what it is."""
     if data is None or (not data.parameters and not data.contains_files):
-        return None
+        return None, {}
+    if not data.contains_files:
+        return data.url_encoded_parameters().encode(), {hdrs.CONTENT_TYPE: "application/x-www-form-urlencoded"}
     # Telegram shows a file's name as it is written: percent-encoding would be seen.
     form = aiohttp.FormData(quote_fields=False)
     for name, value in data.json_parameters.items():
         form.add_field(name, value)
     for name, (filename, content, mime_type) in data.multipart_data.items():
         form.add_field(name, content, filename=filename, content_type=mime_type)
-    return form
+    return form, {}
 
 
 async def _bounded(response: aiohttp.ClientResponse) -> bytes:

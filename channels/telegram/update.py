@@ -98,10 +98,10 @@ class Message(_Fields):
     via_bot: User | None = None
     reply_to_message: Answered | None = None
     text: str | None = None
-    entities: list[Entity] = []
+    entities: tuple[Entity, ...] = ()
     caption: str | None = None
-    caption_entities: list[Entity] = []
-    photo: list[Photo] = []
+    caption_entities: tuple[Entity, ...] = ()
+    photo: tuple[Photo, ...] = ()
     audio: File | None = None
     voice: File | None = None
     video: File | None = None
@@ -114,10 +114,9 @@ class Message(_Fields):
     migrate_to_chat_id: int | None = None
     migrate_from_chat_id: int | None = None
 
-    @property
-    def fields(self) -> frozenset[str]:
-        """Every field that the platform sent, known to us or not."""
-        return frozenset(self.model_fields_set) | frozenset(self.model_extra or ())
+    def has_any(self, names: frozenset[str]) -> bool:
+        """Whether the platform sent one of these fields, known to us or not."""
+        return not names.isdisjoint(self.model_fields_set)
 
 
 class Callback(_Fields):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, final
 
 import aiohttp
@@ -16,8 +17,8 @@ from twilio.rest.api import Api
 from twilio.rest.messaging import Messaging
 from yarl import URL
 
-from channels.channel import Ambiguous, Unavailable, Undeliverable
-from channels.twilio.errors import refusal
+from channels.channel import Ambiguous, RateLimited, Unavailable, Undeliverable
+from channels.twilio.errors import Patience, refusal
 
 __all__ = ["API_URL", "TwilioApi", "at", "password"]
 
@@ -26,6 +27,7 @@ API_URL = "https://api.twilio.com"
 _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 30.0
 _LONGEST_ANSWER = 2**20
+_LOOKED_AT = 20
 
 _log = logging.getLogger(__name__)
 
@@ -87,6 +89,7 @@ class TwilioApi:
 
     def __init__(self, http: aiohttp.ClientSession, api_url: str, account_sid: str, auth_token: str) -> None:
         client = Client(account_sid, auth_token, http_client=_SessionClient(http, api_url))
+        self._patience = Patience()
         # The client has both, but loads their code only in the middle of the first call.
         self._account = Api(client).accounts(account_sid)
         self._typing = Messaging(client).v2.typing_indicator
@@ -102,9 +105,21 @@ class TwilioApi:
         """Have a message sent: its sid. Raises SendError."""
         try:
             sent = await self._account.messages.create_async(to=to, from_=from_, **content)
+        except RateLimited as limited:
+            raise self._patience.longer(limited) from None
         except _UNREADABLE:
             raise Ambiguous("unreadable_answer") from None
+        self._patience.over()
         return str(sent.sid)
+
+    async def find(self, *, to: str, from_: str, body: str, since: datetime) -> str | None:
+        """The newest of the last messages with this text that were taken since then: its sid. Raises SendError."""
+        try:
+            last = await self._account.messages.list_async(to=to, from_=from_, limit=_LOOKED_AT, page_size=_LOOKED_AT)
+            found = [sent.sid for sent in last if sent.body == body and sent.date_created >= since]
+        except _UNREADABLE:
+            raise Ambiguous("unreadable_answer") from None
+        return str(found[0]) if found else None
 
     async def show_typing(self, *, to: str, from_: str) -> None:
         """Show whoever wrote last that an answer is being written; it goes under their message. Raises SendError."""

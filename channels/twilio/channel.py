@@ -7,19 +7,31 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal, Self
-from urllib.parse import urldefrag, urlsplit
+from urllib.parse import urldefrag, urlencode, urlsplit
 
 import aiohttp
 
-from channels.channel import Capabilities, MissingSetting, Parsed, SendError, Undeliverable, WebhookRequest
+from channels.channel import (
+    Capabilities,
+    MissingSetting,
+    OptedOut,
+    Parsed,
+    SendError,
+    Unavailable,
+    Undeliverable,
+    WebhookRequest,
+    WebhookResponse,
+)
 from channels.events import Address, Attachment
+from channels.formatting import drop_dear_accents
 from channels.replies import OpenMedia, Part, Receipt, Reply
 from channels.twilio.api import API_URL, TwilioApi, password
 from channels.twilio.form import ADDRESS_PREFIX, is_for
 from channels.twilio.media import download
-from channels.twilio.parse import FormReader
+from channels.twilio.parse import KEY, FormReader, spoken
 from channels.twilio.render import SMS, WHATSAPP, render_sms, render_whatsapp
 from channels.twilio.verify import Verifier
 
@@ -31,6 +43,7 @@ _ACCOUNT_SID = re.compile(r"AC[0-9a-f]{32}")
 _TYPING_SECONDS = 20.0
 """WhatsApp shows it for 25 s: https://www.twilio.com/docs/whatsapp/api/typing-indicators-resource."""
 _MOST_TYPING = 10_000
+_CLOCKS_APART = timedelta(seconds=60)
 _RETRIES = "#rc=3&rp=all"
 """By itself Twilio calls once: https://www.twilio.com/docs/usage/webhooks/webhooks-connection-overrides."""
 
@@ -59,6 +72,7 @@ class _TwilioChannel:
         """Our number."""
         self._sid, self._token, self._api_url = account_sid, auth_token, api_url.rstrip("/")
         self._public_url = public_url.rstrip("/")
+        self.capabilities = replace(type(self).capabilities, reports=bool(public_url))
         self._prefix = ADDRESS_PREFIX[self.name]
         self._verifier = Verifier(account_sid, auth_token, shared_key)
         self._reader = FormReader(self.name)
@@ -113,25 +127,48 @@ class _TwilioChannel:
         """Pure. Raises Malformed for what is not a form in UTF-8."""
         return self._reader.read(request)
 
+    def ask_again(self, text: str) -> WebhookResponse:
+        """TwiML that says this: Twilio does not deliver a message twice by itself."""
+        return spoken(text if self.capabilities.accents else drop_dear_accents(text))
+
     async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
-        """Have one message sent. Raises SendError. That Twilio took it does not say that it arrived: a report does."""
-        content: dict[str, Any] = {**part.arguments, **_linked(part)}
+        """Have one message sent. Raises SendError. That Twilio took it does not say that it arrived: a report does.
+
+        A file that Twilio does not take as such, here and to this number, goes as a link.
+        """
+        shared: dict[str, Any] = self._numbers(address)
         if self._public_url:
-            content["status_callback"] = f"{self._public_url}/webhooks/twilio/status"
-        sid = await self._started.send(**self._numbers(address), **content)
+            status_url = f"{self._public_url}/webhooks/twilio/status?{urlencode({KEY: key})}"
+            shared["status_callback"] = status_url + _RETRIES
+        try:
+            sid = await self._started.send(**shared, **_content(part, as_link=part.call == "link"))
+        except OptedOut:
+            raise
+        except Undeliverable:
+            if part.call != "media":
+                raise
+            sid = await self._started.send(**shared, **_content(part, as_link=True))
         return Receipt(message_id=sid)
+
+    async def look_up(self, address: Address, part: Part, *, key: str, since: datetime) -> Receipt | None:
+        """Look for the newest message with this text: Twilio keeps no key. Raises SendError, for a file always."""
+        if part.media is not None:
+            raise Undeliverable("file_has_no_text")
+        body, since = str(part.arguments["body"]), since - _CLOCKS_APART
+        sid = await self._started.find(**self._numbers(address), body=body, since=since)
+        return None if sid is None else Receipt(message_id=sid)
 
     async def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
         """A file's bytes, at most 16 MiB. Raises Undeliverable (too large, gone, no file) or Unavailable."""
         if self._http is None:
-            raise RuntimeError(f"{type(self).__name__}: start(http) comes first")
+            raise Unavailable("not_started")
         async for piece in download(self._http, self._api_url, password(self._sid, self._token), attachment.ref):
             yield piece
 
     @property
     def _started(self) -> TwilioApi:
         if self._api is None:
-            raise RuntimeError(f"{type(self).__name__}: start(http) comes first")
+            raise Unavailable("not_started")
         return self._api
 
     def _numbers(self, address: Address) -> dict[str, str]:
@@ -149,7 +186,7 @@ class SmsChannel(_TwilioChannel):
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
         """Pure."""
-        return render_sms(reply)
+        return render_sms(address, reply)
 
     async def registered(self) -> str | None:
         """The URL that our number calls, if any. Raises SendError."""
@@ -210,14 +247,14 @@ class WhatsAppChannel(_TwilioChannel):
             _log.debug("whatsapp: typing was not shown: %s", error.code)
 
 
-def _linked(part: Part) -> dict[str, Any]:
-    """What a part's file adds to its message: Twilio fetches it, or the person does."""
+def _content(part: Part, *, as_link: bool) -> dict[str, Any]:
+    """What a message says, with what its file adds: Twilio fetches it, or the person does."""
     if part.media is None:
-        return {}
+        return dict(part.arguments)
     if not isinstance(part.media, OpenMedia):
         raise TypeError("a part's media is opened before the part is sent")
     if part.media.link is None:
         raise Undeliverable("no_public_url")
-    if part.call == "media":
-        return {"media_url": [part.media.link]}
-    return {"body": f"{part.arguments['body']}: {part.media.link}"}
+    if as_link:
+        return {"body": f"{part.arguments['body']}: {part.media.link}"}
+    return {"media_url": [part.media.link]}

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 
-from channels.channel import RateLimited, SendError, Unavailable, Undeliverable
+from channels.channel import OptedOut, RateLimited, SendError, Unavailable, Undeliverable
+from channels.twilio.parse import OPTED_OUT
 
-__all__ = ["refusal"]
+__all__ = ["Patience", "refusal"]
 
 _WAIT_SECONDS = 2.0
-"""After a 429 that names no wait."""
+_LONGEST_WAIT_SECONDS = 60.0
+"""After the first refusal for haste that names no wait, and after many."""
 
 # https://www.twilio.com/docs/api/errors/{code}. Any other code of an answered 4xx stays what it is, and is permanent:
-# 21610 opted out, 21211 and 21614 no such number, 21408 no permission for the region, 21617 too long, 63016 outside of
-# WhatsApp's 24 hours, 63024 not on WhatsApp.
+# 21211 and 21614 no such number, 21408 no permission for the region, 21617 too long, 63016 outside of WhatsApp's 24
+# hours, 63024 not on WhatsApp, 30003 to 30008 not reachable, blocked, unknown, a landline, filtered, no reason known.
 _RATE_CODES = frozenset({"20429", "14107", "63018"})
 _QUEUE_FULL = frozenset({"21611", "30001"})
 _UNAUTHORIZED = "20003"
 
 
 def refusal(status: int, headers: Mapping[str, str], payload: str) -> SendError:
-    """The error for an answer that is no success. It carries Twilio's number for it and none of its words."""
+    """The error for an answer that is no success. It carries Twilio's number for it and none of its words.
+
+    RateLimited has a wait of 0 seconds when none is named, as usual: `Patience` knows one.
+    """
     code = _code(payload)
     if status == 429 or code in _RATE_CODES:
         return RateLimited(code or "429", retry_after_seconds=_wait(headers.get("Retry-After", "")))
@@ -29,6 +35,8 @@ def refusal(status: int, headers: Mapping[str, str], payload: str) -> SendError:
         return Unavailable(code or f"http_{status}")
     if status == 401 or code == _UNAUTHORIZED:
         return Undeliverable("unauthorized")
+    if code == OPTED_OUT:
+        return OptedOut(code)
     return Undeliverable(code or f"http_{status}")
 
 
@@ -42,4 +50,29 @@ def _code(payload: str) -> str | None:
 
 
 def _wait(header: str) -> float:
-    return float(header) if header.isdecimal() and len(header) < 6 else _WAIT_SECONDS
+    return float(header) if header.isdecimal() and len(header) < 6 else 0.0
+
+
+class Patience:
+    """How long one account waits when it is refused for haste: twice as long each time, until a message is taken.
+
+    https://www.twilio.com/docs/api/errors/20429 asks for that.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._wait = _WAIT_SECONDS / 2
+        self._until = 0.0
+
+    def longer(self, limited: RateLimited) -> RateLimited:
+        """The same with a wait; refusals of calls that were under way together count as one."""
+        if limited.retry_after_seconds:
+            return limited
+        now = self._clock()
+        if now >= self._until:
+            self._wait = min(2 * self._wait, _LONGEST_WAIT_SECONDS)
+            self._until = now + self._wait
+        return RateLimited(limited.code, retry_after_seconds=self._wait)
+
+    def over(self) -> None:
+        self._wait, self._until = _WAIT_SECONDS / 2, 0.0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from urllib.parse import parse_qsl
 
-from multidict import MultiDict
+from multidict import MultiDict, MultiDictProxy
 
 from channels.channel import Malformed, WebhookRequest
 
-__all__ = ["ADDRESS_PREFIX", "is_for", "read_form"]
+__all__ = ["ADDRESS_PREFIX", "is_for", "is_json", "read_form"]
 
 ADDRESS_PREFIX: Mapping[str, str] = {"sms": "", "whatsapp": "whatsapp:"}
 """Channel -> what stands before its numbers in To and From."""
@@ -19,20 +20,29 @@ _LONGEST = 64 * 1024
 _MOST_FIELDS = 500
 
 
-def read_form(request: WebhookRequest) -> MultiDict[str]:
+def read_form(request: WebhookRequest) -> MultiDictProxy[str]:
     """The fields, blank and repeated ones too: the signature covers them all.
 
     Raises Malformed for what is not a form in UTF-8, and for one larger than any of Twilio's.
     """
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/x-www-form-urlencoded" or len(request.body) > _LONGEST:
+    if _media_type(request) != "application/x-www-form-urlencoded" or len(request.body) > _LONGEST:
         raise Malformed("twilio: not a form of Twilio's size")
+    return _fields(request.body)
+
+
+@lru_cache(maxsize=16)  # a request's form is read to find its channel, to prove it, and to parse it
+def _fields(body: bytes) -> MultiDictProxy[str]:
     try:
-        text = request.body.decode("ascii")
+        text = body.decode("ascii")
         fields = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
     except ValueError:
         raise Malformed("twilio: the form is not in UTF-8") from None
-    return MultiDict(fields)
+    return MultiDictProxy(MultiDict(fields))
+
+
+def is_json(request: WebhookRequest) -> bool:
+    """Whether it says that it is JSON, which Twilio signs in another way."""
+    return _media_type(request) == "application/json"
 
 
 def is_for(channel: str, request: WebhookRequest) -> bool:
@@ -40,6 +50,10 @@ def is_for(channel: str, request: WebhookRequest) -> bool:
     try:
         form = read_form(request)
     except Malformed:
-        return channel == "sms"  # where it is refused
+        return True  # it is refused, whichever channel takes it
     whatsapp = any(form.get(name, "").startswith(ADDRESS_PREFIX["whatsapp"]) for name in ("To", "From"))
     return whatsapp == (channel == "whatsapp")
+
+
+def _media_type(request: WebhookRequest) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()

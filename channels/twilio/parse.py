@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Literal
+from urllib.parse import parse_qs, urlsplit
+from xml.sax.saxutils import escape
 
 from channels.channel import Parsed, WebhookRequest, WebhookResponse
 from channels.events import Address, Attachment, ButtonPress, DeliveryReport, Message, OptOut, Person
 from channels.twilio.form import ADDRESS_PREFIX, read_form
 
-__all__ = ["NOT_STORED", "FormReader"]
+__all__ = ["KEY", "OPTED_OUT", "FormReader", "spoken"]
 
 
 def _twiml(inside: str) -> WebhookResponse:
@@ -25,8 +27,16 @@ def _twiml(inside: str) -> WebhookResponse:
 _EMPTY = _twiml("")
 """Says nothing to the person: what there is to say goes out over the REST API."""
 
-NOT_STORED = _twiml("<Message>Your message was not received. Please send it again.</Message>")
-"""Twilio does not deliver a message twice by itself: the person has to."""
+
+def spoken(text: str) -> WebhookResponse:
+    """Has Twilio say this to whoever wrote, without a call of the REST API."""
+    return _twiml(f"<Message>{escape(text)}</Message>")
+
+
+KEY = "part"
+"""In the query of the URL that a message's reports go to: the key with which it was sent."""
+OPTED_OUT = "21610"
+"""https://www.twilio.com/docs/api/errors/21610."""
 
 _NOTHING = Parsed((), _EMPTY)
 _NOT_UNDERSTOOD = Parsed((), _EMPTY, not_understood=True)
@@ -38,7 +48,8 @@ _STOP = {
     "whatsapp": frozenset({"stop", "stopall", "unsubscribe"}),
 }
 _START = frozenset({"start", "unstop"})
-"""YES is one too, but first of all the answer to a question."""
+_START_THAT_ANSWERS = "yes"
+"""Carriers take it for START; first of all it is the answer to a question."""
 
 _STATUS: Mapping[str, Literal["sent", "delivered", "read", "failed"]] = {
     "sent": "sent",
@@ -51,6 +62,7 @@ _STATUS: Mapping[str, Literal["sent", "delivered", "read", "failed"]] = {
 _STATUS_ON_THE_WAY = frozenset({"accepted", "scheduled", "queued", "sending"})
 _SID = re.compile(r"[A-Z]{2}[0-9a-f]{32}")
 """https://www.twilio.com/docs/glossary/what-is-a-sid. The signature does not cover where a value ends: this does."""
+_KEY = re.compile(r"[\w-]{1,64}", re.ASCII)
 _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_]*)(?:\s+(.*))?", re.DOTALL)
 _COORDINATE = re.compile(r"-?\d{1,3}(\.\d+)?")
 _MOST_MEDIA = 10
@@ -76,7 +88,7 @@ class FormReader:
             return _NOT_UNDERSTOOD
         address = Address(channel=self._channel, account=account, place=place)
         if status != "received":
-            return self._report(sid, address, status, form)
+            return self._report(sid, address, status, form, _key(request.url))
         return self._said(sid, address, form)
 
     def _number(self, written: str) -> str:
@@ -84,7 +96,7 @@ class FormReader:
         number = written.removeprefix(self._prefix) if written.startswith(self._prefix) else ""
         return "" if ":" in number or "/" in number else number
 
-    def _report(self, sid: str, address: Address, status: str, form: Mapping[str, str]) -> Parsed:
+    def _report(self, sid: str, address: Address, status: str, form: Mapping[str, str], key: str | None) -> Parsed:
         if status in _STATUS_ON_THE_WAY:
             return _NOTHING
         if status not in _STATUS:
@@ -96,23 +108,25 @@ class FormReader:
             message_id=sid,
             status=_STATUS[status],
             code=form.get("ErrorCode") or None,
+            key=key,
         )
-        return Parsed((report,), _EMPTY)
+        if report.code != OPTED_OUT:
+            return Parsed((report,), _EMPTY)
+        out = OptOut(event_ids=(f"{sid}/{OPTED_OUT}",), address=address, person=_person(address))
+        return Parsed((out, report), _EMPTY)
 
     def _said(self, sid: str, address: Address, form: Mapping[str, str]) -> Parsed:
-        person = Person(
-            channel=address.channel,
-            account=address.account,
-            user_id=address.place,
-            name=form.get("ProfileName") or None,
-        )
+        person = _person(address, form.get("ProfileName") or None)
         text = form.get("Body", "").replace("\0", "").strip()
         asked = form.get("OptOutType", "").upper()
         if asked == "HELP":
             return _NOTHING  # Twilio itself has answered
         ids = (sid,)
         if (opted_in := self._opts(asked, text)) is not None:
-            return Parsed((OptOut(event_ids=ids, address=address, person=person, opted_in=opted_in),), _EMPTY)
+            # Of what OptOutType names Twilio has told them; so have the carriers of a text message.
+            told = bool(asked) or self._channel == "sms"
+            opt = OptOut(event_ids=ids, address=address, person=person, opted_in=opted_in, told=told)
+            return Parsed((opt,), _EMPTY)
         if token := form.get("ButtonPayload"):
             press = ButtonPress(
                 event_ids=ids,
@@ -136,15 +150,32 @@ class FormReader:
             reply_to=form.get("OriginalRepliedMessageSid") or None,
             attachments=attachments,
             forwarded="true" in (form.get("Forwarded"), form.get("FrequentlyForwarded")),
+            opts_in=_answers(text) and (asked == "START" or self._channel == "sms"),
         )
         return Parsed((message,), _EMPTY)
 
     def _opts(self, asked: str, text: str) -> bool | None:
-        """True for in, False for out; None when it is about neither."""
+        """True for in, False for out; None when it is about neither, or answers a question too."""
         word = text.casefold()
         if asked == "STOP" or word in _STOP[self._channel]:
             return False
-        return True if asked == "START" or word in _START else None
+        return True if word in _START or (asked == "START" and not _answers(text)) else None
+
+
+def _answers(text: str) -> bool:
+    return text.casefold() == _START_THAT_ANSWERS
+
+
+def _person(address: Address, name: str | None = None) -> Person:
+    return Person(channel=address.channel, account=address.account, user_id=address.place, name=name)
+
+
+def _key(url: str) -> str | None:
+    try:
+        found = parse_qs(urlsplit(url).query).get(KEY, [])
+    except ValueError:
+        return None
+    return found[0] if len(found) == 1 and _KEY.fullmatch(found[0]) else None
 
 
 def _attachments(form: Mapping[str, str]) -> tuple[Attachment, ...]:

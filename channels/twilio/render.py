@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from channels.channel import Capabilities, Pace
+from channels.events import Address
 from channels.formatting import Span, Styled, fold_to_gsm, read_markdown, split, to_plain, to_whatsapp
 from channels.replies import Media, Part, Reply
-from channels.twilio.parse import NOT_STORED
 
 __all__ = ["SMS", "WHATSAPP", "render_sms", "render_whatsapp"]
 
@@ -18,20 +18,31 @@ _LONGEST = 1600
 _NUMBER = len("(999/999) ")
 _URL = re.compile(r"https?://\S+")
 
+_MB = 1_000_000
+
 SMS = Capabilities(
     max_text=_LONGEST,
+    media={"image": 5 * _MB},  # https://www.twilio.com/docs/messaging/guides/accepted-mime-types, MMS
     pace=Pace(place_per_second=1),  # more than 30 answers in 30 s to one number are refused with 14107
     keep_seconds=30 * 86400.0,
-    not_stored=NOT_STORED,
+    opt_out=True,
+    accents=False,
 )
-"""No buttons: a prompt says in words, and with its code, how to answer. Files go as links, which every phone opens."""
+"""No buttons: a prompt says in words, and with its code, how to answer."""
+_MMS_TYPES = frozenset({"image/jpeg", "image/png", "image/gif"})
+"""What every phone with MMS shows. Of all else a link is surer to be opened."""
+_NOT_US_OR_CANADA = (
+    "242|246|264|268|284|340|345|441|473|649|658|664|670|671|684|721|758|767|784|787|809|829|849|868|869|876|939"
+)
+"""Area codes of +1 where Twilio sends no MMS: https://nationalnanpa.com, "Area codes by location"."""
+_MMS_NUMBER = re.compile(rf"\+1(?!{_NOT_US_OR_CANADA})[2-9]\d{{9}}")
 
 # https://www.twilio.com/docs/whatsapp/guidance-whatsapp-media-messages
-_MB = 1_000_000
 WHATSAPP = replace(
     SMS,
     media={"image": 5 * _MB, "audio": 16 * _MB, "video": 16 * _MB, "document": 16 * _MB},
     pace=Pace(account_per_second=80, place_per_second=1),
+    accents=True,
     typing=True,
 )
 _WHATSAPP_TYPES: Mapping[str, str] = {
@@ -52,12 +63,13 @@ _WHATSAPP_TYPES: Mapping[str, str] = {
 }
 
 
-def render_sms(reply: Reply) -> Sequence[Part]:
-    """Plain text in characters that are cheap to send; a file is its name and a link."""
+def render_sms(address: Address, reply: Reply) -> Sequence[Part]:
+    """Plain text in characters that are cheap to send; a picture by MMS where there is one, other files as links."""
     plain = fold_to_gsm(to_plain(read_markdown(reply.text)))
     addresses = tuple(Span("link", found.start(), found.end()) for found in _URL.finditer(plain))
     texts = _texts(Styled(plain, addresses), lambda piece: piece.text)
-    return _ordered(reply, texts, [_link(media, fold_to_gsm(media.filename)) for media in reply.media])
+    mms = all(map(_MMS_NUMBER.fullmatch, (address.account, address.place)))
+    return _ordered(reply, texts, [_picture(media, mms=mms) for media in reply.media])
 
 
 def render_whatsapp(reply: Reply) -> Sequence[Part]:
@@ -74,15 +86,19 @@ def _ordered(reply: Reply, texts: Sequence[str], files: Sequence[Part]) -> Seque
     return (*files, *parts[:-1], replace(parts[-1], buttons=reply.buttons))
 
 
-def _link(media: Media, name: str) -> Part:
-    return Part(call="link", arguments={"body": name}, media=media)
+def _picture(media: Media, *, mms: bool) -> Part:
+    shown = mms and media.mime_type in _MMS_TYPES and media.size <= SMS.media["image"]
+    return _part(media, fold_to_gsm(media.filename), shown=shown)
 
 
 def _file(media: Media) -> Part:
     kind = _WHATSAPP_TYPES.get(media.mime_type)
-    if kind is None or media.size > WHATSAPP.media[kind]:
-        return _link(media, media.filename)
-    return Part(call="media", arguments={}, media=media)
+    return _part(media, media.filename, shown=kind is not None and media.size <= WHATSAPP.media[kind])
+
+
+def _part(media: Media, name: str, *, shown: bool) -> Part:
+    """A file by itself, or a link to it; `name` stands before the link."""
+    return Part(call="media" if shown else "link", arguments={"body": name}, media=media)
 
 
 def _texts(styled: Styled, tell: Callable[[Styled], str]) -> list[str]:

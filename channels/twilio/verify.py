@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hmac
-from urllib.parse import urldefrag
+from collections.abc import Mapping
+from urllib.parse import parse_qs, urldefrag, urlsplit
 
 from twilio.request_validator import HMAC_SHA1, HMAC_SHA256, RequestValidator, get_signature_algorithm
 
 from channels.channel import Forged, Malformed, WebhookRequest
-from channels.twilio.form import read_form
+from channels.twilio.form import is_json, read_form
 
 __all__ = ["Verifier"]
 
 _SIGNATURE = "x-twilio-signature"
 _SETTINGS = "x-twilio-webhooks-signature-settings"
-"""Both: https://www.twilio.com/docs/usage/webhooks/webhooks-security and twilio.request_validator."""
+_BODY_HASH = "bodySHA256"
+"""All: https://www.twilio.com/docs/usage/webhooks/webhooks-security and twilio.request_validator."""
 
 
 class Verifier:
@@ -35,16 +37,21 @@ class Verifier:
     def verify(self, request: WebhookRequest) -> None:
         """Raises Forged and nothing else, whatever the bytes.
 
-        The signature has no time in it: what was stored before is recognised by its MessageSid.
+        The signature has no time in it: what was stored before is recognised by its MessageSid. It covers the URL and
+        a form's fields; of JSON, which no message comes in, it covers a hash of the body that is in the URL.
         """
         try:
-            form = read_form(request)
-            algorithm = get_signature_algorithm(request.headers.get(_SETTINGS, ""))
             # What follows a # tells Twilio how to connect, and is not part of what it signs.
             url, _ = urldefrag(request.url)
-            signature = request.headers.get(_SIGNATURE, "")
-            signed = algorithm == self._algorithm and self._validator.validate(url, form, signature, self._algorithm)
-            account = form.get("AccountSid", "").encode("utf-8", "replace")
+            if is_json(request):
+                signed = _BODY_HASH in parse_qs(urlsplit(url).query) and self._signed(
+                    url, request.body.decode(), request
+                )
+                account = self._account_sid
+            else:
+                form = read_form(request)
+                signed = self._signed(url, form, request)
+                account = form.get("AccountSid", "").encode("utf-8", "replace")
         except Malformed:
             raise Forged("twilio: the form cannot be read, so its signature cannot be checked") from None
         except Exception:  # noqa: BLE001 - the library raises what it likes on odd bytes
@@ -53,3 +60,14 @@ class Verifier:
             raise Forged("twilio: the signature is missing or wrong")
         if not hmac.compare_digest(account, self._account_sid):
             raise Forged("twilio: it is about another account")
+
+    def _signed(self, url: str, body: Mapping[str, str] | str, request: WebhookRequest) -> bool:
+        algorithm = get_signature_algorithm(request.headers.get(_SETTINGS, ""))
+        signature = request.headers.get(_SIGNATURE, "")
+        if algorithm != self._algorithm:
+            return False
+        if not isinstance(body, str):  # nearly always Twilio signs the URL as it stands, and this is all there is to do
+            computed = self._validator.compute_signature(url, body, algorithm)
+            if hmac.compare_digest(computed.encode(), signature.encode("utf-8", "replace")):
+                return True
+        return bool(self._validator.validate(url, body, signature, algorithm))

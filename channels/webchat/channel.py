@@ -10,7 +10,7 @@ from channels.channel import Capabilities, Forged, MissingSetting, Parsed, Way, 
 from channels.events import Address
 from channels.replies import Part, Receipt, Reply
 from channels.webchat.parse import parse_event
-from channels.webchat.render import render_reply
+from channels.webchat.render import BUTTON_LABEL, render_reply
 from channels.webchat.verify import SessionCookies, check_host, check_page
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class WebChatChannel:
     capabilities = Capabilities(
         max_text=100_000,
         buttons=10,
-        button_label=60,
+        button_label=BUTTON_LABEL,
         visible=True,
         media=dict.fromkeys(("image", "audio", "video", "document"), 25 * 1024 * 1024),
         edit=True,

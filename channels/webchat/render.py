@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from channels.replies import Part, Reply
+from dataclasses import replace
 
-__all__ = ["render_reply"]
+from channels.replies import Button, Part, Reply
+
+__all__ = ["BUTTON_LABEL", "render_reply"]
+
+BUTTON_LABEL = 60
+"""Characters of a label: what a narrow window shows on one line."""
 
 
 def render_reply(reply: Reply) -> tuple[Part, ...]:
-    """The Markdown goes as it is: whoever serves the page renders it safely."""
-    words = Part(call="show", arguments={"text": reply.text, "edits": reply.edits}, buttons=reply.buttons)
+    """The Markdown goes as it is: whoever serves the page renders it safely.
+
+    A question comes after its files, so that the last part's receipt is the question's.
+    """
+    text = reply.text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent anywhere
+    buttons = tuple(map(_cut, reply.buttons))
+    words = Part(call="show", arguments={"text": text, "edits": reply.edits}, buttons=buttons)
     files = tuple(Part(call="show", arguments={"text": "", "edits": None}, media=media) for media in reply.media)
+    if buttons:
+        return (*files, words)
     # An edit shows its words even when there are none: an emptied message is an answer too.
-    return (words, *files) if reply.text or reply.buttons or reply.edits else files
+    return (words, *files) if reply.text or reply.edits else files
+
+
+def _cut(button: Button) -> Button:
+    if len(button.label) <= BUTTON_LABEL:
+        return button
+    return replace(button, label=button.label[: BUTTON_LABEL - 1] + "…")

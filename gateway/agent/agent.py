@@ -64,6 +64,12 @@ class Agent:
                 self._provider = make_provider(self._provider)
             return self._provider
 
+    async def _made(self) -> Provider:
+        """Making one reads the packages that are installed, which is not for the event loop."""
+        if self._provider is None or isinstance(self._provider, str):
+            return await asyncio.to_thread(lambda: self.provider)
+        return self._provider
+
     def using(self, provider: str | Provider | None) -> Self:
         """The same agent over another provider."""
         other = copy.copy(self)
@@ -174,8 +180,7 @@ class Agent:
         return await run_loop(
             AgentSpec(tools=self.tools, config=self.config, policy=self.policy),
             messages,
-            # Making one reads the packages that are installed, which is not for the event loop.
-            provider=await asyncio.to_thread(lambda: self.provider),
+            provider=await self._made(),
             context=context,
             on_confirm=on_confirm,
             system="\n\n".join(text for text in (instructions, more_instructions) if text),

@@ -148,7 +148,7 @@ class CallRunner:
     async def _run(self, each: _Checked) -> CallResult:
         tool, call = each.tool, each.call
         if self.context.cancelled:
-            return self._failed(call, f"Tool {tool.name!r} was not run: the person stopped this turn.")
+            return self._failed(call, f"Tool {tool.name!r} was not run: the person has ended this turn.")
         if not tool.repeatable:
             await self.progress.started(each.key)
         self.on_event("tool.started", {**_of(call), "args": dict(each.args)})
@@ -223,7 +223,7 @@ class CallRunner:
         for each in asks:
             tool = each.tool
             if self.context.cancelled:
-                verdicts[each.key] = f"Tool {tool.name!r}: nobody was asked, the person stopped this turn."
+                verdicts[each.key] = f"Tool {tool.name!r}: nobody was asked, the person has ended this turn."
                 continue
             try:
                 preview = await tool.preview(each.args, self.context)

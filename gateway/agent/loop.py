@@ -143,9 +143,7 @@ class _Loop:
             self.calls += response.tool_calls
             if config.routing_only and response.tool_calls:
                 return self._end("routed")
-            self.messages.append(
-                ModelMessage(role="assistant", content=response.content, tool_calls=response.tool_calls)
-            )
+            self.messages.append(response.message)
             if not response.tool_calls:
                 return self._end("answered")
             results = await self._results(response)

@@ -14,6 +14,7 @@ from gateway.cli.init import init
 from gateway.cli.operating import dead, pending, send
 from gateway.cli.preview import preview
 from gateway.cli.serve import serve
+from gateway.cli.slack import slack
 from gateway.cli.webhooks import webhooks
 
 __all__ = ["main"]
@@ -30,5 +31,5 @@ def version() -> None:
     click.echo(version_of("askfirst"))
 
 
-for _command in (init, dev, chat, preview, serve, doctor, webhooks, pending, dead, send):
+for _command in (init, dev, chat, preview, serve, doctor, webhooks, slack, pending, dead, send):
     main.add_command(_command)

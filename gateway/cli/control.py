@@ -1,7 +1,8 @@
 """The operator's commands, whether a server is running or not.
 
 A server that runs on an SQLite file listens on a socket file beside it, for its own user alone. A command asks there;
-when nobody listens it opens the store itself, which the operating system's lock allows to one process at a time.
+when nobody listens it opens the store itself, which the operating system's lock allows to one process at a time. A
+store on Redis is open to many: there nobody is asked.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import stat
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -18,11 +20,11 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from channels import AskfirstError, Channel, Json
+from channels import AskfirstError, Channel, Json, MissingSetting, Way
 from channels.catalogue import load
 from channels.direct import DirectChannel
 from channels.webchat import WebChatChannel
-from gateway.app import Home, home_of
+from gateway.app import home_of
 from gateway.engine.operator import NotDone, Operator
 from gateway.pending.seal import Keyring
 from gateway.settings import Settings
@@ -33,6 +35,7 @@ __all__ = ["control", "operate", "socket_file", "store_file"]
 OPERATIONS = frozenset({"pending", "action", "cancel", "settle", "dead", "letter", "replay", "drop", "send"})
 LONGEST_PATH = 103
 """Bytes of a socket's path: sockaddr_un holds 108 on Linux (unix(7)) and 104 on macOS, with a zero at the end."""
+_SHUTDOWN_SECONDS = 2.0
 _ANSWER_WITHIN = aiohttp.ClientTimeout(total=10)
 
 
@@ -48,17 +51,22 @@ def socket_file(store: Path) -> Path:
 
 @contextlib.asynccontextmanager
 async def control(operator: Operator, store: Path | None) -> AsyncIterator[None]:
-    """Listen for operators' commands. The caller owns the store, so a socket file that is there is a dead server's.
+    """Let operators' commands work on the store that is served; on that of a file, listen for them.
 
-    Raises AskfirstError when no socket file can be made there.
+    The caller owns the file, so a socket file that is there is a dead server's. Raises AskfirstError when none can be
+    made there.
     """
+    await operator.remember()
     if store is None:
         yield
         return
-    await operator.remember()
+
+    async def answer(request: web.Request) -> web.Response:
+        return await _answer(operator, request)
+
     app = web.Application()
-    app.router.add_post("/{operation}", lambda request: _answer(operator, request))
-    runner = web.AppRunner(app, access_log=None)
+    app.router.add_post("/{operation}", answer)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
     await runner.setup()
     try:
         listening, place = await asyncio.to_thread(_bind, socket_file(store))
@@ -77,18 +85,36 @@ async def control(operator: Operator, store: Path | None) -> AsyncIterator[None]
 
 
 def operate(settings: Settings, operation: str, **arguments: Json) -> Any:
-    """Have the running server do it, or do it to the store when nothing runs. Raises AskfirstError."""
+    """Have the running server do it, or do it to the store where none has to be asked. Raises AskfirstError."""
     store = store_file(settings.store)
     if store is None:
-        raise AskfirstError("these commands work on an embedded store: ASKFIRST_STORE is no sqlite:///path")
-    listening = socket_file(store)
-    place = listening.readlink() if listening.is_symlink() else listening
-    if place.exists():
+        return _alone(settings, operation, arguments)
+    if (place := _listening_at(socket_file(store))) is not None:
         with contextlib.suppress(ConnectionError):
             return asyncio.run(_ask(place, operation, arguments))
     if not store.exists():
         raise AskfirstError(f"there is no store {store}: name the bot with --bot, or its store in ASKFIRST_STORE")
-    return asyncio.run(_alone(home_of(settings), _channels(settings), operation, arguments))
+    try:
+        return _alone(settings, operation, arguments)
+    except StoreRefused as error:
+        raise AskfirstError(f"no server answers for this store, and it cannot be opened: {error}") from error
+
+
+def _listening_at(name: Path) -> Path | None:
+    """Where the server of this store listens, if it does.
+
+    A link is left behind by a server that was killed, and anybody may make the directory anew that it leads to: only
+    one that belongs to whoever made the link, and that nobody else may enter, is that server's.
+    """
+    if not name.is_symlink():
+        return name if name.exists() else None
+    place = name.readlink()
+    try:
+        directory, maker = place.parent.lstat(), name.lstat().st_uid
+    except OSError:
+        return None
+    private = stat.S_ISDIR(directory.st_mode) and stat.S_IMODE(directory.st_mode) & 0o077 == 0
+    return place if private and directory.st_uid == maker else None
 
 
 async def _answer(operator: Operator, request: web.Request) -> web.Response:
@@ -96,7 +122,14 @@ async def _answer(operator: Operator, request: web.Request) -> web.Response:
     if operation not in OPERATIONS:
         raise web.HTTPNotFound
     try:
-        return web.json_response({"result": await getattr(operator, operation)(**await request.json())})
+        arguments = await request.json()
+        if not isinstance(arguments, dict) or not all(isinstance(value, str) for value in arguments.values()):
+            raise TypeError
+        doing = getattr(operator, operation)(**arguments)
+    except (ValueError, TypeError):
+        return web.json_response({"error": f"no JSON object of the texts that {operation} takes"}, status=400)
+    try:
+        return web.json_response({"result": await doing})
     except AskfirstError as error:
         return web.json_response({"error": str(error)}, status=409)
 
@@ -108,7 +141,7 @@ async def _ask(place: Path, operation: str, arguments: Mapping[str, Json]) -> An
             aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(place)), timeout=_ANSWER_WITHIN) as http,
             http.post(f"http://askfirst/{operation}", json=arguments) as response,
         ):
-            answer = await response.json() if response.status in (200, 409) else {}
+            answer = await response.json() if response.status in (200, 400, 409) else {}
     except aiohttp.ClientConnectorError as error:
         raise ConnectionError(str(error)) from error
     except (aiohttp.ClientError, TimeoutError) as error:
@@ -118,16 +151,18 @@ async def _ask(place: Path, operation: str, arguments: Mapping[str, Json]) -> An
     return answer["result"]
 
 
-async def _alone(home: Home, channels: Mapping[str, Channel], operation: str, arguments: Mapping[str, Json]) -> Any:
-    try:
+def _alone(settings: Settings, operation: str, arguments: Mapping[str, Json]) -> Any:
+    home, channels = home_of(settings), _channels(settings)
+
+    async def done() -> Any:
         await home.store.open()
-    except StoreRefused as error:
-        raise AskfirstError(f"no server answers for this store, and it cannot be opened: {error}") from error
-    try:
-        operator = Operator(home.store, channels, Keyring(home.keys), bot=None)
-        return await getattr(operator, operation)(**arguments)
-    finally:
-        await home.store.close()
+        try:
+            operator = Operator(home.store, channels, Keyring(home.keys), bot=None)
+            return await getattr(operator, operation)(**arguments)
+        finally:
+            await home.store.close()
+
+    return asyncio.run(done())
 
 
 def _channels(settings: Settings) -> Mapping[str, Channel]:
@@ -136,8 +171,13 @@ def _channels(settings: Settings) -> Mapping[str, Channel]:
         DirectChannel.name: DirectChannel(),
         WebChatChannel.name: WebChatChannel(keys=(), hosts=()),
     }
-    for name in settings.channels_on("polling"):
-        channels[name] = load(name).from_settings(settings.channel_settings(name), way="polling")
+    way: Way = "webhook"
+    try:
+        on = settings.channels_on(way)
+    except MissingSetting:
+        on = settings.channels_on(way := "polling")
+    for name in on:
+        channels[name] = load(name).from_settings(settings.channel_settings(name), way=way)
     return channels
 
 

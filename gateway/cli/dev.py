@@ -21,6 +21,7 @@ __all__ = ["dev"]
 GRACE_SECONDS = 1.0
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
+_WAYS = {"telegram": "by long polling", "slack": "over Socket Mode"}
 
 
 @click.command()
@@ -31,7 +32,8 @@ def dev(bot: BotRef, host: str, port: int) -> None:
     """Try BOT in the browser, with a console of its tool calls and asks.
 
     BOT is path.py or module:name. It starts anew with every save in its directory. Telegram comes in by long polling
-    when TELEGRAM_BOT_TOKEN is set, so no public address is needed. Without a model's key the offline demo answers.
+    when TELEGRAM_BOT_TOKEN is set, Slack over Socket Mode when SLACK_BOT_TOKEN and SLACK_APP_TOKEN are, so no public
+    address is needed. Without a model's key the offline demo answers.
     """
     # Python's bytecode cache takes two saves within one second that are equally long for the same file.
     sys.dont_write_bytecode = True
@@ -112,8 +114,9 @@ def _work_offline(agent: ChannelAgent) -> None:
 def _about(gateway: Gateway, host: str, *, open_to_all: bool) -> Iterator[str]:
     model = gateway.bot.agent.provider.name
     yield f"model: {model}" + (" (offline; its tools and asks are real)" if model == "demo" else "")
-    if "telegram" in gateway.channels:
-        yield "telegram: by long polling" + ("; everybody may write, ASKFIRST_ALLOW is not set" if open_to_all else "")
+    for name, how in _WAYS.items():
+        if name in gateway.channels:
+            yield f"{name}: {how}" + ("; everybody may write, ASKFIRST_ALLOW is not set" if open_to_all else "")
     if host not in LOOPBACK:
         yield f"Careful: whoever reaches {host} can use this chat and see what it does"
     yield "It starts anew with every save. Ctrl-C ends."

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn
+from urllib.parse import unquote, urlsplit
 
 from channels import AskfirstError
 from channels.catalogue import names, settings_of
 from gateway.app import Gateway
-from gateway.cli.control import control, store_file
+from gateway.cli import control
 from gateway.engine.operator import Operator
 from gateway.observe import configure_logging
 from gateway.settings import LogLevel, Settings
 from gateway.web import serve
 
-__all__ = ["base_url", "leave", "log_to_stderr", "run", "until_signal"]
+__all__ = ["base_url", "event_loop", "leave", "log_to_stderr", "run", "store_file", "until_signal"]
 
 
 @contextlib.contextmanager
 def until_signal() -> Iterator[asyncio.Event]:
-    """An event that SIGTERM or SIGINT sets; a second one ends the process at once."""
+    """An event that SIGTERM, SIGINT or SIGHUP sets; a second one ends the process at once.
+
+    A SIGHUP that is ignored, as under nohup, stays so.
+    """
     signalled, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def on_signal(number: int) -> None:
@@ -33,7 +38,9 @@ def until_signal() -> Iterator[asyncio.Event]:
             os._exit(128 + number)
         signalled.set()
 
-    numbers = (signal.SIGTERM, signal.SIGINT)
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
     for number in numbers:
         loop.add_signal_handler(number, on_signal, number)
     try:
@@ -41,6 +48,15 @@ def until_signal() -> Iterator[asyncio.Event]:
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
+
+
+def event_loop() -> asyncio.AbstractEventLoop:
+    """The fastest there is: uvloop's, or asyncio's own where uvloop is not made for the system."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 async def run(
@@ -58,18 +74,27 @@ async def run(
     """
     shared = gateway.engine.shared
     operator = Operator(shared.store, shared.channels, shared.keyring, bot=shared.bot.name)
-    async with gateway, control(operator, _store_file(gateway)):
+    async with gateway, control.control(operator, store_file(gateway)):
         try:
             listening = await serve(gateway.aiohttp_app(), host, port)
         except (OSError, UnicodeError) as error:
             reason = _reason(error)
             raise AskfirstError(f"cannot listen on {host}:{port} ({reason}): give another --port or --host") from error
         try:
-            announce(base_url(host, listening.port))
+            _settle_memory()
+            with contextlib.suppress(OSError):  # nobody may be there to read it, or no room
+                announce(base_url(host, listening.port))
             await stopped()
             await gateway.drain(grace_seconds)
         finally:
             await listening.cleanup()
+
+
+def _settle_memory() -> None:
+    """What is loaded by now stays. Looking through all of it for garbage would hold the event loop up for a tenth of a
+    second and more, again and again, and a platform waits meanwhile."""
+    gc.collect()
+    gc.freeze()
 
 
 def _reason(error: OSError | UnicodeError) -> str:
@@ -80,8 +105,9 @@ def _reason(error: OSError | UnicodeError) -> str:
 
 def leave() -> NoReturn:
     """End the process. Python itself would first wait for every thread, and a tool may hang in one for ever."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
     os._exit(0)
 
 
@@ -89,12 +115,12 @@ def base_url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _store_file(gateway: Gateway) -> Path | None:
-    """The file of the bot's own store when it brings one, else of the settings'."""
+def store_file(gateway: Gateway) -> Path | None:
+    """The file of an embedded store: the bot's own when it brings one, else the settings'."""
     own = gateway.bot.store
     if own is None:
-        return store_file(gateway.settings.store)
-    return store_file(own) if isinstance(own, str) else None
+        return control.store_file(gateway.settings.store)
+    return control.store_file(own) if isinstance(own, str) else None
 
 
 def log_to_stderr(settings: Settings, level: LogLevel) -> None:
@@ -105,6 +131,8 @@ def log_to_stderr(settings: Settings, level: LogLevel) -> None:
 def _secrets(settings: Settings) -> Iterable[str]:
     own = [settings.admin_token, settings.openai_api_key, settings.anthropic_api_key, *settings.secret]
     yield from (secret.get_secret_value() for secret in own if secret is not None)
+    if password := urlsplit(settings.store).password:
+        yield unquote(password)
     for channel in names():
         values = settings.channel_settings(channel)
         yield from (values[known.name] for known in settings_of(channel) if known.secret and known.name in values)

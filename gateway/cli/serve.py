@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 import click
 
 from gateway.app import Gateway
 from gateway.cli.bots import BotRef, bot_argument, load_settings
-from gateway.cli.running import leave, log_to_stderr, run, until_signal
+from gateway.cli.container import goes_with_container
+from gateway.cli.running import event_loop, leave, log_to_stderr, run, store_file, until_signal
+from gateway.cli.webhooks import webhook_url
 from gateway.settings import Role
 
 __all__ = ["serve"]
@@ -42,8 +45,8 @@ def serve(bot: BotRef, host: str, port: int, role: Role) -> None:
 
     def announce(url: str) -> None:
         click.echo(f"{bot.written} is served on {url}")
-        for channel in gateway.channels:
-            click.echo(f"  {channel}: {settings.public_url or url}/webhooks/{channel}")
+        for line in _channels(gateway, settings.public_url or url):
+            click.echo(f"  {line}")
         for warning in _warnings(gateway, provider):
             click.echo(f"  Note: {warning}", err=True)
 
@@ -51,8 +54,18 @@ def serve(bot: BotRef, host: str, port: int, role: Role) -> None:
         with until_signal() as signalled:
             await run(gateway, host, port, stopped=signalled.wait, grace_seconds=GRACE_SECONDS, announce=announce)
 
-    asyncio.run(main())
+    with asyncio.Runner(loop_factory=event_loop) as runner:
+        runner.run(main())
     leave()
+
+
+def _channels(gateway: Gateway, base: str) -> Iterable[str]:
+    """Where each platform is to send, and which of them did not answer."""
+    urls: dict[str, list[str]] = {}
+    for name, channel in gateway.channels.items():
+        down = " (not reached yet: it is tried again until it is)" if name in gateway.engine.shared.down else ""
+        urls.setdefault(webhook_url(base, name, channel), []).append(f"{name}{down}")
+    return [f"{', '.join(names)}: {url}" for url, names in urls.items()]
 
 
 def _warnings(gateway: Gateway, provider: str) -> list[str]:
@@ -61,6 +74,9 @@ def _warnings(gateway: Gateway, provider: str) -> list[str]:
         warnings.append("no channel is on: set TELEGRAM_BOT_TOKEN and TELEGRAM_WEBHOOK_SECRET, for example")
     elif gateway.settings.public_url is None:
         warnings.append("ASKFIRST_PUBLIC_URL is not set: `askfirst webhooks set` needs it")
+    file = store_file(gateway)
+    if file is not None and goes_with_container(file.absolute().parent):
+        warnings.append(f"{file} goes with this container: mount a named volume or a directory at {file.parent}")
     if provider == "demo":
         warnings.append("the offline demo model answers: set ASKFIRST_PROVIDER, for example to openai:gpt-5-mini")
     return warnings

@@ -104,13 +104,20 @@ def _settings(bot: BotRef | None) -> Settings:
 
 @asynccontextmanager
 async def _registering(settings: Settings, way: Way) -> AsyncIterator[Mapping[str, CanRegister]]:
-    """The channels that are on and can register a webhook, started. Raises AskfirstError when there is none."""
+    """The channels that are on and can register a webhook, started; of the others it is said that one does so by hand.
+
+    Raises AskfirstError when none is on.
+    """
     on: dict[str, Channel] = {
         name: load(name).from_settings(settings.channel_settings(name), way=way) for name in settings.channels_on(way)
     }
     able = {name: channel for name, channel in on.items() if isinstance(channel, CanRegister)}
-    if not able:
-        raise AskfirstError("no channel with a webhook is on: set TELEGRAM_BOT_TOKEN and TELEGRAM_WEBHOOK_SECRET")
+    for name in (name for name in on if name not in able):
+        url = webhook_url(settings.public_url or "ASKFIRST_PUBLIC_URL", name, on[name])
+        click.echo(f"{name}: enter {url} in the platform's console", err=True)
+    if not on:
+        mend = "set what one needs, such as TELEGRAM_BOT_TOKEN and TELEGRAM_WEBHOOK_SECRET"
+        raise AskfirstError(f"no channel with a webhook is on: {mend}")
     async with aiohttp.ClientSession() as http:
         for name in able:
             await started(on[name], http)

@@ -15,14 +15,16 @@ from typing import Literal
 
 from channels import Media
 from gateway.artifacts import Artifact, NotKept, collecting, emit_artifact
-from gateway.engine.leases import held
+from gateway.engine.leases import for_newer, held
 from gateway.engine.outgoing import queue
+from gateway.engine.patience import wait_for_store, waits
 from gateway.engine.shared import Shared
 from gateway.pending.desk import Desk
 from gateway.pending.transitions import may_relaunch
-from gateway.store.base import Conflict, Fenced, Key, Lease, StoreError, Transaction
+from gateway.store.base import Conflict, Fenced, Key, Lease, StoreError, StoreUnavailable, Transaction
+from gateway.store.form import NewerForm
 from gateway.tools import OutcomeUnknown, Tool, ToolContext, ToolError, ToolExecutionError, serialise
-from gateway.tools.action import PendingAction, is_known_schema
+from gateway.tools.action import PendingAction, check_schema
 
 __all__ = ["Actions"]
 
@@ -63,30 +65,37 @@ class Actions:
                     await self._give_back(lease)
                 elif found.state == "running" and (left := await self._after_a_death(found)) is not None:
                     ended = await self._finish(found, left, lease)
+                elif found.state == "approved" and not await self._shared.store.has_room():
+                    log.warning("action %s waits: the store has no room to write its end", lease.lane)
+                    await self._give_back(lease, again=True)
                 elif (launched := await self._launch(lease, found)) is None:
                     await self._give_back(lease)
                 elif (end := await self._effect(launched)).again:
                     await self._give_back(lease, again=True)
                 else:
                     ended = await self._finish(launched, end, lease)
+        except NewerForm as newer:
+            await self._shared.store.commit(for_newer(lease, newer))
         except Fenced:
             log.warning("action %s: somebody else has taken over", lease.lane)
             if launched is not None and end.state != "unknown":
                 ended = await self._finish(launched, end, None)
         except asyncio.CancelledError:
             if launched is not None:
-                await asyncio.shield(self._finish(launched, _End("unknown", "stopped while running"), lease))
+                stopped = _End("unknown", "stopped while running")
+                await asyncio.shield(self._finish(launched, stopped, lease, patient=False))
             raise
         if ended is not None:  # the lease is given back: a slow callback holds nothing up
             await self._shared.bot.tell_outcome(ended)
 
     async def _find(self, lease: Lease) -> PendingAction | None:
-        """The record as it stands, unless it cannot be read; whether it is genuine the desk says."""
+        """The record as it stands, unless it cannot be read; whether it is genuine the desk says. Raises NewerForm."""
         key = Key(lease.partition, f"action/{lease.lane}")
         record = (await self._shared.store.get([key]))[key]
+        check_schema(record.value)
         try:
-            return PendingAction.from_json(record.value) if is_known_schema(record.value) else None
-        except ValueError:
+            return PendingAction.from_json(record.value)
+        except (TypeError, ValueError):
             return None
 
     # ── before ──
@@ -97,16 +106,23 @@ class Actions:
         tool = shared.bot.tool(found.kind)
         genuine = tool is not None and found.state == "approved" and shared.keyring.holds(found)
         changed = tool is not None and genuine and await self._changed(found, tool)
+        left = waits()
         while True:
-            desk = await shared.desk(found.conversation, found.language, lease.lane)
-            transaction = Transaction(partition=lease.partition, lease=lease)
-            if changed:
-                desk.drifted(lease.lane, desk.now)
-            launched = desk.launch(lease.lane, lease.fence, desk.now) if not changed else None
-            self._write(desk, transaction, found)
             try:
+                desk = await shared.desk(found.conversation, found.language, lease.lane)
+                action = desk.action(lease.lane)
+                if action is not None and action.state == "running" and action.fence == lease.fence:
+                    return action  # recorded by the commit whose answer was lost; only this lease can have
+                transaction = Transaction(partition=lease.partition, lease=lease)
+                if changed:
+                    desk.drifted(lease.lane, desk.now)
+                launched = desk.launch(lease.lane, lease.fence, desk.now) if not changed else None
+                self._write(desk, transaction, found)
                 await shared.store.commit(transaction)
             except Conflict:
+                continue
+            except StoreUnavailable as error:
+                await wait_for_store(left, error)
                 continue
             return launched
 
@@ -185,28 +201,42 @@ class Actions:
 
     # ── after ──
 
-    async def _finish(self, action: PendingAction, end: _End, lease: Lease | None) -> PendingAction | None:
+    async def _finish(
+        self,
+        action: PendingAction,
+        end: _End,
+        lease: Lease | None,
+        *,
+        patient: bool = True,
+    ) -> PendingAction | None:
         """Record the end and tell the person; the ended action, or None when there was nothing more to say.
 
-        Without a lease it is a late one: it still settles what is `unknown`.
+        Without a lease it is a late one: it still settles what is `unknown`. `patient`: a store that does not answer is
+        asked again for a while.
         """
         shared, action_id = self._shared, action.pending_action_id
+        left, perhaps_told = waits() if patient else iter(()), False
         for _ in range(_FINISH_TRIES):
-            desk = await shared.desk(action.conversation, action.language, action_id)
-            told = desk.finish(
-                action_id, action.fence, end.state, end.outcome, desk.now, text=end.text, media=end.media
-            )
-            if not told and lease is None:
-                return None
-            transaction = Transaction(partition=shared.store.partition(action.conversation), lease=lease)
-            transaction.finish = "done" if lease is not None else None
-            self._write(desk, transaction, action)
+            told = False
             try:
+                desk = await shared.desk(action.conversation, action.language, action_id)
+                told = desk.finish(
+                    action_id, action.fence, end.state, end.outcome, desk.now, text=end.text, media=end.media
+                )
+                if not told and lease is None:
+                    return desk.action(action_id) if perhaps_told else None
+                transaction = Transaction(partition=shared.store.partition(action.conversation), lease=lease)
+                transaction.finish = "done" if lease is not None else None
+                self._write(desk, transaction, action)
                 await shared.store.commit(transaction)
             except Conflict:
                 continue
             except Fenced:
                 lease = None
+                continue
+            except StoreUnavailable as error:
+                perhaps_told = perhaps_told or told
+                await wait_for_store(left, error)
                 continue
             return desk.action(action_id) if told else None
         raise StoreError(f"the end of action {action_id} could not be recorded")
@@ -214,7 +244,11 @@ class Actions:
     def _write(self, desk: Desk, transaction: Transaction, action: PendingAction) -> None:
         desk.write(transaction)
         if action.address is not None:
-            transaction.parts += queue(self._shared.channels, action.conversation, action.address, desk.says)
+            cause = f"action/{action.pending_action_id}"
+            channels = self._shared.channels
+            transaction.parts += queue(
+                channels, action.conversation, action.address, desk.says, cause=cause, language=action.language
+            )
 
     async def _give_back(self, lease: Lease, *, again: bool = False) -> None:
         due = await self._shared.store.now() + timedelta(seconds=_AGAIN_SECONDS) if again else None

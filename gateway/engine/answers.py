@@ -8,12 +8,12 @@ from typing import cast
 
 from channels import Message
 from gateway.channel_agent import Outcome
+from gateway.engine import receipts, trail
 from gateway.engine.batch import Batch
-from gateway.engine.delivery import last_shown
 from gateway.engine.ending import ended, heard_key, noted
 from gateway.engine.outgoing import queue
-from gateway.engine.shared import Shared, typed
-from gateway.pending.desk import Words
+from gateway.engine.shared import Shared, in_thread, typed
+from gateway.pending.bare import BareWord
 from gateway.pending.reading import ReplyParser
 from gateway.store.base import Conflict, Lease
 
@@ -46,29 +46,35 @@ class Answers:
             if message.address.group:
                 if not desk.open:
                     return None
-            elif not desk.word(intent, person, await self._words(lease.lane, batch, message)):
+            elif not desk.word(intent, person, await self._said(lease.lane, batch, message)):
                 return None
             transaction = ended(self._shared, lease, batch)
             noted(self._shared, transaction, lease.lane, batch.notes)
             desk.write(transaction)
-            transaction.parts += queue(self._shared.channels, lease.lane, message.address, desk.says)
+            cause = trail.event_of(batch.taken[-1])
+            transaction.parts += queue(
+                self._shared.channels, lease.lane, message.address, desk.says, cause=cause, language=language
+            )
             try:
                 await self._shared.store.commit(transaction)
             except Conflict:
                 continue
+            trail.committed(lease.lane, batch.taken, transaction.parts, "decided")
             return Outcome(stop_reason="decided")
 
-    async def _words(self, conversation: str, batch: Batch, message: Message) -> Words:
-        receipts = self._shared.key(conversation, "receipts")
+    async def _said(self, conversation: str, batch: Batch, message: Message) -> BareWord:
+        outbox = await self._shared.store.outbox(conversation)  # first: what leaves it meanwhile has its receipt then
+        shown = receipts.key(self._shared, conversation)
         last = heard_key(self._shared, conversation, message.person)
-        snapshot = await self._shared.store.get([receipts, last])
+        snapshot = await self._shared.store.get([shown, last])
         written = cast("str | None", snapshot[last].value)
         heard_at = [datetime.fromisoformat(written)] if written else []
-        return Words(
+        return BareWord(
             at=batch.at,
-            fresh=typed(message) and message.reply_to is None and not batch.edited,
-            last_shown=last_shown(snapshot[receipts].value, batch.at),
+            fresh=typed(message) and (message.reply_to is None or in_thread(message)) and not batch.edited,
+            last_shown=receipts.last_shown(snapshot[shown].value, batch.at, outbox=outbox),
             heard=max([*heard_at, *batch.heard_beside(batch.written)], default=None),
+            beneath=message.reply_to if in_thread(message) else None,
         )
 
     async def _sends_ended(self, conversation: str) -> None:

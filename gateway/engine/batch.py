@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -12,8 +13,9 @@ from channels.events import event_from_json
 from gateway.pending.reading import reads_as_answer
 from gateway.providers.base import ModelMessage
 from gateway.store.base import Waiting
+from gateway.store.form import FORM, NewerForm, check_form
 
-__all__ = ["Batch", "choose"]
+__all__ = ["Batch", "choose", "is_plain"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,8 +31,12 @@ class Batch:
     """A message was edited that reads as an answer, before or after it: it is taken as it was first written."""
     unreadable: bool = False
     """It is one event that this release cannot read."""
+    began: datetime | None = None
+    """When its first message came."""
     written: Waiting | None = None
     """The event of the last message."""
+    collects: bool = False
+    """More may be written that would be joined: nothing else waits, and nothing in it asks to be answered at once."""
 
     @property
     def at(self) -> datetime:
@@ -48,17 +54,25 @@ def choose(events: Sequence[Waiting], *, language: str, one: bool = False, only:
     Messages are joined only if they are of the same person, and never across one that reads as yes or no or is a
     command; `one` takes a single message (an event of it may be what makes turns fail), `only` these and no others (a
     turn that another worker began). The edit of a message that is taken counts wherever it waits.
+
+    Raises NewerForm when the first of them is for a newer release; later ones wait behind what is taken.
     """
     batch = Batch()
     events = [waiting for waiting in events if not only or waiting.seq in only]
     left = list(events)
     for waiting in events:
-        if waiting.pointed:
+        if waiting.pointed and (waiting.needs <= FORM or batch.taken):
             break
         try:
             event = _event(waiting)
+        except NewerForm:
+            if not batch.taken:
+                raise
+            break
         except ValueError:
-            return batch if batch.taken else Batch(taken=[waiting], unreadable=True)
+            if not batch.taken:
+                return Batch(taken=[waiting], unreadable=True)
+            break
         if isinstance(event, Message) and not _joins(batch, event, language, one):
             break
         left.remove(waiting)
@@ -69,21 +83,31 @@ def choose(events: Sequence[Waiting], *, language: str, one: bool = False, only:
                 batch.resumes = batch.resumes or waiting.body.get("resume") is True
             case Message():
                 batch.messages.append(event)
-                batch.written = waiting
+                batch.began, batch.written = batch.began or waiting.stamp, waiting
+                batch.collects = waiting.collects and (batch.collects or len(batch.messages) == 1)
             case MessageEdited() if not _edit(batch, event, language):
                 batch.notes.append(
                     ModelMessage(role="event", content=f"The person edited an earlier message: {event.text}")
                 )
     for waiting in left:
         if waiting.body.get("kind") == MessageEdited.__name__:
-            edit = cast("MessageEdited", _event(waiting))
-            if _edit(batch, edit, language):
-                batch.taken.append(waiting)
+            with contextlib.suppress(NewerForm, ValueError):  # its own turn says so
+                if _edit(batch, cast("MessageEdited", _event(waiting)), language):
+                    batch.taken.append(waiting)
+    batch.collects = batch.collects and not batch.resumes and len(batch.taken) == len(events)
     return batch
 
 
+def is_plain(message: Message, language: str) -> bool:
+    """Whether it may be joined with others and wait for them: no command, and nothing that reads as yes or no."""
+    return message.command is None and not reads_as_answer(message.text, language)
+
+
 def _event(waiting: Waiting) -> Event | None:
-    """The platform's event; None for the outcome of an action."""
+    """The platform's event; None for the outcome of an action. Raises NewerForm, and ValueError when it is broken."""
+    if waiting.needs > FORM:
+        raise NewerForm(waiting.needs)
+    check_form(waiting.body)
     if waiting.body.get("kind") == "settled":
         return None
     return event_from_json(cast("dict[str, object]", dict(waiting.body)))
@@ -93,13 +117,8 @@ def _joins(batch: Batch, message: Message, language: str, one: bool) -> bool:
     if not batch.messages:
         return True
     before = batch.messages[-1]
-    alone = [before.command, message.command, one]
-    return (
-        not any(alone)
-        and str(message.person) == str(before.person)
-        and not reads_as_answer(before.text, language)
-        and not reads_as_answer(message.text, language)
-    )
+    same = str(message.person) == str(before.person)
+    return not one and same and is_plain(before, language) and is_plain(message, language)
 
 
 def _edit(batch: Batch, edit: MessageEdited, language: str) -> bool:

@@ -12,15 +12,32 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import cast
 
-from channels import Address, ButtonPress, CanAnswer, ConversationMoved, Event, Json, Message, OptOut, Person, Reply
+from channels import (
+    Address,
+    ButtonPress,
+    CanAnswer,
+    ConversationMoved,
+    DeliveryReport,
+    Event,
+    Json,
+    Message,
+    OptOut,
+    Person,
+    Reply,
+)
 from channels.events import event_from_json
-from gateway.engine.outgoing import queue
-from gateway.engine.shared import Shared, person_of, typed
+from gateway.access.silence import opt_out, opt_out_key, unreachable, unreachable_key
+from gateway.engine import trail
+from gateway.engine.outgoing import queue, said_later
+from gateway.engine.reports import Lost, report
+from gateway.engine.shared import Shared, in_thread, person_of, typed
 from gateway.engine.visible import heard
-from gateway.pending.desk import Answer, Desk, Intent, Say
+from gateway.pending.desk import Answer, Desk, Say
 from gateway.pending.reading import ReplyParser, read_code
 from gateway.pending.tokens import token_partition, token_sha256
+from gateway.pending.words import Intent
 from gateway.store.base import Cell, Conflict, Dead, Incoming, Key, StoreError, Transaction, Waiting
+from gateway.store.form import NewerForm, check_form
 from gateway.wording import say
 
 __all__ = ["Decisions", "refusals", "security_line"]
@@ -44,6 +61,8 @@ class _Outcome:
     stop: bool = False
     noted: str | None = None
     """For the security log: a press that names no action of this chat."""
+    lost: Lost | None = None
+    """A message of ours that did not arrive."""
 
 
 class Decisions:
@@ -79,8 +98,14 @@ class Decisions:
             transaction = Transaction(partition=self._shared.store.partition(waiting.conversation))
             try:
                 event = _event(waiting)
-                outcome = await self._bounded(await self._judge(waiting, event), event)
+                outcome = await self._bounded(await self._judge(waiting, event, transaction), event)
+                outcome = await self._between(outcome, waiting, event)
                 self._fill(transaction, waiting, event, outcome)
+            except NewerForm as newer:
+                log.warning("event %s of %s is left: %s", waiting.seq, waiting.conversation, newer)
+                transaction = Transaction(partition=transaction.partition, needs=newer.needs)
+                transaction.leave.append((waiting.conversation, waiting.seq))
+                outcome, event = _Outcome(None, decided=False), None
             except StoreError:
                 raise
             except Exception as error:  # noqa: BLE001 - one bad event must not hold back the lane; it is kept
@@ -93,6 +118,8 @@ class Decisions:
                 if not await self._still_pointed(waiting):
                     return
                 continue
+            if outcome.decided:
+                trail.committed(waiting.conversation, [waiting], transaction.parts, "decided")
             self._after(waiting, event, outcome)
             return
         log.error("event %s of %s: still contended after %s tries", waiting.seq, waiting.conversation, _TRIES)
@@ -102,13 +129,17 @@ class Decisions:
 
     # ── judging ──
 
-    async def _judge(self, waiting: Waiting, event: Event | None) -> _Outcome:
+    async def _judge(self, waiting: Waiting, event: Event | None, transaction: Transaction) -> _Outcome:
         body, at = waiting.body, waiting.stamp
         match event:
             case ButtonPress():
                 return await self._pressed(waiting.conversation, event, at)
             case OptOut():
                 return await self._opted_out(waiting.conversation, event, at)
+            case DeliveryReport():
+                news = await report(self._shared, transaction, waiting.conversation, event, at)
+                desk, lost = news or (None, None)
+                return _Outcome(desk, decided=True, lost=lost)
             case Message(command="stop"):
                 return await self._stopped(waiting.conversation, event, at)
             case Message():
@@ -117,6 +148,10 @@ class Decisions:
                 desk = await self._shared.desk(waiting.conversation, "en")
                 desk.moved(event.address, at)
                 return _Outcome(desk, decided=True)
+        if body["kind"] == "notify":
+            desk = await self._shared.desk(waiting.conversation, "en")
+            desk.says.append(Say(reply=said_later(body)[1]))
+            return _Outcome(desk, decided=True)
         action_id = str(body["action_id"])
         desk = await self._shared.desk(waiting.conversation, str(body.get("language", "en")), action_id)
         match body["kind"]:
@@ -155,7 +190,8 @@ class Decisions:
             return _Outcome(desk, desk.code(code.code, code.intent, message.person, at))
         intent = self._parser.classify(message.text, language)
         if fresh and message.reply_to is not None and intent != "unclear":
-            return _Outcome(desk, desk.reply(message.reply_to, intent, message.person, at))
+            decided = desk.reply(message.reply_to, intent, message.person, at, in_thread=in_thread(message))
+            return _Outcome(desk, decided)
         return _Outcome(None, decided=False)
 
     async def _bounded(self, outcome: _Outcome, event: Event | None) -> _Outcome:
@@ -166,6 +202,14 @@ class Decisions:
         bounded = await self._shared.store.take([refusals(event.person)])
         return replace(outcome, desk=None, noted=None) if bounded else outcome
 
+    async def _between(self, outcome: _Outcome, waiting: Waiting, event: Event | None) -> _Outcome:
+        """A bare yes follows its prompt at once: what else the person does here comes between, refused or not."""
+        if not outcome.decided or not isinstance(event, ButtonPress | Message) or event.address.group:
+            return outcome
+        desk = outcome.desk or await self._shared.desk(waiting.conversation, self._shared.language(event.person))
+        desk.note_press(event.person, waiting.stamp)
+        return replace(outcome, desk=desk)
+
     async def _stopped(self, conversation: str, message: Message, at: datetime) -> _Outcome:
         desk = await self._shared.desk(conversation, self._shared.language(message.person))
         withdrawn = desk.withdraw(str(message.person), at)
@@ -175,11 +219,16 @@ class Decisions:
         return _Outcome(desk, decided=True, stop=True)
 
     async def _opted_out(self, conversation: str, event: OptOut, at: datetime) -> _Outcome:
-        desk = await self._shared.desk(conversation, self._shared.language(event.person))
+        """Nothing goes out from now on, and what runs for them or waits for them ends; or they are welcome again."""
+        shared, language = self._shared, self._shared.language(event.person)
+        desk = await shared.desk(conversation, language)
         if not event.opted_in:
             desk.withdraw(str(event.person), at)
         desk.says.clear()
-        return _Outcome(desk, decided=True)
+        if not event.told:
+            text = (shared.bot.greeting or say("greeting", language)) if event.opted_in else say("opted_out", language)
+            desk.says.append(Say(reply=Reply(text=text)))
+        return _Outcome(desk, decided=True, stop=not event.opted_in)
 
     # ── writing and telling ──
 
@@ -200,7 +249,30 @@ class Decisions:
             desk.write(transaction)
             address = event.address if event is not None else _address(desk, waiting)
             if address is not None:
-                transaction.parts += queue(self._shared.channels, conversation, address, desk.says)
+                cause = trail.event_of(waiting)
+                transaction.parts += queue(
+                    self._shared.channels, conversation, address, desk.says, cause=cause, language=desk.language
+                )
+        if event is not None:
+            self._silence(transaction, waiting, event)
+
+    def _silence(self, transaction: Transaction, waiting: Waiting, event: Event) -> None:
+        """Remember that nothing is to be sent here, or that something may be again."""
+        store, channel = self._shared.store, self._shared.channels.get(event.address.channel)
+        opted_out, shut = (key(store, waiting.conversation).name for key in (opt_out_key, unreachable_key))
+        can_still_write = channel is None or channel.capabilities.opt_out
+        match event:
+            case OptOut(opted_in=True):
+                transaction.deletes += [opted_out, shut]
+            case OptOut() if can_still_write:
+                last_words = [part.part_id for part in transaction.parts]
+                transaction.puts[opted_out] = opt_out(waiting.stamp, last_words=last_words)
+            case OptOut():
+                transaction.puts[shut] = unreachable(waiting.stamp, "blocked")
+            case DeliveryReport(message_id=None, status="failed"):
+                transaction.puts[shut] = unreachable(waiting.stamp, event.code or "failed")
+            case DeliveryReport(message_id=None) | Message() | ButtonPress():
+                transaction.deletes.append(shut)
 
     def _put_aside(self, waiting: Waiting, error: str) -> Transaction:
         conversation = waiting.conversation
@@ -223,6 +295,9 @@ class Decisions:
         shared = self._shared
         if outcome.stop:
             shared.nudge("turn", waiting.conversation)
+        if outcome.lost is not None:
+            trail.lost(waiting, outcome.lost.queued, outcome.lost.why)
+            shared.feed.publish("lost", conversation=waiting.conversation, why=outcome.lost.why)
         if isinstance(event, ButtonPress) and event.answer_to is not None:
             channel = shared.channels[event.address.channel]
             if isinstance(channel, CanAnswer):
@@ -244,12 +319,15 @@ def security_line(what: str, person: Person | None, conversation: str, at: datet
 
 
 def _event(waiting: Waiting) -> Event | None:
-    """The platform's event, or None for one of the gateway's own kinds."""
-    if waiting.body.get("kind") in ("expiry", "undelivered", "decide"):
+    """The platform's event, or None for one of the gateway's own kinds. Raises NewerForm."""
+    check_form(waiting.body)
+    if waiting.body.get("kind") in ("expiry", "undelivered", "decide", "notify"):
         return None
     return event_from_json(cast("dict[str, object]", dict(waiting.body)))
 
 
 def _address(desk: Desk, waiting: Waiting) -> Address | None:
+    if waiting.body["kind"] == "notify":
+        return said_later(waiting.body)[0]
     action = desk.action(str(waiting.body["action_id"]))
     return action.address if action is not None else None

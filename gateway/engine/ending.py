@@ -10,8 +10,11 @@ from datetime import timedelta
 from typing import Any, cast
 
 from channels import Address, Person, Reply
+from gateway.access.silence import unreachable_key
+from gateway.engine import trail
 from gateway.engine.batch import Batch
 from gateway.engine.outgoing import queue
+from gateway.engine.results import leave_word
 from gateway.engine.shared import Shared, person_of
 from gateway.engine.visible import heard
 from gateway.memory import to_entries
@@ -44,10 +47,17 @@ class Tries:
     """Handed back when their process was stopped."""
     deaths: int = 0
     """Nobody said how: the process was killed, or lost its lease."""
+    earlier: int = 0
+    """Of these events, together with others that have come to their end since."""
 
     @property
     def one_by_one(self) -> bool:
-        return self.errors + self.deaths >= _ONE_BY_ONE_AFTER
+        return self.errors + self.deaths >= _ONE_BY_ONE_AFTER or self.earlier >= _ONE_BY_ONE_AFTER
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it may be what kills its workers, or only ran beside that."""
+        return self.deaths >= _ONE_BY_ONE_AFTER
 
     @property
     def deadly(self) -> bool:
@@ -62,11 +72,13 @@ class Failures:
 
     async def before(self, lease: Lease) -> Tries:
         """What is known of the attempts before this one."""
+        earlier = max(0, lease.events[0].tries - lease.tries)
         if not lease.tries:
-            return Tries()
+            return Tries(earlier=earlier)
         key = _failures_key(self._shared, lease)
         known = Tries(**cast("dict[str, Any]", (await self._shared.store.get([key]))[key].value or {}))
-        return replace(known, deaths=max(0, lease.tries - known.model - known.errors - known.stopped))
+        deaths = max(0, lease.tries - known.model - known.errors - known.stopped)
+        return replace(known, deaths=deaths, earlier=earlier)
 
     async def model_down(self, lease: Lease, batch: Batch, tries: Tries) -> None:
         """Told once, kept, and tried again; given up in the end, and told."""
@@ -90,15 +102,25 @@ class Failures:
         )
         await self._shared.store.commit(transaction)
 
-    async def stopped(self, lease: Lease, tries: Tries) -> None:
-        """The process ends: others need not wait until the lease lapses, and go on from the last finished step."""
-        transaction = await self._again(lease, replace(tries, stopped=tries.stopped + 1), wait_seconds=0.0)
+    async def stopped(self, lease: Lease, tries: Tries, *, wait_seconds: float = 0.0) -> None:
+        """It is not for this process: others need not wait until the lease lapses, and go on from the last finished
+        step."""
+        transaction = await self._again(lease, replace(tries, stopped=tries.stopped + 1), wait_seconds=wait_seconds)
         await self._shared.store.commit(transaction)
 
     async def put_aside(
-        self, lease: Lease, batch: Batch, reason: str, *, key: str = "error_incident", tell: bool = True
+        self,
+        lease: Lease,
+        batch: Batch,
+        reason: str,
+        *,
+        key: str = "error_incident",
+        raised: Exception | None = None,
     ) -> None:
-        """What was written becomes dead letters, and the person is told; what was only to be noted still is."""
+        """What was written becomes dead letters, and the person is told; what was only to be noted still is.
+
+        `raised`: instead of the person, whoever called for the turn is told of this error.
+        """
         transaction, conversation = ended(self._shared, lease, batch), lease.lane
         incident = secrets.token_hex(4)
         written = [waiting for waiting in batch.taken if waiting.body.get("kind") != "settled"]
@@ -115,14 +137,17 @@ class Failures:
             )
             for waiting in written or batch.taken
         ]
-        if tell:
+        if raised is not None:
+            leave_word(transaction, self._shared, conversation, batch, raised)
+        else:
             await self._tell(transaction, conversation, batch, key, incident=incident)
         await self._shared.store.commit(transaction)
+        trail.committed(conversation, batch.taken, transaction.parts, "put aside")
         log.error("a turn of %s is put aside (%s): %s", conversation, incident, reason)
 
     async def _again(self, lease: Lease, tries: Tries, *, wait_seconds: float) -> Transaction:
         known = asdict(tries)
-        del known["deaths"]
+        del known["deaths"], known["earlier"]
         return Transaction(
             partition=lease.partition,
             lease=lease,
@@ -133,8 +158,9 @@ class Failures:
 
     async def _tell(self, transaction: Transaction, conversation: str, batch: Batch, key: str, **values: str) -> None:
         address, person = await who(self._shared, conversation, batch)
-        told = Say(reply=Reply(text=say(key, self._shared.language(person), **values)))
-        transaction.parts += queue(self._shared.channels, conversation, address, [told])
+        language, cause = self._shared.language(person), trail.event_of(batch.taken[-1])
+        told = Say(reply=Reply(text=say(key, language, **values)))
+        transaction.parts += queue(self._shared.channels, conversation, address, [told], cause=cause, language=language)
 
 
 async def who(shared: Shared, conversation: str, batch: Batch) -> tuple[Address, Person]:
@@ -158,6 +184,7 @@ def ended(shared: Shared, lease: Lease, batch: Batch) -> Transaction:
     for message in batch.messages:
         heard(transaction, shared, conversation, message)
     if batch.messages:
+        transaction.deletes.append(unreachable_key(shared.store, conversation).name)
         last = max([batch.at, *batch.heard_beside(batch.written)])
         name = heard_key(shared, conversation, batch.messages[0].person).name
         transaction.puts[name] = Put(last.isoformat(), _HEARD_SECONDS)

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from datetime import timedelta
 from typing import Literal, cast
 
 from channels import Address, Json, Message, Person, Reply
 from channels.direct import DirectChannel
 from channels.events import event_to_json
 from gateway.access import Allowed
+from gateway.access.silence import check_silence
 from gateway.agent import AgentResult
-from gateway.channel_agent import NotAllowed, Outcome
+from gateway.channel_agent import NotAllowed
 from gateway.engine.actions import Actions
 from gateway.engine.decisions import Decisions
 from gateway.engine.delivery import Delivery
 from gateway.engine.inbox import Inbox
-from gateway.engine.leases import LEASE_SECONDS
-from gateway.engine.outgoing import queue
-from gateway.engine.results import Call, Calls
+from gateway.engine.outgoing import later, queue
+from gateway.engine.results import Call, Calls, Told
 from gateway.engine.shared import Shared, person_of
 from gateway.engine.turns import Turns
 from gateway.observe import describe_error
@@ -27,7 +30,7 @@ from gateway.pending.desk import Say
 from gateway.pending.reading import ReplyParser, decides
 from gateway.pending.tokens import make_action_id, token_sha256
 from gateway.pending.transitions import may_approve, may_refuse
-from gateway.store.base import Incoming, Kind, Lease, Transaction
+from gateway.store.base import Incoming, Kind, Lease, StoreError, StoreUnavailable, Transaction
 from gateway.tools.action import PendingAction, is_known_schema
 
 __all__ = ["Engine"]
@@ -35,11 +38,13 @@ __all__ = ["Engine"]
 log = logging.getLogger("askfirst.engine")
 
 _AT_ONCE: dict[Kind, int] = {"turn": 64, "action": 32, "out": 64}
-_LEASE_WAIT_SECONDS = 5.0
+_LEASE_WAIT_SECONDS = 30.0
 _STALE_POINTER_SECONDS = 2.0
 _TICK_SECONDS = 1.0
 _SWEEP_SECONDS = 3600.0
 _AGAIN_SECONDS = 0.5
+_LEAST_PATIENCE_SECONDS, _MOST_PATIENCE_SECONDS = 0.01, 0.5
+"""How long a call waits for news before it looks again: at first, and in the end."""
 
 
 class Engine:
@@ -55,6 +60,8 @@ class Engine:
         self._calls = Calls(shared)
         self._parser = ReplyParser()
         self._loops: list[asyncio.Task[None]] = []
+        self._sending: list[asyncio.Task[None]] = []
+        """The loop that is stopped last."""
 
     # ── running ──
 
@@ -62,17 +69,35 @@ class Engine:
         """Start the loops: `web` only decides and keeps time, `worker` and `all` also execute."""
         works: list[Awaitable[None]] = [self._time()]
         if role != "web":
-            works += [self._work("turn", self._turn), self._work("action", self._actions.run)]
-            works += [self._work("out", self._delivery.run), self._sweep_files()]
+            works += [self._work("turn", self._turn), self._work("action", self._actions.run), self._sweep_files()]
+            sends = [self._work("out", self._delivery.run, pool=channel) for channel in self.shared.channels]
+            self._sending = [asyncio.ensure_future(send) for send in sends]
         self._loops = [asyncio.ensure_future(work) for work in works]
 
     async def stop(self, grace_seconds: float = 20.0) -> None:
-        """Take no more work, let what runs finish for so long, hand the rest back."""
-        for loop in self._loops:
-            loop.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
-        self._loops = []
-        await self.shared.tasks.drain(grace_seconds)
+        """Take no more work, let what runs finish for so long and send what it says, hand the rest back."""
+        loops, sending = self._loops, self._sending
+        self._loops, self._sending = [], []
+        await _cancelled(loops)
+        with contextlib.suppress(TimeoutError, StoreError):
+            async with asyncio.timeout(grace_seconds):
+                await self.shared.tasks.ended()
+                await _cancelled(sending)
+                if sending:
+                    await self._send_the_rest()
+        await _cancelled(sending)
+        await self.shared.tasks.drain(0)
+
+    async def _send_the_rest(self) -> None:
+        """Until no outbox is ready: what waits for a platform that is down stays."""
+        found = True
+        while found:
+            found = False
+            for channel in self.shared.channels:
+                while (lease := await self._lease("out", pool=channel)) is not None:
+                    self.shared.tasks.start(self._delivery.run(lease), "out")
+                    found = True
+            await self.shared.tasks.ended()
 
     async def _turn(self, lease: Lease) -> None:
         call = self._calls.get(lease.lane)
@@ -81,12 +106,13 @@ class Engine:
         except Exception as error:
             if call is None:
                 raise
-            call.awaits_turn, call.error = False, error
+            call.error = error
         else:
             if call is not None and outcome is not None:
-                call.awaits_turn, call.outcome = False, outcome
+                call.told = Told.of(outcome)
 
-    async def _work(self, kind: Kind, run: Callable[[Lease], Awaitable[None]]) -> None:
+    async def _work(self, kind: Kind, run: Callable[[Lease], Awaitable[None]], *, pool: str = "") -> None:
+        """Take lanes for ever. Each channel's outboxes are a pool: a platform that is slow holds up its own alone."""
         slots = asyncio.Semaphore(_AT_ONCE[kind])
 
         async def one(lease: Lease) -> None:
@@ -99,7 +125,7 @@ class Engine:
             await slots.acquire()
             lease = None
             try:
-                lease = await self._lease(kind, wait_seconds=_LEASE_WAIT_SECONDS)
+                lease = await self._lease(kind, pool=pool, wait_seconds=_LEASE_WAIT_SECONDS)
             finally:
                 if lease is None:
                     slots.release()
@@ -107,7 +133,7 @@ class Engine:
                 self.shared.tasks.start(one(lease), kind)
             return 0.0
 
-        await self._repeat(f"{kind} work", take)
+        await self._repeat(f"{pool or kind} work", take)
 
     async def _time(self) -> None:
         """Timers that fall due, and pointers that whoever stored them has left lying."""
@@ -140,7 +166,7 @@ class Engine:
             except Exception as error:  # noqa: BLE001 - a loop that ended would be work that nobody does
                 wait = _AGAIN_SECONDS
                 if not failing:
-                    log.warning("%s: %s", name, describe_error(error))
+                    log.warning("%s: %s", name, error if isinstance(error, StoreUnavailable) else describe_error(error))
                 failing = True
             await asyncio.sleep(wait)
 
@@ -150,10 +176,12 @@ class Engine:
         await self._decisions.sweep(older_than_seconds)
         return wait
 
-    async def _lease(self, kind: Kind, *, only: str | None = None, wait_seconds: float = 0.0) -> Lease | None:
+    async def _lease(
+        self, kind: Kind, *, only: str | None = None, pool: str = "", wait_seconds: float = 0.0
+    ) -> Lease | None:
         shared = self.shared
         return await shared.store.lease(
-            shared.worker, [kind], only=only, wait_seconds=wait_seconds, lease_seconds=LEASE_SECONDS
+            shared.worker, [kind], only=only, pool=pool, wait_seconds=wait_seconds, lease_seconds=shared.lease_seconds
         )
 
     async def idle(self) -> bool:
@@ -171,19 +199,20 @@ class Engine:
         intent = self._parser.classify(message.text, shared.language(person))
         if message.reply_to is not None and intent != "unclear":
             return await self.decide(str(person), intent, action_id=message.reply_to, code=None, token=None)
-        decisive = decides(message)
+        message_id = f"app/{make_action_id()}"
         async with self._calls.begin(shared.conversation(address)) as call:
             await self._settle(call)
             incoming = Incoming(
                 conversation=call.conversation,
-                event_ids=(f"app/{make_action_id()}",),
-                body=cast("dict[str, Json]", event_to_json(message)),
-                decides=decisive,
+                event_ids=(message_id,),
+                body=cast("dict[str, Json]", event_to_json(replace(message, message_id=message_id))),
+                decides=decides(message),
             )
-            call.outcome = call.error = None
-            call.awaits_turn = not decisive
+            call.told = call.error = None
             await shared.store.accept([incoming])
             await self._settle(call)
+            if call.told is None and call.error is None:
+                await call.ask_around(message_id)
             return await call.result()
 
     async def decide(
@@ -212,16 +241,23 @@ class Engine:
             incoming = Incoming(conversation=call.conversation, event_ids=event_ids, body=body, decides=True)
             await self.shared.store.accept([incoming])
             await self._settle(call)
-            call.outcome = Outcome(stop_reason="decided")
+            call.told = Told(stop_reason="decided")
             return await call.result()
 
-    async def notify(self, address: Address, reply: Reply) -> None:
+    async def notify(self, address: Address, reply: Reply, *, after_seconds: float = 0.0) -> None:
+        """Raises ValueError when its channel is off, OptedOut and Unreachable."""
         shared = self.shared
         if address.channel not in shared.channels:
             raise ValueError(f"no channel {address.channel!r} is on: {address}")
         conversation = shared.conversation(address)
-        parts = queue(shared.channels, conversation, address, [Say(reply=reply)])
-        await shared.store.commit(Transaction(partition=shared.store.partition(conversation), parts=parts))
+        await check_silence(shared.store, conversation)
+        transaction = Transaction(partition=shared.store.partition(conversation))
+        if after_seconds:
+            due = await shared.store.now() + timedelta(seconds=after_seconds)
+            transaction.timers = [later(conversation, address, reply, due)]
+        else:
+            transaction.parts = queue(shared.channels, conversation, address, [Say(reply=reply)], cause="notify")
+        await shared.store.commit(transaction)
 
     async def _find(
         self, person: str, *, action_id: str | None, code: str | None, token: str | None
@@ -239,8 +275,9 @@ class Engine:
         return next((a for a in mine if a.open), mine[-1] if mine else None)
 
     async def _settle(self, call: Call) -> None:
-        """Run everything this conversation has to do now; with the loops running, they may do it."""
+        """Run everything this conversation has to do now; the loops may do it, and those of another process too."""
         await self.shared.store.tick()
+        patience = _LEAST_PATIENCE_SECONDS
         while True:
             await self._decisions.decide(call.conversation)
             ran = False
@@ -255,28 +292,32 @@ class Engine:
                 ran = True
                 await self._delivery.run(lease)
             if not ran:
-                if not await self._busy(call):
+                if not await self._busy(call.conversation):
                     return
-                await asyncio.sleep(0.01)
+                patience = min(2 * patience, _MOST_PATIENCE_SECONDS)
+            if ran or await call.hear(patience):
+                patience = _LEAST_PATIENCE_SECONDS
 
     async def _approved(self, conversation: str) -> list[str]:
         desk = await self.shared.desk(conversation, "en")
         found = [desk.action(entry.action_id) for entry in desk.index.lately]
         return [a.pending_action_id for a in found if a is not None and a.state in ("approved", "running")]
 
-    async def _busy(self, call: Call) -> bool:
-        """Whether what this call waits for is still to come, from a loop of this process or once a lease has lapsed.
+    async def _busy(self, conversation: str) -> bool:
+        """Whether something a call waits for is still to come, from a loop or once a lease has lapsed.
 
         What a platform is to be sent is waited for by nobody: it may be down for hours.
         """
-        conversation = call.conversation
-        if call.awaits_turn:
-            return True
-        if not self._loops:
-            return False
         if await self._approved(conversation):
             return True
         if not conversation.startswith(f"{self.shared.bot.name}/{DirectChannel.name}:"):
             return False
-        held = any(lane == conversation for _, lane in self.shared.held)
-        return held or bool(await self.shared.store.outbox(conversation))
+        if await self.shared.store.has_work(conversation):
+            return True
+        return any(lane == conversation for _, lane in self.shared.held)
+
+
+async def _cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

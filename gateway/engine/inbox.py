@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 from channels import (
@@ -16,23 +16,28 @@ from channels import (
     Event,
     Json,
     Message,
+    OptOut,
     Parsed,
     Person,
     Reply,
 )
 from channels.events import event_to_json
 from gateway.access import Allowed
+from gateway.engine import trail
+from gateway.engine.batch import is_plain
+from gateway.engine.busy import interrupt
 from gateway.engine.decisions import Decisions, refusals, security_line
 from gateway.engine.outgoing import queue
 from gateway.engine.shared import Shared
 from gateway.pending.desk import Say
+from gateway.pending.index import Index
 from gateway.pending.reading import decides
 from gateway.store.base import Cell, Dead, Incoming, Put, StoreUnavailable, Transaction
+from gateway.store.form import NewerForm
 from gateway.wording import say
 
 __all__ = ["Inbox"]
 
-_ANSWER_WITHIN_SECONDS = 0.25
 _ONE_A_DAY = 86400.0
 
 
@@ -45,24 +50,24 @@ class Inbox:
     async def take(self, channel: Channel, parsed: Parsed) -> None:
         """Store what a request held; durable when it returns.
 
-        Raises StoreUnavailable when the store does not answer within a quarter of a second, and Overloaded.
+        Raises StoreUnavailable and Overloaded.
         """
-        try:
-            async with asyncio.timeout(_ANSWER_WITHIN_SECONDS):
-                if parsed.not_understood:
-                    await self._put_aside(channel, parsed)
-                stored = await self._store(channel, parsed.events)
-        except TimeoutError as error:
-            raise StoreUnavailable("no answer within 0.25 s") from error
-        for incoming in stored:
+        if parsed.not_understood:
+            await self._put_aside(channel, parsed)
+        for incoming in await self._store(channel, parsed.events):
             if incoming.decides:
                 self._shared.tasks.start(self._decisions.decide(incoming.conversation), "decide")
+            elif incoming.wakes and self._shared.bot.when_busy == "interrupt":
+                self._shared.tasks.start(interrupt(self._shared, incoming), "interrupt")
 
     async def _store(self, channel: Channel, events: Sequence[Event]) -> list[Incoming]:
         incoming = []
         for event in events:
             if self._allowed(event.person):
                 incoming.append(self._incoming(channel, event, await self._conversation(event)))
+            elif isinstance(event, OptOut):  # a stranger too may want to hear nothing
+                heard = replace(event, told=True)
+                incoming.append(self._incoming(channel, heard, await self._conversation(event)))
             elif isinstance(event, Message) and event.person is not None and not event.address.group:
                 self._shared.tasks.start(self._turn_away(event.address, event.person), "turn away")
             elif isinstance(event, ButtonPress):
@@ -70,11 +75,26 @@ class Inbox:
         if not incoming:
             return []
         fresh = await self._shared.store.accept(incoming)
-        return [event for event, new in zip(incoming, fresh, strict=True) if new]
+        for one, new in zip(incoming, fresh, strict=True):
+            trail.accepted(one, new=new)
+        return [one for one, new in zip(incoming, fresh, strict=True) if new]
 
     async def _conversation(self, event: Event) -> str:
-        """Whose event it is: a group that moved goes on as the conversation it was."""
+        """Whose event it is: a group that moved goes on as the conversation it was.
+
+        What is written or pressed in a thread that our question began is of the conversation that asked.
+        """
         store, conversation = self._shared.store, self._shared.conversation(event.address)
+        thread = event.address.thread
+        if thread is not None and (isinstance(event, ButtonPress) or getattr(event, "reply_to", None) == thread):
+            around = self._shared.conversation(replace(event.address, thread=None))
+            key = self._shared.key(around, "open")
+            try:
+                index = Index.from_json((await store.get([key]))[key].value)
+            except NewerForm as error:  # it comes again, and may meet a process of that release
+                raise StoreUnavailable(str(error)) from error
+            if index.by_prompt(thread):
+                return around
         if not event.address.group:
             return conversation
         key = self._shared.key(conversation, "moved")
@@ -85,15 +105,17 @@ class Inbox:
         return cast("str | None", (await store.get([key]))[key].value) or conversation
 
     def _incoming(self, channel: Channel, event: Event, conversation: str) -> Incoming:
-        account = f"{event.address.channel}:{event.address.account}"
+        account, bot = f"{event.address.channel}:{event.address.account}", self._shared.bot
         decisive = decides(event)
+        may_wait = bot.collect_seconds > 0 and isinstance(event, Message) and not decisive
         return Incoming(
             conversation=conversation,
             event_ids=tuple(f"{account}:{event_id}" for event_id in event.event_ids),
             body=cast("dict[str, Json]", event_to_json(event)),
             decides=decisive,
             wakes=isinstance(event, Message),
-            refusable=channel.capabilities.redelivers and isinstance(event, Message) and not decisive,
+            collects=may_wait and is_plain(cast("Message", event), bot.language or "en"),
+            refusable=channel.capabilities.redelivers and _comes_again(event) and not decisive,
             keep_seconds=channel.capabilities.keep_seconds,
         )
 
@@ -108,7 +130,7 @@ class Inbox:
         await shared.store.commit(
             Transaction(
                 partition=shared.store.partition(conversation),
-                parts=queue(shared.channels, conversation, address, [text]),
+                parts=queue(shared.channels, conversation, address, [text], cause="stranger"),
             )
         )
 
@@ -134,3 +156,8 @@ class Inbox:
             payload=parsed.payload.decode(errors="backslashreplace"),
         )
         await shared.store.commit(Transaction(partition=shared.store.partition(conversation), dead=[letter]))
+
+
+def _comes_again(event: Event) -> bool:
+    """Whether a platform that delivers messages again would this one; a slash command of Slack's is no message."""
+    return isinstance(event, Message) and event.message_id is not None

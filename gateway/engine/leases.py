@@ -5,26 +5,38 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from channels import Json
+from gateway.engine.later import Later
 from gateway.engine.shared import Shared
-from gateway.store.base import Fenced, Lease, StoreError
+from gateway.store.base import Fenced, Lease, StoreError, Transaction
+from gateway.store.form import NewerForm
 
-__all__ = ["LEASE_SECONDS", "held"]
+__all__ = ["for_newer", "held"]
 
 log = logging.getLogger("askfirst.leases")
 
-LEASE_SECONDS = 6.0
 _BEATS = 3
 """Renewals within the life of a lease: two may fail before it is lost."""
 
 
+def for_newer(lease: Lease, newer: NewerForm) -> Transaction:
+    """Gives back a lease whose work a newer release has to do: its lane is as it was, for a worker of that one."""
+    log.warning("the %s of %s is left: %s", lease.kind, lease.lane, newer)
+    return Transaction(partition=lease.partition, lease=lease, finish="left", needs=newer.needs)
+
+
 @contextlib.asynccontextmanager
-async def held(shared: Shared, lease: Lease, on_signal: Callable[[Json], None] | None = None) -> AsyncIterator[None]:
+async def held(
+    shared: Shared, lease: Lease, on_signal: Callable[[Json], None] | None = None
+) -> AsyncIterator[Callable[[], Awaitable[None]]]:
     """Renew the lease while the body runs. When it is lost the body is cancelled and Fenced is raised.
 
-    A store that does not answer is no loss: what the body commits is refused if somebody else has taken over.
+    A store that does not answer is no loss: what the body commits is refused if somebody else has taken over. What the
+    body does elsewhere nobody refuses: before that it calls what this yields, which raises Fenced, or StoreUnavailable
+    when the lease may have lapsed and nobody can say.
     """
     body = asyncio.current_task()
     if body is None:
@@ -33,33 +45,54 @@ async def held(shared: Shared, lease: Lease, on_signal: Callable[[Json], None] |
     lost: list[Fenced] = []
     wake = asyncio.Event()
 
+    sure_until = lease.sure_until
+
+    async def renew() -> None:
+        nonlocal sure_until
+        began = time.monotonic()
+        control = await shared.store.renew(lease, lease_seconds=shared.lease_seconds)
+        sure_until = began + shared.lease_seconds
+        if on_signal is not None:
+            for signal in control.signals:
+                on_signal(signal)
+
+    async def make_sure() -> None:
+        if time.monotonic() >= sure_until:
+            await renew()
+
     async def beat() -> None:
+        away = False
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LEASE_SECONDS / _BEATS):
-                    await wake.wait()
             wake.clear()
             try:
-                control = await shared.store.renew(lease, lease_seconds=LEASE_SECONDS)
+                await renew()
             except Fenced as error:
                 lost.append(error)
                 body.cancel()
                 return
             except StoreError as error:
-                log.warning("could not renew the %s lease of %s: %s", lease.kind, lease.lane, type(error).__name__)
-                continue
-            if on_signal is not None:
-                for signal in control.signals:
-                    on_signal(signal)
+                if not away:
+                    log.warning("could not renew the %s lease of %s: %s", lease.kind, lease.lane, type(error).__name__)
+                away = True
+            else:
+                away = False
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(every):
+                    await wake.wait()
 
-    beating = asyncio.create_task(beat(), name=f"beat {lease.kind}")
-    shared.held[(lease.kind, lease.lane)] = (lease, wake)
+    def look() -> None:
+        wake.set()
+        beating.begin()
+
+    every = shared.lease_seconds / _BEATS
+    beating = Later(every, beat, f"beat {lease.kind}")
+    shared.held[(lease.kind, lease.lane)] = (lease, look)
     try:
-        yield
+        yield make_sure
     except BaseException:
         if lost and body.uncancel() <= cancelled_before:
             raise lost[0] from None
         raise
     finally:
-        beating.cancel()
+        beating.end()
         shared.held.pop((lease.kind, lease.lane), None)

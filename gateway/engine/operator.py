@@ -6,18 +6,21 @@ into the outbox, and whoever delivers next sends it. Answers are JSON, for they 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from channels import Address, AskfirstError, Channel, Json, Reply
+from channels import Address, AskfirstError, Channel, Json, OptedOut, Reply, Unreachable
+from gateway.access.silence import check_silence
 from gateway.engine.outgoing import queue
 from gateway.pending.desk import Desk, Say
 from gateway.pending.seal import Keyring
-from gateway.store.base import Conflict, Dead, Key, Put, QueuedPart, Store, Transaction
+from gateway.store.base import Conflict, Dead, Key, Put, QueuedPart, Store, StoreRefused, Transaction
+from gateway.store.sqlite import SqliteStore
 from gateway.tools.action import PendingAction, is_known_schema
 
-__all__ = ["NotDone", "Operator", "served_bot"]
+__all__ = ["NotDone", "Operator", "claim", "served_bot"]
 
 Told: TypeAlias = dict[str, Json]
 
@@ -40,9 +43,10 @@ class Operator:
         self._store, self._channels, self._keyring, self._bot = store, channels, keyring, bot
 
     async def remember(self) -> None:
-        """Write down which bot is served, for whoever works on this store while nothing serves it."""
-        transaction = Transaction(partition=self._store.partition(_SERVED), puts={_SERVED: Put(self._bot)})
-        await self._store.commit(transaction)
+        """Write down which bot is served, for whoever works on this store from outside."""
+        if await served_bot(self._store) != self._bot:  # a store that is full takes nothing new, and is served
+            transaction = Transaction(partition=self._store.partition(_SERVED), puts={_SERVED: Put(self._bot)})
+            await self._store.commit(transaction)
 
     # ── actions ──
 
@@ -126,6 +130,15 @@ class Operator:
         if bot is None:
             raise NotDone("no bot was ever served from this store: start it once with `askfirst serve`")
         conversation = f"{bot}/{where}"
+        try:
+            await check_silence(self._store, conversation)
+        except OptedOut:
+            raise NotDone(f"{where} has opted out: nothing is sent there until they write START") from None
+        except Unreachable as error:
+            raise NotDone(
+                f"{where} cannot be reached ({error.code}): nothing is sent there until something comes from there, "
+                "or a day has passed"
+            ) from None
         parts = self._queue(conversation, where, [Say(reply=Reply(text=text))])
         await self._store.commit(Transaction(partition=self._store.partition(conversation), parts=parts))
         return {"conversation": conversation, "parts": len(parts)}
@@ -173,7 +186,7 @@ class Operator:
     def _queue(self, conversation: str, address: Address, says: list[Say]) -> list[QueuedPart]:
         if address.channel not in self._channels:
             raise NotDone(f"{address.channel} is not on: its settings are needed to write to {address}")
-        return queue(self._channels, conversation, address, says)
+        return queue(self._channels, conversation, address, says, cause=NAME)
 
     async def _dead(self, dead_id: str) -> Dead:
         found = [dead for dead in await self._store.dead() if dead_id and dead.dead_id.startswith(dead_id)]
@@ -188,6 +201,29 @@ class Operator:
         if not was_there:
             raise NotDone(f"the dead letter {dead.dead_id} is not there any more")
         return _letter(dead)
+
+
+async def claim(store: Store, bot: str) -> None:
+    """Make a store that several processes share this bot's. Raises StoreRefused when it is another's.
+
+    Two bots would take each other's messages: whoever leases a conversation answers in it. An embedded store has one
+    owner, whose bot may have been renamed.
+    """
+    if isinstance(store, SqliteStore):
+        return
+    key = Key(store.partition(_SERVED), _SERVED)
+    while True:
+        record = (await store.get([key]))[key]
+        if record.value == bot:
+            return
+        if record.value is not None:
+            raise StoreRefused(
+                f"This store holds the conversations of the bot {record.value!r}, and its messages would be taken by "
+                f"{bot!r}. Give {bot!r} a database of its own: another number at the end of ASKFIRST_STORE."
+            )
+        claimed = Transaction(partition=key.partition, expect={key.name: record.version}, puts={key.name: Put(bot)})
+        with contextlib.suppress(Conflict):
+            await store.commit(claimed)
 
 
 async def served_bot(store: Store) -> str | None:

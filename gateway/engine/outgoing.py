@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from channels import Address, Channel, Json, Part
+from channels import Address, Channel, Json, Part, Reply
 from gateway.pending.desk import Say
-from gateway.store.base import QueuedPart
+from gateway.store.base import Incoming, QueuedPart, Timer
 
-__all__ = ["address_from_json", "address_to_json", "part_from_json", "queue"]
+__all__ = ["address_from_json", "address_to_json", "later", "part_from_json", "queue", "said_later"]
 
 
 def queue(
-    channels: Mapping[str, Channel], conversation: str, address: Address, says: Iterable[Say]
+    channels: Mapping[str, Channel],
+    conversation: str,
+    address: Address,
+    says: Iterable[Say],
+    *,
+    cause: str,
+    language: str = "en",
 ) -> list[QueuedPart]:
-    """The parts of these replies, in order.
+    """The parts of these replies: what is new in order, then what is changed, so that no answer waits for an edit.
+
+    `cause` names the event they answer, for the log; `language` is that of what has to be said about them.
 
     An edit is left out where the platform cannot change a message. Where the channel is off nobody can be told: there
     are none.
@@ -28,7 +37,7 @@ def queue(
     channel = channels.get(address.channel)
     if channel is None:
         return queued
-    for said in says:
+    for said in sorted(says, key=lambda said: said.reply.edits is not None):
         if said.reply.edits is not None and not channel.capabilities.edit:
             continue
         parts = list(channel.render(address, said.reply))
@@ -38,10 +47,34 @@ def queue(
                 "address": address_to_json(address),
                 "part": _adapter(Part).dump_python(part, mode="json"),
                 "shows": list(said.shows) if last else [],
+                "asks": list(said.shows),
                 "edits": said.reply.edits,
+                "cause": cause,
+                "language": language,
             }
-            queued.append(QueuedPart(part_id=secrets.token_hex(16), conversation=conversation, body=body))
+            queued.append(
+                QueuedPart(part_id=secrets.token_hex(16), conversation=conversation, body=body, pool=address.channel)
+            )
     return queued
+
+
+def later(conversation: str, address: Address, reply: Reply, due: datetime) -> Timer:
+    """Has this reply said when it is due; see `said_later`."""
+    event_id = f"notify/{secrets.token_hex(16)}"
+    body: dict[str, Json] = {
+        "kind": "notify",
+        "event_ids": [event_id],
+        "address": address_to_json(address),
+        "reply": _adapter(Reply).dump_python(reply, mode="json"),
+    }
+    incoming = Incoming(conversation=conversation, event_ids=(event_id,), body=body, decides=True, wakes=False)
+    return Timer(timer_id=event_id, due=due, incoming=incoming)
+
+
+def said_later(body: Mapping[str, Json]) -> tuple[Address, Reply]:
+    """Where, and what."""
+    reply: Reply = _adapter(Reply).validate_python(body["reply"])
+    return address_from_json(body["address"]), reply
 
 
 def part_from_json(stored: Json) -> Part:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,7 +18,7 @@ from gateway.pending.desk import Desk
 from gateway.pending.seal import Keyring
 from gateway.store.base import Key, Lease, Store
 
-__all__ = ["Shared", "Tasks", "person_of", "typed"]
+__all__ = ["Shared", "Tasks", "in_thread", "person_of", "typed"]
 
 log = logging.getLogger("askfirst.engine")
 
@@ -37,12 +37,16 @@ class Tasks:
         self._running.add(task)
         task.add_done_callback(self._ended)
 
+    async def ended(self) -> None:
+        """Returns when what runs, and what it starts, has ended."""
+        while self._running:
+            await asyncio.wait(self._running)
+
     async def drain(self, grace_seconds: float) -> None:
-        """Let what runs, and what it starts, finish for so long; then cancel it."""
+        """Let it end for so long; then cancel it."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace_seconds):
-                while self._running:
-                    await asyncio.wait(self._running)
+                await self.ended()
         while self._running:
             for task in self._running:
                 task.cancel()
@@ -66,9 +70,13 @@ class Shared:
     feed: Feed
     worker: str
     """Fresh for every start: a restarted twin must not pass for its predecessor."""
+    lease_seconds: float = 6.0
+    """How long a lease lasts that is not renewed: what a process held that is gone is taken over after that."""
     tasks: Tasks = field(default_factory=Tasks)
-    held: dict[tuple[str, str], tuple[Lease, asyncio.Event]] = field(default_factory=dict)
+    held: dict[tuple[str, str], tuple[Lease, Callable[[], None]]] = field(default_factory=dict)
     """(kind, lane) of each lease this process holds, with what wakes its beat early."""
+    down: set[str] = field(default_factory=set)
+    """Channels whose platform did not take this process's last call."""
     turn_of: dict[str, str] = field(default_factory=dict)
     """Conversation -> the person whose turn this process runs there now."""
 
@@ -85,8 +93,15 @@ class Shared:
         return Key(self.store.partition(conversation), f"{name}/{conversation}")
 
     async def desk(self, conversation: str, language: str, *also: str) -> Desk:
+        channel = self.channels.get(conversation.partition("/")[2].partition(":")[0])
         return await Desk.load(
-            self.store, conversation, keyring=self.keyring, language=language, drift=self.bot.drifted, also=also
+            self.store,
+            conversation,
+            keyring=self.keyring,
+            language=language,
+            drift=self.bot.drifted,
+            also=also,
+            capabilities=channel.capabilities if channel is not None else None,
         )
 
     def wall_clock(self) -> datetime:
@@ -97,7 +112,7 @@ class Shared:
         """Make the holder of this lease, if it is in this process, look for signals now."""
         held = self.held.get((kind, lane))
         if held is not None:
-            held[1].set()
+            held[1]()
 
 
 def typed(message: Message) -> bool:
@@ -107,6 +122,11 @@ def typed(message: Message) -> bool:
     """
     copied = message.forwarded or message.via_bot or message.transcribed or bool(message.attachments)
     return not copied and (message.mentions_bot or "@" not in message.text)
+
+
+def in_thread(message: Message) -> bool:
+    """Whether it answers a message only by standing in the thread beneath it, with all else that is said there."""
+    return message.reply_to is not None and message.reply_to == message.address.thread
 
 
 def person_of(written: str, name: str | None = None) -> Person:

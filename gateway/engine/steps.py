@@ -43,7 +43,7 @@ class Steps:
         progress = Progress(self)
         messages: list[ModelMessage] = []
         while (reply := progress.reply(number := 1 + sum(each.role == "assistant" for each in messages))) is not None:
-            messages.append(ModelMessage(role="assistant", content=reply.content, tool_calls=reply.tool_calls))
+            messages.append(reply.message)
             for position, call in enumerate(reply.tool_calls, start=1):
                 key = f"{number}.{position}"
                 result = progress.result(key)

@@ -7,24 +7,30 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import cast
+from datetime import datetime, timedelta
 
-from channels import Address, CanType, Json, Person, Reply, SendError
+from channels import Address, CanType, Person, Reply, SendError
 from channels.direct import DirectChannel
+from gateway.access.silence import has_opted_out, opt_out_key
 from gateway.channel_agent import Outcome, Turn
+from gateway.engine import trail
 from gateway.engine.answers import Answers
 from gateway.engine.batch import Batch, choose
+from gateway.engine.busy import Ears
 from gateway.engine.decisions import Decisions
 from gateway.engine.ending import Failures, Tries, ended, given_back, noted, who
-from gateway.engine.leases import held
+from gateway.engine.later import Later
+from gateway.engine.leases import for_newer, held
 from gateway.engine.outgoing import queue
+from gateway.engine.patience import wait_for_store, waits
+from gateway.engine.results import leave_word
 from gateway.engine.shared import Shared
 from gateway.engine.steps import Steps, events_of
 from gateway.memory import HISTORY, from_entries, to_entries
 from gateway.pending.desk import Desk, Say
 from gateway.providers.base import ModelMessage, ProviderError
-from gateway.store.base import Conflict, Fenced, Lease
+from gateway.store.base import Conflict, Fenced, Lease, StoreUnavailable, Transaction
+from gateway.store.form import NewerForm, check_form
 from gateway.tools import ToolContext
 from gateway.wording import say
 
@@ -34,7 +40,11 @@ log = logging.getLogger("askfirst.turns")
 
 DEADLINE_SECONDS = 60.0
 _CHANNEL_OFF_SECONDS = 60.0
-_TYPING_SECONDS = 4.0
+_TYPING_AFTER_SECONDS, _TYPING_SECONDS = 0.2, 4.0
+"""An answer that is there at once is not announced: whoever is told is told again after so many seconds."""
+_MOST_WINDOWS = 5
+"""So many times the collect window after its first message a burst is answered, whether it has ended or not."""
+_SUSPECT_SECONDS = 1.0
 _TRIES = 50
 """Decisions of the same conversation may come between reading and writing; for ever they do not."""
 
@@ -46,7 +56,7 @@ class _Running:
     lease: Lease
     batch: Batch
     steps: Steps
-    stopping: asyncio.Event
+    ears: Ears
     address: Address
     person: Person
 
@@ -63,6 +73,8 @@ class Turns:
         self._shared, self._decisions, self._deadline_seconds = shared, decisions, deadline_seconds
         self._answers = Answers(shared)
         self._failures = Failures(shared)
+        self._suspect: str | None = None
+        """The one turn under way that may kill this process: another one has to wait, else it would die with it."""
 
     async def run(self, lease: Lease) -> Outcome | None:
         """Run one turn of the conversation this lease is for. None when there was none to run.
@@ -70,18 +82,13 @@ class Turns:
         A failure is told, kept and tried again. Where the bot's own code is the other side, nobody is told and nothing
         is tried again behind its back: what ended the turn is raised.
         """
-        stopping = asyncio.Event()
-        batch = Batch()
-
-        def on_signal(signal: Json) -> None:
-            stopped = cast("dict[str, str]", signal).get("stop")
-            if batch.messages and stopped == str(batch.messages[0].person):
-                stopping.set()
-
+        ears = Ears(lease)
         try:
-            async with held(self._shared, lease, on_signal):
+            async with held(self._shared, lease, ears.hear):
                 if not lease.steps and any(waiting.pointed for waiting in lease.events):
                     await self._decisions.decide(lease.lane)
+                for step in lease.steps:
+                    check_form(step)
                 tries = await self._failures.before(lease)
                 batch = choose(
                     lease.events,
@@ -89,15 +96,29 @@ class Turns:
                     one=tries.one_by_one and not lease.steps,
                     only=events_of(lease),
                 )
-                if not batch.taken:
-                    await self._shared.store.commit(given_back(self._shared, lease))
+                until = None if lease.tries or lease.steps else await self._collects_until(batch)
+                if until is not None or not batch.taken:
+                    transaction = given_back(self._shared, lease)
+                    transaction.collect_until = until
+                    await self._shared.store.commit(transaction)
                     return None
-                return await self._guarded(lease, batch, stopping, tries)
+                return await self._guarded(lease, batch, ears, tries)
+        except NewerForm as newer:
+            await self._shared.store.commit(for_newer(lease, newer))
+            return None
         except Fenced:
             log.warning("turn of %s: somebody else has taken over", lease.lane)
             return None
 
-    async def _guarded(self, lease: Lease, batch: Batch, stopping: asyncio.Event, tries: Tries) -> Outcome | None:
+    async def _collects_until(self, batch: Batch) -> datetime | None:
+        """The moment up to which this turn waits for more of its burst, if that is still to come."""
+        window = timedelta(seconds=self._shared.bot.collect_seconds)
+        if not (window and batch.collects and batch.began):
+            return None
+        until = min(batch.at + window, batch.began + _MOST_WINDOWS * window)
+        return until if until > await self._shared.store.now() else None
+
+    async def _guarded(self, lease: Lease, batch: Batch, ears: Ears, tries: Tries) -> Outcome | None:
         if batch.unreadable:
             await self._failures.put_aside(lease, batch, "an event that this release cannot read")
             return Outcome(stop_reason="cancelled")
@@ -105,11 +126,17 @@ class Turns:
             await self._failures.put_aside(lease, batch, "its turn killed its worker again and again")
             return Outcome(stop_reason="cancelled")
         address, person = await who(self._shared, lease.lane, batch)
-        running = _Running(lease, batch, Steps(self._shared, lease, batch), stopping, address, person)
-        self._shared.turn_of[lease.lane] = str(person)
+        if tries.suspect:
+            if self._suspect is not None:
+                await self._failures.stopped(lease, tries, wait_seconds=_SUSPECT_SECONDS)
+                return None
+            self._suspect = lease.lane
+        running = _Running(lease, batch, Steps(self._shared, lease, batch), ears, address, person)
+        ears.person = self._shared.turn_of[lease.lane] = str(person)
+        trail.begun(lease.lane, batch.taken, lease.tries)
         try:
             return await self._turn(running)
-        except Fenced:
+        except (Fenced, NewerForm):
             raise
         except asyncio.CancelledError:
             await asyncio.shield(self._failures.stopped(lease, tries))
@@ -124,17 +151,22 @@ class Turns:
             log.error("a turn of %s failed: %s", lease.lane, type(error).__name__)
             self._shared.feed.publish("turn.failed", conversation=lease.lane, error=type(error).__name__, cause=error)
             if running.direct:
-                await self._failures.put_aside(lease, batch, "its turn failed", tell=False)
+                await self._failures.put_aside(lease, batch, "its turn failed", raised=error)
                 raise
             await self._failures.failed(lease, batch, tries)
         finally:
             self._shared.turn_of.pop(lease.lane, None)
+            if self._suspect == lease.lane:
+                self._suspect = None
         return None
 
     async def _turn(self, running: _Running) -> Outcome | None:
         lease, batch = running.lease, running.batch
-        if running.address.channel not in self._shared.channels:
+        channel = self._shared.channels.get(running.address.channel)
+        if channel is None:
             await self._wait_for_channel(lease)
+            return None
+        if channel.capabilities.opt_out and (batch.messages or batch.resumes) and await self._unheard(running):
             return None
         if batch.messages and (answered := await self._answers.take(lease, batch)) is not None:
             return answered
@@ -152,11 +184,31 @@ class Turns:
         transaction.due = await self._shared.store.now() + timedelta(seconds=_CHANNEL_OFF_SECONDS)
         await self._shared.store.commit(transaction)
 
+    async def _unheard(self, running: _Running) -> bool:
+        """Whether whoever wrote this has opted out: nothing could be told them, unless this takes it back."""
+        shared, lease, batch = self._shared, running.lease, running.batch
+        if not await has_opted_out(shared.store, lease.lane):
+            return False
+        welcome = any(message.opts_in for message in batch.messages)
+        transaction = Transaction(partition=lease.partition, lease=lease) if welcome else ended(shared, lease, batch)
+        if welcome:
+            transaction.deletes = [opt_out_key(shared.store, lease.lane).name]
+        else:
+            noted(shared, transaction, lease.lane, batch.notes)
+        await shared.store.commit(transaction)
+        if not welcome:
+            trail.committed(lease.lane, batch.taken, (), "not answered: they have opted out")
+        return not welcome
+
     # ── the bot's own turn ──
 
     async def _run_bot(self, running: _Running) -> Outcome:
-        entries = await self._shared.store.read(self._shared.key(running.lease.lane, "transcript"), last=HISTORY)
-        turn = self._prepared(running, from_entries(entries))
+        shared, conversation = self._shared, running.lease.lane
+        entries, desk = await asyncio.gather(
+            shared.store.read(shared.key(conversation, "transcript"), last=HISTORY),
+            shared.desk(conversation, shared.language(running.person)),
+        )
+        turn = self._prepared(running, from_entries(entries), desk)
         deadline = asyncio.timeout(self._deadline_seconds)
         async with self._typing(running.address):
             try:
@@ -165,9 +217,9 @@ class Turns:
             except TimeoutError:
                 if not deadline.expired():
                     raise
-            except ProviderError:
+            except ProviderError as error:
                 if running.direct:
-                    await self._keep(running, turn)
+                    await self._keep(running, turn, error)
                 raise
         return Outcome(
             stop_reason="timeout",
@@ -175,18 +227,21 @@ class Turns:
             replies=[Reply(text=say("turn_timeout", turn.language))],
         )
 
-    async def _keep(self, running: _Running, turn: Turn) -> None:
+    async def _keep(self, running: _Running, turn: Turn, error: ProviderError) -> None:
         """What was written, and done about it so far, stands in the transcript: the next turn goes on from it."""
         transaction = ended(self._shared, running.lease, running.batch)
         noted(self._shared, transaction, running.lease.lane, [*turn.notes, *turn.heard, *running.steps.messages()])
+        leave_word(transaction, self._shared, running.lease.lane, running.batch, error)
         await self._shared.store.commit(transaction)
 
-    def _prepared(self, running: _Running, history: Sequence[ModelMessage]) -> Turn:
+    def _prepared(self, running: _Running, history: Sequence[ModelMessage], desk: Desk) -> Turn:
         shared, batch, person = self._shared, running.batch, running.person
         conversation, language = running.lease.lane, shared.language(running.person)
 
-        async def desk() -> Desk:
-            return await shared.desk(conversation, language)
+        just_read = [desk]
+
+        async def read_desk() -> Desk:
+            return just_read.pop() if just_read else await shared.desk(conversation, language)
 
         return Turn(
             conversation=conversation,
@@ -205,11 +260,11 @@ class Turns:
                 deps=shared.bot.deps,
                 idempotency_key=f"{conversation}/{batch.taken[0].seq}",
                 now=shared.wall_clock,
-                stopping=running.stopping,
+                stopping=running.ears.stopping,
             ),
             journal=running.steps,
             keep=shared.artifacts.keep,
-            desk=desk,
+            desk=read_desk,
             publish=shared.feed.publish,
         )
 
@@ -227,33 +282,41 @@ class Turns:
                     await channel.typing(address)
                 await asyncio.sleep(_TYPING_SECONDS)
 
-        typing = asyncio.create_task(keep_typing(), name="typing")
+        typing = Later(_TYPING_AFTER_SECONDS, keep_typing, "typing")
         try:
             yield
         finally:
-            typing.cancel()
-            await asyncio.gather(typing, return_exceptions=True)
+            await typing.ended()
 
     # ── the one atomic step at the end ──
 
     async def _conclude(self, running: _Running, outcome: Outcome) -> None:
         shared, conversation, person = self._shared, running.lease.lane, running.person
-        for left in reversed(range(_TRIES)):
+        language, cause = shared.language(person), trail.event_of(running.batch.taken[-1])
+        left = waits()
+        for again in reversed(range(_TRIES)):
             transaction = ended(shared, running.lease, running.batch)
+            leave_word(transaction, shared, conversation, running.batch, outcome)
             transaction.appends += [(shared.key(conversation, "transcript").name, line) for line in outcome.transcript]
             says = [Say(reply=reply) for reply in outcome.replies]
-            if outcome.asked or outcome.unrelated:
-                desk = await shared.desk(conversation, shared.language(person))
-                self._ask(desk, outcome, person, stopped=running.stopping.is_set())
-                desk.write(transaction)
-                says += desk.says
-            transaction.parts += queue(shared.channels, conversation, running.address, says)
             try:
+                if outcome.asked or outcome.unrelated:
+                    desk = await shared.desk(conversation, language)
+                    self._ask(desk, outcome, person, stopped=running.ears.stopped)
+                    desk.write(transaction)
+                    says += desk.says
+                transaction.parts += queue(
+                    shared.channels, conversation, running.address, says, cause=cause, language=language
+                )
                 await shared.store.commit(transaction)
             except Conflict:
-                if not left:
+                if not again:
                     raise
                 continue
+            except StoreUnavailable as error:
+                await wait_for_store(left, error)  # a commit that was made after all has given the lease back
+                continue
+            trail.committed(conversation, running.batch.taken, transaction.parts, outcome.stop_reason)
             return
 
     def _ask(self, desk: Desk, outcome: Outcome, person: Person, *, stopped: bool) -> None:

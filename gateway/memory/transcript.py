@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
 from channels import Json
 from gateway.providers.base import ModelMessage
-from gateway.store.base import Entry
+from gateway.store.form import check_form
+
+if TYPE_CHECKING:
+    from gateway.store.base import Entry
 
 __all__ = ["HISTORY", "RESET", "from_entries", "to_entries"]
 
@@ -23,14 +26,20 @@ RESET: Json = {"role": "reset"}
 
 def to_entries(messages: Iterable[ModelMessage]) -> list[Json]:
     """The stored lines of these messages."""
-    return [_adapter().dump_python(message, mode="json", exclude_defaults=True) for message in messages]
+    lines: list[Json] = _adapter().dump_python(list(messages), mode="json", exclude_defaults=True)
+    return lines
 
 
 def from_entries(entries: Sequence[Entry]) -> list[ModelMessage]:
-    """The messages since the last reset, beginning with one that stands by itself: no result without its call."""
+    """The messages since the last reset, beginning with one that stands by itself: no result without its call.
+
+    Raises NewerForm.
+    """
     lines = [entry.value for entry in entries]
+    for line in lines:
+        check_form(line)
     begin = max((number for number, line in enumerate(lines, start=1) if line == RESET), default=0)
-    messages: list[ModelMessage] = [_adapter().validate_python(line) for line in lines[begin:]]
+    messages: list[ModelMessage] = _adapter().validate_python(lines[begin:])
     first = next(
         (number for number, message in enumerate(messages) if message.role in ("user", "event")), len(messages)
     )
@@ -39,4 +48,4 @@ def from_entries(entries: Sequence[Entry]) -> list[ModelMessage]:
 
 @cache
 def _adapter() -> TypeAdapter[Any]:
-    return TypeAdapter(ModelMessage)
+    return TypeAdapter(list[ModelMessage])

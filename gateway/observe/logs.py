@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import TextIO
@@ -15,6 +15,11 @@ from urllib.parse import quote
 __all__ = ["configure_logging", "describe_error", "redact"]
 
 _LEAST_SECRET = 8
+_LIBRARIES = (
+    "aiohttp", "anthropic", "asyncio", "filelock", "httpcore", "httpx", "httpx2", "markdown_it", "openai", "redis",
+    "slack_sdk", "telegram", "twilio", "urllib3", "watchfiles",
+)  # fmt: skip
+"""What they tell below a warning is whole requests: people's texts, addresses with tokens in them."""
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -22,23 +27,32 @@ def configure_logging(level: str, *, secrets: Iterable[str] = (), stream: TextIO
     """Send every logger's records to `stream`: plain lines on a terminal, JSON lines elsewhere.
 
     What a record carries in `extra` becomes fields. Of an exception its type and place are told, never its text: that
-    may be a person's. `secrets` are replaced wherever they appear. Raises ValueError for an unknown level.
+    may be a person's. `secrets` are replaced wherever they appear. Libraries are heard from a warning on. Raises
+    ValueError for an unknown level.
     """
     handler = logging.StreamHandler(stream)
     handler.setFormatter((_PlainLine if stream.isatty() else _JsonLine)(redact(secrets)))
     root = logging.getLogger()
     root.setLevel(level.upper())
     root.handlers = [handler]
+    for library in _LIBRARIES:
+        logging.getLogger(library).setLevel(max(root.level, logging.WARNING))
+    # Our lines tell neither source nor thread nor process, and finding them out takes as long as all else about a line
+    # (https://docs.python.org/3/howto/logging.html#optimization).
+    logging._srcfile = None
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 
 def redact(secrets: Iterable[str]) -> Callable[[str], str]:
-    """A function that replaces these secrets in a text, also in their percent-encoded form.
+    """A function that replaces these secrets in a text, also percent-encoded, or escaped as in JSON.
 
     Secrets under eight characters are left alone: they would blot out ordinary words.
     """
     known = {secret for secret in secrets if len(secret) >= _LEAST_SECRET}
+    known |= {quote(secret, safe="") for secret in known}
+    known |= {json.dumps(secret)[1:-1] for secret in known}
     # The longest first: a secret may be a part of another one.
-    forms = sorted(known | {quote(secret, safe="") for secret in known}, key=len, reverse=True)
+    forms = sorted(known, key=len, reverse=True)
 
     def replace(text: str) -> str:
         for form in forms:
@@ -49,43 +63,38 @@ def redact(secrets: Iterable[str]) -> Callable[[str], str]:
 
 
 class _Line(logging.Formatter):
-    """What the two forms of a line share: a record's time, words, fields and error, with the secrets gone."""
+    """What the two forms of a line share: a record's time, words, fields and error; its secrets are gone."""
 
     def __init__(self, clean: Callable[[str], str]) -> None:
         super().__init__()
         self._clean = clean
 
-    def facts(self, record: logging.LogRecord) -> dict[str, object]:
+    def format(self, record: logging.LogRecord) -> str:
         facts: dict[str, object] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
-            "message": self._clean(record.getMessage()),
+            "message": record.getMessage(),
         }
-        facts |= {key: self._value(value) for key, value in vars(record).items() if key not in _STANDARD}
+        facts |= {key: value for key, value in vars(record).items() if key not in _STANDARD}
         if record.exc_info and record.exc_info[1]:
             facts["error"] = describe_error(record.exc_info[1])
-        return facts
+        return self._clean(self.written(facts))
 
-    def _value(self, value: object) -> object:
-        if value is None or isinstance(value, bool | int | float):
-            return value
-        if isinstance(value, Mapping):
-            return {self._clean(str(key)): self._value(item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [self._value(item) for item in value]
-        return self._clean(str(value))
+    def written(self, facts: dict[str, object]) -> str:
+        raise NotImplementedError
 
 
 class _JsonLine(_Line):
-    def format(self, record: logging.LogRecord) -> str:
-        # ASCII only, so every control, direction and line separator character is escaped.
-        return json.dumps(self.facts(record), ensure_ascii=True)
+    # ASCII only, so every control, direction and line separator character is escaped.
+    _encode = staticmethod(json.JSONEncoder(ensure_ascii=True, default=str).encode)
+
+    def written(self, facts: dict[str, object]) -> str:
+        return self._encode(facts)
 
 
 class _PlainLine(_Line):
-    def format(self, record: logging.LogRecord) -> str:
-        facts = self.facts(record)
+    def written(self, facts: dict[str, object]) -> str:
         at, level, name, message = (str(facts.pop(key)) for key in ("at", "level", "logger", "message"))
         fields = "".join(f" {key}={value}" for key, value in facts.items())
         return "".join(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from channels import Address, Json, Person
 from gateway.pending.desk import Desk
@@ -20,6 +20,8 @@ __all__ = ["QUOTA", "Refused", "asks_more", "propose"]
 QUOTA = 5
 """Open actions of one person in one conversation."""
 
+_A_MOMENT = timedelta(microseconds=1)
+"""What is asked in one turn was asked in the order of its calls."""
 _TTL_SECONDS = {"sms": 1800.0, "whatsapp": 1800.0}
 _TTL_DEFAULT_SECONDS = 900.0
 _TTL_APPROVERS_SECONDS = 86400.0
@@ -90,7 +92,7 @@ def propose(
         after=rule.after if rule is not None else "receipt",
         ttl_seconds=ttl_seconds,
         answer_window_seconds=answer_window_seconds,
-        requested_at=desk.now,
+        requested_at=max([desk.now, *(before.requested_at + _A_MOMENT for before in proposed)]),
     )
     try:
         return replace(action, digest=compute_digest(action))

@@ -11,21 +11,22 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal, Self, TypeAlias
 
-from channels import Address, Json, Media, Person, Reply
+from channels import Address, Capabilities, Json, Media, Person, Reply
+from channels.formatting import drop_dear_accents
 from gateway.pending import transitions
+from gateway.pending.bare import BareWord
 from gateway.pending.changes import KEPT_SECONDS, Changes
-from gateway.pending.index import LATELY, Entry, Index
+from gateway.pending.index import Entry, Index
 from gateway.pending.prompt import plain, prompt, settled_note, statement, what_became
 from gateway.pending.seal import Keyring, compute_digest
 from gateway.pending.tokens import make_token, token_sha256
-from gateway.pending.words import safe_words
+from gateway.pending.words import INTENTS, Intent, safe_words
 from gateway.store.base import Key, Store, Transaction
-from gateway.tools.action import PendingAction, Token, canonical_json, is_known_schema
+from gateway.tools.action import PendingAction, Token, canonical_json, check_schema, is_known_schema
 from gateway.wording import say
 
-__all__ = ["Answer", "Desk", "Drift", "Intent", "Say", "Words"]
+__all__ = ["Answer", "Desk", "Drift", "Say"]
 
-Intent: TypeAlias = Literal["confirm", "cancel"]
 Drift: TypeAlias = Callable[[PendingAction], bool]
 """Whether an action may no longer happen as it was shown: its tool is gone or another, or the policy denies it now."""
 
@@ -39,19 +40,6 @@ class Say:
 
     reply: Reply
     shows: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
-    """What the judgement of a bare word needs to know beyond the desk: all of it up to the word's own stamp."""
-
-    at: datetime
-    fresh: bool
-    """Typed by the person just now: not forwarded, edited, transcribed or sent by a bot."""
-    last_shown: frozenset[str]
-    """The actions whose prompt was the last thing the bot sent before the word; empty when that was no prompt."""
-    heard: datetime | None
-    """When the person last wrote here before this word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +66,12 @@ class Desk:
         now: datetime,
         language: str,
         drift: Drift,
+        capabilities: Capabilities | None = None,
     ) -> None:
         self.conversation, self.partition, self.language, self.now = conversation, partition, language, now
+        self._buttons = capabilities is None or capabilities.buttons > 0
+        cheap = capabilities is not None and not capabilities.accents
+        self._letters: Callable[[str], str] = drop_dear_accents if cheap else str
         self.index, self._drift = index, drift
         self._actions: dict[str, PendingAction] = {}
         self._changes = Changes(
@@ -108,11 +100,14 @@ class Desk:
         language: str,
         drift: Drift,
         also: Iterable[str] = (),
+        capabilities: Capabilities | None = None,
     ) -> Self:
         """Read the conversation's index, its open and lately settled actions, and `also` these.
 
-        A record of a newer schema is left alone: a newer worker will see to it. One that cannot be read at all has been
-        changed by somebody, and ends like every forged one.
+        `capabilities` are those of the channel it is on, for prompts; None: it shows buttons.
+
+        Raises NewerForm when one of them is of a newer schema: whoever does not see all that is open decides nothing. A
+        record that cannot be read at all has been changed by somebody, and ends like every forged one.
         """
         partition = store.partition(conversation)
         index_key = Key(partition, f"open/{conversation}")
@@ -125,6 +120,7 @@ class Desk:
         actions: dict[str, tuple[PendingAction, int]] = {}
         for action_id, key in keys.items():
             found = snapshot[key]
+            check_schema(found.value)
             if not is_known_schema(found.value):
                 continue
             try:
@@ -142,6 +138,7 @@ class Desk:
             now=snapshot.now,
             language=language,
             drift=drift,
+            capabilities=capabilities,
         )
 
     # ── what is here ──
@@ -183,19 +180,24 @@ class Desk:
         """Say the prompt of these open actions, with new tokens; those of earlier showings stay good."""
         if not actions:
             return
-        minted: list[tuple[str, str]] = []
-        for action in actions:
-            pair = (make_token(self.partition), make_token(self.partition))
-            intents: tuple[Intent, Intent] = ("confirm", "cancel")
-            tokens = tuple(
-                Token(sha256=token_sha256(token), intent=intent) for token, intent in zip(pair, intents, strict=True)
-            )
-            self._change(replace(self._actions[action.pending_action_id], tokens=(*action.tokens, *tokens)))
-            for token in tokens:
-                self._changes.tokens[token.sha256] = (action.pending_action_id, action.ttl_seconds + KEPT_SECONDS)
-            minted.append(pair)
         shows = tuple(action.pending_action_id for action in actions)
-        self.says.append(Say(reply=prompt(actions, minted, intro=intro, now=self.now), shows=shows))
+        self.says.append(Say(reply=self._question(actions, intro=intro, now=self.now), shows=shows))
+
+    def _question(self, actions: Sequence[PendingAction], *, intro: str | None, now: datetime) -> Reply:
+        actions = _in_order(actions)
+        minted = [self._mint(self._actions[action.pending_action_id]) for action in actions if self._buttons]
+        return prompt(actions, minted, intro=intro, now=now, letters=self._letters)
+
+    def _mint(self, action: PendingAction) -> tuple[str, str]:
+        """The tokens of a confirm and a cancel button; only their hashes are kept."""
+        pair = (make_token(self.partition), make_token(self.partition))
+        tokens = tuple(
+            Token(sha256=token_sha256(token), intent=intent) for token, intent in zip(pair, INTENTS, strict=True)
+        )
+        self._change(replace(action, tokens=(*action.tokens, *tokens)))
+        for token in tokens:
+            self._changes.tokens[token.sha256] = (action.pending_action_id, action.ttl_seconds + KEPT_SECONDS)
+        return pair
 
     def show_again(self, person: str) -> None:
         """Under a reply to something else: the prompts of this person that still wait, twice at most."""
@@ -205,11 +207,12 @@ class Desk:
                 self._change(replace(action, reshown=action.reshown + 1))
             self.show_prompt(
                 [self._actions[action.pending_action_id] for action in actions],
-                intro=say("still_waiting", self.language),
+                intro=say("still_waiting", self.language, self._letters),
             )
 
     def shown(self, action_ids: Sequence[str], message_id: str | None, at: datetime) -> None:
         """A prompt has arrived: the windows start. What was settled meanwhile is edited at once."""
+        settled = False
         for action_id in action_ids:
             action = self._actions.get(action_id)
             if action is None:
@@ -221,8 +224,9 @@ class Desk:
             if first:
                 self._changes.no_longer_due(action, "undelivered")
                 self._changes.due("expiry", action, action.expires_at or at)
-            elif action.settled and message_id is not None:
-                self.says.append(Say(reply=Reply(text=settled_note(action, at), edits=message_id)))
+            settled = settled or action.settled
+        if settled and message_id is not None:
+            self._edit(message_id, at)
 
     def moved(self, address: Address, at: datetime) -> None:
         """The conversation has another address now: what is not settled goes on there, what is open is asked anew."""
@@ -244,7 +248,7 @@ class Desk:
             return Answer(say("unknown_button", self.language))
         if not self._eligible(action, intent, person, at):
             return Answer(say("not_yours", self.language))
-        self._note_press(person, at)
+        self.note_press(person, at)
         return self._decide(action, intent, person, at)
 
     def code(self, code: str, intent: Intent, person: Person | None, at: datetime) -> bool:
@@ -252,26 +256,35 @@ class Desk:
         entry = self.index.by_code(code)
         return entry is not None and self._answered([entry], intent, person, at)
 
-    def reply(self, message_id: str, intent: Intent, person: Person | None, at: datetime) -> bool:
-        """A yes or no in reply to a prompt of ours. False when that message asked nothing."""
+    def reply(
+        self, message_id: str, intent: Intent, person: Person | None, at: datetime, *, in_thread: bool = False
+    ) -> bool:
+        """A yes or no in reply to a prompt of ours. False when that message asked nothing.
+
+        `in_thread`: not to the prompt itself, but somewhere beneath it, where something else may have been asked since:
+        a yes is then no answer yet, but a word like any other.
+        """
         entries = self.index.by_prompt(message_id)
         if len(entries) > 1:
             return self._which([entry for entry in entries if self._may_refuse(entry, person)])
+        if in_thread and intent == "confirm" and any(entry in self.index.open for entry in entries):
+            return False
         return bool(entries) and self._answered(entries, intent, person, at)
 
-    def word(self, intent: Intent, person: Person, words: Words) -> bool:
+    def word(self, intent: Intent, person: Person, word: BareWord) -> bool:
         """A bare yes or no in a one-to-one chat. False when it is an ordinary word here."""
         mine = self.open_for(str(person))
         if not mine:
-            return self._late_word(intent, person, words)
+            return self._late_word(intent, person, word)
         if len(mine) > 1:
             return self._which([entry for entry in self.index.open if self._may_refuse(entry, person)])
         action = mine[0]
-        counts = words.fresh and not person.is_bot and (intent == "cancel" or self._counts(action, words, person))
-        if counts or transitions.expired(action, words.at):
-            self._heard(action, self._decide(action, intent, person, words.at))
+        pressed = self.index.pressed.get(str(person))
+        if word.decides(intent, action, person, pressed=pressed) or transitions.expired(action, word.at):
+            self._heard(action, self._decide(action, intent, person, word.at))
         else:
-            self.show_prompt([action], intro=say("say_code", self.language, code=action.code))
+            intro = say("say_code", self.language, self._letters, code=action.code)
+            self.show_prompt([action], intro=intro)
         return True
 
     def decide(self, action_id: str, intent: Intent, person: Person, at: datetime) -> Answer:
@@ -314,6 +327,26 @@ class Desk:
         action = self._actions.get(action_id)
         if action is not None and action.open and action.shown_at is None and not self._drifted(action, at):
             self._close(action, "undelivered", at)
+
+    def not_arrived(self, message_id: str, action_ids: Iterable[str], at: datetime) -> bool:
+        """A message that the platform took, in which these were asked, did not arrive after all.
+
+        What was shown nowhere else was never asked, unless it is decided already. False when nothing comes of it.
+        """
+        found = False
+        for action_id in dict.fromkeys((*action_ids, *(entry.action_id for entry in self.index.by_prompt(message_id)))):
+            action = self._actions.get(action_id)
+            if action is None or not action.open or self._drifted(action, at):
+                continue
+            found = True
+            others = tuple(prompt_id for prompt_id in action.prompts if prompt_id != message_id)
+            # A message in front of the prompt itself belongs to one showing; of several nobody knows to which.
+            whole = others if message_id in action.prompts else others[1:]
+            if whole:
+                self._change(replace(action, prompts=others))
+            else:
+                self._close(replace(action, prompts=others), "undelivered", at)
+        return found
 
     # ── executing ──
 
@@ -411,7 +444,7 @@ class Desk:
         if action is None:
             return False
         if self._eligible(action, intent, person, at):
-            self._note_press(person, at)
+            self.note_press(person, at)
             self._heard(action, self._decide(action, intent, person, at))
         return True
 
@@ -420,34 +453,24 @@ class Desk:
         if not answer.told:
             self.says.append(Say(reply=Reply(text=f"{plain(answer.text)}\n\n{statement(action.preview)}")))
 
-    def _counts(self, action: PendingAction, words: Words, person: Person) -> bool:
-        """Every condition under which a bare yes counts (confirmation.md 3), but that it is the only one open."""
-        shown, until = action.shown_at, action.answer_until
-        if shown is None or until is None or not shown <= words.at <= until:
+    def _late_word(self, intent: Intent, person: Person, word: BareWord) -> bool:
+        theirs = [entry for entry in reversed(self.index.lately) if self._may_refuse(entry, person)]
+        entry = word.meant_of([entry for entry in theirs if entry.action_id in self._actions])
+        if entry is None:
             return False
-        pressed = self.index.pressed.get(str(person))
-        quiet = all(when is None or when < shown for when in (words.heard, pressed))
-        return quiet and words.last_shown == {action.pending_action_id} and transitions.may_approve(action, str(person))
-
-    def _late_word(self, intent: Intent, person: Person, words: Words) -> bool:
-        for entry in reversed(self.index.lately):
-            action = self._actions.get(entry.action_id)
-            if action is None or entry.at < words.at - LATELY or not self._may_refuse(entry, person):
-                continue
-            if words.heard is not None and words.heard > entry.at:
-                return False
-            self._heard(action, self._decide(action, intent, person, words.at))
-            return True
-        return False
+        action = self._actions[entry.action_id]
+        self._heard(action, self._decide(action, intent, person, word.at))
+        return True
 
     def _which(self, entries: Sequence[Entry]) -> bool:
         """Which of those that this person may answer do they mean?"""
         found = [action for entry in entries if (action := self._actions.get(entry.action_id)) is not None]
         waiting = [action for action in found if action.open]
         if waiting:
-            yes_word, _ = safe_words(self.language)
+            yes_word, _ = map(self._letters, safe_words(self.language))
             lines = [f"{number}. {plain(action.preview)} ({action.code})" for number, action in enumerate(waiting, 1)]
-            question = say("several_open", self.language, yes_word=yes_word, code=waiting[0].code)
+            code = waiting[0].code
+            question = say("several_open", self.language, self._letters, yes_word=yes_word, code=code)
             self.says.append(Say(reply=Reply(text="\n".join([question, "", *lines]))))
         elif found:
             self.says.append(Say(reply=Reply(text=what_became(found[0], self.now))))
@@ -514,10 +537,21 @@ class Desk:
         if text:
             self.says.append(Say(reply=Reply(text=text)))
         self.says += [Say(reply=Reply(media=(item,))) for item in media]
-        edited = settled_note(action, at)
-        self.says += [Say(reply=Reply(text=edited, edits=message_id)) for message_id in action.prompts]
+        for message_id in action.prompts:
+            self._edit(message_id, at)
 
-    def _note_press(self, person: Person | None, at: datetime) -> None:
+    def _edit(self, message_id: str, at: datetime) -> None:
+        """Have a prompt say what became of what it asked, and go on asking what is still open."""
+        self.says = [said for said in self.says if said.reply.edits != message_id]
+        asked = [action for action in self._actions.values() if message_id in action.prompts]
+        if any(action.open for action in asked):
+            reply = self._question(asked, intro=None, now=at)
+        else:
+            reply = Reply(text="\n\n".join(settled_note(action, at) for action in _in_order(asked)))
+        self.says.append(Say(reply=replace(reply, edits=message_id)))
+
+    def note_press(self, person: Person | None, at: datetime) -> None:
+        """A person pressed a button or answered by code or reply: a bare word of theirs that follows is not clear."""
         if person is not None:
             self.index = self.index.press(str(person), at)
 
@@ -527,6 +561,11 @@ class Desk:
 
     def _change(self, action: PendingAction) -> None:
         self._actions[action.pending_action_id] = self._changes.actions[action.pending_action_id] = action
+
+
+def _in_order(actions: Iterable[PendingAction]) -> list[PendingAction]:
+    """As they were asked: the same in every showing, so no button ever stands where another one stood."""
+    return sorted(actions, key=lambda action: (action.requested_at, action.pending_action_id))
 
 
 def _unreadable(entry: Entry, conversation: str) -> PendingAction:

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from channels import Json
+from gateway.store.form import check_form
 from gateway.tools.action import PendingAction
 
 __all__ = ["LATELY", "Entry", "Index"]
@@ -54,6 +55,8 @@ class Index:
 
     @classmethod
     def from_json(cls, stored: Json) -> Index:
+        """Raises NewerForm."""
+        check_form(stored)
         return cls() if stored is None else _adapter().validate_python(stored)
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from channels import Button, Json, Reply
@@ -40,23 +40,31 @@ def prompt(
     *,
     intro: str | None = None,
     now: datetime | None = None,
+    letters: Callable[[str], str] = str,
 ) -> Reply:
-    """The question for one action or several, with a confirm and a cancel button for each.
+    """The question for one action or several, with a confirm and a cancel button for each, or how to answer in words.
 
-    `tokens` are the (confirm, cancel) tokens of each action. `intro` is a sentence in front. `now` is when it is shown:
-    what was shown before has less time left.
+    One that was answered meanwhile says so in its place, and its buttons stay: were they gone, those of the next would
+    be where a second tap lands.
+
+    `tokens` are the (confirm, cancel) tokens of each action; none: there are no buttons here. `intro` is a sentence in
+    front. `now` is when it is shown: what was shown before has less time left. `letters` spells our own words.
     """
     language = actions[0].language
     blocks = [intro] if intro else []
     several = len(actions) > 1
     for number, action in enumerate(actions, start=1):
         lead = f"{number}\\. " if several else ""
+        if not action.open:
+            blocks.append(f"{lead}{settled_note(action, now or action.requested_at)}")
+            continue
         title = plain(action.preview.strip() or action.kind)
-        blocks.append("\n".join([f"{lead}**{title}**", *_rows(action), "", _answer(action)]))
-    shortest = min(_left_seconds(action, now) for action in actions)
-    blocks.append(say("prompt_window", language, duration=duration(shortest, language)))
+        blocks.append("\n".join([f"{lead}**{title}**", *_rows(action), "", _answer(action, letters, words=not tokens)]))
+    shortest = min(_left_seconds(action, now) for action in actions if action.open)
+    left = letters(duration(shortest, language))
+    blocks.append(say("prompt_window", language, letters, duration=left))
     buttons: list[Button] = []
-    for action, (confirm, cancel) in zip(actions, tokens, strict=True):
+    for action, (confirm, cancel) in zip(actions, tokens, strict=True) if tokens else ():
         suffix, values = ("_code", {"code": action.code}) if several else ("", {})
         buttons.append(Button(label=say(f"button_confirm{suffix}", language, **values), token=confirm, style="confirm"))
         buttons.append(Button(label=say(f"button_cancel{suffix}", language, **values), token=cancel, style="cancel"))
@@ -112,16 +120,17 @@ def _left_seconds(action: PendingAction, now: datetime | None) -> float:
     return (action.expires_at - now).total_seconds()
 
 
-def _answer(action: PendingAction) -> str:
+def _answer(action: PendingAction, letters: Callable[[str], str], *, words: bool) -> str:
     language = action.language
-    yes, no = safe_words(language)
-    answer = say("prompt_code", language, yes_word=yes, no_word=no, code=action.code)
+    yes, no = map(letters, safe_words(language))
+    how = "prompt_words" if words else "prompt_code"
+    answer = say(how, language, letters, yes_word=yes, no_word=no, code=action.code)
     if action.approvers:
         people = listing([plain(person) for person in action.approvers], language)
-        who = say("prompt_approvers" if action.need == 1 else "prompt_votes", language, people=people, need=action.need)
-        return f"{answer} {who}"
+        who = "prompt_approvers" if action.need == 1 else "prompt_votes"
+        return f"{answer} {say(who, language, letters, people=people, need=action.need)}"
     if action.address is not None and action.address.group:
-        return f"{answer} {say('prompt_requester_only', language)}"
+        return f"{answer} {say('prompt_requester_only', language, letters)}"
     return answer
 
 

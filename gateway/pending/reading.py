@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, Literal, NamedTuple, Protocol
 
-from channels import ButtonPress, ConversationMoved, Event, Message, OptOut
+from channels import ButtonPress, ConversationMoved, DeliveryReport, Event, Message, OptOut
 from gateway.pending.words import INTENTS, TABLE, Intent, Words, check_words, fold, safe_words
 
 __all__ = [
@@ -113,7 +113,7 @@ def looks_like_decision(
 
 
 def decides(event: Event) -> bool:
-    """Whether an event goes through the decision lane: presses, opt-outs, and messages that look like a decision."""
+    """Whether an event goes through the decision lane: presses, opt-outs, reports, what looks like a decision."""
     if isinstance(event, Message):
         person = event.person
         return (
@@ -130,7 +130,7 @@ def decides(event: Event) -> bool:
                 transcribed=event.transcribed,
             )
         )
-    return isinstance(event, ButtonPress | ConversationMoved) or (isinstance(event, OptOut) and not event.opted_in)
+    return isinstance(event, ButtonPress | ConversationMoved | DeliveryReport | OptOut)
 
 
 class ConfirmParser(Protocol):
@@ -164,7 +164,7 @@ class RegexConfirmParser:
 
 def _unwrapped(text: str) -> str | None:
     """The folded text without mention, signature, markup, quotes and end mark, or None when it cannot be an answer."""
-    if len(text) > MAX_LENGTH or any(map(_asks, text)):
+    if len(text) > MAX_LENGTH or "?" in text or (not text.isascii() and any(map(_asks, text))):
         return None
     lines = [line for raw in text.splitlines() if (line := fold(raw))]
     while len(lines) > 1 and (TABLE.is_signature(_END.sub("", lines[-1])) or _SIGNATURE_RULE.fullmatch(lines[-1])):
@@ -173,8 +173,8 @@ def _unwrapped(text: str) -> str | None:
 
 
 def _asks(char: str) -> bool:
-    """A question mark of any script, before folding makes a semicolon of the Greek one."""
-    return char == "?" or (not char.isascii() and _QUESTION.search(unicodedata.name(char, "")) is not None)
+    """A question mark of any other script, before folding makes a semicolon of the Greek one."""
+    return not char.isascii() and _QUESTION.search(unicodedata.name(char, "")) is not None
 
 
 def _bare(text: str) -> str:

@@ -50,10 +50,17 @@ def fold(text: str) -> str:
     Width, case, composed or decomposed accents, invisible characters, skin tones, the kind of apostrophe, the two
     Turkish i, and space, also around a comma, make no difference. Accents and the script of a letter do.
     """
-    visible = "".join(char for char in text.translate(_APOSTROPHES) if not _invisible(char))
+    text = text.translate(_APOSTROPHES)
+    folded = text.lower() if text.isascii() else _fold_letters(text)
+    if "," in folded:
+        folded = re.sub(r"\s*,\s*", ", ", folded)
+    return " ".join(folded.split())
+
+
+def _fold_letters(text: str) -> str:
+    visible = "".join(char for char in text if not _invisible(char))
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", visible).casefold())
-    one_i = folded.replace("i\N{COMBINING DOT ABOVE}", "i").replace("\N{LATIN SMALL LETTER DOTLESS I}", "i")
-    return " ".join(re.sub(r"\s*,\s*", ", ", one_i).split())
+    return folded.replace("i\N{COMBINING DOT ABOVE}", "i").replace("\N{LATIN SMALL LETTER DOTLESS I}", "i")
 
 
 def _invisible(char: str) -> bool:
@@ -145,6 +152,8 @@ def _folded(entries: Iterable[str]) -> frozenset[str]:
 
 
 def _plain(word: str) -> str:
+    if word.isascii():
+        return word.replace("'", "")
     letters = unicodedata.normalize("NFD", word)
     return "".join(char for char in letters if not unicodedata.combining(char) and char != "'")
 

@@ -13,6 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TypeAlias
 
 from gateway.providers.base import (
+    KnowsModels,
     ModelMessage,
     Provider,
     ProviderConfigurationError,
@@ -25,6 +26,7 @@ from gateway.providers.base import (
 )
 
 __all__ = [
+    "KnowsModels",
     "ModelMessage",
     "Provider",
     "ProviderConfigurationError",

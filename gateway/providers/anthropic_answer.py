@@ -1,6 +1,6 @@
 """The events of a Messages stream as our Response.
 
-Shapes: https://platform.claude.com/docs/en/build-with-claude/streaming. What the model thinks is not read.
+Shapes: https://platform.claude.com/docs/en/build-with-claude/streaming.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from channels import Json
+from gateway.providers.anthropic_messages import THOUGHTS
 from gateway.providers.base import ProviderError, Response, ToolCall, Usage
 from gateway.providers.calling import tool_call
 
@@ -32,18 +34,23 @@ class _Message(BaseModel):
     usage: _Tokens | None = None
 
 
-class _Block(BaseModel):
+class _Begun(BaseModel):
     type: str
     id: str | None = None
     name: str | None = None
     input: dict[str, Any] | None = None
     text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    data: str | None = None
 
 
 class _Delta(BaseModel):
     type: str | None = None
     text: str | None = None
     partial_json: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
     stop_reason: str | None = None
 
 
@@ -53,16 +60,32 @@ class _Event(BaseModel):
     type: str
     index: int | None = None
     message: _Message | None = None
-    content_block: _Block | None = None
+    content_block: _Begun | None = None
     delta: _Delta | None = None
     usage: _Tokens | None = None
 
 
 @dataclass(slots=True)
-class _Call:
-    call_id: str
-    name: str
-    arguments: str = ""
+class _Block:
+    type: str
+    call_id: str = ""
+    name: str = ""
+    text: str = ""
+    """What it says or thinks; of a call its arguments."""
+    signature: str = ""
+    data: str = ""
+
+    def as_sent(self, call: ToolCall | None) -> dict[str, Json]:
+        """As the API takes it back."""
+        match self.type:
+            case "tool_use" if call is not None:
+                return {"type": "tool_use", "id": call.call_id, "name": call.name, "input": dict(call.args)}
+            case "thinking":
+                return {"type": "thinking", "thinking": self.text, "signature": self.signature}
+            case "redacted_thinking":
+                return {"type": "redacted_thinking", "data": self.data}
+            case _:
+                return {"type": self.type, "text": self.text}
 
 
 @dataclass(slots=True)
@@ -75,7 +98,8 @@ class Answer:
     stop_reason: str | None = None
     ended: bool = False
     tokens: dict[str, int] = field(default_factory=dict)
-    calls: dict[int | None, _Call] = field(default_factory=dict)
+    blocks: list[_Block] = field(default_factory=list)
+    open_blocks: dict[int | None, _Block] = field(default_factory=dict)
 
     def add(self, answered: object) -> str:
         """Take in an event; gives its piece of the text. Raises pydantic.ValidationError."""
@@ -88,42 +112,80 @@ class Answer:
         if event.content_block:
             piece = self._begin(event.index, event.content_block)
         if event.delta:
-            piece = event.delta.text or ""
             self.stop_reason = event.delta.stop_reason or self.stop_reason
-            if event.delta.partial_json and event.index in self.calls:
-                self.calls[event.index].arguments += event.delta.partial_json
+            piece = event.delta.text or ""
+            if block := self.open_blocks.get(event.index):
+                block.text += piece or event.delta.partial_json or event.delta.thinking or ""
+                block.signature += event.delta.signature or ""
         self._count(event.usage)
         self.ended = self.ended or event.type == "message_stop"
         self.text += piece
         return piece
 
-    def _begin(self, index: int | None, block: _Block) -> str:
-        if block.type == "tool_use":
-            # Anthropic begins with {} and sends the arguments in pieces; other servers may send them whole here.
-            self.calls[index] = _Call(block.id or "", block.name or "", json.dumps(block.input) if block.input else "")
-        return (block.text or "") if block.type == "text" else ""
+    def _begin(self, index: int | None, begun: _Begun) -> str:
+        # Anthropic begins with {} and sends the arguments in pieces; other servers may send them whole here.
+        arguments = json.dumps(begun.input) if begun.input else ""
+        block = _Block(
+            begun.type,
+            call_id=begun.id or "",
+            name=begun.name or "",
+            text=arguments or begun.text or begun.thinking or "",
+            signature=begun.signature or "",
+            data=begun.data or "",
+        )
+        self.blocks.append(block)
+        self.open_blocks[index] = block
+        return (begun.text or "") if begun.type == "text" else ""
 
     def _count(self, tokens: _Tokens | None) -> None:
         """The counts are those of the whole answer so far, not of one event."""
         if tokens:
             self.tokens |= tokens.model_dump(exclude_none=True)
 
-    def response(self) -> Response:
-        """Raises ProviderError when the answer has no end."""
+    def response(self, model: str, prefix: str) -> Response:
+        """The whole, as the answer of this model to what has this prefix.
+
+        Raises ProviderError when the answer has no end.
+        """
         if not self.ended or self.stop_reason is None:
             raise ProviderError("anthropic", "the answer broke off before its end", retryable=True)
         calls = self._tool_calls()
         finish: Literal["stop", "tools", "length", "refused"] = "tools" if calls else "stop"
         if self.stop_reason == "refusal":
             finish, calls = "refused", ()
-        elif self.stop_reason in ("max_tokens", "model_context_window_exceeded"):
+        elif self.stop_reason in ("max_tokens", "model_context_window_exceeded", "pause_turn"):
             finish = "length"
         completion = self.tokens.get("output_tokens", 0)
         usage = Usage(prompt_tokens=sum(self.tokens.values()) - completion, completion_tokens=completion)
-        return Response(content=self.text, tool_calls=calls, usage=usage, model=self.model, finish=finish)
+        blocks = self._thought_blocks(calls) if finish in ("stop", "tools") else []
+        return Response(
+            content=self.text,
+            tool_calls=calls,
+            usage=usage,
+            model=self.model,
+            finish=finish,
+            echo={"provider": "anthropic", "model": model, "prefix": prefix, "blocks": blocks} if blocks else None,
+        )
 
     def _tool_calls(self) -> tuple[ToolCall, ...]:
+        called = [block for block in self.blocks if block.type == "tool_use"]
         return tuple(
-            tool_call(call.call_id or f"{self.answer_id}_{number}", call.name, call.arguments)
-            for number, call in enumerate(self.calls.values())
+            tool_call(block.call_id or f"{self.answer_id}_{number}", block.name, block.text)
+            for number, block in enumerate(called)
         )
+
+    def _thought_blocks(self, calls: tuple[ToolCall, ...]) -> list[Json]:
+        """All blocks of an answer with thoughts in it; none when they cannot go back as they came.
+
+        A blank text is left out, and a thought must not come last: the API refuses both
+        (https://github.com/tailcallhq/forgecode/issues/2107).
+        """
+        kept = [block for block in self.blocks if block.type != "text" or block.text.strip()]
+        types = [block.type for block in kept]
+        if not {"text", "tool_use", *THOUGHTS}.issuperset(types) or not THOUGHTS.intersection(types):
+            return []
+        unreadable = any(call.parse_error for call in calls)
+        if types[-1] in THOUGHTS or (unreadable and THOUGHTS.intersection(types[types.index("tool_use") :])):
+            return []
+        left = iter(calls)
+        return [block.as_sent(next(left) if block.type == "tool_use" else None) for block in kept]

@@ -5,66 +5,88 @@ other result exists (https://platform.claude.com/docs/en/agents-and-tools/tool-u
 once and matches ``[a-zA-Z0-9_-]+``; no text is blank
 (https://github.com/anthropics/claude-code/issues/23440); the last turn is the user's
 (https://platform.claude.com/docs/en/api/errors#prefill-not-supported), and so is the first.
+
+What a model thought goes back unchanged in the reply it was thought for
+(https://platform.claude.com/docs/en/build-with-claude/thinking#preserving-thinking-blocks), and only where everything
+before it is what it was: elsewhere newer models refuse it, and do without it
+(https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/prefix-checks).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
-from gateway.providers.base import ModelMessage
-from gateway.providers.history import NO_RESULT, event_text, plain_text, results_in, said_text, tool_name
+from gateway.providers.base import ModelMessage, Request
+from gateway.providers.history import NO_RESULT, echoed, event_text, plain_text, results_in, said_text, tool_name
 
-__all__ = ["turns"]
+__all__ = ["THOUGHTS", "Conversation"]
+
+THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 
 _BEFORE = "(What was said before is left out.)"
 _NO_TEXT = "(a message without text)"
 _GO_ON = "(Go on.)"
 
-
-def turns(messages: Sequence[ModelMessage]) -> list[dict[str, Any]]:
-    """The turns of one call. Results whose call is gone are left out; calls without a result get a note instead."""
-    conversation = _Conversation()
-    for index, message in enumerate(messages):
-        match message.role:
-            case "event":
-                conversation.add("user", _text(event_text(message)))
-            case "user":
-                conversation.add("user", _text(said_text(message)) or _text(_NO_TEXT))
-            case "assistant":
-                conversation.add_assistant(message, results_in(messages[index + 1 :]))
-    if conversation.speaker != "user":
-        conversation.add("user", _text(_GO_ON))
-    return conversation.turns
+_Blocks: TypeAlias = list[dict[str, Any]]
 
 
-class _Conversation:
-    """Turns as they are put together: what one side says in a row is one turn."""
+class Conversation:
+    """What one call sends: `system`, `tools` and `turns`. What one side says in a row is one turn.
 
-    def __init__(self) -> None:
+    Results whose call is gone are left out; calls without a result get a note instead.
+    """
+
+    def __init__(self, request: Request, model: str) -> None:
+        self.system = plain_text(request.system) if request.system.strip() else None
+        self.tools = [
+            {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
+            for tool in request.tools
+        ]
         self.turns: list[dict[str, Any]] = []
+        self._model = model
         self._ids: set[str] = set()
+        self._ended = hashlib.sha256(_bytes([self.system, self.tools]))
+        """Over all turns but the last."""
+        for index, message in enumerate(request.messages):
+            match message.role:
+                case "event":
+                    self._add("user", _text(event_text(message)))
+                case "user":
+                    self._add("user", _text(said_text(message)) or _text(_NO_TEXT))
+                case "assistant":
+                    self._add_assistant(message, results_in(request.messages[index + 1 :]))
+        if self._speaker != "user":
+            self._add("user", _text(_GO_ON))
 
     @property
-    def speaker(self) -> str | None:
+    def prefix(self) -> str:
+        """A hash of all that is sent so far: what a reply to it is bound to."""
+        whole = self._ended.copy()
+        whole.update(_bytes(self.turns[-1:]))
+        return whole.hexdigest()
+
+    @property
+    def _speaker(self) -> str | None:
         return self.turns[-1]["role"] if self.turns else None
 
-    def add(self, role: Literal["user", "assistant"], blocks: Sequence[dict[str, Any]]) -> None:
+    def _add(self, role: Literal["user", "assistant"], blocks: _Blocks) -> None:
         if not blocks:
             return
         if role == "assistant" and not self.turns:
-            self.add("user", _text(_BEFORE))
-        if role == self.speaker:
+            self._add("user", _text(_BEFORE))
+        if role == self._speaker:
             self.turns[-1]["content"].extend(blocks)
         else:
+            self._ended.update(_bytes(self.turns[-1:]))
             self.turns.append({"role": role, "content": list(blocks)})
 
-    def add_assistant(self, message: ModelMessage, results: dict[str, list[str]]) -> None:
+    def _add_assistant(self, message: ModelMessage, results: dict[str, list[str]]) -> None:
         """What the model said, and the results of its calls right after it."""
-        called: list[dict[str, Any]] = []
-        answered: list[dict[str, Any]] = []
+        called: _Blocks = []
+        answered: _Blocks = []
         for call in message.tool_calls:
             id_ = self._new_id(call.call_id)
             called.append(
@@ -72,8 +94,24 @@ class _Conversation:
             )
             recorded = results.get(call.call_id)
             answered.append(_result(id_, recorded.pop(0) if recorded else NO_RESULT))
-        self.add("assistant", [*_text(plain_text(message.content)), *called])
-        self.add("user", answered)
+        self._add("assistant", self._with_thoughts(message, [*_text(plain_text(message.content)), *called]))
+        self._add("user", answered)
+
+    def _with_thoughts(self, message: ModelMessage, said: _Blocks) -> _Blocks:
+        """A reply as the API gave it, when nothing before it has changed, and with its thoughts in front otherwise.
+
+        What is said may have changed since: thoughts that came after some of it are then left out.
+        """
+        echo = echoed(message, "anthropic", self._model)
+        if not said or echo is None or echo["prefix"] != self.prefix:
+            return said
+        blocks: _Blocks = _json(echo["blocks"])
+        thoughts = [block for block in blocks if block["type"] in THOUGHTS]
+        if blocks != echo["blocks"]:
+            return said
+        if _words(blocks) == _words(said) and _calls(blocks) == _calls(said):
+            return blocks
+        return [*thoughts, *said] if blocks[: len(thoughts)] == thoughts else said
 
     def _new_id(self, call_id: str) -> str:
         if not re.fullmatch(r"[a-zA-Z0-9_-]+", call_id) or call_id in self._ids:
@@ -82,8 +120,16 @@ class _Conversation:
         return call_id
 
 
-def _text(text: str) -> list[dict[str, Any]]:
+def _text(text: str) -> _Blocks:
     return [{"type": "text", "text": text}] if text.strip() else []
+
+
+def _words(blocks: _Blocks) -> list[str]:
+    return "".join(block["text"] for block in blocks if block["type"] == "text").split()
+
+
+def _calls(blocks: _Blocks) -> _Blocks:
+    return [block for block in blocks if block["type"] == "tool_use"]
 
 
 def _result(id_: str, content: str) -> dict[str, Any]:
@@ -92,6 +138,10 @@ def _result(id_: str, content: str) -> dict[str, Any]:
     return result | {"content": content} if content.strip() else result
 
 
-def _json(args: dict[str, Any]) -> Any:
-    """The same arguments, with "?" for half a surrogate pair, which UTF-8 cannot hold."""
-    return json.loads(json.dumps(args, ensure_ascii=False).encode("utf-8", "replace"))
+def _json(value: Any) -> Any:
+    """The same value, with "?" for half a surrogate pair, which UTF-8 cannot hold."""
+    return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+
+
+def _bytes(value: Any) -> bytes:
+    return json.dumps(value).encode()

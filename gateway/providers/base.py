@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from channels import AskfirstError, Json
 
 __all__ = [
+    "KnowsModels",
     "ModelMessage",
     "Provider",
     "ProviderConfigurationError",
@@ -81,6 +82,8 @@ class ModelMessage:
     tool_name: str | None = None
     speaker: str | None = None
     """user, in groups: the name of who wrote it."""
+    echo: Mapping[str, Json] | None = None
+    """assistant: what the model's provider wants back with it, unchanged; nobody else reads it (`history.echoed`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +137,13 @@ class Response:
     usage: Usage = Usage()
     model: str = ""
     finish: Literal["stop", "tools", "length", "refused"] = "stop"
+    echo: Mapping[str, Json] | None = None
+    """See ModelMessage."""
+
+    @property
+    def message(self) -> ModelMessage:
+        """As the conversation remembers it."""
+        return ModelMessage(role="assistant", content=self.content, tool_calls=self.tool_calls, echo=self.echo)
 
 
 class Provider(Protocol):
@@ -153,3 +163,15 @@ class Provider(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class KnowsModels(Protocol):
+    """A provider whose server says for nothing which models it has."""
+
+    async def knows(self, model: str | None = None, *, timeout_seconds: float) -> bool:
+        """Whether it has the model; False: this server does not say. None: the model the provider was made with.
+
+        Raises ProviderError when it has not, or refuses the key, or is out of reach.
+        """
+        ...

@@ -1,18 +1,15 @@
-"""What calls to every vendor's API have in common: connections, the wait a server asks for, a tool call's arguments."""
+"""What calls to every vendor's API have in common: connections, and a tool call's arguments."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import re
-from collections.abc import Callable, Mapping
-from email.utils import parsedate_to_datetime
+from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
-from urllib.parse import urlsplit
 
-from gateway.providers.base import ProviderConfigurationError, ToolCall
+from gateway.providers.base import ToolCall
 
-__all__ = ["Connections", "base_url_and_key", "retry_after_seconds", "tool_call"]
+__all__ = ["Connections", "tool_call"]
 
 
 class _Closes(Protocol):
@@ -41,35 +38,6 @@ class Connections(Generic[Client]):
         connecting, self._connecting = self._connecting, None
         if connecting and connecting[0] is asyncio.get_running_loop():
             await (await connecting[1]).close()
-
-
-def base_url_and_key(vendor: str, vendor_url: str, environ: Mapping[str, str]) -> tuple[str, str]:
-    """Of ``{VENDOR}_BASE_URL`` and ``{VENDOR}_API_KEY``; a server that is not the vendor's own may do without a key.
-
-    Raises ProviderConfigurationError.
-    """
-    url_variable, key_variable = f"{vendor.upper()}_BASE_URL", f"{vendor.upper()}_API_KEY"
-    base_url = environ.get(url_variable, "").strip() or vendor_url
-    key = environ.get(key_variable, "").strip()
-    parts = urlsplit(base_url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ProviderConfigurationError(vendor, f"{url_variable} is not an http or https URL", env_var=url_variable)
-    if not key and parts.hostname == urlsplit(vendor_url).hostname:
-        raise ProviderConfigurationError(
-            vendor, f"{key_variable} is not set; set it, or use the offline provider: demo", env_var=key_variable
-        )
-    return base_url, key or "none"
-
-
-def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
-    """Retry-After (RFC 9110, 10.2.3): seconds, or a date, which is counted from the answer's own Date."""
-    value = headers.get("retry-after", "").strip()
-    if re.fullmatch(r"\d{1,6}(\.\d+)?", value):
-        return float(value)
-    try:
-        return max(0.0, (parsedate_to_datetime(value) - parsedate_to_datetime(headers["date"])).total_seconds())
-    except (ValueError, TypeError, KeyError):
-        return None
 
 
 def tool_call(call_id: str, name: str, arguments: str) -> ToolCall:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from gateway.providers.base import ModelMessage
 
-__all__ = ["NO_RESULT", "event_text", "plain_text", "results_in", "said_text", "tool_name"]
+__all__ = ["NO_RESULT", "echoed", "event_text", "plain_text", "results_in", "said_text", "tool_name"]
 
 NO_RESULT = "No result was recorded for this call."
 """Stands in for a result that the history has lost."""
@@ -37,6 +38,12 @@ def event_text(message: ModelMessage) -> str:
 def tool_name(name: str) -> str:
     """A name that every vendor takes, also of one that a model made up: ``[a-zA-Z0-9_-]{1,64}``."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown"
+
+
+def echoed(message: ModelMessage, provider: str, model: str) -> Mapping[str, Any] | None:
+    """What this provider gave with this message; None when another provider or model did, or none."""
+    echo = message.echo or {}
+    return echo if (echo.get("provider"), echo.get("model")) == (provider, model) else None
 
 
 def results_in(following: Sequence[ModelMessage]) -> dict[str, list[str]]:

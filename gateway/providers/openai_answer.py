@@ -12,6 +12,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from channels import Json
 from gateway.providers.base import ProviderError, Response, ToolCall, Usage
 from gateway.providers.calling import tool_call
 
@@ -31,6 +32,7 @@ class _CallPart(BaseModel):
 
 class _Said(BaseModel):
     content: str | None = None
+    reasoning_content: str | None = None
     refusal: str | None = None
     tool_calls: list[_CallPart] | None = None
 
@@ -70,6 +72,7 @@ class Answer:
     model: str = ""
     text: str = ""
     refusal: str = ""
+    reasoning: str | None = None
     finish: str | None = None
     usage: Usage = field(default_factory=Usage)
     calls: list[_Call] = field(default_factory=list)
@@ -93,6 +96,8 @@ class Answer:
             self._add_call(part)
         self.text += said.content or ""
         self.refusal += said.refusal or ""
+        if said.reasoning_content is not None:
+            self.reasoning = (self.reasoning or "") + said.reasoning_content
         return said.content or ""
 
     def _add_call(self, part: _CallPart) -> None:
@@ -109,8 +114,8 @@ class Answer:
             call.name += part.function.name or ""
             call.arguments += part.function.arguments or ""
 
-    def response(self) -> Response:
-        """Raises ProviderError when the answer has no end."""
+    def response(self, model: str) -> Response:
+        """The whole, as the answer of this model. Raises ProviderError when the answer has no end."""
         if self.finish is None:
             raise ProviderError("openai", "the answer broke off before its end", retryable=True)
         calls = tuple(_tool_calls(self.calls, self.answer_id))
@@ -122,8 +127,14 @@ class Answer:
         elif calls:
             # Some compatible servers say "stop" here: https://github.com/googleapis/python-genai/issues/2868
             finish = "tools"
+        thought: dict[str, Json] = {"provider": "openai", "model": model, "reasoning_content": self.reasoning}
         return Response(
-            content=self.refusal or self.text, tool_calls=calls, usage=self.usage, model=self.model, finish=finish
+            content=self.refusal or self.text,
+            tool_calls=calls,
+            usage=self.usage,
+            model=self.model,
+            finish=finish,
+            echo=thought if calls and self.reasoning is not None else None,
         )
 
 

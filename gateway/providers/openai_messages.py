@@ -3,16 +3,19 @@
 The rules the API checks (https://platform.openai.com/docs/api-reference/chat/create): each tool call of an assistant
 message has exactly one tool message, right after it, and no other tool message exists; ids have at most 40 characters;
 names match ``[a-zA-Z0-9_-]{1,64}``, also those a model made up.
+
+OpenAI's own models reason unseen, and nothing of it goes back. Of other servers' models `reasoning_content` goes back
+with a reply that calls tools: some refuse the results without it (https://api-docs.deepseek.com/guides/thinking_mode).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from gateway.providers.base import ModelMessage
-from gateway.providers.history import NO_RESULT, event_text, plain_text, results_in, said_text, tool_name
+from gateway.providers.base import ModelMessage, Request
+from gateway.providers.history import NO_RESULT, echoed, event_text, plain_text, results_in, said_text, tool_name
 
 __all__ = ["chat_messages"]
 
@@ -20,11 +23,13 @@ _MAX_CALL_ID = 40
 """https://github.com/vercel/ai/issues/5171"""
 
 
-def chat_messages(system: str, messages: Sequence[ModelMessage]) -> list[dict[str, Any]]:
+def chat_messages(request: Request, model: str) -> list[dict[str, Any]]:
     """The messages of one call. Results whose call is gone are left out; calls without a result get a note instead."""
-    chat: list[dict[str, Any]] = [{"role": "system", "content": plain_text(system)}] if system else []
+    chat: list[dict[str, Any]] = []
+    if request.system:
+        chat.append({"role": "system", "content": plain_text(request.system)})
     events: list[str] = []
-    for index, message in enumerate(messages):
+    for index, message in enumerate(request.messages):
         match message.role:
             case "event":
                 events.append(event_text(message))
@@ -35,13 +40,13 @@ def chat_messages(system: str, messages: Sequence[ModelMessage]) -> list[dict[st
                 if events:
                     chat.append({"role": "user", "content": "\n\n".join(events)})
                     events.clear()
-                chat.extend(_assistant(message, results_in(messages[index + 1 :])))
+                chat.extend(_assistant(message, model, results_in(request.messages[index + 1 :])))
     if events:
         chat.append({"role": "user", "content": "\n\n".join(events)})
     return chat
 
 
-def _assistant(message: ModelMessage, results: dict[str, list[str]]) -> Iterator[dict[str, Any]]:
+def _assistant(message: ModelMessage, model: str, results: dict[str, list[str]]) -> Iterator[dict[str, Any]]:
     content = plain_text(message.content)
     if not message.tool_calls:
         if content:
@@ -51,9 +56,11 @@ def _assistant(message: ModelMessage, results: dict[str, list[str]]) -> Iterator
     for number, call in enumerate(message.tool_calls):
         fits = call.call_id and len(call.call_id) <= _MAX_CALL_ID and plain_text(call.call_id) == call.call_id
         ids.append(call.call_id if fits and call.call_id not in ids else f"{number}_of_this_reply")
+    echo = echoed(message, "openai", model)
     yield {
         "role": "assistant",
         "content": content or None,
+        **({"reasoning_content": plain_text(echo["reasoning_content"])} if echo else {}),
         "tool_calls": [
             {
                 "id": id_,

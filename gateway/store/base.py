@@ -10,6 +10,8 @@ timers, and nothing of what they mean. Values are JSON. Every stamp is the store
     ├── Overloaded       a new message was refused; nothing of the batch was stored
     ├── StoreRefused     the store cannot be opened as it is
     └── StoreUnavailable the outcome is unknown: read, do not repeat
+
+A NewerForm is no failure of the store: a newer release wrote what was read, and a worker of that one sees to it.
 """
 
 from __future__ import annotations
@@ -20,8 +22,10 @@ from datetime import datetime
 from typing import Literal, NamedTuple, Protocol
 
 from channels import AskfirstError, Json
+from gateway.store.form import FORM, NewerForm, check_form
 
 __all__ = [
+    "FORM",
     "Cell",
     "Conflict",
     "Control",
@@ -32,6 +36,7 @@ __all__ = [
     "Key",
     "Kind",
     "Lease",
+    "NewerForm",
     "Overloaded",
     "Put",
     "QueuedPart",
@@ -46,6 +51,7 @@ __all__ = [
     "TooLate",
     "Transaction",
     "Waiting",
+    "check_form",
 ]
 
 Kind = Literal["turn", "action", "out"]
@@ -117,12 +123,19 @@ class Incoming:
 
     conversation: str
     event_ids: tuple[str, ...]
-    """Already made unique over channels; any of them seen before makes it a twin, and all of them are seen then."""
+    """Already made unique over channels; any of them seen before makes it a twin, and all of them are seen then.
+
+    Seen is what came into the partition of its conversation. A repeat goes to the same conversation as the first, since
+    that is read from the same bytes; the one exception is a message of a group that has just moved, delivered before
+    the news of the move and again after it: it is then an event of the conversation that moved as well.
+    """
     body: Mapping[str, Json]
     decides: bool = False
     """Gets a pointer in the decision lane, and wakes the conversation only once it has lost it."""
     wakes: bool = True
     """Makes the conversation ready for a turn; False for what the next turn only has to know."""
+    collects: bool = False
+    """May wait for more where its conversation does (`Transaction.collect_until`); any other that wakes ends that."""
     refusable: bool = False
     """A new message of a platform that delivers again: may be refused when too much waits."""
     keep_seconds: float = 7 * 86400.0
@@ -140,8 +153,11 @@ class Waiting:
     stamp: datetime
     body: Mapping[str, Json]
     pointed: bool
+    collects: bool = False
     tries: int = 0
     """How many turns that held it failed or died."""
+    needs: int = FORM
+    """The form that whoever decides it must know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +170,8 @@ class QueuedPart:
     part_id: str
     conversation: str
     body: Mapping[str, Json]
+    pool: str = ""
+    """Whose outbox it is, the same for all parts of a conversation: leases are taken from one pool."""
     stamp: datetime | None = None
     """When it was queued; filled in by the store."""
     tries: int = 0
@@ -185,6 +203,8 @@ class Lease:
     """out: what waits to be sent, in order (at most 20)."""
     steps: tuple[Json, ...] = ()
     """turn: the checkpoint of the turn that was running when the lease before was lost or parked."""
+    sure_until: float
+    """Of this process's own clock, time.monotonic(): before that it cannot have lapsed, however long anything took."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,12 +275,16 @@ class Transaction:
     partition: str
     lease: Lease | None = None
     """Must still be held, else Fenced."""
-    finish: Literal["done", "failed"] | None = None
+    finish: Literal["done", "failed", "left"] | None = None
     """Gives the lease back. `done` clears the lane's tries and checkpoint; `failed` counts one more try, and keeps
     the checkpoint. Either way the lane is ready again when work is left in it: of an action, `done` ends the work that
-    was there when it was leased."""
+    was there when it was leased. `left` leaves the lane as it was found, to whoever knows the form `needs`."""
+    needs: int = FORM
+    """With finish `left`, and for what is in `leave`."""
     due: datetime | None = None
     """With finish: the lane is not ready before this."""
+    collect_until: datetime | None = None
+    """With finish, of a turn: nor before this, as long as all that wakes it collects."""
     not_after: datetime | None = None
     expect: dict[str, int] = field(default_factory=dict)
     """Record name -> the version it must have (0: absent)."""
@@ -273,6 +297,9 @@ class Transaction:
     unpoint: list[tuple[str, int]] = field(default_factory=list)
     """(conversation, seq): each must still have its pointer, else Conflict. The event stays, and now wakes the
     conversation if it was accepted to."""
+    leave: list[tuple[str, int]] = field(default_factory=list)
+    """(conversation, seq): each must still have its pointer, else Conflict. From now on only whoever knows the form
+    `needs` finds it in the decision lane."""
     replace: list[tuple[str, int, Mapping[str, Json]]] = field(default_factory=list)
     """(conversation, seq, body): the new body of an event that still waits, else Conflict."""
     accept: list[Incoming] = field(default_factory=list)
@@ -305,7 +332,7 @@ class Stats:
     """Lanes that could be leased this moment."""
     leased: int
     parked: int
-    """Lanes with work that are due later."""
+    """Lanes with work that are due later, or left to a newer release."""
     parts: int
     timers: int
     dead: int
@@ -335,9 +362,15 @@ class Store(Protocol):
         ...
 
     async def pointed(
-        self, conversation: str | None = None, *, older_than_seconds: float = 0.0, limit: int = 100
+        self,
+        conversation: str | None = None,
+        *,
+        older_than_seconds: float = 0.0,
+        limit: int = 100,
+        knows: int = FORM,
     ) -> list[Waiting]:
-        """The decision lane, from its head: events with a pointer, of one conversation or of all."""
+        """The decision lane, from its head: events with a pointer, of one conversation or of all, but for those that
+        were left to whoever knows a form above `knows`."""
         ...
 
     async def lease(
@@ -346,14 +379,20 @@ class Store(Protocol):
         kinds: Sequence[Kind],
         *,
         only: str | None = None,
+        pool: str = "",
         wait_seconds: float = 0.0,
         lease_seconds: float = 6.0,
+        knows: int = FORM,
     ) -> Lease | None:
         """Take the lane that has been ready longest (`only`: this conversation or action), or None after the wait.
 
+        Of outboxes it takes those of this pool, unless `only` names one: so a platform that is slow to take what is
+        sent holds up no other.
+
         A lane is ready when it has work, is due, and is not held by a lease that has not lapsed. Work is: for a turn an
-        event that wakes and has no pointer, whatever waits before it; parts; an action put into `actions`. A caller
-        who is cancelled holds nothing.
+        event that wakes and has no pointer, whatever waits before it; parts; an action put into `actions`. One that was
+        left to whoever knows a form above `knows` is not for this caller. A caller who is cancelled holds nothing: what
+        it was about to be given is there for the next.
         """
         ...
 
@@ -377,6 +416,11 @@ class Store(Protocol):
 
     async def outbox(self, conversation: str) -> list[QueuedPart]:
         """What of a conversation is not sent yet, in order."""
+        ...
+
+    async def has_work(self, conversation: str) -> bool:
+        """Whether a turn of a conversation, or what it says, is still to come, whoever holds it now: an event waits
+        that wakes and has no pointer, or a part does."""
         ...
 
     async def commit(self, transaction: Transaction) -> datetime:
@@ -406,4 +450,12 @@ class Store(Protocol):
 
     async def drop(self, dead_id: str) -> bool: ...
     async def stats(self) -> Stats: ...
-    async def ping(self) -> None: ...
+
+    async def has_room(self) -> bool:
+        """Whether there is disk or memory for more than to end what was begun, as seen within the last second. Without
+        it new messages are refused, and nothing is launched."""
+        ...
+
+    async def ping(self) -> None:
+        """Raises StoreUnavailable when it does not answer, and when nothing can be written."""
+        ...

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from channels import Json
-from gateway.store.base import Dead, Incoming, QueuedPart
+from gateway.store.base import Dead, Incoming, NewerForm, QueuedPart, check_form
 
 __all__ = [
     "dead_from_text",
@@ -19,6 +19,7 @@ __all__ = [
     "incoming_to_text",
     "micros",
     "moment",
+    "open_letter",
     "span",
 ]
 
@@ -58,7 +59,7 @@ def incoming_to_text(incoming: Incoming) -> str:
 
 
 def incoming_from_text(text: str) -> Incoming:
-    """The event that `incoming_to_text` was given."""
+    """The event that `incoming_to_text` was given. Raises NewerForm."""
     return _incoming_from_json(decode(text))
 
 
@@ -74,6 +75,7 @@ def dead_to_text(dead: Dead) -> str:
                 "part_id": part.part_id,
                 "conversation": part.conversation,
                 "body": dict(part.body),
+                "pool": part.pool,
                 "stamp": None if part.stamp is None else micros(part.stamp),
                 "tries": part.tries,
             },
@@ -83,8 +85,9 @@ def dead_to_text(dead: Dead) -> str:
 
 
 def dead_from_text(text: str) -> tuple[Incoming | None, QueuedPart | None, str | None]:
-    """The event, the part and the payload that `dead_to_text` was given."""
+    """The event, the part and the payload that `dead_to_text` was given. Raises NewerForm."""
     value = decode(text)
+    check_form(value)
     incoming, part = value["incoming"], value["part"]
     if part is not None:
         part["stamp"] = None if part["stamp"] is None else moment(part["stamp"])
@@ -92,6 +95,24 @@ def dead_from_text(text: str) -> tuple[Incoming | None, QueuedPart | None, str |
         None if incoming is None else _incoming_from_json(incoming),
         None if part is None else QueuedPart(**part),
         value["payload"],
+    )
+
+
+def open_letter(dead_id: str, conversation: str, reason: str, stamp: int, held: str) -> Dead:
+    """A dead letter; what a newer release has put into one is left out."""
+    try:
+        incoming, part, payload = dead_from_text(held)
+    except NewerForm as newer:
+        incoming = part = payload = None
+        reason = f"{reason} ({newer})"
+    return Dead(
+        dead_id=dead_id,
+        conversation=conversation,
+        reason=reason,
+        stamp=moment(stamp),
+        incoming=incoming,
+        part=part,
+        payload=payload,
     )
 
 
@@ -105,10 +126,12 @@ def _incoming_to_json(incoming: Incoming) -> dict[str, Json]:
         "refusable": incoming.refusable,
         "keep_seconds": incoming.keep_seconds,
         "stamp": None if incoming.stamp is None else micros(incoming.stamp),
+        **({"collects": True} if incoming.collects else {}),  # an older release beside this one knows no such word
     }
 
 
 def _incoming_from_json(value: dict[str, Any]) -> Incoming:
+    check_form(value)
     stamp = cast("int | None", value["stamp"])
     return Incoming(
         **value | {"event_ids": tuple(value["event_ids"]), "stamp": None if stamp is None else moment(stamp)},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gateway.testing.clock import FakeClock
@@ -9,15 +11,43 @@ from gateway.testing.driver import ChatDriver, Shown
 from gateway.testing.provider import ScriptedProvider, ToolCall
 
 if TYPE_CHECKING:
+    from gateway.testing.channel_contract import (
+        RETRY_AFTER_SECONDS,
+        Arrived,
+        ArrivedFile,
+        ChannelCase,
+        ChannelContract,
+        Delivery,
+        Fault,
+        Platform,
+        Webhook,
+    )
     from gateway.testing.store_contract import StoreContract
 
-__all__ = ["ChatDriver", "FakeClock", "ScriptedProvider", "Shown", "StoreContract", "ToolCall"]
+__all__ = [
+    "RETRY_AFTER_SECONDS",
+    "Arrived",
+    "ArrivedFile",
+    "ChannelCase",
+    "ChannelContract",
+    "ChatDriver",
+    "Delivery",
+    "FakeClock",
+    "Fault",
+    "Platform",
+    "ScriptedProvider",
+    "Shown",
+    "StoreContract",
+    "ToolCall",
+    "Webhook",
+]
 
 
 def __getattr__(name: str) -> Any:
     """The contract suites need pytest and Hypothesis, which a bot's own tests may do without."""
-    if name == "StoreContract":
-        from gateway.testing.store_contract import StoreContract
-
-        return StoreContract
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    room = f"{__name__}.{'store_contract' if name == 'StoreContract' else 'channel_contract'}"
+    if room not in sys.modules:
+        import_module("pytest").register_assert_rewrite(room)  # a failed assertion tells what it compared
+    return getattr(import_module(room), name)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 from channels import (
     Address,
@@ -17,7 +16,6 @@ from channels import (
     ButtonPress,
     Capabilities,
     Event,
-    Forged,
     Media,
     Message,
     Parsed,
@@ -25,18 +23,14 @@ from channels import (
     Person,
     Receipt,
     Reply,
-    Way,
-    WebhookRequest,
     WebhookResponse,
 )
+from channels.direct import DirectChannel
 from gateway.agent import Agent
 from gateway.app import in_memory
 from gateway.channel_agent import ChannelAgent
 from gateway.providers.base import Provider
 from gateway.testing.clock import FakeClock
-
-if TYPE_CHECKING:
-    import aiohttp
 
 __all__ = ["ChatDriver", "Shown"]
 
@@ -56,7 +50,7 @@ class Shown:
     tokens: dict[str, str] = field(default_factory=dict, repr=False)
 
 
-class _ChatChannel:
+class _ChatChannel(DirectChannel):
     """A platform with buttons and edits that shows everything at once."""
 
     name: ClassVar[str] = "test"
@@ -65,22 +59,6 @@ class _ChatChannel:
     def __init__(self) -> None:
         self.shown: list[Shown] = []
         self.alerts: list[str] = []
-
-    @classmethod
-    def from_settings(cls, settings: Mapping[str, str], *, way: Way) -> Self:
-        return cls()
-
-    async def start(self, http: aiohttp.ClientSession) -> None:
-        """Nothing is needed."""
-
-    async def close(self) -> None:
-        """Nothing is held."""
-
-    def verify(self, request: WebhookRequest, now: datetime) -> None:
-        raise Forged("a driven chat has no webhook")
-
-    def parse(self, request: WebhookRequest) -> Parsed:
-        return Parsed(events=(), response=WebhookResponse(status=404))
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
         if reply.edits is not None:

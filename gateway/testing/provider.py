@@ -60,7 +60,7 @@ class ScriptedProvider:
     async def stream(self, request: Request) -> AsyncIterator[str | Response]:
         """The next step, its text word by word. Raises as `complete`."""
         response = await self.complete(request)
-        for piece in re.findall(r"\s*\S+\s*", response.content) or [response.content]:
+        for piece in re.findall(r"\s*\S+\s*|\s+", response.content):
             yield piece
         yield response
 

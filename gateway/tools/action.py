@@ -16,6 +16,7 @@ import rfc8785
 from pydantic import TypeAdapter
 
 from channels import Address, Json
+from gateway.store.form import check_form
 
 __all__ = ["PendingAction", "Reason", "State", "Token", "Vote", "compute_args_digest"]
 
@@ -34,9 +35,15 @@ def compute_args_digest(args: Mapping[str, Json] | None) -> str:
     return hashlib.sha256(canonical_json(dict(args or {}))).hexdigest()
 
 
-def is_known_schema(stored: Any) -> bool:
-    """Whether this version can read a stored record. A newer one's is left to a newer worker."""
-    return isinstance(stored, dict) and isinstance(stored.get("schema"), int) and stored["schema"] <= SCHEMA
+def check_schema(stored: object) -> None:
+    """Raises NewerForm for a stored record that is for a newer release to read."""
+    check_form(stored, name="schema", known=SCHEMA)
+
+
+def is_known_schema(stored: object) -> bool:
+    """Whether it is a record that this release can read."""
+    schema = stored.get("schema") if isinstance(stored, dict) else None
+    return isinstance(schema, int) and schema <= SCHEMA
 
 
 def canonical_json(value: Any) -> bytes:

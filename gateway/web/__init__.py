@@ -1,7 +1,7 @@
 """The web server: webhooks, kept files, health and the chat page."""
 
 from gateway.web.limits import Limits, Running, serve
-from gateway.web.server import web_app
+from gateway.web.server import Ready, web_app
 from gateway.web.webhooks import Accept, addressed, receive
 
-__all__ = ["Accept", "Limits", "Running", "addressed", "receive", "serve", "web_app"]
+__all__ = ["Accept", "Limits", "Ready", "Running", "addressed", "receive", "serve", "web_app"]

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
+from typing import NamedTuple
 from urllib.parse import quote
 
 from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
 
-from channels import Channel, WebhookRequest, WebhookResponse
+from channels import Channel, Json, WebhookRequest, WebhookResponse
 from gateway.artifacts import ArtifactStore, BadLink
 from gateway.web.limits import MAX_BODY_BYTES, Limits, limit_bodies
-from gateway.web.webhooks import Accept, addressed, receive
+from gateway.web.webhooks import Accept, Unstored, addressed, in_english, receive, webhooks
 
-__all__ = ["answer", "as_called", "headers_of", "web_app"]
+__all__ = ["Ready", "answer", "as_called", "headers_of", "web_app"]
 
 READY_SECONDS = 1.0
+
+
+class Ready(NamedTuple):
+    """Whether requests should be sent here, and what that is made of."""
+
+    ready: bool
+    checks: Mapping[str, Json]
 
 
 def web_app(
@@ -24,24 +34,28 @@ def web_app(
     channels: Mapping[str, Channel],
     accept: Accept,
     artifacts: ArtifactStore,
-    ready: Callable[[], Awaitable[Mapping[str, bool]]],
+    ready: Callable[[], Awaitable[Ready]],
     now: Callable[[], datetime],
+    unstored: Unstored = in_english,
     public_url: str | None = None,
     limits: Limits | None = None,
 ) -> web.Application:
     """The application, to be served by `serve` or as a sub-application of somebody else's.
 
-    `channels` are those that take webhooks; `ready` says by name which of what the gateway needs answers.
+    `channels` are those that take webhooks; `ready` says whether the gateway works.
     """
     app = web.Application(client_max_size=MAX_BODY_BYTES)
     limit_bodies(app, limits or Limits())
 
-    async def webhook(request: web.Request) -> web.Response:
-        called = await as_called(request, public_url)
-        channel = addressed(channels, request.match_info["name"], called)
-        if channel is None:
-            raise web.HTTPNotFound
-        return answer(await receive(channel, called, accept=accept, now=now()))
+    def webhook(name: str) -> Handler:
+        async def take(request: web.Request) -> web.Response:
+            called = await as_called(request, public_url)
+            channel = addressed(channels, name, called)
+            if channel is None:
+                raise web.HTTPNotFound
+            return answer(await receive(channel, called, accept=accept, now=now(), unstored=unstored))
+
+        return take
 
     async def artifact(request: web.Request) -> web.StreamResponse:
         try:
@@ -51,7 +65,7 @@ def web_app(
         # A file is only ever downloaded or shown as an image: nothing in it may run under our name.
         headers = {
             hdrs.CONTENT_TYPE: media.mime_type,
-            hdrs.CONTENT_DISPOSITION: f"attachment; filename*=UTF-8''{quote(media.filename, safe='')}",
+            hdrs.CONTENT_DISPOSITION: _attachment(media.filename),
             hdrs.CACHE_CONTROL: "private, no-store",
             "Content-Security-Policy": "default-src 'none'; sandbox",
             "X-Content-Type-Options": "nosniff",
@@ -65,17 +79,24 @@ def web_app(
     async def readiness(request: web.Request) -> web.Response:
         try:
             async with asyncio.timeout(READY_SECONDS):
-                checks = dict(await ready())
+                found = await ready()
         except TimeoutError:
-            checks = {"answered_in_time": False}
-        return web.json_response(checks, status=200 if all(checks.values()) else 503)
+            found = Ready(ready=False, checks={"answered_in_time": False})
+        return web.json_response(dict(found.checks), status=200 if found.ready else 503)
 
     app.on_response_prepare.append(_say_little)
-    app.router.add_post("/webhooks/{name:.+}", webhook)
+    for name in webhooks(channels):
+        app.router.add_post(f"/webhooks/{name}", webhook(name))
     app.router.add_get("/artifacts/{token}", artifact)
     app.router.add_get("/livez", live)
     app.router.add_get("/readyz", readiness)
     return app
+
+
+def _attachment(filename: str) -> str:
+    """The name for those who read RFC 6266, and in ASCII for those who do not: platforms that fetch a file."""
+    plain = re.sub(r"[^A-Za-z0-9._ -]", "_", filename)
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(filename, safe='')}"
 
 
 async def _say_little(request: web.Request, response: web.StreamResponse) -> None:
@@ -96,7 +117,11 @@ async def as_called(request: web.Request, public_url: str | None) -> WebhookRequ
 
 def headers_of(request: web.Request) -> dict[str, str]:
     """Names in lower case; a header that comes twice is one value with a comma (RFC 9110, 5.3), so none is missed."""
-    return {name.lower(): ", ".join(request.headers.getall(name)) for name in request.headers}
+    headers: dict[str, str] = {}
+    for name, value in request.headers.items():
+        name = name.lower()
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
 
 
 def answer(response: WebhookResponse) -> web.Response:

@@ -9,15 +9,29 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TypeAlias
 
-from channels import Channel, Forged, Malformed, Parsed, SharesWebhook, Stale, WebhookRequest, WebhookResponse
-from gateway.store.base import StoreError
+from channels import (
+    AskfirstError,
+    CanAskAgain,
+    Channel,
+    Forged,
+    Malformed,
+    Parsed,
+    SharesWebhook,
+    Stale,
+    WebhookRequest,
+    WebhookResponse,
+)
+from gateway.wording import say
 
-__all__ = ["ACCEPT_SECONDS", "Accept", "addressed", "receive"]
+__all__ = ["ACCEPT_SECONDS", "Accept", "Unstored", "addressed", "in_english", "receive", "webhooks"]
 
 log = logging.getLogger(__name__)
 
 Accept: TypeAlias = Callable[[Channel, Parsed], Awaitable[None]]
-"""Stores what a request held, durably when it returns. Raises StoreError."""
+"""Stores what a request held, durably when it returns. Raises AskfirstError."""
+
+Unstored: TypeAlias = Callable[[Channel, Parsed], str]
+"""Learns what was not stored; what its person is told, where the platform does not deliver it again."""
 
 ACCEPT_SECONDS = 0.25
 """A platform waits a few seconds at most (Slack: 3), and it delivers again what was not accepted."""
@@ -40,12 +54,25 @@ def addressed(channels: Mapping[str, Channel], name: str, request: WebhookReques
     return next((channel for channel in sharing if channel.takes(request)), None)
 
 
-async def receive(channel: Channel, request: WebhookRequest, *, accept: Accept, now: datetime) -> WebhookResponse:
+def webhooks(channels: Mapping[str, Channel]) -> list[str]:
+    """Every name that is some channel's; see `addressed`."""
+    shared = [name for c in channels.values() if isinstance(c, SharesWebhook) for name in c.webhooks]
+    return list(dict.fromkeys([*channels, *shared]))
+
+
+def in_english(channel: Channel, parsed: Parsed) -> str:
+    """What a person is told when nobody knows better."""
+    return say("not_stored", "en")
+
+
+async def receive(
+    channel: Channel, request: WebhookRequest, *, accept: Accept, now: datetime, unstored: Unstored = in_english
+) -> WebhookResponse:
     """Verify, parse and store one request; the answer says 2xx only when what it held is durable.
 
-    Total over any bytes: forged or stale 401, not the platform's encoding 400, not stored in time 503, or the channel's
-    own words for it (a platform that delivers once can at least be made to tell the person). A channel that raises what
-    its contract does not allow is answered as if the request were bad: nothing unproven goes on.
+    Total over any bytes: forged or stale 401, not the platform's encoding 400, not stored in time 503, or, where the
+    platform delivers once, what asks the person to send it again. A channel that raises what its contract does not
+    allow is answered as if the request were bad: nothing unproven goes on.
     """
     try:
         channel.verify(request, now)
@@ -70,10 +97,12 @@ async def receive(channel: Channel, request: WebhookRequest, *, accept: Accept, 
     try:
         async with asyncio.timeout(ACCEPT_SECONDS):
             await accept(channel, parsed)
-    except (StoreError, TimeoutError) as error:
+    except (AskfirstError, TimeoutError) as error:
         log.warning("a request was not stored", extra={"channel": channel.name, "reason": type(error).__name__})
-        return channel.capabilities.not_stored or _NOT_STORED
     except Exception as error:
         log.error("a request was not stored", exc_info=error, extra={"channel": channel.name})
-        return channel.capabilities.not_stored or _NOT_STORED
-    return parsed.response
+    else:
+        return parsed.response
+    told = unstored(channel, parsed)
+    somebody = any(event.person is not None for event in parsed.events)
+    return channel.ask_again(told) if somebody and isinstance(channel, CanAskAgain) else _NOT_STORED

@@ -7,7 +7,7 @@ new language.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.resources import files
 
@@ -34,13 +34,13 @@ def prepare() -> None:
         duration(90, language)
 
 
-def say(name: str, language: str | None, /, **values: object) -> str:
-    """The sentence of that name in that language, or in English when we do not speak it.
+def say(name: str, language: str | None, letters: Callable[[str], str] = str, /, **values: object) -> str:
+    """The sentence of that name in that language, or in English when we do not speak it; `letters` spells it.
 
     Values are put in as they are: escape what a person or a model wrote. Those the sentence does not use are ignored.
     Raises KeyError for a sentence we do not have, or a value it lacks.
     """
-    return LANGUAGES[resolve(language)][name].format_map(values)
+    return letters(LANGUAGES[resolve(language)][name]).format_map(values)
 
 
 def resolve(language: str | None) -> str:

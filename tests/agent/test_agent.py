@@ -13,7 +13,7 @@ from gateway.agent import Agent, AgentConfig, AgentResult, StreamChunk
 from gateway.artifacts import emit_artifact
 from gateway.providers import ModelMessage, ProviderConfigurationError, ProviderError, Request, Response
 from gateway.tools import Tool, ToolContext, ToolValidationError, tool
-from tests.agent.scripted import Script, call
+from tests.agent.scripted import Script, call, calls
 
 
 @tool(read_only=True)
@@ -27,7 +27,7 @@ def script() -> Script:
     return Script([call("chart", name="Q2"), "Here it is"])
 
 
-@pytest.mark.ledger("RUN-01", "RUN-02", "RUN-03", "RUN-08", "LOOP-20", "STOP-06")
+@pytest.mark.ledger("RUN-01", "RUN-02", "RUN-03", "RUN-08", "LOOP-20")
 async def test_every_way_in_gives_the_same_result() -> None:
     ran = await Agent([chart], provider=script()).run("chart Q2")
     *chunks, streamed = [piece async for piece in Agent([chart], provider=script()).stream("chart Q2")]
@@ -37,6 +37,24 @@ async def test_every_way_in_gives_the_same_result() -> None:
     assert ran.content == "Here it is"
     assert ran == streamed == batched == synchronous == called
     assert all(isinstance(chunk, StreamChunk) for chunk in chunks)
+
+
+@pytest.mark.ledger("STOP-06")
+async def test_a_terminal_tool_ends_every_way_in_beside_another_call_too() -> None:
+    @tool(terminal=True)
+    def finish() -> str:
+        """Finish."""
+        return "finished"
+
+    def ending() -> Agent:
+        return Agent([chart, finish], provider=Script([calls(call("chart", name="Q2"), call("finish"))]))
+
+    ran = await ending().run("go")
+    *_, streamed = [piece async for piece in ending().stream("go")]
+    synchronous = await asyncio.to_thread(ending().run_sync, "go")
+    assert (ran.stop_reason, ran.content) == ("terminal_tool", "finished")
+    assert [ran] == await ending().batch(["go"])
+    assert ran == streamed == synchronous
 
 
 @pytest.mark.ledger("RUN-09")

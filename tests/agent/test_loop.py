@@ -224,7 +224,7 @@ async def test_stopping_during_a_tool_lets_it_finish_and_ends_the_turn() -> None
     outcome = await turn.run()
     assert outcome.stop_reason == "cancelled"
     assert told(outcome)[0] == "finished, cancelled=True"
-    assert "stopped" in told(outcome)[1]
+    assert "not run: the person has ended this turn" in told(outcome)[1]
     assert queries == []
 
 

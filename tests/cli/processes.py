@@ -47,6 +47,10 @@ class Process:
         """Where it listens."""
         return (await self.says(LISTENS.pattern, times=times))[0]
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
@@ -67,8 +71,13 @@ class Process:
 
 
 @contextlib.asynccontextmanager
-async def running(*arguments: str | Path, cwd: Path, env: Mapping[str, str] | None = None) -> AsyncIterator[Process]:
-    """``askfirst`` with these arguments, killed at the end of the block if it has not ended."""
+async def running(
+    *arguments: str | Path, cwd: Path, env: Mapping[str, str] | None = None, stderr: int = asyncio.subprocess.STDOUT
+) -> AsyncIterator[Process]:
+    """``askfirst`` with these arguments, killed at the end of the block if it has not ended.
+
+    `stderr`: a file to write that stream to, and not to `Process.said`.
+    """
     started = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -78,7 +87,7 @@ async def running(*arguments: str | Path, cwd: Path, env: Mapping[str, str] | No
         env={**os.environ, **(env or {})},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
+        stderr=stderr,
     )
     process = Process(started)
     try:

@@ -12,8 +12,12 @@ from click.testing import CliRunner, Result
 
 from gateway.cli import main
 from tests.cli.processes import askfirst, running
-from tests.fakes.anthropic import Fail, FakeAnthropic
+from tests.fakes.model_server import Fail, ModelServer
+from tests.fakes.slack import FakeSlack
 from tests.fakes.telegram import FakeTelegram
+from tests.fakes.twilio import FakeTwilio
+from tests.providers.vendors import ANTHROPIC, OPENAI, Vendor
+from tests.store.redis_server import RedisServer
 
 PUBLIC = "https://bot.example.com"
 WEBHOOK = f"{PUBLIC}/webhooks/telegram"
@@ -124,21 +128,211 @@ async def test_a_bot_file_that_does_not_load(here: Path, env: dict[str, str]) ->
     assert (await examined(env=env))["bot"] == "there is no file bot.py"
 
 
-async def test_the_model_is_asked_only_when_one_says_so(here: Path, env: dict[str, str]) -> None:
-    env["ASKFIRST_PROVIDER"] = "anthropic:claude-test"
-    assert "ANTHROPIC_API_KEY is not set" in (await examined(env=env))["model"]
-    async with FakeAnthropic() as model:
-        env |= {"ANTHROPIC_API_KEY": model.key, "ANTHROPIC_BASE_URL": model.url}
-        assert "model" not in await examined(env=env)
-        assert model.requests == []
-        model.script(["OK.", Fail(529)])
-        assert "model" not in await examined("--model", env=env)
-        assert model.requests[0]["max_tokens"] <= 16 + 8000
-        assert (await examined("--model", env=env))["model"].startswith("anthropic: 529 overloaded_error")
-        env["ANTHROPIC_API_KEY"] = "sk-ant-canary"
-        says = (await examined("--model", env=env))["model"]
-        assert "the key in ANTHROPIC_API_KEY was refused" in says
+async def test_no_secret_is_shown_whatever_is_wrong(here: Path, telegram: FakeTelegram) -> None:
+    nowhere = "http://127.0.0.1:1"
+    hidden = {
+        "ASKFIRST_SECRET": "canary0-8kQ5rW1xZ6vC9mL2pD7sF4gH0jK",
+        "ASKFIRST_ADMIN_TOKEN": "canary1-8kQ5rW1xZ6vC9mL2pD7sF4gH0jK",
+        "ASKFIRST_STORE": "redis://ana:canary2@127.0.0.1:1/3",
+        "TELEGRAM_BOT_TOKEN": "7000001:AAcanary3_TokenThatNobodyMade_01234",
+        "TELEGRAM_WEBHOOK_SECRET": "canary4-mB9tR4wZ8nL5cJ",
+        "SLACK_BOT_TOKEN": "xoxb-1-2-canary5",
+        "SLACK_SIGNING_SECRET": "canary6-0e8888abcd99yyyzzz85a5",
+        "TWILIO_AUTH_TOKEN": "canary7-a5968778695a4b3c2d1e0f",
+        "OPENAI_API_KEY": "sk-canary8",
+    }
+    shown = {
+        "ASKFIRST_ALLOW": "*",
+        "ASKFIRST_PUBLIC_URL": PUBLIC,
+        "ASKFIRST_ARTIFACTS": str(here),
+        "ASKFIRST_PROVIDER": "openai:gpt-test",
+        "OPENAI_BASE_URL": nowhere,
+        "TELEGRAM_API_URL": telegram.url,
+        "SLACK_API_URL": nowhere,
+        "TWILIO_ACCOUNT_SID": f"AC{0:032}",
+        "TWILIO_SMS_FROM": "+15550001111",
+        "TWILIO_API_URL": nowhere,
+    }
+    for options in ((), ("--json", "--model")):
+        result = await command("doctor", "bot.py", *options, env=hidden | shown)
+        assert result.exit_code == 1
+        assert all(check in result.output for check in ("model", "telegram", "slack", "sms", "store"))
+        assert "canary" not in result.output
+
+
+# ── the model ──
+
+
+@pytest.fixture(params=[OPENAI, ANTHROPIC], ids=lambda vendor: vendor.name)
+def vendor(request: pytest.FixtureRequest) -> Vendor:
+    vendor: Vendor = request.param
+    return vendor
+
+
+@pytest.fixture
+async def asked(vendor: Vendor, env: dict[str, str]) -> AsyncIterator[ModelServer]:
+    """The vendor's server, which the settings name."""
+    async with vendor.fake() as model:
+        prefix = vendor.name.upper()
+        env["ASKFIRST_PROVIDER"] = f"{vendor.name}:{vendor.model}"
+        env |= {f"{prefix}_API_KEY": model.key, f"{prefix}_BASE_URL": model.url}
+        model.models = {vendor.model}
+        yield model
+
+
+async def test_a_model_without_its_key(here: Path, env: dict[str, str], vendor: Vendor) -> None:
+    env["ASKFIRST_PROVIDER"] = f"{vendor.name}:{vendor.model}"
+    assert f"{vendor.name.upper()}_API_KEY is not set" in (await examined(env=env))["model"]
+
+
+async def test_a_model_is_looked_up_for_nothing(here: Path, env: dict[str, str], asked: ModelServer) -> None:
+    assert "takes the key and has the model" in (await command("doctor", "bot.py", env=env)).output
+    assert asked.requests == []
+
+
+@pytest.mark.parametrize("options", [(), ("--model",)])
+async def test_a_model_that_there_is_not_or_a_key_that_is_refused(
+    here: Path, env: dict[str, str], vendor: Vendor, asked: ModelServer, options: tuple[str, ...]
+) -> None:
+    prefix = vendor.name.upper()
+    gone = env | {"ASKFIRST_PROVIDER": f"{vendor.name}:gone"}
+    assert f"no such model, or {prefix}_BASE_URL" in (await examined(*options, env=gone))["model"]
+    says = (await examined(*options, env=env | {f"{prefix}_API_KEY": "sk-ant-canary"}))["model"]
+    assert f"the key in {prefix}_API_KEY was refused" in says
+    assert "canary" not in says
+    nobody = env | {f"{prefix}_BASE_URL": "http://127.0.0.1:1"}
+    assert "see that this machine reaches the server" in (await examined(*options, env=nobody))["model"]
+
+
+async def test_a_server_that_keeps_no_list_of_models_is_no_fault(
+    here: Path, env: dict[str, str], vendor: Vendor, asked: ModelServer
+) -> None:
+    env[f"{vendor.name.upper()}_BASE_URL"] = f"{asked.url}/elsewhere"
+    result = await command("doctor", "bot.py", env=env)
+    assert "does not say which models it has; --model asks it" in result.output
+
+
+async def test_the_model_is_asked_only_when_one_says_so(here: Path, env: dict[str, str], asked: ModelServer) -> None:
+    asked.script(["OK.", Fail(529), Fail(402)])
+    assert "model" not in await examined("--model", env=env)
+    assert max(asked.requests[0].get(name, 0) for name in ("max_tokens", "max_completion_tokens")) <= 16 + 8000
+    assert "529" in (await examined("--model", env=env))["model"]
+    assert "has no credit left" in (await examined("--model", env=env))["model"]
+
+
+# ── the platforms ──
+
+
+async def test_slacks_token_and_what_it_may_do(here: Path, env: dict[str, str], telegram: FakeTelegram) -> None:
+    telegram.webhook = {"url": WEBHOOK}
+    async with FakeSlack() as slack:
+        env |= {"SLACK_BOT_TOKEN": slack.bot_token, "SLACK_SIGNING_SECRET": slack.signing_secret}
+        env["SLACK_API_URL"] = slack.api_url
+        assert await examined(env=env) == {}
+        slack.scopes = {"chat:write", "im:history", "im:write", "commands", "files:read"}
+        assert await examined(env=env) == {
+            "slack scopes": "the bot's token lacks app_mentions:read, files:write: add them on the app's page "
+            "OAuth & Permissions and install the app again"
+        }
+        slack.scopes = None
+        assert await examined(env=env) == {}
+        faults = await examined(env=env | {"SLACK_BOT_TOKEN": "xoxb-1-2-canary"})
+        assert faults.keys() == {"slack"}
+        assert "SLACK_BOT_TOKEN" in faults["slack"]
+        assert "canary" not in faults["slack"]
+
+
+async def test_the_url_that_a_number_of_twilios_calls(here: Path, env: dict[str, str], telegram: FakeTelegram) -> None:
+    telegram.webhook = {"url": WEBHOOK}
+    mend = "askfirst webhooks set bot.py"
+    async with FakeTwilio() as twilio:
+        env |= {"TWILIO_ACCOUNT_SID": twilio.account_sid, "TWILIO_AUTH_TOKEN": twilio.auth_token}
+        env |= {"TWILIO_SMS_FROM": twilio.sms, "TWILIO_API_URL": twilio.url}
+        assert await examined(env=env) == {"sms webhook": f"none is registered: {mend}"}
+        twilio.webhook_url = "https://old.example.com/webhooks/twilio"
+        faults = await examined(env=env)
+        assert faults["sms webhook"].endswith(f"is registered, not {PUBLIC}/webhooks/twilio: {mend}")
+        twilio.webhook_url = f"{PUBLIC}/webhooks/twilio"
+        assert await examined(env=env) == {}
+        faults = await examined(env=env | {"TWILIO_AUTH_TOKEN": "c" * 32})
+        assert faults.keys() == {"sms"}
+        assert "TWILIO_AUTH_TOKEN" in faults["sms"]
+
+
+# ── the store and the files ──
+
+
+@pytest.fixture
+async def redis(tmp_path: Path, env: dict[str, str], telegram: FakeTelegram) -> AsyncIterator[RedisServer]:
+    """A server of this test's alone, which the settings name."""
+    (tmp_path / "redis").mkdir()
+    server = RedisServer(tmp_path / "redis")
+    telegram.webhook = {"url": WEBHOOK}
+    env |= {"ASKFIRST_STORE": server.url, "ASKFIRST_ARTIFACTS": str(tmp_path / "files")}
+    env["ASKFIRST_SECRET"] = "uB3nT8kQ5rW1xZ6vC9mL2pD7sF4gH0jK"
+    await server.start()
+    yield server
+    await server.kill()
+
+
+async def test_a_redis_that_can_be_trusted(here: Path, env: dict[str, str], redis: RedisServer) -> None:
+    result = await command("doctor", "bot.py", env=env)
+    assert result.exit_code == 0
+    assert f"ok    store: {redis.url} can be opened" in result.output
+    assert "warn" not in result.output
+
+
+async def test_a_redis_that_forgets_when_it_stops_is_warned_of(
+    here: Path, env: dict[str, str], redis: RedisServer
+) -> None:
+    await redis.command("CONFIG", "SET", "appendonly", "no")
+    result = await command("doctor", "bot.py", env=env)
+    assert result.exit_code == 0
+    (warning,) = [line for line in result.output.splitlines() if line.startswith("warn")]
+    assert warning.startswith("warn  store: Redis keeps no append-only file")
+    assert warning.endswith("Set appendonly to yes.")
+    findings = json.loads((await command("doctor", "bot.py", "--json", env=env)).stdout)
+    assert [finding["check"] for finding in findings if finding["warns"]] == ["store"]
+
+
+async def test_a_redis_that_throws_away_what_it_was_given(here: Path, env: dict[str, str], redis: RedisServer) -> None:
+    await redis.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    (says,) = (await examined(env=env)).values()
+    assert says.endswith("(maxmemory-policy allkeys-lru). Set maxmemory-policy to noeviction.")
+
+
+async def test_a_redis_that_does_not_know_us(here: Path, env: dict[str, str], redis: RedisServer) -> None:
+    await redis.command("CONFIG", "SET", "requirepass", "open-sesame")
+    wrong = redis.url.replace("redis://", "redis://:canary@")
+    for url in (redis.url, wrong):
+        (says,) = (await examined(env=env | {"ASKFIRST_STORE": url})).values()
+        assert "it refuses the user or password" in says
+        assert "ASKFIRST_STORE" in says
         assert "canary" not in says
+    right = redis.url.replace("redis://", "redis://:open-sesame@")
+    result = await command("doctor", "bot.py", env=env | {"ASKFIRST_STORE": right})
+    assert result.exit_code == 0
+    assert "sesame" not in result.output
+
+
+async def test_a_redis_that_is_not_there(here: Path, env: dict[str, str], redis: RedisServer) -> None:
+    await redis.kill()
+    faults = await examined(env=env)
+    assert faults.keys() == {"store"}
+    assert f"see that it runs at {redis.url}, as ASKFIRST_STORE says" in faults["store"]
+
+
+async def test_a_redis_without_what_several_instances_share(
+    here: Path, env: dict[str, str], redis: RedisServer
+) -> None:
+    del env["ASKFIRST_SECRET"], env["ASKFIRST_ARTIFACTS"]
+    result = await command("doctor", "bot.py", env=env)
+    assert result.exit_code == 1
+    assert [line.split()[:3] for line in result.output.splitlines() if line.startswith("FAULT")] == [
+        ["FAULT", "settings:", "ASKFIRST_SECRET:"],
+        ["FAULT", "settings:", "ASKFIRST_ARTIFACTS:"],
+        ["FAULT", "artifacts:", "ASKFIRST_ARTIFACTS:"],
+    ]
 
 
 async def test_a_store_in_use_is_well_while_its_server_answers(here: Path, env: dict[str, str]) -> None:

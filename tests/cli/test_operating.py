@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Mapping
@@ -13,18 +15,24 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 from click.testing import CliRunner, Result
 
 from gateway import Agent
+from gateway.app import open_store
 from gateway.cli import main
+from gateway.cli.control import control, socket_file
 from gateway.engine.operator import NotDone, Operator
+from gateway.pending.seal import Keyring
 from gateway.store.base import Dead, Incoming, Key, Transaction
 from gateway.store.sqlite import SqliteStore
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from gateway.tools import OutcomeUnknown, tool
 from tests.cli.pages import Page
 from tests.cli.processes import askfirst, running
+from tests.e2e.house import SIGNING
 from tests.fakes.telegram import FakeTelegram, Message, User
+from tests.store.redis_server import RedisServer
 
 DEV = ("dev", "bot.py", "--port", "0")
 
@@ -45,6 +53,19 @@ async def refusal(*arguments: str | Path, env: Mapping[str, str] | None = None) 
     assert result.exit_code == 1, result.output
     assert "Traceback" not in result.output
     return result.stderr
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+async def at(here: Path, request: pytest.FixtureRequest) -> AsyncIterator[Mapping[str, str]]:
+    """The environment that names a store."""
+    if request.param == "sqlite":
+        yield {"ASKFIRST_STORE": f"sqlite:///{here / 'own.db'}"}
+        return
+    (here / "redis").mkdir()
+    server = RedisServer(here / "redis")
+    await server.start()
+    yield {"ASKFIRST_STORE": server.url, "ASKFIRST_SECRET": SIGNING, "ASKFIRST_ARTIFACTS": str(here / "files")}
+    await server.kill()
 
 
 @dataclass
@@ -70,41 +91,43 @@ class Person:
 
 
 @pytest.fixture
-async def ana() -> AsyncIterator[Person]:
+async def ana(at: Mapping[str, str]) -> AsyncIterator[Person]:
     async with FakeTelegram() as telegram:
-        env = {"TELEGRAM_BOT_TOKEN": telegram.token, "TELEGRAM_API_URL": telegram.url}
+        env = {"TELEGRAM_BOT_TOKEN": telegram.token, "TELEGRAM_API_URL": telegram.url, **at}
         yield Person(telegram, telegram.person("Ana"), env)
 
 
-async def test_an_ask_is_withdrawn_through_the_running_server(here: Path, ana: Person) -> None:
+async def test_an_ask_is_withdrawn_while_a_server_runs(here: Path, ana: Person) -> None:
     async with running(*DEV, cwd=here, env=ana.env) as process:
         await process.url()
         prompt = await ana.asks_to_delete("INV-42")
-        [asked] = await told("pending", "list")
+        [asked] = await told("pending", "list", env=ana.env)
         assert asked["preview"] == "Delete invoice INV-42 for good?"
         assert asked["requester"] == f"telegram:{ana.telegram.bot.id}:{ana.user.id}"
-        table = (await command("pending", "list")).stdout.splitlines()
+        table = (await command("pending", "list", env=ana.env)).stdout.splitlines()
         assert [line.split()[0] for line in table] == ["ID", asked["id"][:8]]
         assert "WHAT" in table[0] and table[1].endswith("Delete invoice INV-42 for good?")
 
-        code, out, err = await askfirst("pending", "cancel", asked["id"][:10], cwd=here)
+        code, out, err = await askfirst("pending", "cancel", asked["id"][:10], cwd=here, env=ana.env)
         assert (code, out) == (0, "Withdrawn: Delete invoice INV-42 for good?\n"), err
         await ana.telegram.wait_for(lambda: "Withdrawn" in prompt.text and not prompt.buttons)
         await ana.hears("Cancelled: Delete invoice INV-42")
-        assert (await command("pending", "list")).stdout == "Nothing is waiting.\n"
-        assert "is withdrawn: only what has not run yet" in await refusal("pending", "cancel", asked["id"])
+        assert (await command("pending", "list", env=ana.env)).stdout == "Nothing is waiting.\n"
+        assert "is withdrawn: only what has not run yet" in await refusal("pending", "cancel", asked["id"], env=ana.env)
 
 
-async def test_an_ask_is_withdrawn_beside_a_stopped_server_and_told_by_the_next(here: Path, ana: Person) -> None:
+async def test_an_ask_is_withdrawn_beside_a_stopped_server_and_told_by_the_next(
+    here: Path, ana: Person, at: Mapping[str, str]
+) -> None:
     async with running(*DEV, cwd=here, env=ana.env) as process:
         await process.url()
         prompt = await ana.asks_to_delete("INV-7")
         process.signal(signal.SIGTERM)
         assert await process.ended() == 0
-    [asked] = await told("pending", "list")
-    shown = await told("pending", "show", asked["id"])
+    [asked] = await told("pending", "list", env=at)
+    shown = await told("pending", "show", asked["id"], env=at)
     assert (shown["args"], shown["seal"]) == ({"invoice_id": "INV-7"}, "holds")
-    assert "telegram is not on: its settings are needed" in await refusal("pending", "cancel", asked["id"])
+    assert "telegram is not on: its settings are needed" in await refusal("pending", "cancel", asked["id"], env=at)
     assert (await told("pending", "cancel", asked["id"], env=ana.env))["reason"] == "withdrawn"
     assert ana.telegram.sent == [prompt]
     async with running(*DEV, cwd=here, env=ana.env) as process:
@@ -113,25 +136,25 @@ async def test_an_ask_is_withdrawn_beside_a_stopped_server_and_told_by_the_next(
         await ana.hears("Cancelled: Delete invoice INV-7")
 
 
-async def test_a_person_is_written_to(here: Path) -> None:
+async def test_a_person_is_written_to(here: Path, at: Mapping[str, str]) -> None:
     async with (
-        running(*DEV, cwd=here) as process,
+        running(*DEV, cwd=here, env=at) as process,
         aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as http,
     ):
         page = Page(http, await process.url())
         await page.open()
         await page.says("delete invoice INV-42")
         await page.sees("Delete invoice")
-        [asked] = await told("pending", "list")
-        sent = await told("send", asked["requester"], "**Back soon**")
+        [asked] = await told("pending", "list", env=at)
+        sent = await told("send", asked["requester"], "**Back soon**", env=at)
         assert sent == {"conversation": f"Invoices/{asked['requester']}", "parts": 1}
         assert "<strong>Back soon</strong>" in (await page.sees("Back soon"))["html"]
-        assert "not an address" in await refusal("send", "nobody", "x")
-        assert "slack is not on" in await refusal("send", "slack:T1:C1", "x")
-        assert "there is nothing to send" in await refusal("send", asked["requester"], " ")
+        assert "not an address" in await refusal("send", "nobody", "x", env=at)
+        assert "slack is not on" in await refusal("send", "slack:T1:C1", "x", env=at)
+        assert "there is nothing to send" in await refusal("send", asked["requester"], " ", env=at)
         process.signal(signal.SIGTERM)
         assert await process.ended() == 0
-    assert await told("send", asked["requester"], "while it is down") == sent
+    assert await told("send", asked["requester"], "while it is down", env=at) == sent
 
 
 @pytest.mark.parametrize("deep", [False, True])
@@ -159,6 +182,60 @@ async def test_the_socket_is_its_owners_alone_wherever_it_is(here: Path, deep: b
     assert not place.exists()
 
 
+async def test_a_link_is_followed_only_to_what_its_maker_alone_can_enter(here: Path) -> None:
+    """The server is gone, and somebody else has made the directory anew that its link leads to."""
+    store = SqliteStore(here / ".askfirst" / "askfirst.db")
+    await store.open()
+    await store.close()
+    elsewhere = here / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    socket_file(here / ".askfirst" / "askfirst.db").symlink_to(elsewhere / "sock")
+
+    async def answers(request: web.Request) -> web.Response:
+        return web.json_response({"error": "whatever somebody else says"}, status=409)
+
+    app = web.Application()
+    app.router.add_post("/{operation}", answers)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.UnixSite(runner, str(elsewhere / "sock")).start()
+    try:
+        assert "whatever somebody else says" in await refusal("pending", "list")
+        elsewhere.chmod(0o755)
+        assert await told("pending", "list") == []
+        elsewhere.chmod(0o700)
+        if os.getuid() == 0:
+            os.chown(elsewhere, 65534, -1)
+            assert await told("pending", "list") == []
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("pending", "{"),
+        ("pending", "[]"),
+        ("pending", '{"more": "x"}'),
+        ("action", "{}"),
+        ("action", '{"action_id": 7}'),
+        ("send", '{"address": "telegram:1:2", "text": null}'),
+    ],
+)
+async def test_what_is_no_command_is_a_bad_request(here: Path, path: str, body: str) -> None:
+    store = SqliteStore(here / "own.db")
+    await store.open()
+    operator = Operator(store, {}, Keyring([b"x" * 32]), bot="Shop")
+    connector = aiohttp.UnixConnector(str(socket_file(here / "own.db")))
+    async with control(operator, here / "own.db"), aiohttp.ClientSession(connector=connector) as http:
+        async with http.post(f"http://askfirst/{path}", data=body) as answer:
+            assert answer.status == 400
+            assert await answer.json() == {"error": f"no JSON object of the texts that {path} takes"}
+        async with http.post("http://askfirst/_find", data="{}") as answer:
+            assert answer.status == 404
+    await store.close()
+
+
 async def test_a_store_that_is_owned_and_does_not_answer_or_is_not_there(here: Path) -> None:
     assert "there is no store" in await refusal("pending", "list")
     assert not (here / ".askfirst").exists()
@@ -172,27 +249,48 @@ async def test_a_store_that_is_owned_and_does_not_answer_or_is_not_there(here: P
         await store.close()
 
 
-async def test_dead_letters_are_listed_shown_replayed_and_dropped(here: Path) -> None:
-    file = here / "own.db"
-    env = {"ASKFIRST_STORE": f"sqlite:///{file}"}
-    store = SqliteStore(file)
+async def test_a_redis_that_is_not_there_is_wrong_or_lacks_settings(here: Path) -> None:
+    (here / "redis").mkdir()
+    server = RedisServer(here / "redis")
+    env = {"ASKFIRST_STORE": server.url}
+    assert "set ASKFIRST_SECRET and ASKFIRST_ARTIFACTS" in await refusal("pending", "list", env=env)
+    env |= {"ASKFIRST_SECRET": SIGNING, "ASKFIRST_ARTIFACTS": str(here / "files")}
+    assert "cannot be reached: see whether it runs" in await refusal("pending", "list", env=env)
+    async with contextlib.AsyncExitStack() as stack:
+        await server.start()
+        stack.push_async_callback(server.kill)
+        assert "no bot was ever served" in await refusal("send", "telegram:1:2", "x", env=env)
+        await server.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+        said = await refusal("dead", "list", env=env)
+        assert "Set maxmemory-policy to noeviction" in said
+        assert "no server answers" not in said
+        await server.command("CONFIG", "SET", "requirepass", "the-right-one")
+        wrong = env | {"ASKFIRST_STORE": server.url.replace("//", "//:the-wrong-one@")}
+        said = await refusal("pending", "list", env=wrong)
+        assert "user or password" in said
+        assert "the-wrong-one" not in said
+
+
+async def test_dead_letters_are_listed_shown_replayed_and_dropped(here: Path, at: Mapping[str, str]) -> None:
+    store = open_store(at["ASKFIRST_STORE"])
     await store.open()
     incoming = Incoming(conversation="bot/app:-:ana", event_ids=("replay/1",), body={"kind": "message", "text": "hi"})
     letters = [
         Dead(dead_id="aa01", conversation="bot/app:-:ana", reason="its turn failed", incoming=incoming),
-        Dead(dead_id="aa02", conversation="bot/telegram", reason="a payload we do not understand"),
+        Dead(dead_id="aa02", conversation="bot/app:-:ana", reason="a payload we do not understand"),
     ]
     await store.commit(Transaction(partition=store.partition("bot/app:-:ana"), dead=letters))
     await store.close()
 
-    assert [letter["id"] for letter in await told("dead", "list", env=env)] == ["aa01", "aa02"]
-    assert (await told("dead", "show", "aa01", env=env))["body"] == {"kind": "message", "text": "hi"}
-    assert "2 dead letters begin with aa" in await refusal("dead", "replay", "aa", env=env)
-    assert "holds nothing that could be replayed" in await refusal("dead", "replay", "aa02", env=env)
-    assert "there is no dead letter zz" in await refusal("dead", "drop", "zz", env=env)
-    await told("dead", "drop", "aa02", env=env)
-    await told("dead", "replay", "aa01", env=env)
-    assert (await command("dead", "list", env=env)).stdout == "There are no dead letters.\n"
+    assert [letter["id"] for letter in await told("dead", "list", env=at)] == ["aa01", "aa02"]
+    assert (await told("dead", "show", "aa01", env=at))["body"] == {"kind": "message", "text": "hi"}
+    assert "2 dead letters begin with aa" in await refusal("dead", "replay", "aa", env=at)
+    assert "holds nothing that could be replayed" in await refusal("dead", "replay", "aa02", env=at)
+    assert "there is no dead letter zz" in await refusal("dead", "drop", "zz", env=at)
+    await told("dead", "drop", "aa02", env=at)
+    await told("dead", "replay", "aa01", env=at)
+    assert (await command("dead", "list", env=at)).stdout == "There are no dead letters.\n"
+    store = open_store(at["ASKFIRST_STORE"])
     await store.open()
     assert (await store.stats()).waiting == 1
     await store.close()

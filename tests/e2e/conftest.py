@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.house import House, open_house
+from tests.store.conftest import server
+
+__all__ = ["server"]
 
 
 @pytest.fixture

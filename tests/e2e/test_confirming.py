@@ -131,6 +131,35 @@ async def test_a_yes_after_a_minute_is_asked_for_the_code(house: House) -> None:
 
 
 @pytest.mark.ledger("PEND-19")
+async def test_a_yes_to_a_message_that_telegram_has_not_answered_for_yet(house: House) -> None:
+    """It is on the person's screen, and its receipt is not here: a yes may be meant for it."""
+    await house.prompt()
+    hold = house.telegram.hold("sendMessage")
+    await house.gateway.bot.notify(f"telegram:{house.telegram.bot.id}:{house.ana.id}", "Shall I send the report?")
+    await hold.reached()
+    await house.says("yes")
+    hold.release()
+    again = await house.until(lambda: next((m for m in house.messages()[1:] if m.buttons), None))
+    assert code_of(again)
+    await house.idle()
+    assert house.shop.deleted == []
+
+
+async def test_a_yes_to_a_message_that_may_have_arrived(house: House) -> None:
+    await house.prompt()
+    house.telegram.fail_next("sendMessage", cut=True, taken=True, times=3)
+    await house.gateway.bot.notify(f"telegram:{house.telegram.bot.id}:{house.ana.id}", "Shall I send the report?")
+    await house.until(lambda: len(house.messages()) == 2)
+    while not await house.gateway.store.dead():
+        await house.later(5)
+        await asyncio.sleep(0.05)
+    await house.says("yes")
+    again = await house.until(lambda: next((m for m in house.messages()[1:] if m.buttons), None))
+    assert code_of(again)
+    await house.idle()
+    assert house.shop.deleted == []
+
+
 async def test_pressed_twice(house: House) -> None:
     prompt = await house.prompt()
     presses = await asyncio.gather(*(house.telegram.press(prompt, "Confirm", house.ana) for _ in range(8)))

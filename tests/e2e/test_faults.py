@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from channels import Unreachable
 from tests.e2e.house import House, delete, open_house
 from tests.e2e.test_confirming import DONE, code_of
 from tests.fakes.openai import Fail
@@ -27,11 +28,16 @@ async def test_who_blocks_the_bot_has_withdrawn_what_they_asked(house: House) ->
     (action,) = await house.actions()
     assert (action.state, action.reason) == ("closed", "withdrawn")
     sent = len(house.telegram.called("sendMessage"))
+    address = f"telegram:{house.telegram.token.partition(':')[0]}:{house.ana.id}"
+    with pytest.raises(Unreachable, match="blocked"):
+        await house.gateway.bot.notify(address, "news")
     await house.telegram.person_unblocks(house.ana)
     late = await house.presses(prompt)
     assert late.text == "This is already cancelled."
     assert (house.shop.deleted, len(house.telegram.called("sendMessage"))) == ([], sent)
     assert (await house.asks("hello again", "Welcome back.")).text == "Welcome back."
+    await house.gateway.bot.notify(address, "news")
+    await house.until(lambda: house.texts()[-1] == "news")
 
 
 async def test_an_answer_to_who_has_blocked_the_bot_is_put_aside_and_not_tried_again(house: House) -> None:

@@ -14,7 +14,7 @@ from tests.e2e.test_confirming import DONE
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name == "askfirst.gateway"]
+    return [record.getMessage() for record in caplog.records if record.name == "askfirst.platforms"]
 
 
 def offsets(house: House) -> list[int]:

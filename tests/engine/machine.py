@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, cast
 
+from redis import Redis
+
 from channels import (
     Address,
     Ambiguous,
@@ -24,6 +26,7 @@ from channels import (
     Json,
     Message,
     MessageEdited,
+    OptOut,
     Parsed,
     Part,
     Person,
@@ -46,11 +49,14 @@ from gateway.engine.turns import Turns
 from gateway.observe import Feed
 from gateway.pending.seal import Keyring
 from gateway.providers.base import Request, Response, ToolCall
-from gateway.store.base import Key, Kind, Put, Store, StoreError, StoreUnavailable, Transaction
+from gateway.store.base import Key, Kind, Put, Store, StoreError, Transaction
+from gateway.store.redis import RedisStore
+from gateway.store.redis.keys import PARTITIONS, Keys
 from gateway.store.sqlite import SqliteStore
 from gateway.store.sqlite.clock import Clock
+from tests.engine.wire import Wire
 
-__all__ = ["Behaviour", "Mood", "Thing", "World"]
+__all__ = ["LEASE", "TTL", "Behaviour", "Mood", "OnRedis", "OnSqlite", "Places", "Thing", "World"]
 
 Behaviour = Literal["works", "fails", "did nothing", "unknown, done", "unknown, not done", "dies before", "dies after"]
 """What the next effect does."""
@@ -63,9 +69,13 @@ NEAR = 2.0
 LEASE = 7.0
 """Seconds after which a lease of a process that died has lapsed."""
 
+PLACES = ("ana", "bob", "#team")
+
 _KEY = Keyring([b"a key of more than 16 bytes"])
 _PROMPT = re.compile(r"\*\*(Pay|Archive) invoice (INV\\-\d+)\?\*\*.*?\*\*OK ([0-9A-Z]{4})\*\*", re.DOTALL)
 _NOT_DONE = ("Cancelled: ", "This has expired and nothing was done", "This is no longer as it was shown")
+_TOO_LATE = re.compile(r"This has expired and nothing was done\\?\. Ask again if you still want it\\?\.")
+"""The answer to a late yes: about something that people may have been told of before."""
 
 
 @dataclass(eq=False)
@@ -93,56 +103,6 @@ class Shown:
     things: list[Thing]
     tokens: list[str]
     edited: bool = False
-
-
-class Cut(StoreUnavailable):
-    """The process is gone: nothing it does arrives any more."""
-
-
-class Wire:
-    """One process's way to the store. It is cut when `left` calls are done; the last answer may be lost."""
-
-    def __init__(self, store: SqliteStore) -> None:
-        self._store = store
-        self.left: int | None = None
-        self.answer_lost = False
-        self.pause_after: int | None = None
-        self.paused, self.go_on = asyncio.Event(), asyncio.Event()
-
-    @property
-    def dead(self) -> bool:
-        return self.left == 0
-
-    @property
-    def offset_seconds(self) -> float:
-        return self._store.offset_seconds
-
-    def partition(self, conversation: str) -> str:
-        return self._store.partition(conversation)
-
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        call = getattr(self._store, name)
-
-        async def through(*args: Any, **kwargs: Any) -> Any:
-            if self.pause_after is not None:
-                self.pause_after -= 1
-                if self.pause_after < 0:
-                    self.pause_after = None
-                    self.paused.set()
-                    await self.go_on.wait()
-            if self.left == 0:
-                raise Cut
-            last = self.left == 1
-            if self.left is not None:
-                self.left -= 1
-            if last and not self.answer_lost:
-                raise Cut
-            answer = await call(*args, **kwargs)
-            if last:
-                raise Cut
-            return answer
-
-        return through
 
 
 class Model:
@@ -251,7 +211,7 @@ class Worker:
     async def work(self, kind: Kind) -> bool:
         """Take one lane and run it; False when there was none."""
         try:
-            lease = await self.shared.store.lease(self.shared.worker, [kind])
+            lease = await self.shared.store.lease(self.shared.worker, [kind], pool=Platform.name)
             if lease is not None:
                 await self._runs[kind](lease)
         except StoreError:
@@ -259,14 +219,69 @@ class Worker:
         return lease is not None
 
 
-class World:
-    """Two processes, a platform, people, and what a witness knows of them."""
+class OnSqlite:
+    """A store in memory, in whose time nothing passes by itself."""
 
-    def __init__(self, files: Path) -> None:
-        self.files = files
+    def __init__(self) -> None:
         self._nanoseconds = 1_800_000_000 * 10**9
         self.store = SqliteStore(":memory:")
         self.store._clock = Clock(self._tick, self._tick)
+
+    def _tick(self) -> int:
+        self._nanoseconds += 1000
+        return self._nanoseconds
+
+    def jump(self, seconds: float) -> None:
+        self._nanoseconds += int(seconds * 10**9)
+
+    def forget(self) -> None:
+        """Nothing is left of it."""
+
+
+class OnRedis:
+    """A store on a Redis server, under keys of its own. A jump is made on top of the time that passes there."""
+
+    def __init__(self, url: str, prefix: str) -> None:
+        self._prefix, self._redis = prefix, Redis.from_url(url)
+        self.store = RedisStore(url, prefix=prefix, ack_seconds=5)
+
+    def jump(self, seconds: float) -> None:
+        self.store.offset_seconds += seconds
+        bases = [Keys(self._prefix).base(partition) for partition in PARTITIONS]
+        self._redis.eval(_LEASES_AGE, len(bases), *bases, int(seconds * 1_000_000))
+
+    def forget(self) -> None:
+        if made := list(self._redis.scan_iter(f"{self._prefix}:*", count=1000)):
+            self._redis.delete(*made)
+        self._redis.close()
+
+
+Places = Callable[[], OnSqlite | OnRedis]
+"""A new store at each call."""
+
+_LEASES_AGE = """
+for _, base in ipairs(KEYS) do
+  for kind, way in pairs({ turn = 'turn', action = 'action', out = 'out/test' }) do
+    for _, index in ipairs({ 'held', 'idle' }) do
+      local name = base .. ':' .. index .. ':' .. way
+      for _, lane in ipairs(redis.call('ZRANGE', name, 0, -1)) do
+        local lapses = redis.call('HINCRBY', base .. ':lane:' .. kind .. ':' .. lane, 'until', -ARGV[1])
+        redis.call('ZADD', name, lapses, lane)
+      end
+    end
+  end
+end
+"""
+"""Every lease is so many microseconds nearer to its end."""
+
+
+class World:
+    """Two processes, a platform, people, and what a witness knows of them."""
+
+    def __init__(self, files: Path, place: OnSqlite | OnRedis) -> None:
+        self.files = files
+        self._place = place
+        self.store: Store = place.store
         self.platform = Platform(self)
         self.behaviour: Behaviour = "works"
         self.hold: asyncio.Event | None = None
@@ -299,17 +314,14 @@ class World:
             task.cancel()
         await asyncio.gather(*(task for _, task in self.running), return_exceptions=True)
         await self.store.close()
-
-    def _tick(self) -> int:
-        self._nanoseconds += 1000
-        return self._nanoseconds
+        self._place.forget()
 
     async def now(self) -> float:
         return (await self.store.now()).timestamp()
 
     def jump(self, seconds: float) -> None:
         """Time passes, for deadlines and for leases."""
-        self._nanoseconds += int(seconds * 10**9)
+        self._place.jump(seconds)
 
     async def step(self, worker: int, kind: Kind) -> bool:
         """One piece of work by one process; whoever died is replaced."""
@@ -360,7 +372,7 @@ class World:
     def _bury(self) -> None:
         self._sure()
         for worker in self.workers:
-            if worker.wire.dead:
+            if worker.wire.is_cut:
                 self._replace(worker)
                 self.jump(LEASE)
 
@@ -370,7 +382,7 @@ class World:
 
     def _sure(self) -> None:
         """What was sent by a process that lived on is known to the gateway."""
-        died = any(worker.wire.dead for worker in self.workers)
+        died = any(worker.wire.is_cut for worker in self.workers)
         for thing in self._unsure:
             if not died:
                 thing.showings[-1] = (thing.showings[-1][0], True)
@@ -503,6 +515,12 @@ class World:
             )
         )
 
+    async def opts(self, person: str, *, out: bool) -> None:
+        """A person wants to hear nothing more, or to hear from the bot again."""
+        ids = (f"o{len(self.events)}",)
+        address, who = _address(person), _person(person)
+        await self._do(OptOut(event_ids=ids, address=address, person=who, opted_in=not out, told=False))
+
     async def again(self, number: int) -> None:
         """The platform delivers an event once more: nobody does anything."""
         await self._deliver(self.events[number])
@@ -542,8 +560,9 @@ class World:
         self.shown.append(message)
         if not part.buttons and text.startswith(_NOT_DONE):
             named = text.replace("\\", "")
-            waiting = [thing for thing in self._named(address.place, named) if not thing.ended]
-            for thing in waiting[:1]:
+            things = self._named(address.place, named)
+            repeated = _TOO_LATE.match(text) and any(thing.ended for thing in things)
+            for thing in [thing for thing in things if not thing.ended and not repeated][:1]:
                 thing.ended = True
         return len(self.shown) - 1
 
@@ -625,7 +644,9 @@ class World:
             await self._check_chain(action_id)
 
     async def _check_chain(self, action_id: str) -> None:
-        lines = [cast("dict[str, Json]", entry.value) for entry in await self.store.read(Key("00", "audit"))]
+        partitions = {self.store.partition(self.workers[0].shared.conversation(_address(place))) for place in PLACES}
+        read = [await self.store.read(Key(partition, "audit")) for partition in sorted(partitions)]
+        lines = [cast("dict[str, Json]", entry.value) for entries in read for entry in entries]
         mine = [line for line in lines if line["action"] == action_id]
         for before, line in itertools.pairwise(mine):
             if line["before"] != before["head"]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 from channels import (
     Address,
@@ -29,66 +28,19 @@ from channels import (
 )
 from gateway import ChannelAgent
 from gateway.access import allow
-from gateway.app import Home, assemble
+from gateway.app import Home, assemble, open_store
 from gateway.channel_agent import Outcome
 from gateway.engine.decisions import Decisions
 from gateway.engine.delivery import Delivery
 from gateway.engine.turns import Turns
 from gateway.observe import Feed
-from gateway.store.base import Kind, Lease, Transaction
-from gateway.store.sqlite import SqliteStore
+from gateway.store.base import Kind, Lease, Store
 from gateway.testing import ScriptedProvider
+from tests.engine.wire import Wire
 
-__all__ = ["Platform", "Rig", "Watched", "Worker", "here", "message", "rig", "user_lines"]
+__all__ = ["Platform", "Rig", "Worker", "here", "message", "rig", "user_lines"]
 
 KEYS = [b"a key of more than 16 bytes"]
-
-
-class Watched(SqliteStore):
-    """A store that counts its calls and refuses some."""
-
-    def __init__(self) -> None:
-        super().__init__(":memory:")
-        self.calls: Counter[str] = Counter()
-        self.refuse: dict[str, list[Exception]] = {}
-        """Name of a call -> what its next uses raise."""
-
-    def _seen(self, name: str) -> None:
-        self.calls[name] += 1
-        if self.refuse.get(name):
-            raise self.refuse[name].pop(0)
-
-    async def accept(self, events: Any) -> list[bool]:
-        self._seen("accept")
-        return await super().accept(events)
-
-    async def lease(self, *args: Any, **options: Any) -> Lease | None:
-        self._seen("lease")
-        return await super().lease(*args, **options)
-
-    async def renew(self, *args: Any, **options: Any) -> Any:
-        self._seen("renew")
-        return await super().renew(*args, **options)
-
-    async def get(self, keys: Any) -> Any:
-        self._seen("get")
-        return await super().get(keys)
-
-    async def read(self, *args: Any, **options: Any) -> Any:
-        self._seen("read")
-        return await super().read(*args, **options)
-
-    async def take(self, cells: Any) -> float:
-        self._seen("take")
-        return await super().take(cells)
-
-    async def outbox(self, conversation: str) -> Any:
-        self._seen("outbox")
-        return await super().outbox(conversation)
-
-    async def commit(self, transaction: Transaction) -> datetime:
-        self._seen("commit")
-        return await super().commit(transaction)
 
 
 class Platform:
@@ -144,21 +96,23 @@ class Platform:
 class Worker:
     """One process's engine; its loops are not started."""
 
-    def __init__(self, bot: ChannelAgent, store: SqliteStore, platforms: Mapping[str, Any], files: Path) -> None:
+    def __init__(self, bot: ChannelAgent, wire: Wire, platforms: Mapping[str, Any], files: Path) -> None:
         feed = Feed(now=lambda: datetime.now(UTC))
-        self.engine = assemble(bot, Home(store, KEYS, files), platforms, allowed=allow(["*"]), feed=feed)
+        self.engine = assemble(bot, Home(cast("Store", wire), KEYS, files), platforms, allowed=allow(["*"]), feed=feed)
         self.shared = self.engine.shared
         self.decisions = Decisions(self.shared)
         self.delivery = Delivery(self.shared)
 
     async def lease(self, kind: Kind, **options: Any) -> Lease:
-        lease = await self.shared.store.lease(self.shared.worker, [kind], **options)
+        lease = await self.shared.store.lease(self.shared.worker, [kind], pool=Platform.name, **options)
         assert lease is not None, f"no {kind} is ready"
         return lease
 
     async def turn(self, *, deadline_seconds: float = 60.0) -> Outcome | None:
         """Run the turn that has been ready longest."""
-        lease = await self.lease("turn")
+        return await self.turn_of(await self.lease("turn"), deadline_seconds=deadline_seconds)
+
+    async def turn_of(self, lease: Lease, *, deadline_seconds: float = 60.0) -> Outcome | None:
         return await Turns(self.shared, self.decisions, deadline_seconds=deadline_seconds).run(lease)
 
     async def deliver(self) -> None:
@@ -171,14 +125,16 @@ class Rig:
     """A platform, a store and workers."""
 
     bot: ChannelAgent
-    store: Watched
+    store: Store
+    wire: Wire
+    """The workers' way to the store."""
     platform: Platform
     files: Path
     worker: Worker
 
     def another(self) -> Worker:
         """Another process on the same store."""
-        return Worker(self.bot, self.store, {Platform.name: self.platform}, self.files)
+        return Worker(self.bot, self.wire, {Platform.name: self.platform}, self.files)
 
     async def take(self, *events: Event) -> None:
         """Events come in, and what they decide is decided."""
@@ -211,7 +167,7 @@ class Rig:
     async def turns(self) -> None:
         """Send what waits, then run a turn, until nothing is ready."""
         while await self.ready():
-            if (lease := await self.store.lease(self.worker.shared.worker, ["out"])) is not None:
+            if (lease := await self.store.lease(self.worker.shared.worker, ["out"], pool=Platform.name)) is not None:
                 await self.worker.delivery.run(lease)
             else:
                 await self.worker.turn()
@@ -248,12 +204,15 @@ def user_lines(script: ScriptedProvider) -> list[str]:
 
 
 @contextlib.asynccontextmanager
-async def rig(bot: ChannelAgent, files: Path, **capabilities: Any) -> AsyncIterator[Rig]:
-    store, platform = Watched(), Platform(**capabilities)
+async def rig(
+    bot: ChannelAgent, files: Path, platform: Platform | None = None, **capabilities: Any
+) -> AsyncIterator[Rig]:
+    store, platform = open_store("sqlite:///:memory:"), platform or Platform(**capabilities)
     await store.open()
-    worker = Worker(bot, store, {Platform.name: platform}, files)
+    wire = Wire(store)
+    worker = Worker(bot, wire, {Platform.name: platform}, files)
     try:
-        yield Rig(bot, store, platform, files, worker)
+        yield Rig(bot, store, wire, platform, files, worker)
     finally:
         await worker.engine.stop(0)
         await store.close()

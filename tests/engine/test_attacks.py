@@ -63,16 +63,21 @@ async def actions(chat: ChatDriver) -> list[PendingAction]:
 
 
 async def log(chat: ChatDriver, name: str) -> list[dict[str, Any]]:
-    entries = await chat.engine.shared.store.read(Key("00", name))
+    """Of every chat that anything was said in."""
+    shared = chat.engine.shared
+    places = {"ana", "#team", *(shown.place for shown in chat.messages)}
+    partitions = {shared.store.partition(shared.conversation(place(where))) for where in places}
+    entries = [entry for found in sorted(partitions) for entry in await shared.store.read(Key(found, name))]
     return [cast("dict[str, Any]", entry.value) for entry in entries]
 
 
 async def tamper(chat: ChatDriver, **changes: Json) -> None:
     """Change the newest action's record as somebody with the file but without the key could."""
     action = (await actions(chat))[-1]
-    transaction = Transaction(partition="00")
+    store = chat.engine.shared.store
+    transaction = Transaction(partition=store.partition(action.conversation))
     transaction.puts[f"action/{action.pending_action_id}"] = Put({**action.to_json(), **changes})
-    await chat.engine.shared.store.commit(transaction)
+    await store.commit(transaction)
 
 
 def texts(chat: ChatDriver) -> list[str]:
@@ -217,8 +222,10 @@ async def test_b3_a_button_forwarded_to_another_chat(invoices: Invoices) -> None
 async def test_b4_guesses_are_refused_and_do_not_fill_the_log(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1")
+        shared = chat.engine.shared
+        here = shared.store.partition(shared.conversation(place("ana")))
         for number in range(30):
-            await take(chat, press(chat, person("eve"), "ana", event_id=f"g{number}", token=make_token("00")))
+            await take(chat, press(chat, person("eve"), "ana", event_id=f"g{number}", token=make_token(here)))
         assert invoices.deleted == []
         assert len(chat.alerts) == 30
         assert len(await log(chat, "security")) == 10
@@ -288,7 +295,9 @@ async def test_c1_nor_is_one_that_was_approved_before_it_was_changed(invoices: I
             args_digest=compute_args_digest({"invoice_id": "INV-666"}),
         )
         action = (await actions(chat))[-1]
-        await chat.engine.shared.store.commit(Transaction(partition="00", actions=[action.pending_action_id]))
+        store = chat.engine.shared.store
+        launched = Transaction(partition=store.partition(action.conversation), actions=[action.pending_action_id])
+        await store.commit(launched)
         await take(chat)
         assert invoices.deleted == []
         assert "no longer as it was shown" in texts(chat)[-1]
@@ -697,6 +706,23 @@ async def test_a_question_answered_while_it_is_asked_again_does_not_break_the_tu
         await saying
         assert invoices.deleted == ["INV-1"]
         assert not any("went wrong" in text for text in texts(chat))
+
+
+@pytest.mark.parametrize("button", ["of another chat", "of nobody", "of something settled"])
+async def test_a_press_that_is_refused_comes_between_a_question_and_a_bare_yes(invoices: Invoices, button: str) -> None:
+    """Whoever presses one thing and then writes yes may mean what they pressed."""
+    async with ChatDriver(invoices.bot()) as chat:
+        await chat.says("ana", "delete INV-1", group="team")
+        elsewhere = press(chat, person("ana"), "ana")
+        await chat.says("ana", "delete INV-2")
+        settled = press(chat, person("ana"), "ana", event_id="settled")
+        await chat.presses("ana", "Cancel")
+        await chat.says("ana", "delete INV-3")
+        guessed = replace(elsewhere, token=make_token("00"))
+        await take(chat, {"of another chat": elsewhere, "of nobody": guessed, "of something settled": settled}[button])
+        await chat.says("ana", "yes")
+        assert invoices.deleted == []
+        assert "with the code" in chat.last.text
 
 
 # ── F: time and machines ──

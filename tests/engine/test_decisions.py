@@ -181,6 +181,42 @@ async def test_several_calls_of_one_reply_are_asked_together(invoices: Invoices)
         assert invoices.deleted == ["INV-1"]
 
 
+async def test_what_is_asked_together_goes_on_asking_and_no_button_moves(invoices: Invoices) -> None:
+    async with ChatDriver(invoices.bot()) as chat:
+        await chat.says("ana", "delete INV-1 INV-2 INV-3")
+        buttons = chat.last.buttons
+        confirm = [label for label in buttons if label.startswith("Confirm")]
+        cancel = [label for label in buttons if label.startswith("Cancel")]
+        await chat.presses("ana", confirm[0])
+        prompt = chat.messages[0]
+        assert prompt.buttons == buttons, "a second tap must not land on another question"
+        text = prompt.text.replace("\\", "")
+        assert text.index("Confirmed by Ana") < text.index("Delete invoice INV-2 for good?")
+        assert "Delete invoice INV-1 for good?" not in text
+
+        await chat.presses("ana", confirm[0])
+        assert invoices.deleted == ["INV-1"]
+        assert "already done" in chat.alerts[-1]
+        await chat.presses("ana", cancel[2])
+        assert chat.messages[0].buttons == buttons
+        await chat.presses("ana", confirm[1])
+        assert invoices.deleted == ["INV-1", "INV-2"]
+        prompt = chat.messages[0]
+        assert prompt.buttons == []
+        text = prompt.text.replace("\\", "")
+        said = [text.index(words) for words in ("INV-1", "Confirmed by", "INV-2", "INV-3", "Cancelled by Ana")]
+        assert said == sorted(said)
+
+
+async def test_what_is_asked_together_is_stopped_together(invoices: Invoices) -> None:
+    async with ChatDriver(invoices.bot()) as chat:
+        await chat.says("ana", "delete INV-1 INV-2")
+        await chat.says("ana", "/stop")
+        prompt = chat.messages[0]
+        assert prompt.buttons == []
+        assert prompt.text.count("Withdrawn. Nothing was done.") == 2
+
+
 async def test_stop_withdraws_and_ends_the_turn(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1")

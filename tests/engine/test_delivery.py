@@ -12,10 +12,15 @@ from channels import Ambiguous, Part, RateLimited, Reply, Unavailable, Undeliver
 from channels.channel import Pace
 from gateway import Agent, ChannelAgent, emit_artifact, tool
 from gateway.engine.outgoing import address_to_json
-from gateway.store.base import Key, QueuedPart, StoreUnavailable, Transaction
+from gateway.engine.outgoing import queue as queued
+from gateway.pending.desk import Say
+from gateway.store.base import Lease, QueuedPart, StoreUnavailable, Transaction
 from gateway.testing import ScriptedProvider, ToolCall
+from gateway.wording import say
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, rig
+
+NOTE = say("may_be_duplicate", "en")
 
 
 @pytest.fixture
@@ -73,6 +78,19 @@ async def test_what_leaves_a_turn_leaves_as_text_media_prompt(tmp_path: Path) ->
         assert chat.platform.sent[-1][1].buttons
 
 
+async def test_no_answer_waits_for_an_edit(chat: Rig) -> None:
+    says = [Reply(text="then", edits="1"), Reply(text="one"), Reply(text="now", edits="2"), Reply(text="two")]
+    conversation = chat.worker.shared.conversation(here("ana"))
+    parts = queued(chat.worker.shared.channels, conversation, here("ana"), map(said, says), cause="a test")
+    await chat.store.commit(Transaction(partition=chat.store.partition(conversation), parts=parts))
+    await chat.worker.deliver()
+    assert chat.platform.texts() == ["one", "two", "then", "now"]
+
+
+def said(reply: Reply) -> Say:
+    return Say(reply=reply)
+
+
 async def test_a_retry_never_repeats_what_has_a_receipt(chat: Rig) -> None:
     await notify(chat, "one", "two", "three")
     fine = asyncio.Event()
@@ -101,18 +119,32 @@ async def test_conversations_do_not_wait_for_each_other(chat: Rig) -> None:
 
 async def test_a_lane_of_three_costs_a_commit_each_and_nothing_to_give_it_back(chat: Rig) -> None:
     await notify(chat, "one", "two", "three")
-    chat.store.calls.clear()
+    chat.wire.calls.clear()
     await chat.worker.deliver()
-    assert chat.store.calls == {"lease": 1, "get": 1, "commit": 3}
+    assert chat.wire.calls == {"lease": 1, "get": 1, "now": 2, "commit": 3}
     assert await chat.ready() == 0
 
 
+@pytest.mark.parametrize("arrives", [False, True])
+async def test_a_receipt_without_an_answer_is_written_once_and_nothing_is_sent_again(chat: Rig, arrives: bool) -> None:
+    await notify(chat, "one", "two")
+    if arrives:
+        chat.wire.lost["commit"] = 1
+    else:
+        chat.wire.refuse["commit"] = [StoreUnavailable("no answer")]
+    await chat.worker.deliver()
+    assert chat.platform.texts() == ["one", "two"]
+    assert await parts(chat) == 0
+
+
+@pytest.mark.usefixtures("nobody_waits_long")
 async def test_a_receipt_the_store_did_not_take_is_remembered(chat: Rig) -> None:
     await notify(chat, "one")
-    chat.store.refuse["commit"] = [StoreUnavailable("no answer")]
-    lease = await chat.worker.lease("out", lease_seconds=0.0)
+    chat.wire.refuse["commit"] = [StoreUnavailable("no answer")] * 2
+    lease = await chat.worker.lease("out")
     with pytest.raises(StoreUnavailable):
         await chat.worker.delivery.run(lease)
+    await lapse(chat, lease)
     await chat.worker.deliver()
     assert chat.platform.texts() == ["one"]
     assert await parts(chat) == 0
@@ -136,13 +168,15 @@ async def test_an_unreachable_platform_is_tried_again_later_and_later(chat: Rig)
 
 
 async def test_after_a_day_it_is_given_up_and_can_be_replayed(chat: Rig) -> None:
-    await notify(chat, "one", "two")
-    chat.platform.will = [Unavailable("502"), Unavailable("502")]
+    await notify(chat, "one")
+    chat.platform.will = [Unavailable("502")]
     await chat.worker.deliver()
     await chat.advance(86500)
+    await notify(chat, "two")
     await chat.worker.deliver()
     assert chat.platform.texts() == ["two"]
     (letter,) = await chat.store.dead()
+    assert letter.reason == "it waited for too long"
     assert await chat.store.replay(letter.dead_id)
     await chat.worker.deliver()
     assert chat.platform.texts() == ["two", "one"]
@@ -196,12 +230,14 @@ async def test_a_call_without_an_answer_is_made_once_more(tmp_path: Path, paced:
             await notify(chat, "zero", place="bob")
             await chat.worker.deliver()
         await notify(chat, "one", "two")
-        chat.platform.will = [Ambiguous("timeout"), Ambiguous("timeout")]
+        fine = asyncio.Event()
+        fine.set()
+        chat.platform.will = [Ambiguous("timeout"), fine, Ambiguous("timeout")]
         for _ in range(8):
             await chat.advance(10)
             if await chat.ready():
                 await chat.worker.deliver()
-        assert chat.platform.texts() == ["two"]
+        assert chat.platform.texts() == [NOTE, "two"]
         assert [letter.reason for letter in await chat.store.dead()] == ["it may have been sent"]
         tried = [key for key in chat.platform.keys if chat.platform.keys.count(key) == 2]
         assert len(set(tried)) == 1
@@ -278,8 +314,8 @@ async def queue(chat: Rig, part: dict[str, object], channel: str = "test") -> No
     conversation = chat.worker.shared.conversation(here("ana"))
     address = dict(address_to_json(here("ana")))  # type: ignore[arg-type]
     body = {"address": {**address, "channel": channel}, "part": part, "shows": [], "edits": None}
-    queued = QueuedPart(part_id=f"part {channel}", conversation=conversation, body=body)  # type: ignore[arg-type]
-    await chat.store.commit(Transaction(partition="00", parts=[queued]))
+    queued = QueuedPart(part_id=f"part {channel}", conversation=conversation, body=body, pool="test")  # type: ignore[arg-type]
+    await chat.store.commit(Transaction(partition=chat.store.partition(conversation), parts=[queued]))
 
 
 async def test_a_channel_that_is_off_holds_up_nobody(chat: Rig) -> None:
@@ -288,6 +324,35 @@ async def test_a_channel_that_is_off_holds_up_nobody(chat: Rig) -> None:
     await chat.worker.deliver()
     assert chat.platform.texts() == ["one"]
     assert [letter.reason for letter in await chat.store.dead()] == ["its channel is off"]
+
+
+async def test_an_accounts_pace_is_waited_for_in_a_queue_and_counted_once(tmp_path: Path) -> None:
+    async with rig(Invoices().bot(), tmp_path, pace=Pace(account_per_second=20.0)) as chat:
+        places = [f"person {number}" for number in range(30)]
+        for place in places:
+            await notify(chat, "hello", place=place)
+        await asyncio.gather(*(chat.worker.deliver() for _ in places))
+        assert len(chat.platform.sent) == 30
+        assert (await chat.store.stats()).parked == 0
+        # 30 that were let through, and 10 that were not at first: whoever of them was first in the queue asked again
+        assert chat.wire.calls["take"] <= 30 + 2 * 10 + 5
+
+
+async def test_who_is_stopped_while_waiting_for_the_pace_has_sent_nothing(tmp_path: Path) -> None:
+    async with rig(Invoices().bot(), tmp_path, pace=Pace(account_per_second=1.0)) as chat:
+        await notify(chat, "zero", place="bob")
+        await chat.worker.deliver()
+        await notify(chat, "one")
+        waits = asyncio.create_task(chat.worker.deliver())
+        while not (await chat.store.stats()).leased:
+            await asyncio.sleep(0)
+        while chat.wire.calls["take"] < 2:
+            await asyncio.sleep(0)
+        waits.cancel()
+        await asyncio.gather(waits, return_exceptions=True)
+        await chat.advance(2)
+        lease = await chat.worker.lease("out")
+        assert (lease.died, lease.tries) == (False, 0)
 
 
 async def test_a_part_that_cannot_be_read_holds_up_nobody(chat: Rig) -> None:
@@ -300,11 +365,13 @@ async def test_a_part_that_cannot_be_read_holds_up_nobody(chat: Rig) -> None:
 
 async def test_a_channel_that_breaks_holds_up_nobody(chat: Rig, caplog: pytest.LogCaptureFixture) -> None:
     await notify(chat, "one", "two")
-    chat.platform.will = [KeyError("password=hunter2"), KeyError("password=hunter2")]
-    await chat.worker.deliver()
-    await chat.advance(2)
-    await chat.worker.deliver()
-    assert chat.platform.texts() == ["two"]
+    fine = asyncio.Event()
+    fine.set()
+    chat.platform.will = [KeyError("password=hunter2"), fine, KeyError("password=hunter2")]
+    for _ in range(3):
+        await chat.worker.deliver()
+        await chat.advance(10)
+    assert chat.platform.texts() == [NOTE, "two"]
     assert [letter.reason for letter in await chat.store.dead()] == ["it may have been sent"]
     assert "hunter2" not in caplog.text and "KeyError" in caplog.text
 
@@ -322,18 +389,56 @@ async def test_who_blocked_the_bot_and_comes_back_is_written_to_again(chat: Rig)
 # ── whoever sends dies ──
 
 
+async def lapse(chat: Rig, lease: Lease) -> None:
+    """As if it had not been renewed in time."""
+    await chat.store.renew(lease, lease_seconds=0.0)
+
+
+async def test_who_was_frozen_between_the_lease_and_the_send_sends_nothing(chat: Rig) -> None:
+    await notify(chat, "one")
+    frozen = await chat.worker.lease("out", lease_seconds=0.0)
+    await chat.another().deliver()
+    shown = chat.platform.texts()
+    await chat.worker.delivery.run(frozen)
+    assert chat.platform.texts() == shown == [NOTE, "one"]
+
+
+async def test_nobody_sends_who_cannot_know_whether_somebody_else_does(chat: Rig) -> None:
+    await notify(chat, "one")
+    chat.wire.refuse["renew"] = [StoreUnavailable("no answer")]
+    with pytest.raises(StoreUnavailable):
+        await chat.worker.delivery.run(await chat.worker.lease("out", lease_seconds=0.0))
+    assert chat.platform.texts() == []
+
+
+async def test_a_part_is_not_given_up_that_nobody_has_begun_to_send_again(chat: Rig) -> None:
+    await notify(chat, "one")
+    for _ in range(4):
+        lease = await chat.worker.lease("out", lease_seconds=0.0)
+        chat.wire.refuse["renew"] = [StoreUnavailable("no answer")] * 2
+        with pytest.raises(StoreUnavailable):
+            await chat.worker.delivery.run(lease)
+        await lapse(chat, lease)
+    chat.wire.refuse.clear()
+    await chat.worker.deliver()
+    assert chat.platform.texts()[-1] == "one"
+    assert await chat.store.dead() == []
+
+
 @pytest.mark.parametrize(("deaths", "shown"), [(1, ["one", "two"]), (2, ["two"])])
 async def test_a_part_whose_sender_died_is_sent_once_more(chat: Rig, deaths: int, shown: list[str]) -> None:
     await notify(chat, "one", "two")
-    hold, dead = asyncio.Event(), []
-    for _ in range(deaths):
-        chat.platform.will = [hold]
-        chat.platform.sending.clear()
-        lease = await chat.worker.lease("out", lease_seconds=0.0)
+    fine, hold, dead = asyncio.Event(), asyncio.Event(), []
+    fine.set()
+    for number in range(deaths):
+        chat.platform.will = [*[fine] * number, hold]
+        lease = await chat.worker.lease("out")
         dead.append(asyncio.create_task(chat.another().delivery.run(lease)))
-        await chat.platform.sending.wait()
+        while chat.platform.will:
+            await asyncio.sleep(0)
+        await lapse(chat, lease)
     await chat.worker.deliver()
-    assert chat.platform.texts() == shown
+    assert chat.platform.texts() == [NOTE, *shown]
     hold.set()
     await asyncio.gather(*dead)
 
@@ -357,17 +462,19 @@ async def test_a_send_cut_off_by_the_end_of_the_process_is_in_doubt(chat: Rig) -
     assert (await chat.store.stats()).leased == 0
     await chat.advance(2)
     await chat.another().deliver()
-    assert chat.platform.texts() == ["one"]
+    assert chat.platform.texts() == [NOTE, "one"]
 
 
 async def test_a_zombie_writes_no_receipt(chat: Rig) -> None:
     await notify(chat, "one")
     hold = asyncio.Event()
     chat.platform.will = [hold]
-    zombie = asyncio.create_task(chat.worker.delivery.run(await chat.worker.lease("out", lease_seconds=0.0)))
+    lease = await chat.worker.lease("out")
+    zombie = asyncio.create_task(chat.worker.delivery.run(lease))
     await chat.platform.sending.wait()
+    await lapse(chat, lease)
     await chat.another().deliver()
-    key = Key("00", f"receipts/{chat.worker.shared.conversation(here('ana'))}")
+    key = chat.worker.shared.key(chat.worker.shared.conversation(here("ana")), "receipts")
     before = (await chat.store.get([key]))[key].version
     hold.set()
     await zombie

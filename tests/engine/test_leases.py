@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from channels import Reply, Unavailable
 from gateway import Agent, ChannelAgent, ToolContext, tool
 from gateway.engine.leases import held
 from gateway.engine.turns import Turns
 from gateway.store.base import Fenced, Lease, StoreUnavailable
 from gateway.testing import ScriptedProvider, ToolCall
 from tests.engine.bots import Invoices
-from tests.engine.rig import Rig, rig, user_lines
+from tests.engine.rig import Rig, here, rig, user_lines
 
 
 @pytest.fixture
@@ -36,9 +37,9 @@ async def lapsed(chat: Rig) -> Lease:
 
 async def beat(chat: Rig, lease: Lease) -> None:
     """Have the holder renew now, and wait until it has."""
-    before = chat.store.calls["renew"]
+    before = chat.wire.calls["renew"]
     chat.worker.shared.nudge(lease.kind, lease.lane)
-    while chat.store.calls["renew"] == before:
+    while chat.wire.calls["renew"] == before:
         await asyncio.sleep(0.001)
 
 
@@ -63,7 +64,7 @@ async def test_a_lost_lease_ends_the_work(chat: Rig) -> None:
 
 async def test_a_store_that_does_not_answer_for_a_while_does_not(chat: Rig) -> None:
     lease = await lapsed(chat)
-    chat.store.refuse["renew"] = [StoreUnavailable("no answer")] * 3
+    chat.wire.refuse["renew"] = [StoreUnavailable("no answer")] * 3
     finish = asyncio.Event()
 
     async def work() -> str:
@@ -123,7 +124,7 @@ async def test_an_error_of_the_work_stays_what_it_is(chat: Rig) -> None:
 # ── the end of a process ──
 
 
-async def test_stop_lets_turns_finish(chat: Rig, invoices: Invoices) -> None:
+async def test_stop_lets_turns_finish_and_sends_what_they_say(chat: Rig, invoices: Invoices) -> None:
     chat.worker.engine.start()
     await chat.says("ana", "wait")
     await invoices.model.waiting.wait()
@@ -131,9 +132,50 @@ async def test_stop_lets_turns_finish(chat: Rig, invoices: Invoices) -> None:
     await asyncio.sleep(0)
     invoices.model.let_go.set()
     await stopping
-    assert (await chat.store.stats()).waiting == 0
-    await chat.another().deliver()
+    stats = await chat.store.stats()
+    assert (stats.waiting, stats.parts, stats.leased) == (0, 0, 0)
     assert chat.platform.texts() == ["You said: wait"]
+
+
+async def test_what_an_action_says_is_sent_before_the_process_ends(chat: Rig, invoices: Invoices) -> None:
+    await chat.says("ana", "delete INV-1")
+    await chat.turns()
+    invoices.hold = asyncio.Event()
+    chat.worker.engine.start()
+    await chat.says("ana", "yes")
+    await invoices.running.wait()
+    stopping = asyncio.create_task(chat.worker.engine.stop())
+    await asyncio.sleep(0)
+    invoices.hold.set()
+    await stopping
+    assert "Invoice INV-1 is deleted." in chat.platform.texts()
+    assert (await chat.store.stats()).parts == 0
+
+
+async def test_others_are_sent_to_while_a_turn_is_waited_for(chat: Rig, invoices: Invoices) -> None:
+    chat.worker.engine.start()
+    await chat.says("ana", "wait")
+    await invoices.model.waiting.wait()
+    stopping = asyncio.create_task(chat.worker.engine.stop())
+    await asyncio.sleep(0)
+    await chat.worker.engine.notify(here("bob"), Reply(text="hello"))
+    while not chat.platform.texts("bob"):
+        await asyncio.sleep(0.001)
+    assert not stopping.done()
+    invoices.model.let_go.set()
+    await stopping
+
+
+async def test_a_platform_that_is_down_holds_up_no_end(chat: Rig) -> None:
+    chat.platform.will = [Unavailable("503")] * 3
+    chat.worker.engine.start()
+    await chat.says("ana", "hello")
+    while not chat.platform.keys:
+        await asyncio.sleep(0.001)
+    async with asyncio.timeout(5):
+        await chat.worker.engine.stop()
+    stats = await chat.store.stats()
+    assert (stats.parts, stats.parked, stats.leased) == (1, 1, 0)
 
 
 async def test_what_did_not_finish_in_time_is_handed_back_at_once(chat: Rig, invoices: Invoices) -> None:
@@ -204,7 +246,7 @@ async def test_a_callback_may_take_its_time(tmp_path: Path) -> None:
     async with rig(bot, tmp_path) as chat:
         chat.worker.engine.start()
         await chat.says("ana", "delete INV-1")
-        while not chat.platform.sent:
+        while not chat.platform.sent or (await chat.store.stats()).parts:
             await asyncio.sleep(0.001)
         await chat.says("ana", "yes")
         while "Invoice INV-1 is deleted." not in chat.platform.texts():

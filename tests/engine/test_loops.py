@@ -6,20 +6,25 @@ import asyncio
 
 import pytest
 
+from gateway.store.base import StoreUnavailable
 from gateway.testing import ChatDriver
 from tests.engine.bots import Invoices
 
 
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(RuntimeError("hunter2"), "RuntimeError ("), (StoreUnavailable("it is full: make room"), "it is full: make room")],
+)
 async def test_an_error_nobody_expected_ends_no_loop_and_is_said_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception, told: str
 ) -> None:
     async with ChatDriver(Invoices().bot()) as chat:
         store, called = chat.engine.shared.store, asyncio.Event()
-        tick, failures = store.tick, iter([RuntimeError("hunter2"), RuntimeError("hunter2")])
+        tick, failures = store.tick, iter([error, error])
 
         async def failing() -> float | None:
-            if (error := next(failures, None)) is not None:
-                raise error
+            if (failure := next(failures, None)) is not None:
+                raise failure
             called.set()
             return await tick()
 
@@ -29,5 +34,5 @@ async def test_an_error_nobody_expected_ends_no_loop_and_is_said_once(
             await asyncio.sleep(0.001)
     said = [record.getMessage() for record in caplog.records if record.getMessage().startswith("timers:")]
     assert len(said) == 2
-    assert said[0].startswith("timers: RuntimeError (") and said[1] == "timers: goes on"
+    assert said[0].startswith(f"timers: {told}") and said[1] == "timers: goes on"
     assert "hunter2" not in caplog.text

@@ -65,6 +65,7 @@ async def test_a_bare_yes_counts_right_after_the_prompt(invoices: Invoices) -> N
         assert "already done" in chat.last.text
 
 
+@pytest.mark.ledger("PEND-44")
 async def test_a_no_cancels_and_the_model_learns_it(invoices: Invoices) -> None:
     script = ScriptedProvider([ToolCall("delete_invoice", {"invoice_id": "INV-42"}), "As you like."])
     async with ChatDriver(invoices.bot(), provider=script) as chat:
@@ -78,6 +79,7 @@ async def test_a_no_cancels_and_the_model_learns_it(invoices: Invoices) -> None:
     assert invoices.deleted == []
 
 
+@pytest.mark.ledger("TEST-07")
 async def test_an_ask_expires(invoices: Invoices) -> None:
     script = ScriptedProvider([ToolCall("delete_invoice", {"invoice_id": "INV-42"})])
     async with ChatDriver(invoices.bot(), provider=script) as chat:

@@ -18,7 +18,7 @@ from gateway.store.base import Lease, StoreUnavailable
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from gateway.wording import say
 from tests.engine.bots import Invoices
-from tests.engine.rig import Worker, message, rig, user_lines
+from tests.engine.rig import Worker, here, message, rig, user_lines
 
 DOWN = ProviderError("openai", "503", retryable=False)
 
@@ -145,6 +145,7 @@ class Fragile:
         """Nothing is held."""
 
 
+@pytest.mark.ledger("LOOP-12")
 async def test_messages_that_fail_together_are_taken_one_by_one_and_only_the_bad_one_is_put_aside(
     tmp_path: Path,
 ) -> None:
@@ -165,6 +166,22 @@ async def test_messages_that_fail_together_are_taken_one_by_one_and_only_the_bad
         assert letter.incoming is not None and letter.incoming.body["text"] == "bad"
         incident = texts[-2].rsplit(" ", 1)[-1]
         assert letter.dead_id.startswith(incident)
+
+
+async def test_what_failed_together_stays_apart_until_all_of_it_is_dealt_with(tmp_path: Path) -> None:
+    """Else a message that kills its worker would do so twice more for each one before it."""
+    model = Fragile("bad")
+    async with rig(ChannelAgent(Agent(provider=model)), tmp_path) as chat:
+        for text in ("good", "better", "best", "bad"):
+            await chat.says("ana", text)
+        for _ in range(8):
+            await chat.turns()
+            await chat.advance(6)
+        for text in ("and", "so on"):
+            await chat.says("ana", text)
+        await chat.turns()
+        together, alone = ["good", "better", "best", "bad"], [["bad"]] * 3
+        assert model.asked == [together, together, ["good"], ["better"], ["best"], *alone, ["and", "so on"]]
 
 
 async def test_another_person_is_not_blamed_for_a_turn_that_fails(tmp_path: Path) -> None:
@@ -202,6 +219,30 @@ async def test_a_turn_that_kills_its_worker_is_put_aside_and_nobody_else_is(tmp_
         assert chat.platform.texts("#team")[1:] == ["Hello."]
         (letter,) = await chat.store.dead()
         assert letter.incoming is not None and letter.incoming.body["text"] == "deadly"
+
+
+async def test_what_died_twice_runs_alone_so_that_nobody_dies_with_what_kills_its_worker(tmp_path: Path) -> None:
+    held = asyncio.Event()
+    script = ScriptedProvider([held, "Hello.", "Hello, too."])
+    async with rig(bot(script), tmp_path) as chat:
+        for person in ("ana", "bob"):
+            await chat.says(person, "hello")
+            lane = chat.worker.shared.conversation(here(person))
+            for _ in range(2):
+                await chat.worker.lease("turn", only=lane, lease_seconds=0.0)
+        turns = Turns(chat.worker.shared, chat.worker.decisions)
+        first, second = [await chat.worker.lease("turn") for _ in range(2)]
+        running = asyncio.create_task(turns.run(first))
+        while not script.requests:
+            await asyncio.sleep(0)
+        await turns.run(second)
+        assert len(script.requests) == 1
+        held.set()
+        await running
+        await chat.advance(1)
+        await turns.run(await chat.worker.lease("turn"))
+        await chat.turns()
+        assert (chat.platform.texts("ana"), chat.platform.texts("bob")) == (["Hello."], ["Hello, too."])
 
 
 async def test_deaths_after_outages_are_not_taken_for_a_killer(tmp_path: Path) -> None:
@@ -242,15 +283,18 @@ async def test_outcomes_are_not_lost_with_a_late_yes() -> None:
         assert any("and done" in each.content for each in invoices.model.requests[-1].messages if each.role == "event")
 
 
-async def test_a_commit_whose_answer_is_lost_is_not_done_twice(tmp_path: Path) -> None:
-    script = ScriptedProvider(["One.", "Two."])
-    async with rig(bot(script), tmp_path) as chat:
+@pytest.mark.parametrize("arrives", [False, True])
+async def test_a_commit_without_an_answer_is_made_once_and_the_model_asked_once(tmp_path: Path, arrives: bool) -> None:
+    async with rig(bot(ScriptedProvider(["One."])), tmp_path) as chat:
         await chat.says("ana", "hello")
-        chat.store.refuse["commit"] = [StoreUnavailable("no answer")]
+        if arrives:
+            chat.wire.lost["commit"] = 1
+        else:
+            chat.wire.refuse["commit"] = [StoreUnavailable("no answer")]
         await chat.turns()
         await chat.advance(2)
         await chat.turns()
-        assert chat.platform.texts() == ["Two."]
+        assert chat.platform.texts() == ["One."]
 
 
 # ── deadlines, stops, excuses ──
@@ -274,7 +318,7 @@ async def test_a_turn_that_takes_too_long_is_told_and_what_it_did_is_known(tmp_p
     script = ScriptedProvider([ToolCall("note", {"text": "milk"}), ToolCall("brew", {}), "Yes?"])
     async with rig(bot(script, [note, brew]), tmp_path) as chat:
         await chat.says("ana", "note milk and brew")
-        outcome = await chat.worker.turn(deadline_seconds=0.05)
+        outcome = await chat.worker.turn(deadline_seconds=2.0)  # time enough to have begun
         assert started.is_set() and outcome is not None and outcome.stop_reason == "timeout"
         await chat.turns()
         assert chat.platform.texts() == [say("turn_timeout", "en")]
@@ -312,9 +356,11 @@ async def test_stop_ends_only_the_turn_of_who_sends_it_and_drops_no_message() ->
     async with ChatDriver(invoices.bot()) as chat:
         saying = asyncio.create_task(chat.says("ana", "wait", group="team"))
         await invoices.model.waiting.wait()
-        others = [asyncio.create_task(chat.says(person, text, group="team")) for person, text in WAITING]
-        while len(invoices.model.requests) < 1 or (await chat.engine.shared.store.stats()).waiting < 3:
-            await asyncio.sleep(0.001)
+        others = []
+        for number, (person, text) in enumerate(WAITING, start=2):
+            others.append(asyncio.create_task(chat.says(person, text, group="team")))
+            while (await chat.engine.shared.store.stats()).waiting < number:
+                await asyncio.sleep(0.001)
         stopping = asyncio.create_task(chat.says("bob", "/stop", group="team"))
         while not any("stop" in each.text for each in chat.messages):
             await asyncio.sleep(0.001)
@@ -364,7 +410,7 @@ async def test_what_a_stopped_turn_was_about_to_ask_is_not_asked(tmp_path: Path)
         await chat.says("ana", "/stop")
         lane = next(lane for kind, lane in chat.worker.shared.held if kind == "turn")
         chat.worker.shared.nudge("turn", lane)
-        while chat.store.calls["renew"] == 0:
+        while chat.wire.calls["renew"] == 0:
             await asyncio.sleep(0.001)
         hold.set()
         await running
@@ -440,28 +486,29 @@ async def test_one_reply_of_the_model_costs_no_checkpoint(tmp_path: Path) -> Non
     async with rig(bot(ScriptedProvider(["Hello."])), tmp_path) as chat:
         await chat.says("ana", "hello")
         lease = await chat.worker.lease("turn")
-        chat.store.calls.clear()
+        chat.wire.calls.clear()
         await run(chat.worker, lease)
-        assert chat.store.calls["commit"] == 1
+        assert chat.wire.calls["commit"] == 1
 
 
 async def test_what_a_plain_message_costs(tmp_path: Path) -> None:
     """accept, lease, read and one look at the index of actions, one commit; lease, one look, one commit."""
     async with rig(bot(ScriptedProvider(["Hello."])), tmp_path) as chat:
         await chat.says("ana", "hello")
-        assert chat.store.calls == {"accept": 1}
+        assert chat.wire.calls == {"accept": 1}
         await chat.worker.turn()
-        calls = dict(chat.store.calls)
+        calls = dict(chat.wire.calls)
         assert calls == {"accept": 1, "lease": 1, "read": 1, "get": 1, "commit": 1}
         await chat.worker.deliver()
         assert chat.platform.texts() == ["Hello."]
-        assert chat.store.calls - Counter(calls) == {"lease": 1, "get": 1, "commit": 1}
+        assert chat.wire.calls - Counter(calls) == {"lease": 1, "get": 1, "commit": 1}
         assert await chat.ready() == 0
 
 
 # ── commands ──
 
 
+@pytest.mark.ledger("LOOP-05")
 async def test_new_begins_an_empty_transcript_and_asks_stay_open() -> None:
     script = ScriptedProvider(["Nice.", ToolCall("delete_invoice", {"invoice_id": "INV-1"}), "Hello."])
     invoices = Invoices()

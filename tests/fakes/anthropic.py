@@ -6,19 +6,18 @@ https://platform.claude.com/docs/en/api/errors. The source of each check stands 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from aiohttp import web
 from anthropic.types.message_create_params import MessageCreateParamsBase
 
-from tests.fakes.model_server import Call, ModelServer, Raw, reset
+from tests.fakes.model_server import Answer, Break, Call, Fail, ModelServer, Raw, Say, pieces
+from tests.fakes.thoughts import THOUGHTS, Thoughts
 
-__all__ = ["Break", "Call", "Fail", "FakeAnthropic", "Raw", "Say", "refusal_of"]
+__all__ = ["Answer", "Blocks", "Break", "Call", "Fail", "FakeAnthropic", "Raw", "Say", "refusal_of"]
 
 VERSION = "2026-10-21"
 
@@ -37,92 +36,55 @@ _TYPES = {
 
 
 @dataclass(frozen=True)
-class Break:
-    """How a stream ends too early, after this many events.
+class Blocks(Say):
+    """An answer of these blocks, in this order; the server signs what is thought in it, and names the calls."""
 
-    reset: the connection is cut. end: the body ends properly, without message_stop.
-    error: an error event. garbage: an event whose data is not JSON. silence: nothing more, ever.
-    """
-
-    after: int
-    how: Literal["reset", "end", "error", "garbage", "silence"] = "reset"
+    content: Sequence[Mapping[str, Any]] = ()
 
 
-@dataclass(frozen=True)
-class Say:
-    """An answer: text, tool calls, or both, after `thinks`. With `hold` not a byte of it is sent before it is set."""
-
-    text: str = ""
-    calls: Sequence[Call] = ()
-    stop_reason: str | None = None
-    thinks: str = ""
-    hold: asyncio.Event | None = None
-    breaks: Break | None = None
-
-
-@dataclass(frozen=True)
-class Fail:
-    """An error answer in the real shape. `headers` as Retry-After."""
-
-    status: int
-    message: str = "Internal server error"
-    headers: Mapping[str, str] | None = None
-
-    def response(self) -> web.Response:
-        type_ = _TYPES.get(self.status, "api_error" if self.status >= 500 else "invalid_request_error")
-        return web.json_response(_error(type_, self.message), status=self.status, headers=self.headers)
-
-
-Answer = str | Call | Say | Fail | Raw
-
-
-class FakeAnthropic(ModelServer[Answer, Fail]):
+class FakeAnthropic(ModelServer):
     """``model.url`` is for ANTHROPIC_BASE_URL and ``model.key`` for ANTHROPIC_API_KEY."""
 
+    path = "/v1/messages"
+
     def __init__(self, *, key: str = "sk-ant-test-0123456789abcdef", port: int = 0) -> None:
-        super().__init__("/v1/messages", self._messages, key=key, port=port)
+        super().__init__(key=key, port=port)
+        self._thoughts = Thoughts()
 
-    async def _messages(self, request: web.Request) -> web.StreamResponse:
-        refusal = self._refused_headers(request.headers)
-        body: Any = None
-        if not refusal:
-            try:
-                body = await request.json()
-            except ValueError:
-                refusal = Fail(400, "The request body is not valid JSON")
-        refusal = refusal or refusal_of(body)
-        if refusal:
-            self.refused.append(refusal)
-            return refusal.response()
-        answer = await self.accepted(body)
-        if answer is None:
-            return Fail(500, "The script of this fake is used up.").response()
-        if isinstance(answer, Fail | Raw):
-            return answer.response()
-        if isinstance(answer, str):
-            answer = Say(answer)
-        if isinstance(answer, Call):
-            answer = Say(calls=[answer])
-        if answer.hold:
-            await answer.hold.wait()
-        number = len(self.requests)
-        if body.get("stream"):
-            return await _stream(request, body, answer, number)
-        whole = {**_head(body, number), "content": _blocks(answer, number), "usage": _usage(body, answer)}
-        return web.json_response(whole | {"stop_reason": _stop_reason(answer)})
-
-    def _refused_headers(self, headers: Mapping[str, str]) -> Fail | None:
+    def refused_headers(self, headers: Mapping[str, str]) -> Fail | None:
         """The key comes in either header; x-api-key counts first. Source: https://platform.claude.com/docs/en/api/overview"""
         bearer = headers.get("Authorization", "").removeprefix("Bearer ")
         if (given := headers.get("x-api-key", bearer)) != self.key:
-            return Fail(401, "invalid x-api-key" if given else "x-api-key header is required")
+            return Fail(401, message="invalid x-api-key" if given else "x-api-key header is required")
         if headers.get("anthropic-version") != VERSION:
-            return Fail(400, "anthropic-version: header is required, and this fake speaks one version only")
+            message = "anthropic-version: header is required, and this fake speaks one version only"
+            return Fail(400, message=message)
         return None
 
+    def refused_body(self, body: Any) -> Fail | None:
+        return refusal_of(body) or self._thoughts.refused(body)
 
-def _error(type_: str, message: str) -> dict[str, Any]:
-    return {"type": "error", "error": {"type": type_, "message": message}, "request_id": "req_1"}
+    def error(self, fail: Fail) -> dict[str, Any]:
+        by_status = _TYPES.get(fail.status, "api_error" if fail.status >= 500 else "invalid_request_error")
+        error: dict[str, Any] = {"type": fail.type or by_status, "message": fail.message}
+        if fail.code:
+            error["details"] = {"error_code": fail.code}
+        return {"type": "error", "error": error, "request_id": "req_1"}
+
+    def whole(self, body: Mapping[str, Any], answer: Say, number: int) -> dict[str, Any]:
+        ended = {"content": self._blocks(body, answer, number), "stop_reason": _stop_reason(answer)}
+        return {**_head(body, number), **ended, "usage": _usage(body, answer)}
+
+    def events(self, body: Mapping[str, Any], answer: Say, number: int) -> Iterator[tuple[str | None, str]]:
+        for event in _events(body, answer, number, self._blocks(body, answer, number)):
+            yield event["type"], json.dumps(event)
+
+    def _blocks(self, body: Mapping[str, Any], answer: Say, number: int) -> list[dict[str, Any]]:
+        blocks = [dict(block) for block in (answer.content if isinstance(answer, Blocks) else _content(answer))]
+        for index, block in enumerate(block for block in blocks if block["type"] == "tool_use"):
+            block["id"] = f"toolu_{number}_{index}"
+        self._thoughts.remember(body, blocks)
+        return blocks
 
 
 def _head(body: Mapping[str, Any], number: int) -> dict[str, Any]:
@@ -137,19 +99,18 @@ def _head(body: Mapping[str, Any], number: int) -> dict[str, Any]:
     }
 
 
-def _blocks(answer: Say, number: int) -> list[dict[str, Any]]:
-    blocks: list[dict[str, Any]] = []
-    if answer.thinks:
-        blocks.append({"type": "thinking", "thinking": answer.thinks, "signature": "c2lnbmVk"})
+def _content(answer: Say) -> Iterator[dict[str, Any]]:
+    if answer.thinks is not None:
+        yield {"type": "thinking", "thinking": answer.thinks}
     if answer.text:
-        blocks.append({"type": "text", "text": answer.text})
-    for index, call in enumerate(answer.calls):
-        blocks.append({"type": "tool_use", "id": f"toolu_{number}_{index}", "name": call.name, "input": call.arguments})
-    return blocks
+        yield {"type": "text", "text": answer.text}
+    for call in answer.calls:
+        yield {"type": "tool_use", "name": call.name, "input": call.arguments}
 
 
 def _stop_reason(answer: Say) -> str:
-    return answer.stop_reason or ("tool_use" if answer.calls else "end_turn")
+    calls = isinstance(answer, Blocks) and any(block["type"] == "tool_use" for block in answer.content)
+    return answer.ends or ("tool_use" if calls or answer.calls else "end_turn")
 
 
 def _usage(body: Mapping[str, Any], answer: Say) -> dict[str, int]:
@@ -163,10 +124,12 @@ def _usage(body: Mapping[str, Any], answer: Say) -> dict[str, int]:
     }
 
 
-def _events(body: Mapping[str, Any], answer: Say, number: int) -> Iterator[dict[str, Any]]:
+def _events(
+    body: Mapping[str, Any], answer: Say, number: int, blocks: Sequence[Mapping[str, Any]]
+) -> Iterator[dict[str, Any]]:
     usage = _usage(body, answer)
     yield {"type": "message_start", "message": {**_head(body, number), "usage": usage | {"output_tokens": 1}}}
-    for index, block in enumerate(_blocks(answer, number)):
+    for index, block in enumerate(blocks):
         for kind, inside in _block_events(block):
             yield {"type": f"content_block_{kind}", "index": index, **inside}
         if index == 0:
@@ -177,81 +140,62 @@ def _events(body: Mapping[str, Any], answer: Say, number: int) -> Iterator[dict[
 
 
 def _block_events(block: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """As the real one: an empty block, pieces of it, its end. A call's input comes as text, in an empty piece first."""
-    empty: dict[str, Any]
+    """As the real one: an empty block, pieces of it, its end. A call's input comes as text, in an empty piece first.
+
+    What is thought is signed at its end; when it is not shown, the signature alone comes
+    (https://platform.claude.com/docs/en/build-with-claude/thinking#controlling-thinking-display).
+    """
+    empty: dict[str, Any] = {}
+    deltas: list[dict[str, Any]] = []
     match block["type"]:
         case "text":
             empty = {"text": ""}
-            deltas = [{"type": "text_delta", "text": piece} for piece in re.findall(r"\s*\S+\s*", block["text"])]
+            deltas = [{"type": "text_delta", "text": piece} for piece in pieces(block["text"])]
         case "thinking":
             empty = {"thinking": "", "signature": ""}
-            deltas = [{"type": "thinking_delta", "thinking": block["thinking"]}]
+            deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces(block["thinking"])]
             deltas.append({"type": "signature_delta", "signature": block["signature"]})
-        case _:
+        case "tool_use":
             given = block["input"]
             text = given if isinstance(given, str) else json.dumps(given)
             empty = {"input": {}}
-            pieces = ["", *re.findall(r".{1,5}", text, re.DOTALL)]
-            deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+            parts = ["", *re.findall(r".{1,5}", text, re.DOTALL)]
+            deltas = [{"type": "input_json_delta", "partial_json": part} for part in parts]
     yield "start", {"content_block": {**block, **empty}}
     for delta in deltas:
         yield "delta", {"delta": delta}
     yield "stop", {}
 
 
-async def _stream(request: web.Request, body: Mapping[str, Any], answer: Say, number: int) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
-    await response.prepare(request)
-
-    async def send(name: str, data: str) -> None:
-        await response.write(f"event: {name}\ndata: {data}\n\n".encode())
-
-    for sent, event in enumerate(_events(body, answer, number)):
-        if answer.breaks and sent == answer.breaks.after:
-            match answer.breaks.how:
-                case "reset":
-                    reset(request)
-                    return response
-                case "silence":
-                    await asyncio.Event().wait()
-                case "error":
-                    await send("error", json.dumps(_error("overloaded_error", "Overloaded")))
-                case "garbage":
-                    await send(event["type"], '{"type": "mess')
-            break
-        await send(event["type"], json.dumps(event))
-    await response.write_eof()
-    return response
-
-
 # The fields the vendor's own library knows.
 _FIELDS = {*MessageCreateParamsBase.__annotations__, "stream"}
+_BLOCKS = {"text", "tool_use", "tool_result", *THOUGHTS}
 
 
 def refusal_of(body: Any) -> Fail | None:
     """The error with which the real server refuses this request, None when it takes it."""
     if not isinstance(body, dict):
-        return Fail(400, "The request body is not valid JSON")
+        return Fail(400, message="The request body is not valid JSON")
     for name in ("model", "max_tokens", "messages"):
         if body.get(name) is None:
-            return Fail(400, f"{name}: Field required")
+            return Fail(400, message=f"{name}: Field required")
     if unknown := sorted(body.keys() - _FIELDS):
-        return Fail(400, f"{unknown[0]}: Extra inputs are not permitted")
+        return Fail(400, message=f"{unknown[0]}: Extra inputs are not permitted")
     if not isinstance(body["max_tokens"], int) or body["max_tokens"] < 1:
-        return Fail(400, "max_tokens: Input should be greater than or equal to 1")
+        return Fail(400, message="max_tokens: Input should be greater than or equal to 1")
     if not body["messages"]:
-        return Fail(400, "messages: at least one message is required")
+        return Fail(400, message="messages: at least one message is required")
     return _refused_blocks("system", body.get("system", "x")) or _refused_tools(body) or _refused(body["messages"])
 
 
 def _refused_tools(body: Mapping[str, Any]) -> Fail | None:
     for index, tool in enumerate(body.get("tools", ())):
         if unknown := sorted(tool.keys() - {"name", "description", "input_schema"}):
-            return Fail(400, f"tools.{index}.custom.{unknown[0]}: Extra inputs are not permitted")
+            return Fail(400, message=f"tools.{index}.custom.{unknown[0]}: Extra inputs are not permitted")
         if refused := _refused_name(tool.get("name"), f"tools.{index}.custom.name"):
             return refused
         if tool.get("input_schema", {}).get("type") != "object":
-            return Fail(400, f"tools.{index}.custom.input_schema.type: Field required")
+            return Fail(400, message=f"tools.{index}.custom.input_schema.type: Field required")
     return None
 
 
@@ -259,7 +203,7 @@ def _refused_name(name: object, at: str) -> Fail | None:
     # https://platform.claude.com/docs/en/agents-and-tools/tool-use/define-tools
     if isinstance(name, str) and re.fullmatch(r"[a-zA-Z0-9_-]{1,128}", name):
         return None
-    return Fail(400, f"{at}: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
+    return Fail(400, message=f"{at}: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
 
 
 def _refused(messages: Sequence[Any]) -> Fail | None:
@@ -268,9 +212,9 @@ def _refused(messages: Sequence[Any]) -> Fail | None:
     for index, message in enumerate(messages):
         at = f"messages.{index}"
         if not isinstance(message, dict) or message.get("role") not in ("user", "assistant"):
-            return Fail(400, f"{at}: Input should be 'user' or 'assistant'")
+            return Fail(400, message=f"{at}: Input should be 'user' or 'assistant'")
         if index == 0 and message["role"] != "user":
-            return Fail(400, 'messages: first message must use the "user" role')
+            return Fail(400, message='messages: first message must use the "user" role')
         content = message.get("content")
         if refused := _refused_blocks(f"{at}.content", content) or _refused_results(calls, message, at):
             return refused
@@ -285,7 +229,7 @@ def _refused(messages: Sequence[Any]) -> Fail | None:
         return _unanswered(calls, f"messages.{len(messages) - 1}")
     if messages[-1]["role"] == "assistant":
         # https://platform.claude.com/docs/en/api/errors#prefill-not-supported
-        return Fail(400, "This model does not support assistant message prefill.")
+        return Fail(400, message="This model does not support assistant message prefill.")
     return None
 
 
@@ -293,25 +237,25 @@ def _refused_blocks(at: str, content: object) -> Fail | None:
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
     if not isinstance(content, list) or not content:
-        return Fail(400, f"{at}: all messages must have non-empty content")
+        return Fail(400, message=f"{at}: all messages must have non-empty content")
     for number, block in enumerate(content):
-        if not isinstance(block, dict) or block.get("type") not in ("text", "tool_use", "tool_result"):
-            return Fail(400, f"{at}.{number}: Input tag found does not match any of the expected tags")
+        if not isinstance(block, dict) or block.get("type") not in _BLOCKS:
+            return Fail(400, message=f"{at}.{number}: Input tag found does not match any of the expected tags")
         # https://github.com/anthropics/claude-code/issues/23440
         if block["type"] == "text" and not str(block.get("text") or "").strip():
-            return Fail(400, "messages: text content blocks must contain non-whitespace text")
+            return Fail(400, message="messages: text content blocks must contain non-whitespace text")
     return None
 
 
 def _refused_call(block: Mapping[str, Any], role: str, ids: Sequence[str], at: str) -> Fail | None:
     if role != "assistant":
-        return Fail(400, f"{at}: `tool_use` blocks can only be in `assistant` messages")
+        return Fail(400, message=f"{at}: `tool_use` blocks can only be in `assistant` messages")
     if not isinstance(block.get("id"), str) or not re.fullmatch(r"[a-zA-Z0-9_-]+", block["id"]):
-        return Fail(400, f"{at}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'")
+        return Fail(400, message=f"{at}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'")
     if block["id"] in ids:
-        return Fail(400, "messages: `tool_use` ids must be unique")
+        return Fail(400, message="messages: `tool_use` ids must be unique")
     if not isinstance(block.get("input"), dict):
-        return Fail(400, f"{at}.tool_use.input: Input should be a valid dictionary")
+        return Fail(400, message=f"{at}.tool_use.input: Input should be a valid dictionary")
     return _refused_name(block.get("name"), f"{at}.tool_use.name")
 
 
@@ -322,7 +266,7 @@ def _refused_results(calls: Sequence[str], message: Mapping[str, Any], at: str) 
     # https://github.com/tghamm/Anthropic.SDK/issues/184
     for block in answered:
         if message["role"] != "user" or block.get("tool_use_id") not in calls:
-            return Fail(400, f"{at}.content: unexpected `tool_use_id` found in `tool_result` blocks")
+            return Fail(400, message=f"{at}.content: unexpected `tool_use_id` found in `tool_result` blocks")
     ids = [block["tool_use_id"] for block in answered]
     # https://github.com/anthropics/claude-code/issues/6575; results come first:
     # https://platform.claude.com/docs/en/agents-and-tools/tool-use/handle-tool-calls
@@ -333,4 +277,4 @@ def _refused_results(calls: Sequence[str], message: Mapping[str, Any], at: str) 
 
 def _unanswered(calls: Sequence[str], at: str) -> Fail:
     text = f"`tool_use` ids were found without `tool_result` blocks immediately after: {', '.join(calls)}."
-    return Fail(400, f"{at}: {text} Each `tool_use` block must have a corresponding `tool_result` block.")
+    return Fail(400, message=f"{at}: {text} Each `tool_use` block must have a corresponding `tool_result` block.")

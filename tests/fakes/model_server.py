@@ -1,19 +1,19 @@
-"""What the stand-ins for the vendors' servers have in common: a script of answers, and what was asked."""
+"""What the stand-ins for the vendors' servers have in common: a script of answers, what was asked, ways to fail."""
 
 from __future__ import annotations
 
+import abc
 import asyncio
+import json
+import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Literal, Self, TypeAlias
 
 from aiohttp import web
 
-__all__ = ["Call", "ModelServer", "Raw", "reset"]
-
-Answer = TypeVar("Answer")
-Fail = TypeVar("Fail")
+__all__ = ["Answer", "Break", "Call", "Fail", "ModelServer", "Raw", "Say", "pieces"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,46 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Break:
+    """How a stream ends too early, after this many events.
+
+    reset: the connection is cut. end: the body ends properly, without its last event. error: an error in place of an
+    event. garbage: half of one. silence: nothing more, ever.
+    """
+
+    after: int
+    how: Literal["reset", "end", "error", "garbage", "silence"] = "reset"
+
+
+@dataclass(frozen=True)
+class Say:
+    """An answer: text, tool calls, or both, after what it `thinks`. `ends`: why, in the vendor's own word.
+
+    With `hold` not a byte of it is sent before the event is set. OpenAI has a `refusal` in place of the text.
+    """
+
+    text: str = ""
+    calls: Sequence[Call] = ()
+    ends: str | None = None
+    thinks: str | None = None
+    refusal: str | None = None
+    hold: asyncio.Event | None = None
+    breaks: Break | None = None
+
+
+@dataclass(frozen=True)
+class Fail:
+    """An error answer in the vendor's shape. `headers` as Retry-After."""
+
+    status: int
+    code: str | None = None
+    message: str = "The server had an error while processing your request. Sorry about that!"
+    type: str | None = None
+    param: str | None = None
+    headers: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
 class Raw:
     """What a proxy or another server answers in its own shape."""
 
@@ -32,31 +72,36 @@ class Raw:
     content_type: str = "application/json"
     status: int = 200
 
-    def response(self) -> web.Response:
-        return web.Response(text=self.body, content_type=self.content_type, status=self.status)
+
+Answer: TypeAlias = str | Call | Say | Fail | Raw
 
 
-class ModelServer(Generic[Answer, Fail]):
+class ModelServer(abc.ABC):
     """``async with`` it: then `url` and `key` are what the vendor's settings take.
 
     Requests that it refuses as the real one would take nothing of the script and are kept in `refused`. An accepted one
     is kept in `requests` and takes the script's next answer; when there is none left, leaving the block raises
-    AssertionError.
+    AssertionError. `models`: those it has; None: whatever it is asked for.
     """
 
-    def __init__(
-        self, path: str, handler: Callable[[web.Request], Awaitable[web.StreamResponse]], *, key: str, port: int
-    ) -> None:
+    path: str
+    """Of its calls to a model."""
+
+    def __init__(self, *, key: str, port: int = 0) -> None:
         self.key = key
         self._port = port
         self.url = ""
+        self.models: set[str] | None = None
         self.requests: list[dict[str, Any]] = []
         self.refused: list[Fail] = []
+        self.hung_up = 0
+        """How often a client left before its answer was complete."""
         self._script: deque[Answer] = deque()
         self._unscripted = 0
         self._changed = asyncio.Condition()
         app = web.Application()
-        app.router.add_post(path, handler)
+        app.router.add_post(self.path, self._asked)
+        app.router.add_get("/v1/models/{model}", self._looked_up)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
 
     async def __aenter__(self) -> Self:
@@ -81,18 +126,124 @@ class ModelServer(Generic[Answer, Fail]):
         async with self._changed:
             await self._changed.wait_for(lambda: reached(self.requests))
 
-    async def accepted(self, body: dict[str, Any]) -> Answer | None:
-        """Keep an accepted request; gives the script's next answer, None when there is none left."""
+    async def wait_for_hang_up(self) -> None:
+        """Return once a client has left before its answer was complete."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.hung_up)
+
+    # ── what each vendor does in its own way ──
+
+    @abc.abstractmethod
+    def refused_headers(self, headers: Mapping[str, str]) -> Fail | None:
+        """The error with which the real server refuses a request with these headers, None when it takes them."""
+
+    @abc.abstractmethod
+    def refused_body(self, body: Any) -> Fail | None:
+        """The same for a body; None for the body: it was no JSON."""
+
+    @abc.abstractmethod
+    def error(self, fail: Fail) -> dict[str, Any]:
+        """The body of an error answer."""
+
+    @abc.abstractmethod
+    def whole(self, body: Mapping[str, Any], answer: Say, number: int) -> dict[str, Any]:
+        """The body of an answer in one piece."""
+
+    @abc.abstractmethod
+    def events(self, body: Mapping[str, Any], answer: Say, number: int) -> Iterator[tuple[str | None, str]]:
+        """The same as a stream: the name and the data of each event."""
+
+    # ── the server ──
+
+    def _failed(self, fail: Fail) -> web.Response:
+        return web.json_response(self.error(fail), status=fail.status, headers=fail.headers)
+
+    async def _looked_up(self, request: web.Request) -> web.Response:
+        if refusal := self.refused_headers(request.headers):
+            return self._failed(refusal)
+        model = request.match_info["model"]
+        if self.models is not None and model not in self.models:
+            return self._failed(Fail(404, "model_not_found", message=f"model: {model}"))
+        return web.json_response({"id": model, "object": "model", "created": 0, "owned_by": "us"})
+
+    async def _asked(self, request: web.Request) -> web.StreamResponse:
+        try:
+            return await self._answered(request)
+        except (asyncio.CancelledError, ConnectionResetError):
+            async with self._changed:
+                self.hung_up += 1
+                self._changed.notify_all()
+            raise
+
+    async def _answered(self, request: web.Request) -> web.StreamResponse:
+        try:
+            body = await request.json()
+        except ValueError:
+            body = None
+        if refusal := self.refused_headers(request.headers) or self.refused_body(body):
+            self.refused.append(refusal)
+            return self._failed(refusal)
+        if self.models is not None and body["model"] not in self.models:
+            return self._failed(Fail(404, "model_not_found", message=f"model: {body['model']}"))
+        answer, number = await self._next(body)
+        match answer:
+            case None:
+                return self._failed(Fail(500, message="The script of this fake is used up."))
+            case Fail() as fail:
+                return self._failed(fail)
+            case Raw() as raw:
+                return web.Response(text=raw.body, content_type=raw.content_type, status=raw.status)
+            case str() as text:
+                answer = Say(text)
+            case Call() as call:
+                answer = Say(calls=[call])
+        if answer.hold:
+            await answer.hold.wait()
+        if body.get("stream"):
+            return await self._streamed(request, answer, list(self.events(body, answer, number)))
+        return web.json_response(self.whole(body, answer, number))
+
+    async def _next(self, body: dict[str, Any]) -> tuple[Answer | None, int]:
+        """Keep an accepted request; gives the script's next answer, None when there is none left, and its number."""
         async with self._changed:
             self.requests.append(body)
+            number = len(self.requests)
             self._changed.notify_all()
         if self._script:
-            return self._script.popleft()
+            return self._script.popleft(), number
         self._unscripted += 1
-        return None
+        return None, number
+
+    async def _streamed(
+        self, request: web.Request, answer: Say, events: Sequence[tuple[str | None, str]]
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
+        await response.prepare(request)
+
+        async def send(name: str | None, data: str) -> None:
+            begin = f"event: {name}\n" if name else ""
+            await response.write(f"{begin}data: {data}\n\n".encode())
+
+        for sent, (name, data) in enumerate(events):
+            if answer.breaks and sent == answer.breaks.after:
+                match answer.breaks.how:
+                    case "reset":
+                        assert request.transport
+                        request.transport.abort()
+                        return response
+                    case "silence":
+                        await asyncio.Event().wait()
+                    case "error":
+                        error = json.dumps(self.error(Fail(529, message="Overloaded", type="overloaded_error")))
+                        await send("error" if name else None, error)
+                    case "garbage":
+                        await send(name, data[: len(data) // 2])
+                break
+            await send(name, data)
+        await response.write_eof()
+        return response
 
 
-def reset(request: web.Request) -> None:
-    """Cut the connection."""
-    assert request.transport
-    request.transport.abort()
+def pieces(text: str) -> list[str]:
+    """A text as models stream it: a word at a time, with what stands around it."""
+    return re.findall(r"\s*\S+\s*", text)

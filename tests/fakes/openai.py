@@ -6,127 +6,95 @@ https://platform.openai.com/docs/guides/error-codes. The source of each check st
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Self
 
-from aiohttp import web
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase, CompletionCreateParamsStreaming
 
-from tests.fakes.model_server import Call, ModelServer, Raw, reset
+from tests.fakes.model_server import Answer, Break, Call, Fail, ModelServer, Raw, Say, pieces
 
-__all__ = ["Break", "Call", "Fail", "FakeOpenAI", "Raw", "Say", "refusal_of"]
-
-
-@dataclass(frozen=True)
-class Break:
-    """How a stream ends too early, after this many chunks.
-
-    reset: the connection is cut. end: the body ends properly, without finish_reason and [DONE].
-    error: an error object in place of a chunk. garbage: a line that is not JSON.
-    """
-
-    after: int
-    how: Literal["reset", "end", "error", "garbage"] = "reset"
+__all__ = ["Answer", "Break", "Call", "Fail", "FakeOpenAI", "Raw", "Say", "refusal_of"]
 
 
-@dataclass(frozen=True)
-class Say:
-    """An answer: text, tool calls, or both. With `hold` not a byte of it is sent before the event is set."""
-
-    text: str = ""
-    calls: Sequence[Call] = ()
-    finish: Literal["stop", "length", "tool_calls", "content_filter"] | None = None
-    refusal: str | None = None
-    hold: asyncio.Event | None = None
-    breaks: Break | None = None
-
-
-@dataclass(frozen=True)
-class Fail:
-    """An error answer in the real shape. `headers` as Retry-After."""
-
-    status: int
-    code: str | None = None
-    type: str = "invalid_request_error"
-    message: str = "The server had an error while processing your request. Sorry about that!"
-    param: str | None = None
-    headers: Mapping[str, str] | None = None
-
-    def response(self) -> web.Response:
-        error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
-        return web.json_response({"error": error}, status=self.status, headers=self.headers)
-
-
-Answer = str | Call | Say | Fail | Raw
-
-
-class FakeOpenAI(ModelServer[Answer, Fail]):
+class FakeOpenAI(ModelServer):
     """``model.url`` is for OPENAI_BASE_URL and ``model.key`` for OPENAI_API_KEY."""
 
+    path = "/v1/chat/completions"
+
     def __init__(self, *, key: str = "sk-test-0123456789abcdef", port: int = 0) -> None:
-        super().__init__("/v1/chat/completions", self._completions, key=key, port=port)
+        super().__init__(key=key, port=port)
+        self._reasoned: dict[tuple[str, str], str] = {}
+        """By the model, and the id of each call that came with it."""
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
         self.url += "/v1"
         return self
 
-    async def _completions(self, request: web.Request) -> web.StreamResponse:
-        refusal = self._unauthorised(request)
-        body: Any = None
-        if not refusal:
-            try:
-                body = await request.json()
-            except ValueError:
-                refusal = Fail(400, message="We could not parse the JSON body of your request.")
-        refusal = refusal or refusal_of(body)
-        if refusal:
-            self.refused.append(refusal)
-            return refusal.response()
-        answer = await self.accepted(body)
-        if answer is None:
-            return Fail(500, type="server_error", message="The script of this fake is used up.").response()
-        if isinstance(answer, Fail | Raw):
-            return answer.response()
-        if isinstance(answer, str):
-            answer = Say(answer)
-        if isinstance(answer, Call):
-            answer = Say(calls=[answer])
-        if answer.hold:
-            await answer.hold.wait()
-        number = len(self.requests)
-        if body.get("stream"):
-            return await _stream(request, body, answer, number)
-        return web.json_response(_completion(body, answer, number))
-
-    def _unauthorised(self, request: web.Request) -> Fail | None:
-        given = request.headers.get("Authorization", "")
+    def refused_headers(self, headers: Mapping[str, str]) -> Fail | None:
+        given = headers.get("Authorization", "")
         if given == f"Bearer {self.key}":
             return None
         # The real answer repeats part of the key: https://github.com/chatanywhere/GPT_API_free/issues/62
         shown = given.removeprefix("Bearer ")
         return Fail(401, "invalid_api_key", message=f"Incorrect API key provided: {shown[:8]}***{shown[-4:]}.")
 
+    def refused_body(self, body: Any) -> Fail | None:
+        if refused := refusal_of(body):
+            return refused
+        for message in body["messages"]:
+            ids = [call["id"] for call in message.get("tool_calls") or ()]
+            wanted = [text for id_ in ids if (text := self._reasoned.get((body["model"], id_))) is not None]
+            if wanted and message.get("reasoning_content") != wanted[0]:
+                # DeepSeek's rule and words: https://github.com/anomalyco/opencode/issues/24722
+                return Fail(400, message="The `reasoning_content` in the thinking mode must be passed back to the API.")
+        return None
+
+    def error(self, fail: Fail) -> dict[str, Any]:
+        kind = fail.type or ("server_error" if fail.status >= 500 else "invalid_request_error")
+        return {"error": {"message": fail.message, "type": kind, "param": fail.param, "code": fail.code}}
+
+    def whole(self, body: Mapping[str, Any], answer: Say, number: int) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": answer.text or None, "refusal": answer.refusal}
+        if answer.thinks is not None:
+            message["reasoning_content"] = answer.thinks
+        if answer.calls:
+            message["tool_calls"] = self._tool_calls(body, answer, number)
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(answer)}
+        return {**_head(body, "chat.completion", number), "choices": [choice], "usage": _usage(body, answer)}
+
+    def events(self, body: Mapping[str, Any], answer: Say, number: int) -> Iterator[tuple[str | None, str]]:
+        head = _head(body, "chat.completion.chunk", number)
+        wants_usage = bool((body.get("stream_options") or {}).get("include_usage"))
+        if wants_usage:
+            head["usage"] = None
+        for delta in _deltas(answer, self._tool_calls(body, answer, number)):
+            yield None, json.dumps({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+        last = {"index": 0, "delta": {}, "finish_reason": _finish(answer)}
+        yield None, json.dumps({**head, "choices": [last]})
+        if wants_usage:
+            yield None, json.dumps({**head, "choices": [], "usage": _usage(body, answer)})
+        yield None, "[DONE]"
+
+    def _tool_calls(self, body: Mapping[str, Any], answer: Say, number: int) -> list[dict[str, Any]]:
+        calls: list[dict[str, Any]] = []
+        for index, call in enumerate(answer.calls):
+            arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments)
+            function = {"name": call.name, "arguments": arguments}
+            calls.append({"id": f"call_{number}_{index}", "type": "function", "function": function})
+            if answer.thinks is not None:
+                self._reasoned[body["model"], calls[-1]["id"]] = answer.thinks
+        return calls
+
 
 def _head(body: Mapping[str, Any], kind: str, number: int) -> dict[str, Any]:
     return {"id": f"chatcmpl-{number}", "object": kind, "created": 1_760_000_000, "model": body["model"]}
 
 
-def _tool_calls(answer: Say, number: int) -> list[dict[str, Any]]:
-    calls: list[dict[str, Any]] = []
-    for index, call in enumerate(answer.calls):
-        arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments)
-        function = {"name": call.name, "arguments": arguments}
-        calls.append({"id": f"call_{number}_{index}", "type": "function", "function": function})
-    return calls
-
-
 def _finish(answer: Say) -> str:
-    return answer.finish or ("tool_calls" if answer.calls else "stop")
+    return answer.ends or ("tool_calls" if answer.calls else "stop")
 
 
 def _usage(body: Mapping[str, Any], answer: Say) -> dict[str, int]:
@@ -135,63 +103,18 @@ def _usage(body: Mapping[str, Any], answer: Say) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": said, "total_tokens": prompt + said}
 
 
-def _completion(body: Mapping[str, Any], answer: Say, number: int) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": answer.text or None, "refusal": answer.refusal}
-    if answer.calls:
-        message["tool_calls"] = _tool_calls(answer, number)
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(answer)}
-    return {**_head(body, "chat.completion", number), "choices": [choice], "usage": _usage(body, answer)}
-
-
-def _deltas(answer: Say, number: int) -> Iterator[dict[str, Any]]:
+def _deltas(answer: Say, calls: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """As the real one: the role first, a few characters a chunk, a call's head before pieces of its arguments."""
     yield {"role": "assistant", "content": "", "refusal": None}
-    for piece in re.findall(r"\s*\S+\s*", answer.text):
-        yield {"content": piece}
+    if answer.thinks is not None:
+        yield from ({"reasoning_content": piece} for piece in pieces(answer.thinks) or [""])
+    yield from ({"content": piece} for piece in pieces(answer.text))
     if answer.refusal:
         yield {"refusal": answer.refusal}
-    for index, call in enumerate(_tool_calls(answer, number)):
+    for index, call in enumerate(calls):
         yield {"tool_calls": [{"index": index, **call, "function": {**call["function"], "arguments": ""}}]}
         for piece in re.findall(r".{1,5}", call["function"]["arguments"], re.DOTALL):
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
-
-
-async def _stream(request: web.Request, body: Mapping[str, Any], answer: Say, number: int) -> web.StreamResponse:
-    head: dict[str, Any] = _head(body, "chat.completion.chunk", number)
-    wants_usage = bool((body.get("stream_options") or {}).get("include_usage"))
-    if wants_usage:
-        head["usage"] = None
-    chunks: list[dict[str, Any]] = [
-        {"index": 0, "delta": delta, "finish_reason": None} for delta in _deltas(answer, number)
-    ]
-    chunks.append({"index": 0, "delta": {}, "finish_reason": _finish(answer)})
-    response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
-    await response.prepare(request)
-
-    async def send(data: str) -> None:
-        await response.write(f"data: {data}\n\n".encode())
-
-    for sent, chunk in enumerate(chunks):
-        if answer.breaks and sent == answer.breaks.after:
-            return await _break_off(request, response, answer.breaks)
-        await send(json.dumps({**head, "choices": [chunk]}))
-    if wants_usage:
-        await send(json.dumps({**head, "choices": [], "usage": _usage(body, answer)}))
-    await send("[DONE]")
-    await response.write_eof()
-    return response
-
-
-async def _break_off(request: web.Request, response: web.StreamResponse, breaks: Break) -> web.StreamResponse:
-    if breaks.how == "reset":
-        reset(request)
-        return response
-    if breaks.how == "error":
-        await response.write(b'data: {"error": {"message": "overloaded", "type": "server_error", "code": null}}\n\n')
-    if breaks.how == "garbage":
-        await response.write(b'data: {"choices": [{"del\n\n')
-    await response.write_eof()
-    return response
 
 
 # The fields the vendor's own library knows.

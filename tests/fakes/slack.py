@@ -14,7 +14,6 @@ refused in a message, and why, is in slack_limits.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import hmac
 import itertools
@@ -23,15 +22,17 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Literal, Self, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
 from aiohttp import web
 
-from tests.fakes.slack_limits import Refused, check_message
+from tests.fakes.slack_limits import UPDATED_TEXT, Refused, as_markdown, check_message
+from tests.fakes.waiting import Hold, first
 
-__all__ = ["FakeSlack", "File", "Hold", "Press", "Sent"]
+__all__ = ["FakeSlack", "File", "Press", "Sent"]
 
 T = TypeVar("T")
 
@@ -50,6 +51,7 @@ class Sent:
     thread: str | None
     blocks: list[dict[str, Any]]
     edits: int = 0
+    metadata: dict[str, Any] | None = None
 
     @property
     def buttons(self) -> dict[str, dict[str, Any]]:
@@ -59,7 +61,8 @@ class Sent:
 
     @property
     def shown(self) -> str:
-        return "\n".join(block["text"]["text"] for block in self.blocks if block["type"] == "section")
+        """What a person sees, with marks."""
+        return as_markdown(self.blocks)
 
 
 @dataclass
@@ -78,24 +81,6 @@ class Press:
 
     user: str
     answers: list[dict[str, Any]] = field(default_factory=list)
-
-
-class Hold:
-    """A call that waits until it is released."""
-
-    def __init__(self) -> None:
-        self._reached, self._released = asyncio.Event(), asyncio.Event()
-
-    async def reached(self, timeout_seconds: float = 10.0) -> None:
-        async with asyncio.timeout(timeout_seconds):
-            await self._reached.wait()
-
-    def release(self) -> None:
-        self._released.set()
-
-    async def stay(self) -> None:
-        self._reached.set()
-        await self._released.wait()
 
 
 @dataclass
@@ -136,6 +121,11 @@ class FakeSlack:
         """What the app showed, in the order it did."""
         self.deliveries: list[Delivery] = []
         self.acknowledged: list[str] = []
+        self.statuses: dict[tuple[str, str], str] = {}
+        """What stands beside a thread, by channel and thread, until the app says something there."""
+        self.scopes: set[str] | None = {"app_mentions:read", "chat:write", "commands", "im:history", "im:write"}
+        """What the bot's token is allowed to, as each answer says; None: none says it."""
+        self.scopes |= {"files:read", "files:write"}
         self.scope_missing: set[str] = set()
         self.unreachable: dict[str, str] = {}
         """Channel -> the error for whoever writes there: not_in_channel, is_archived."""
@@ -150,6 +140,7 @@ class FakeSlack:
         self._tickets: set[str] = set()
         self._pending: dict[str, dict[str, Any]] = {}
         self._connections: list[web.WebSocketResponse] = []
+        self._told = itertools.count()
         self._changed = asyncio.Event()
 
     @property
@@ -182,14 +173,7 @@ class FakeSlack:
 
     async def wait_for(self, condition: Callable[[], T | None], timeout_seconds: float = 10.0) -> T:
         """The first truthy value of `condition`. Raises AssertionError when it takes too long."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_seconds):
-                while not (value := condition()):
-                    self._changed.clear()
-                    with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._changed.wait(), 0.02)
-                return value
-        raise AssertionError(f"not within {timeout_seconds} s; the app sent {[(m.channel, m.text) for m in self.sent]}")
+        return await first(condition, self._changed, timeout_seconds, lambda: [(m.channel, m.text) for m in self.sent])
 
     def last(self, channel: str, *, button: str | None = None) -> Sent | None:
         """The newest message of the app in a channel; with `button`, the newest that shows such a button."""
@@ -261,7 +245,7 @@ class FakeSlack:
 
     def next_ts(self) -> str:
         number = next(self._ids)
-        return f"{1767225600 + number}.{number:06}"
+        return f"{int(time.time())}.{number:06}"
 
     async def says(
         self,
@@ -372,9 +356,10 @@ class FakeSlack:
         if self.webhook is None:
             envelope = {"envelope_id": f"env-{next(self._ids)}", "type": kind, "accepts_response_payload": False}
             self._pending[str(envelope["envelope_id"])] = {**envelope, "payload": payload}
-            for connection in self._connections:
-                if not connection.closed:
-                    await connection.send_json(self._pending[str(envelope["envelope_id"])])
+            if connected := self.connected:
+                # Of several connections any one may get it: https://docs.slack.dev/apis/events-api/using-socket-mode
+                turn = next(self._told) % len(connected)
+                await connected[turn].send_json(self._pending[str(envelope["envelope_id"])])
             return
         reason = ""
         for attempt in range(1 + RETRIES if kind == "events_api" else 1):
@@ -396,16 +381,19 @@ class FakeSlack:
 
     # ── Socket Mode ──
 
+    @property
+    def connected(self) -> list[web.WebSocketResponse]:
+        """The connections that are open, oldest first."""
+        return [connection for connection in self._connections if not connection.closed]
+
     async def disconnect(self, reason: str) -> None:
         """Slack asks for a new connection (`warning`, `refresh_requested`), or wants none (`link_disabled`)."""
-        for connection in self._connections:
-            if not connection.closed:
-                await connection.send_json({"type": "disconnect", "reason": reason, "debug_info": {"host": "x"}})
+        for connection in self.connected:
+            await connection.send_json({"type": "disconnect", "reason": reason, "debug_info": {"host": "x"}})
 
     async def drop(self) -> None:
-        """Every connection ends, without a word."""
-        for connection in self._connections:
-            await connection.close()
+        """The oldest connection ends, without a word."""
+        await self.connected[0].close()
 
     async def _connect(self, request: web.Request) -> web.StreamResponse:
         ticket = request.query.get("ticket", "")
@@ -418,11 +406,13 @@ class FakeSlack:
         await connection.send_json({"type": "hello", "num_connections": 1, "connection_info": {"app_id": self.app_id}})
         for envelope in list(self._pending.values()):
             await connection.send_json(envelope)
+        self._changed.set()
         async for frame in connection:
             envelope_id = json.loads(frame.data)["envelope_id"]
             if self._pending.pop(envelope_id, None) is not None:
                 self.acknowledged.append(envelope_id)
             self._changed.set()
+        self._changed.set()
         return connection
 
     # ── the Web API ──
@@ -453,7 +443,8 @@ class FakeSlack:
             answer = getattr(self, METHODS[method])(arguments)
         except Refused as refused:
             return web.json_response({"ok": False, "error": refused.error})
-        return web.json_response({"ok": True, **answer})
+        headers = {"x-oauth-scopes": ",".join(sorted(self.scopes))} if self.scopes is not None else None
+        return web.json_response({"ok": True, **answer}, headers=headers)
 
     async def _around(self, method: str, request: web.Request, work: Callable[[], web.Response]) -> web.StreamResponse:
         fault = self._faults[method].popleft() if self._faults[method] else None
@@ -496,7 +487,9 @@ class FakeSlack:
         check_message(arguments)
         thread = arguments.get("thread_ts")
         message = Sent(channel, self.next_ts(), arguments.get("text", ""), thread, arguments.get("blocks") or [])
+        message.metadata = arguments.get("metadata")
         self.sent.append(message)
+        self.statuses.pop((channel, str(thread)), None)
         return {"channel": channel, "ts": message.ts, "message": {"text": message.text, "ts": message.ts}}
 
     def _update(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -504,10 +497,32 @@ class FakeSlack:
         message = next((m for m in self.sent if (m.channel, m.ts) == (channel, arguments.get("ts"))), None)
         if message is None:
             raise Refused("message_not_found")
-        check_message(arguments)
+        check_message(arguments, longest=UPDATED_TEXT)
         message.text, message.blocks = arguments.get("text", ""), arguments.get("blocks") or []
         message.edits += 1
         return {"channel": channel, "ts": message.ts, "text": message.text}
+
+    def _set_status(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        channel, thread = self._place(arguments.get("channel_id")), arguments.get("thread_ts")
+        if not thread:
+            raise Refused("invalid_thread_ts")
+        self.statuses[channel, thread] = arguments["status"]
+        return {}
+
+    def _history(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {"messages": self._read_back(arguments, None)[::-1][: int(arguments.get("limit", 100))]}
+
+    def _replies(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {"messages": self._read_back(arguments, arguments["ts"])[: int(arguments.get("limit", 1000))]}
+
+    def _read_back(self, arguments: dict[str, Any], thread: str | None) -> list[dict[str, Any]]:
+        channel, oldest = self._place(arguments.get("channel")), Decimal(arguments.get("oldest", "0"))
+        here = [m for m in self.sent if (m.channel, m.thread) == (channel, thread) and Decimal(m.ts) > oldest]
+        metadata = str(arguments.get("include_all_metadata", "")).lower() in ("true", "1")
+        told = ({"type": "message", "user": self.bot_user, "ts": m.ts, "text": m.text} for m in here)
+        return [
+            t | ({"metadata": m.metadata} if metadata and m.metadata else {}) for t, m in zip(told, here, strict=True)
+        ]
 
     def _open(self, arguments: dict[str, Any]) -> dict[str, Any]:
         if arguments.get("users") not in self._names:
@@ -566,6 +581,10 @@ class FakeSlack:
             press = self._presses.get(request.match_info["press_id"])
             if press is None or len(press.answers) >= ANSWERS:
                 return web.json_response({"ok": False, "error": "used_url"}, status=404)
+            try:
+                check_message(said)
+            except Refused as refused:
+                return web.json_response({"ok": False, "error": refused.error}, status=400)
             press.answers.append(said)
             return web.Response(text="ok")
 
@@ -576,8 +595,11 @@ METHODS = {
     "auth.test": "_auth_test",
     "chat.postMessage": "_post",
     "chat.update": "_update",
+    "conversations.history": "_history",
     "conversations.open": "_open",
+    "conversations.replies": "_replies",
     "files.getUploadURLExternal": "_upload_url",
     "files.completeUploadExternal": "_complete",
     "apps.connections.open": "_connections_open",
+    "assistant.threads.setStatus": "_set_status",
 }

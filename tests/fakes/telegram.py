@@ -38,8 +38,9 @@ from tests.fakes.telegram_limits import (
     utf16,
 )
 from tests.fakes.telegram_shapes import Chat, File, Message, User
+from tests.fakes.waiting import Hold, first
 
-__all__ = ["Chat", "FakeTelegram", "File", "Hold", "Message", "Press", "Refusal", "User"]
+__all__ = ["Chat", "FakeTelegram", "File", "Message", "Press", "Refusal", "User"]
 
 T = TypeVar("T")
 
@@ -72,25 +73,6 @@ class Call:
     files: dict[str, File]
 
 
-class Hold:
-    """A call whose answer waits until it is released."""
-
-    def __init__(self) -> None:
-        self._reached, self._released = asyncio.Event(), asyncio.Event()
-
-    async def reached(self, timeout_seconds: float = 10.0) -> None:
-        """Returns when the bot has made the call."""
-        async with asyncio.timeout(timeout_seconds):
-            await self._reached.wait()
-
-    def release(self) -> None:
-        self._released.set()
-
-    async def stay(self) -> None:
-        self._reached.set()
-        await self._released.wait()
-
-
 @dataclass
 class Fault:
     """What becomes of one call in place of its answer, or around it."""
@@ -120,6 +102,8 @@ class FakeTelegram:
         """What the bot sent, as it looks now."""
         self.deliveries: list[tuple[int, int | None]] = []
         """(update_id, the webhook's status, or None when it could not be reached), one for each attempt."""
+        self.answer_is_lost: Callable[[], bool] = lambda: False
+        """Asked after each delivery: whether what the webhook said is lost, so that it is delivered again."""
         self.commands: dict[str, list[dict[str, str]]] = {}
         self.webhook: dict[str, Any] = {}
         self._redeliver_seconds = redeliver_seconds
@@ -163,15 +147,11 @@ class FakeTelegram:
 
     async def wait_for(self, condition: Callable[[], T | None], timeout_seconds: float = 10.0) -> T:
         """The first truthy value of `condition`. Raises AssertionError when it takes too long."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_seconds):
-                while not (value := condition()):
-                    self._changed.clear()
-                    with contextlib.suppress(TimeoutError):  # it may also look at what does not come through here
-                        await asyncio.wait_for(self._changed.wait(), 0.02)
-                return value
-        seen = [f"{m.chat.title}: {m.text!r} {m.buttons}" for m in self.sent[-10:]]
-        raise AssertionError(f"not within {timeout_seconds} s; the bot sent {seen}")
+
+        def seen() -> list[str]:
+            return [f"{m.chat.title}: {m.text!r} {m.buttons}" for m in self.sent[-10:]]
+
+        return await first(condition, self._changed, timeout_seconds, seen)
 
     def last(self, chat: Chat | User, *, button: str | None = None) -> Message | None:
         """The newest message of the bot in a chat; with `button`, the newest that shows such a button."""
@@ -327,7 +307,7 @@ class FakeTelegram:
                 async with self._http.post(url, json=update, headers=headers) as response:
                     status = response.status
             self.deliveries.append((update["update_id"], status))
-            if status is not None and 200 <= status < 300:
+            if status is not None and 200 <= status < 300 and not self.answer_is_lost():
                 self._pending.pop(update["update_id"], None)
                 self._changed.set()
             else:

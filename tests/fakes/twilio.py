@@ -12,17 +12,20 @@ https://www.twilio.com/docs/messaging/api/message-resource and https://www.twili
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import format_datetime
 from typing import Any, Self, TypeVar
 
 import aiohttp
 from aiohttp import web
 from multidict import MultiDict
 from twilio.request_validator import HMAC_SHA1, HMAC_SHA256, RequestValidator
+
+from tests.fakes.waiting import first
 
 __all__ = ["Answer", "FakeTwilio", "Media", "Sent", "sid"]
 
@@ -69,6 +72,7 @@ class Sent:
     body: str
     media_urls: tuple[str, ...] = ()
     status_callback: str = ""
+    created: datetime = field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
     media: list[Media] = field(default_factory=list)
     """What Twilio found at the addresses."""
     reports: list[tuple[str, int | None]] = field(default_factory=list)
@@ -126,6 +130,8 @@ class FakeTwilio:
         self.sent: list[Sent] = []
         self.typing: list[str] = []
         """The messages under which it was shown that the bot is writing."""
+        self.down = False
+        """Whether the API answers nothing but 503."""
         self.refused: dict[str, int] = {}
         """Number -> the code with which messages to it are refused."""
         self.media_location = ""
@@ -170,16 +176,7 @@ class FakeTwilio:
 
     async def wait_for(self, condition: Callable[[], T | None], timeout_seconds: float = 10.0) -> T:
         """The first truthy value of `condition`. Raises AssertionError when it takes too long."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_seconds):
-                while not (value := condition()):
-                    self._changed.clear()
-                    with contextlib.suppress(TimeoutError):  # it may also look at what does not come through here
-                        await asyncio.wait_for(self._changed.wait(), 0.02)
-                return value
-        raise AssertionError(
-            f"not within {timeout_seconds} s; the bot sent {[(s.to, s.body) for s in self.sent[-10:]]}"
-        )
+        return await first(condition, self._changed, timeout_seconds, lambda: [(s.to, s.body) for s in self.sent[-10:]])
 
     def last(self, person: str, *, containing: str = "") -> Sent | None:
         """The newest message to a number, by either channel, that has these words in it."""
@@ -230,10 +227,10 @@ class FakeTwilio:
         form = self.form(person, text, whatsapp=whatsapp, files=files, **fields)
         if reply_to is not None:
             form |= {"OriginalRepliedMessageSid": reply_to.sid, "OriginalRepliedMessageSender": reply_to.from_}
-        pair = (form["To"], form["From"])
-        if not whatsapp and text.strip().upper() in STOP:
+        pair, word, asked = (form["To"], form["From"]), "" if whatsapp else text.strip().upper(), form.get("OptOutType")
+        if word in STOP or asked == "STOP":
             self._opted_out.add(pair)
-        elif not whatsapp and text.strip().upper() in START:
+        elif word in START or asked == "START":
             self._opted_out.discard(pair)
         self._inbound.append(form)
         return await self.deliver(form)
@@ -271,10 +268,13 @@ class FakeTwilio:
             }
         return form | fields
 
-    async def deliver(self, form: dict[str, str], *, url: str | None = None) -> Answer:
-        """Post a form as Twilio does, to the webhook unless `url` says where: it may be delivered twice."""
+    async def deliver(self, form: dict[str, str], *, url: str | None = None, called: str | None = None) -> Answer:
+        """Post a form as Twilio does, to the webhook unless `url` says where: it may be delivered twice.
+
+        `called` is the URL that Twilio knows, when a proxy brings the request to `url`.
+        """
         url = url or self.webhook_url
-        async with self._http.post(url, data=form, headers=self.signed(url, form)) as response:
+        async with self._http.post(url, data=form, headers=self.signed(called or url, form)) as response:
             answer = Answer(response.status, await response.text(), response.content_type)
         self._changed.set()
         return answer
@@ -384,7 +384,9 @@ class FakeTwilio:
                 if not ok or not mime_type:
                     await self.report(sent, "failed", code="63019")
                     return
-                sent.media.append(Media(await found.read(), mime_type))
+                shown = found.content_disposition
+                filename = (shown.filename if shown is not None else None) or ""
+                sent.media.append(Media(await found.read(), mime_type, filename))
         for status in self._reports if sent.status_callback else ():
             await self.report(sent, status)
 
@@ -401,7 +403,7 @@ class FakeTwilio:
             "num_segments": "1",
             "error_code": None,
             "error_message": None,
-            "date_created": "Sun, 22 Nov 2026 00:00:00 +0000",
+            "date_created": format_datetime(sent.created),
             "api_version": "2010-04-01",
         }
 
@@ -412,6 +414,11 @@ class FakeTwilio:
             {"sid": form["MessageSid"], "from": form["From"], "to": form["To"], "direction": "inbound"}
             for form in reversed(self._inbound)
             if form["From"] == request.query.get("From") and form["To"] == request.query.get("To")
+        ]
+        found += [
+            self._resource(sent)
+            for sent in reversed(self.sent)
+            if sent.from_ == request.query.get("From") and sent.to == request.query.get("To")
         ]
         page = found[: int(request.query.get("PageSize", "50"))]
         return web.json_response({"messages": page, "next_page_uri": None, "page": 0, "page_size": len(page)})
@@ -465,6 +472,8 @@ class FakeTwilio:
 
     async def _checked(self, request: web.Request) -> web.Response | None:
         await self._note(request)
+        if self.down:
+            return _error(503, 20503)
         expected = aiohttp.encode_basic_auth(self.account_sid, self.auth_token)
         account = request.match_info.get("account", self.account_sid)
         if request.headers.get("Authorization") != expected or account != self.account_sid:

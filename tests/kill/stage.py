@@ -1,24 +1,26 @@
-"""The stage of the kill tests: Telegram, the model and the business are held from outside; the gateway is a process."""
+"""The stage of the kill tests: Telegram, the model and the business are held from outside; gateways are processes."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
-import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from aiohttp import web
 
+from gateway.settings import Role
+from tests.cli.processes import Process, running
+from tests.e2e.house import SECRET, SIGNING
 from tests.fakes.openai import FakeOpenAI
 from tests.fakes.telegram import FakeTelegram
 
 __all__ = ["Business", "Stage", "on_stage"]
 
-SECRET = "kYq2c8Xv0mWn4Zt6"
+T = TypeVar("T")
+
+BOT = Path(__file__).with_name("bot.py")
 
 
 class Business:
@@ -69,69 +71,68 @@ class Business:
 
 
 class Stage:
-    """Everything around one gateway process, which can be killed and started again on the same file."""
+    """Everything around gateway processes that share a store, and may be killed and started again on it."""
 
-    def __init__(self, directory: Path, telegram: FakeTelegram, model: FakeOpenAI, business: Business) -> None:
-        self.directory, self.telegram, self.model, self.business = directory, telegram, model, business
-        self._process: asyncio.subprocess.Process | None = None
-        self.log = directory / "gateway.log"
-
-    async def start(self) -> None:
-        environment: dict[str, Any] = {
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": str(Path(__file__).parents[2]),
-            "ASKFIRST_STORE": f"sqlite:///{self.directory / 'askfirst.db'}",
+    def __init__(
+        self,
+        directory: Path,
+        store: str,
+        telegram: FakeTelegram,
+        model: FakeOpenAI,
+        business: Business,
+        processes: contextlib.AsyncExitStack,
+    ) -> None:
+        self.telegram, self.model, self.business = telegram, model, business
+        self.directory = directory
+        self.env = {
+            "ASKFIRST_STORE": store,
             "ASKFIRST_ALLOW": "telegram:*",
-            "TELEGRAM_BOT_TOKEN": self.telegram.token,
+            "TELEGRAM_BOT_TOKEN": telegram.token,
             "TELEGRAM_WEBHOOK_SECRET": SECRET,
-            "TELEGRAM_API_URL": self.telegram.url,
-            "OPENAI_API_KEY": self.model.key,
-            "OPENAI_BASE_URL": self.model.url,
-            "BUSINESS_URL": self.business.url,
+            "TELEGRAM_API_URL": telegram.url,
+            "OPENAI_API_KEY": model.key,
+            "OPENAI_BASE_URL": model.url,
+            "BUSINESS_URL": business.url,
         }
-        with self.log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "gateway",
-                "serve",
-                Path(__file__).with_name("bot.py"),
-                "--host=127.0.0.1",
-                "--port=0",
-                env=environment,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-            )
-        assert self._process.stdout is not None
-        url = (await self._process.stdout.readline()).decode().rpartition(" ")[2].strip()
-        assert url, self.log.read_text()
-        await self.telegram_webhook(f"{url}/webhooks/telegram")
+        if store.startswith("redis"):
+            self.env |= {"ASKFIRST_SECRET": SIGNING, "ASKFIRST_ARTIFACTS": str(directory / "artifacts")}
+        self._processes = processes
+        self._latest: Process | None = None
 
-    async def telegram_webhook(self, url: str) -> None:
-        self.telegram.webhook.update(url=url, secret=SECRET)
+    async def start(self, role: Role = "all", **env: str) -> Process:
+        """One more process; Telegram's webhook goes there from now on, if it is not a worker. `env` is its own."""
+        arguments = ("serve", BOT, "--host=127.0.0.1", "--port=0", f"--role={role}")
+        process = await self._processes.enter_async_context(running(*arguments, cwd=self.directory, env=self.env | env))
+        await process.url()
+        self._latest = process
+        if role != "worker":
+            await self.webhook_to(process)
+        return process
+
+    async def webhook_to(self, process: Process) -> None:
+        self.telegram.webhook.update(url=f"{await process.url()}/webhooks/telegram", secret=SECRET)
         self.telegram._pump()
 
     async def kill(self) -> None:
-        """SIGKILL, as a machine that goes out."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGKILL)
-        await self._process.wait()
-        self._process = None
+        """SIGKILL for the latest one, as a machine that goes out."""
+        assert self._latest is not None
+        await self._latest.end()
 
-    async def end(self) -> None:
-        if self._process is not None:
-            await self.kill()
+    async def until(self, condition: Callable[[], T | None]) -> T:
+        """The first truthy value. It may take a take-over: on Redis what a killed process held is its for 6 seconds."""
+        return await self.telegram.wait_for(condition, timeout_seconds=20)
 
     def texts(self, chat: Any) -> list[str]:
         return [message.text for message in self.telegram.sent if message.chat.id == chat.id]
 
 
 @contextlib.asynccontextmanager
-async def on_stage(directory: Path) -> AsyncIterator[Stage]:
-    async with FakeTelegram() as telegram, FakeOpenAI() as model, Business() as business:
-        stage = Stage(directory, telegram, model, business)
-        try:
-            await stage.start()
-            yield stage
-        finally:
-            await stage.end()
+async def on_stage(directory: Path, store: str) -> AsyncIterator[Stage]:
+    """A stage around this store, on which no process runs yet."""
+    async with (
+        FakeTelegram() as telegram,
+        FakeOpenAI() as model,
+        Business() as business,
+        contextlib.AsyncExitStack() as processes,
+    ):
+        yield Stage(directory, store, telegram, model, business, processes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,11 +11,23 @@ import pytest
 
 from tests.fakes.openai import Call, Say
 from tests.kill.stage import Stage, on_stage
+from tests.store.redis_server import RedisServer
+
+pytestmark = pytest.mark.timeout(180)
+"""Up to five processes start one after another: seconds each on a machine that has much to do."""
 
 
-@pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    async with on_stage(tmp_path) as stage:
+@pytest.fixture(params=["sqlite", "redis"])
+async def stage(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
+    async with contextlib.AsyncExitStack() as stack:
+        store = f"sqlite:///{tmp_path / 'askfirst.db'}"
+        if request.param == "redis":
+            server = RedisServer(tmp_path)
+            await server.start()
+            stack.push_async_callback(server.kill)
+            store = server.url
+        stage = await stack.enter_async_context(on_stage(tmp_path, store))
+        await stage.start()
         yield stage
 
 
@@ -22,10 +35,10 @@ async def test_nobody_is_killed(stage: Stage) -> None:
     ana = stage.telegram.person("Ana")
     stage.model.script([Call("pay_invoice", {"invoice_id": "INV-1"})])
     await stage.telegram.person_says(ana, ana, "pay INV-1")
-    prompt = await stage.telegram.wait_for(lambda: stage.telegram.last(ana, button="Confirm"))
+    prompt = await stage.until(lambda: stage.telegram.last(ana, button="Confirm"))
     press = await stage.telegram.press(prompt, "Confirm", ana)
-    await stage.telegram.wait_for(lambda: "pay INV-1 ok" in stage.texts(ana))
-    await stage.telegram.wait_for(lambda: press.answered and not prompt.buttons)
+    await stage.until(lambda: "pay INV-1 ok" in stage.texts(ana))
+    await stage.until(lambda: press.answered and not prompt.buttons)
     assert stage.business.happened("pay") == ["INV-1"]
 
 
@@ -37,7 +50,30 @@ async def test_killed_in_the_model_call(stage: Stage) -> None:
     await stage.kill()
     hold.set()
     await stage.start()
-    await stage.telegram.wait_for(lambda: stage.texts(ana) == ["Hello!"])
+    await stage.until(lambda: stage.texts(ana) == ["Hello!"])
+
+
+async def test_a_message_that_kills_four_processes_is_put_aside_and_what_follows_is_answered(tmp_path: Path) -> None:
+    """From its third try on it is taken by itself, so that no other message dies with it."""
+    hold = asyncio.Event()
+    async with on_stage(tmp_path, f"sqlite:///{tmp_path / 'askfirst.db'}") as stage:
+        ana = stage.telegram.person("Ana")
+        stage.model.script([*(Say("never seen", hold=hold) for _ in range(4)), Say("Hello!")])
+        await stage.start()
+        await stage.telegram.person_says(ana, ana, "deadly")
+        await stage.model.wait_for(1)
+        await stage.telegram.person_says(ana, ana, "hello")
+        for tries in range(2, 6):
+            await stage.kill()
+            await stage.start()
+            await stage.model.wait_for(tries)
+        hold.set()
+        told, answer = await stage.until(lambda: texts if len(texts := stage.texts(ana)) == 2 else None)
+        assert told.startswith("Something went wrong on my side. Reference: ") and answer == "Hello!"
+    asked = [
+        [each["content"] for each in request["messages"] if each["role"] == "user"] for request in stage.model.requests
+    ]
+    assert asked == [["deadly"], ["deadly", "hello"], ["deadly"], ["deadly"], ["hello"]]
 
 
 async def test_killed_after_a_tool_with_effects_it_is_not_run_again(stage: Stage) -> None:
@@ -48,7 +84,7 @@ async def test_killed_after_a_tool_with_effects_it_is_not_run_again(stage: Stage
     await stage.kill()
     hold.set()
     await stage.start()
-    await stage.telegram.wait_for(lambda: stage.texts(ana) == ["Noted."])
+    await stage.until(lambda: stage.texts(ana) == ["Noted."])
     assert len(stage.business.done) == 1
     told = stage.model.requests[-1]["messages"][-1]
     assert (told["role"], told["content"]) == ("tool", "note milk ok")
@@ -62,7 +98,7 @@ async def test_killed_in_a_tool_with_effects_the_model_learns_that_it_is_unknown
     await stage.business.reached.wait()
     await stage.kill()
     await stage.start()
-    await stage.telegram.wait_for(lambda: stage.texts(ana) == ["I do not know whether it is noted."])
+    await stage.until(lambda: stage.texts(ana) == ["I do not know whether it is noted."])
     assert len(stage.business.done) == 1
     assert "unknown" in stage.model.requests[-1]["messages"][-1]["content"]
 
@@ -76,12 +112,12 @@ async def test_killed_while_the_prompt_is_sent_it_is_sent_again_and_both_work(st
     await stage.kill()
     hold.release()
     await stage.start()
-    await stage.telegram.wait_for(lambda: len(stage.texts(ana)) == 2)
+    await stage.until(lambda: len(stage.texts(ana)) == 2)
     first, second = stage.telegram.sent
     await stage.telegram.press(first, "Confirm", ana)
-    await stage.telegram.wait_for(lambda: "pay INV-1 ok" in stage.texts(ana))
+    await stage.until(lambda: "pay INV-1 ok" in stage.texts(ana))
     again = await stage.telegram.press(second, "Confirm", ana)
-    await stage.telegram.wait_for(lambda: again.answered)
+    await stage.until(lambda: again.answered)
     assert again.text == "This is already done."
     assert stage.business.happened("pay") == ["INV-1"]
 
@@ -90,11 +126,11 @@ async def test_a_press_after_a_restart_works(stage: Stage) -> None:
     ana = stage.telegram.person("Ana")
     stage.model.script([Call("pay_invoice", {"invoice_id": "INV-1"})])
     await stage.telegram.person_says(ana, ana, "pay INV-1")
-    prompt = await stage.telegram.wait_for(lambda: stage.telegram.last(ana, button="Confirm"))
+    prompt = await stage.until(lambda: stage.telegram.last(ana, button="Confirm"))
     await stage.kill()
     await stage.start()
     await stage.telegram.press(prompt, "Confirm", ana)
-    await stage.telegram.wait_for(lambda: "pay INV-1 ok" in stage.texts(ana))
+    await stage.until(lambda: "pay INV-1 ok" in stage.texts(ana))
     assert stage.business.happened("pay") == ["INV-1"]
 
 
@@ -102,11 +138,11 @@ async def test_a_press_while_it_is_down_is_delivered_again(stage: Stage) -> None
     ana = stage.telegram.person("Ana")
     stage.model.script([Call("pay_invoice", {"invoice_id": "INV-1"})])
     await stage.telegram.person_says(ana, ana, "pay INV-1")
-    prompt = await stage.telegram.wait_for(lambda: stage.telegram.last(ana, button="Confirm"))
+    prompt = await stage.until(lambda: stage.telegram.last(ana, button="Confirm"))
     await stage.kill()
     await stage.telegram.press(prompt, "Confirm", ana, wait=False)
     await stage.start()
-    await stage.telegram.wait_for(lambda: "pay INV-1 ok" in stage.texts(ana))
+    await stage.until(lambda: "pay INV-1 ok" in stage.texts(ana))
     assert stage.business.happened("pay") == ["INV-1"]
 
 
@@ -116,16 +152,16 @@ async def test_killed_in_an_effect_that_must_not_repeat_it_is_unknown_and_told(s
     stage.business.hold_before, stage.business.hold_after = when == "before", when == "after"
     stage.model.script([Call("pay_invoice", {"invoice_id": "INV-1"})])
     await stage.telegram.person_says(ana, ana, "pay INV-1")
-    prompt = await stage.telegram.wait_for(lambda: stage.telegram.last(ana, button="Confirm"))
+    prompt = await stage.until(lambda: stage.telegram.last(ana, button="Confirm"))
     await stage.telegram.press(prompt, "Confirm", ana)
     await stage.business.reached.wait()
     await stage.kill()
     stage.business.hold_before = stage.business.hold_after = False
     await stage.start()
-    await stage.telegram.wait_for(lambda: any("may or may not have happened" in text for text in stage.texts(ana)))
+    await stage.until(lambda: any("may or may not have happened" in text for text in stage.texts(ana)))
     assert len(stage.business.done) == (1 if when == "after" else 0)
     press = await stage.telegram.press(prompt, "Confirm", ana)
-    await stage.telegram.wait_for(lambda: press.answered)
+    await stage.until(lambda: press.answered)
     assert "may or may not" in press.text
     assert len(stage.business.done) == (1 if when == "after" else 0)
 
@@ -135,13 +171,13 @@ async def test_killed_in_an_idempotent_effect_it_runs_again_with_the_same_key(st
     stage.business.hold_after = True
     stage.model.script([Call("delete_invoice", {"invoice_id": "INV-1"})])
     await stage.telegram.person_says(ana, ana, "delete INV-1")
-    prompt = await stage.telegram.wait_for(lambda: stage.telegram.last(ana, button="Confirm"))
+    prompt = await stage.until(lambda: stage.telegram.last(ana, button="Confirm"))
     await stage.telegram.press(prompt, "Confirm", ana)
     await stage.business.reached.wait()
     await stage.kill()
     stage.business.hold_after = False
     await stage.start()
-    await stage.telegram.wait_for(lambda: "delete INV-1 ok" in stage.texts(ana))
+    await stage.until(lambda: "delete INV-1 ok" in stage.texts(ana))
     assert len(stage.business.done) == 2
     assert stage.business.happened("delete") == ["INV-1"]
 
@@ -152,12 +188,12 @@ async def test_killed_in_an_effect_with_a_probe_it_is_asked(stage: Stage, when: 
     stage.business.hold_before, stage.business.hold_after = when == "before", when == "after"
     stage.model.script([Call("send_invoice", {"invoice_id": "INV-1"})])
     await stage.telegram.person_says(ana, ana, "send INV-1")
-    prompt = await stage.telegram.wait_for(lambda: stage.telegram.last(ana, button="Confirm"))
+    prompt = await stage.until(lambda: stage.telegram.last(ana, button="Confirm"))
     await stage.telegram.press(prompt, "Confirm", ana)
     await stage.business.reached.wait()
     await stage.kill()
     await stage.start()
-    await stage.telegram.wait_for(lambda: any(said in text for text in stage.texts(ana)))
+    await stage.until(lambda: any(said in text for text in stage.texts(ana)))
     assert len(stage.business.done) == (1 if when == "after" else 0)
 
 
@@ -171,8 +207,8 @@ async def test_killed_at_random_no_message_is_lost_and_no_order_broken(stage: St
         if number % 2:
             await stage.kill()
             await stage.start()
-    await stage.telegram.wait_for(lambda: not stage.telegram._pending, timeout_seconds=15)
-    await stage.telegram.wait_for(lambda: all(stage.texts(person) for person in people), timeout_seconds=15)
+    await stage.until(lambda: not stage.telegram._pending)
+    await stage.until(lambda: all(stage.texts(person) for person in people))
 
     def said() -> bool:
         """The last request about each person holds all their messages, each once and in order."""
@@ -184,4 +220,4 @@ async def test_killed_at_random_no_message_is_lost_and_no_order_broken(stage: St
                 return False
         return True
 
-    await stage.telegram.wait_for(said, timeout_seconds=15)
+    await stage.until(said)

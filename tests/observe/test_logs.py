@@ -24,9 +24,13 @@ class Terminal(io.StringIO):
 @pytest.fixture(autouse=True)
 def root_as_before() -> Iterator[None]:
     root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    handlers = root.handlers[:]
+    levels = {name: logging.getLogger(name).level for name in ("root", *logging.root.manager.loggerDict)}
     yield
-    root.handlers[:], root.level = handlers, level
+    root.handlers[:] = handlers
+    for name in list(logging.root.manager.loggerDict):
+        logging.getLogger(name).setLevel(levels.get(name, logging.NOTSET))
+    root.setLevel(levels["root"])
 
 
 def logged(stream: io.StringIO, message: str, **extra: object) -> str:
@@ -93,3 +97,20 @@ def test_of_an_error_its_type_and_place_are_told_and_never_its_text() -> None:
 def test_an_unknown_level_is_refused() -> None:
     with pytest.raises(ValueError, match="LOUD"):
         configure_logging("loud", stream=io.StringIO())
+
+
+@pytest.mark.parametrize(
+    "library", ["anthropic", "openai._base_client", "httpx", "telegram.Bot", "slack_sdk", "asyncio"]
+)
+def test_a_librarys_requests_are_not_logged_and_its_warnings_are(library: str) -> None:
+    stream = io.StringIO()
+    configure_logging("debug", stream=stream)
+    logging.getLogger(library).debug("Request: what a person wrote")
+    logging.getLogger(library).info("POST https://api.example/bot123:TOKEN/send")
+    assert stream.getvalue() == ""
+    logging.getLogger(library).warning("slow")
+    logging.getLogger("an.authors.own").debug("here")
+    assert stream.getvalue().count("\n") == 2
+    configure_logging("error", stream=stream)
+    logging.getLogger(library).warning("slow")
+    assert stream.getvalue().count("\n") == 2

@@ -10,7 +10,8 @@ from typing import Any
 
 from channels import Address, Json, Person
 from gateway.pending.ask import Refused, propose
-from gateway.pending.desk import Desk, Words
+from gateway.pending.bare import BareWord
+from gateway.pending.desk import Desk
 from gateway.pending.seal import Keyring, compute_digest
 from gateway.store.base import Key, Put, Transaction
 from gateway.store.sqlite import SqliteStore
@@ -171,10 +172,10 @@ class Table:
         lines: list[Any] = [entry.value for entry in await self.store.read(Key("00", "audit"))]
         return [line for line in lines if line["action"] == action_id]
 
-    def word(self, at: datetime, *shown: PendingAction, **changes: Any) -> Words:
+    def word(self, at: datetime, *shown: PendingAction, **changes: Any) -> BareWord:
         """A bare word that was typed at that moment, right after these prompts."""
         ids = frozenset(action.pending_action_id for action in shown)
-        return replace(Words(at=at, fresh=True, last_shown=ids, heard=None), **changes)
+        return replace(BareWord(at=at, fresh=True, last_shown=ids, heard=None), **changes)
 
     def later(self, seconds: float) -> None:
         self.store.offset_seconds += seconds

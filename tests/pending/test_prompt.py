@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -9,9 +10,13 @@ from typing import Any
 import pytest
 
 from channels import Address, Reply
+from channels.formatting import GSM, drop_dear_accents
 from channels.telegram.render import render
+from channels.twilio.render import render_sms, render_whatsapp
 from gateway.pending.prompt import plain, prompt, settled_note, statement, what_became
+from gateway.pending.reading import read_code
 from gateway.pending.transitions import approve, close, finish, launch, show
+from gateway.pending.words import CARRIER_WORDS
 from gateway.tools.action import PendingAction
 from tests.pending.records import ANA, BOB, EVA, GROUP, NOW, record
 
@@ -174,3 +179,81 @@ def test_every_end_has_its_note_and_its_late_answer() -> None:
 def test_plain_text_is_never_markup() -> None:
     everything = "".join(map(chr, range(32, 127)))
     assert read(Reply(text=f"x {plain(everything)}")) == f"x {everything}"
+
+
+# ── where there are no buttons ──
+
+
+def in_words(*actions: PendingAction, sms: bool = True, **more: Any) -> str:
+    """What a text message shows of it, or WhatsApp."""
+    reply = prompt(actions, [], letters=drop_dear_accents if sms else str, **more)
+    assert reply.buttons == ()
+    place = Address(channel="sms", account="+15550001111", place="+15557654321")
+    (part,) = render_sms(place, reply) if sms else render_whatsapp(reply)
+    return str(part.arguments["body"])
+
+
+@pytest.mark.ledger("PEND-66")
+def test_without_buttons_it_says_which_words_answer() -> None:
+    action = record(table=(), args={"invoice_id": "INV-42"}, ttl_seconds=1800.0)
+    assert in_words(action) == (
+        "Delete invoice INV-42?\n\n- invoice_id: INV-42\n\n"
+        "Reply OK K7PA to confirm or NO K7PA to cancel.\n\nYou have 30 minutes to answer."
+    )
+    assert in_words(action, sms=False).startswith("*Delete invoice INV-42?*\n\n• invoice_id: INV-42\n\nReply *OK K7PA*")
+
+
+@pytest.mark.parametrize(
+    ("language", "sms", "whatsapp", "window"),
+    [
+        ("en", "Reply OK K7PA to confirm or NO K7PA to cancel.", None, "You have 30 minutes to answer."),
+        (
+            "es-MX",
+            "Responde SI K7PA para confirmar o NO K7PA para cancelar.",
+            "Responde *SÍ K7PA* para confirmar o *NO K7PA* para cancelar.",
+            "Tienes 30 minutos para responder.",
+        ),
+        (
+            "pt-BR",
+            "Responda SIM K7PA para confirmar ou NAO K7PA para cancelar.",
+            "Responda *SIM K7PA* para confirmar ou *NÃO K7PA* para cancelar.",
+            "Voce tem 30 minutos para responder.",
+        ),
+    ],
+)
+def test_in_words_it_is_one_cheap_text_message_in_each_language(
+    language: str, sms: str, whatsapp: str | None, window: str
+) -> None:
+    action = record(language=language, table=(), args={"invoice_id": "INV-42"}, ttl_seconds=1800.0)
+    text = in_words(action)
+    assert text.endswith(f"{sms}\n\n{window}")
+    assert set(text) <= GSM and len(text) <= 160
+    if whatsapp is not None:
+        assert whatsapp in in_words(action, sms=False)
+    for typed, intent in zip(re.findall(r"\S+ K7PA", text), ("confirm", "cancel"), strict=True):
+        for reader in (language, "en", "pl"):
+            assert read_code(typed, reader) == ("K7PA", intent)
+        assert typed.split()[0].casefold() not in CARRIER_WORDS
+
+
+def test_what_a_tool_or_a_person_wrote_keeps_its_letters() -> None:
+    action = record(language="pt", preview="Apagar a fatura da Conceição?", table=(("João", "São Paulo"),))
+    text = in_words(action)
+    assert "Apagar a fatura da Conceição?" in text and "João: São Paulo" in text
+    assert "Voce tem" in text
+
+
+def test_several_in_words_are_numbered_each_with_its_code() -> None:
+    text = in_words(record(table=()), record(code="A2CD", preview="Pay invoice INV-7?", table=()), sms=False)
+    assert re.findall(r"^(\d)\. \*(.+)\*$", text, re.MULTILINE) == [
+        ("1", "Delete invoice INV-42?"),
+        ("2", "Pay invoice INV-7?"),
+    ]
+    assert "Reply *OK K7PA* to confirm or *NO K7PA* to cancel." in text
+    assert "Reply *OK A2CD* to confirm or *NO A2CD* to cancel." in text
+
+
+@pytest.mark.parametrize(("value", "shown"), [("a\nb", "a \\n b"), ("x" * 5000, "... (5000) ...")])
+def test_what_we_put_into_a_value_costs_nothing(value: str, shown: str) -> None:
+    text = in_words(record(table=(), args={"note": value}))
+    assert shown in text and set(text) <= GSM

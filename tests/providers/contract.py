@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import pytest
 
-from gateway.providers import ModelMessage, Provider, Request, Response, ToolCall, ToolSpec
+from gateway.providers import ModelMessage, Provider, Request, ToolCall, ToolSpec
+from tests.providers.vendors import streamed, user
 
 Next: TypeAlias = Literal["text", "call", "two calls"]
 
@@ -24,7 +26,7 @@ COUNT = ToolSpec(
 )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Case:
     """A provider, and a way to say what its model answers to the next requests; the requests ask for just that."""
 
@@ -34,18 +36,6 @@ class Case:
 
 def asks(*messages: ModelMessage) -> Request:
     return Request(system="You count sheep.", messages=messages, tools=[COUNT])
-
-
-def user(text: str) -> ModelMessage:
-    return ModelMessage(role="user", content=text)
-
-
-async def streamed(provider: Provider, request: Request) -> tuple[list[str], Response]:
-    items = [item async for item in provider.stream(request)]
-    *pieces, last = items
-    assert isinstance(last, Response)
-    assert all(isinstance(piece, str) and piece for piece in pieces)
-    return [str(piece) for piece in pieces], last
 
 
 HELLO = asks(user("hello"))
@@ -104,6 +94,24 @@ class ProviderContract:
         )
         assert response.content
         assert response.finish == "stop"
+
+    async def test_what_it_wants_back_goes_back(self, case: Case) -> None:
+        """A reply is remembered whole, through JSON, and its provider takes it again with the result."""
+        case.answers("call")
+        reply = (await case.provider.complete(ONE)).message
+        kept = replace(reply, echo=json.loads(json.dumps(reply.echo)))
+        result = ModelMessage(role="tool", content="12", call_id=reply.tool_calls[0].call_id, tool_name="count_sheep")
+        case.answers("text")
+        assert (await case.provider.complete(asks(*ONE.messages, kept, result))).content
+
+    async def test_what_another_wants_back_is_nothing_to_it(self, case: Case) -> None:
+        case.answers("text")
+        model = (await case.provider.complete(HELLO)).model
+        call = ToolCall(call_id="c1", name="count_sheep", args={"field": "F-1"})
+        theirs = ModelMessage(role="assistant", tool_calls=(call,), echo={"provider": "another", "model": model})
+        result = ModelMessage(role="tool", content="12", call_id="c1", tool_name="count_sheep")
+        case.answers("text")
+        assert (await case.provider.complete(asks(*ONE.messages, theirs, result))).content
 
     async def test_a_torn_history_is_no_error(self, case: Case) -> None:
         lost = ToolCall(call_id="c1", name="count_sheep", args={"field": "F-1"})

@@ -14,6 +14,7 @@ def asks(text: str) -> Request:
     return Request(messages=[ModelMessage(role="user", content=text)])
 
 
+@pytest.mark.ledger("TEST-01")
 async def test_it_says_calls_and_raises_what_was_written() -> None:
     script = ScriptedProvider(
         [

@@ -1,39 +1,41 @@
-"""A Redis server as a child process."""
+"""A Redis server as a child process, and a wire to it that can be cut."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
 import signal
-import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
+from urllib.parse import urlsplit
 
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as NotThere
 
-__all__ = ["RedisServer"]
+from tests.ports import free_port
 
+__all__ = ["Cutting", "RedisServer"]
+
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--save", "")
 PROGRAM = shutil.which("redis-server") or "redis-server"
 
 
 class RedisServer:
     """Started, frozen, killed and started again on what its directory holds."""
 
-    def __init__(self, directory: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port: int = free.getsockname()[1]
+    def __init__(self, directory: Path, *, options: Sequence[str] = DURABLE) -> None:
+        self._port = free_port()
         self.url = f"redis://127.0.0.1:{self._port}"
-        self._command = [PROGRAM, "--port", str(self._port), "--bind", "127.0.0.1", "--dir", str(directory)]
-        self._command += ["--appendonly", "yes", "--save", ""]
+        self._command = [PROGRAM, "--port", str(self._port), "--bind", "127.0.0.1", "--dir", str(directory), *options]
         self._process: subprocess.Popen[bytes] | None = None
 
-    async def start(self) -> None:
-        """Returns when it answers."""
-        self._process = await asyncio.to_thread(subprocess.Popen, self._command, stdout=subprocess.DEVNULL)
+    async def start(self, *options: str) -> None:
+        """Returns when it answers and has loaded what there is."""
+        command = [*self._command, *options]
+        self._process = await asyncio.to_thread(subprocess.Popen, command, stdout=subprocess.DEVNULL)
         while True:
             try:
                 await self.command("PING")
@@ -62,11 +64,56 @@ class RedisServer:
 
     async def kill(self) -> None:
         """SIGKILL."""
+        await self._end(signal.SIGKILL)
+
+    async def shut_down(self) -> None:
+        """SIGTERM, which is its SHUTDOWN."""
+        await self._end(signal.SIGTERM)
+
+    async def _end(self, number: signal.Signals) -> None:
         if self._process is not None:
-            self._process.kill()
+            self._signal(number)
             await asyncio.to_thread(self._process.wait)
             self._process = None
 
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(number)
+
+
+class Cutting:
+    """A way to a server on which, once `cut` is set, the answer to the next script is lost with its connection."""
+
+    def __init__(self, url: str) -> None:
+        self._to = urlsplit(url)
+        self.url = ""
+        self.cut = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self.url = f"redis://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._server.close()
+        await self._server.wait_closed()
+
+    async def _connected(self, asks: asyncio.StreamReader, answers: asyncio.StreamWriter) -> None:
+        theirs, ours = await asyncio.open_connection(self._to.hostname, self._to.port)
+        asked = b""
+
+        async def pass_on_what_is_asked() -> None:
+            nonlocal asked
+            while asked := await asks.read(65536):
+                ours.write(asked)
+            ours.close()
+
+        asking = asyncio.create_task(pass_on_what_is_asked())
+        while answer := await theirs.read(65536):
+            if b"EVALSHA" in asked and self.cut.is_set():
+                self.cut.clear()
+                break
+            answers.write(answer)
+        asking.cancel()
+        ours.close()
+        answers.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import multiprocessing
 import os
 import random
 from collections.abc import AsyncIterator
@@ -16,10 +15,8 @@ import pytest
 
 from gateway.store.base import Key, StoreRefused, Transaction
 from gateway.store.sqlite import SqliteStore
+from tests.children import children
 from tests.store import worker as script
-
-processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload([script.__name__])  # importing the gateway takes longer than most of these tests
 
 
 class Worker:
@@ -27,8 +24,8 @@ class Worker:
 
     def __init__(self, path: Path | str, what: str, first: int) -> None:
         self.said: list[dict[str, Any]] = []
-        self._pipe, theirs = processes.Pipe(duplex=False)
-        self.process = processes.Process(target=script.run, args=(theirs, str(path), what, first), daemon=True)
+        self._pipe, theirs = children.Pipe(duplex=False)
+        self.process = children.Process(target=script.run, args=(theirs, str(path), what, first), daemon=True)
         self.process.start()
         theirs.close()
 

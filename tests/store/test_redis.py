@@ -2,26 +2,68 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.store.base import Store
-from gateway.store.redis import RedisStore
+from gateway.store.base import Incoming, Store
+from gateway.store.redis import RedisStore, leases
 from gateway.testing import StoreContract
+from gateway.testing.store_contract.actions import ActionsContract
+from gateway.testing.store_contract.forms import FormsContract
+from gateway.testing.store_contract.lanes import LanesContract
+from gateway.testing.store_contract.outbox import OutboxContract
+from gateway.testing.store_contract.takeover import TakeoverContract
 
 
-class OnePartition(RedisStore):
-    """The suite writes to several conversations in one transaction: here they are neighbours."""
-
-    def partition(self, conversation: str) -> str:
-        return "07"
-
-
+@pytest.mark.ledger("TEST-08")
 class TestOnRedis(StoreContract):
     @pytest.fixture
     async def store(self, redis_url: str, prefix: str) -> AsyncIterator[Store]:
-        store = OnePartition(redis_url, prefix=prefix, max_waiting=self.max_waiting, ack_seconds=5)
+        store = RedisStore(redis_url, prefix=prefix, max_waiting=self.max_waiting, ack_seconds=5)
         await store.open()
         yield store
         await store.close()
+
+
+class TestNobodyLooksAgain(ActionsContract, FormsContract, LanesContract, OutboxContract, TakeoverContract):
+    """Who waits for a lane hears of it, or knows when it is ready: an idle worker asks the server next to nothing."""
+
+    @pytest.fixture
+    async def store(self, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Store]:
+        monkeypatch.setattr(leases, "_LOOK_AGAIN_SECONDS", 3600.0)
+        store = RedisStore(redis_url, prefix=prefix, ack_seconds=5)
+        await store.open()
+        yield store
+        await store.close()
+
+
+async def test_the_time_loop_asks_for_decisions_only_when_some_may_be_old_enough(redis_url: str, prefix: str) -> None:
+    store, other = (RedisStore(redis_url, prefix=prefix, ack_seconds=5) for _ in range(2))
+    await store.open()
+    await other.open()
+    await store.tick()
+    await other.accept([Incoming(conversation="c", event_ids=(), body={}, decides=True)])
+    assert await store.pointed(older_than_seconds=3600) == []
+    assert [found.conversation for found in await store.pointed()] == ["c"]
+    assert await store.pointed("c", older_than_seconds=0.0) != []
+    store.offset_seconds = other.offset_seconds = 7200
+    assert [found.conversation for found in await store.pointed(older_than_seconds=3600)] == ["c"]
+    await store.tick()
+    assert [found.conversation for found in await store.pointed(older_than_seconds=3600)] == ["c"]
+    await store.close()
+    await other.close()
+
+
+@pytest.mark.parametrize("yields", range(20))
+async def test_it_closes_whenever_it_is_told_to(redis_url: str, prefix: str, yields: int) -> None:
+    """Also while what it does in the background is in the middle of a call."""
+    for _ in range(10):
+        store = RedisStore(redis_url, prefix=prefix, ack_seconds=5)
+        await store.open()
+        for _ in range(yields):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            await store.close()
+    assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -101,11 +101,55 @@ async def test_a_batch_for_several_partitions_is_refused_as_one(store: RedisStor
     with pytest.raises(Overloaded):
         await store.accept([event(empty, "a", refusable=True), event(full, "b", refusable=True)])
     assert (await store.stats()).waiting == MAX_WAITING
-    assert await store.accept([event(empty, "a", refusable=True), event(full, "b"), event(empty, "a")]) == [
-        True,
-        True,
+    assert await store.accept([event(empty, "a"), event(full, "b"), event(empty, "a")]) == [True, True, False]
+
+
+async def test_what_waits_is_bounded_over_all_partitions(store: RedisStore) -> None:
+    for number in range(MAX_WAITING):
+        await store.accept([event(conversation(f"{number:02}"), refusable=True)])
+    with pytest.raises(Overloaded, match=f"{MAX_WAITING} events wait"):
+        await store.accept([event(conversation("12"), "new", refusable=True)])
+    assert await store.accept([event(conversation("12"), "press")]) == [True]
+    assert (await store.stats()).waiting == MAX_WAITING + 1
+
+
+async def test_whoever_took_it_in(store: RedisStore, redis_url: str, prefix: str) -> None:
+    other = RedisStore(redis_url, prefix=prefix, max_waiting=MAX_WAITING, ack_seconds=5)
+    await other.open()
+    assert await store.accept([event(conversation("12"), refusable=True)]) == [True]
+    for number in range(MAX_WAITING - 1):
+        await other.accept([event(conversation(f"{number:02}"), refusable=True)])
+    with pytest.raises(Overloaded):
+        await other.accept([event(conversation("13"), refusable=True)])
+    async with asyncio.timeout(5):  # this one has counted before they came
+        while await taken(store, conversation("14")):
+            await asyncio.sleep(0.05)
+    while (lease := await other.lease("w", ["turn"])) is not None:
+        seqs = [(found.conversation, found.seq) for found in lease.events]
+        await other.commit(Transaction(partition=lease.partition, lease=lease, consume=seqs, finish="done"))
+    async with asyncio.timeout(5):
+        while not await taken(store, conversation("15")):
+            await asyncio.sleep(0.05)
+    await other.close()
+
+
+async def taken(store: RedisStore, name: str) -> bool:
+    """Whether a new message is."""
+    try:
+        return await store.accept([event(name, refusable=True)]) == [True]
+    except Overloaded:
+        return False
+
+
+async def test_a_twin_is_a_twin_in_the_partition_of_its_conversation(store: RedisStore) -> None:
+    here, beside, there = conversation("03"), conversation("03", 1), conversation("04")
+    assert await store.accept([event(here, "a", "place"), event(there, "b"), event(beside, "a")]) == [True, True, False]
+    assert await store.accept([event(beside, "c", "place"), event(here, "c"), event(there, "a")]) == [
         False,
+        False,
+        True,
     ]
+    assert (await store.stats()).waiting == 3
 
 
 async def test_what_is_put_in_at_the_same_time_stays_in_order(store: RedisStore) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import shutil
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -26,7 +29,7 @@ from gateway.store.base import (
 )
 from gateway.store.redis import RedisStore
 from gateway.store.redis.startup import judge
-from tests.store.redis_server import RedisServer
+from tests.store.redis_server import Cutting, RedisServer
 
 GOOD = {"redis_version": "7.0.0", "maxmemory_policy": "noeviction", "aof_enabled": 1}
 
@@ -56,6 +59,7 @@ async def eventually_accepts(store: Store) -> None:
 # ───────────── at the start ─────────────
 
 
+@pytest.mark.ledger("PEND-32")
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
@@ -119,12 +123,31 @@ async def test_what_is_no_address_is_refused(url: str) -> None:
 async def test_a_server_that_is_not_there_is_told_at_once_and_may_come_later(server: RedisServer) -> None:
     await server.kill()
     store = RedisStore(server.url)
-    with pytest.raises(StoreUnavailable, match="cannot be used now"):
+    with pytest.raises(StoreUnavailable, match="cannot be reached: see whether it runs"):
         await asyncio.wait_for(store.open(), 2)
     await server.start()
     await store.open()
     await store.ping()
     await store.close()
+
+
+async def test_a_full_server_is_opened_again_and_a_replica_is_told_of(store: RedisStore, server: RedisServer) -> None:
+    again = RedisStore(server.url)
+    await server.command("CONFIG", "SET", "maxmemory", 1)
+    await again.open()
+    await again.ping()
+    await again.close()
+    await server.command("CONFIG", "SET", "maxmemory", 0)
+    await server.command("REPLICAOF", "127.0.0.1", 1)
+    await again.open()
+    with pytest.raises(StoreUnavailable, match="replica"):
+        await again.ping()
+    await again.close()
+    await server.command("REPLICAOF", "NO", "ONE")
+    await server.command("DEL", "askfirst:format")
+    await server.command("REPLICAOF", "127.0.0.1", 1)
+    with pytest.raises(StoreUnavailable, match="replica"):
+        await again.open()
 
 
 async def test_it_is_asked_for_by_its_url(server: RedisServer) -> None:
@@ -169,6 +192,149 @@ async def test_a_platform_is_not_kept_waiting_by_a_frozen_server(store: RedisSto
     await asyncio.wait_for(eventually_accepts(store), 5)
 
 
+async def test_nobody_waits_for_a_server_that_has_been_silent_and_one_asks_whether_it_is_back(
+    store: RedisStore, server: RedisServer
+) -> None:
+    await store.ping()
+    server.freeze()
+    while (await timed(store.ping()))[0] > 0.1:
+        pass
+    answers = await asyncio.gather(*(timed(store.accept([message()])) for _ in range(60)))
+    assert {type(error) for _, error in answers} == {StoreUnavailable}
+    assert sum(seconds > 0.2 for seconds, _ in answers) <= 16, "one call, with a batch of each partition at most"
+    server.thaw()
+    began = time.monotonic()
+    await asyncio.wait_for(eventually_accepts(store), 5)
+    assert time.monotonic() - began < 2
+
+
+async def timed(call: Awaitable[object]) -> tuple[float, Exception | None]:
+    """How long it took, and how it failed."""
+    began, failed = time.monotonic(), None
+    try:
+        await call
+    except StoreUnavailable as error:
+        failed = error
+    return time.monotonic() - began, failed
+
+
+@pytest.mark.parametrize("how", ["restarted", "idle"])
+async def test_a_connection_that_was_closed_meanwhile_costs_no_call(
+    store: RedisStore, server: RedisServer, how: str
+) -> None:
+    async def calls() -> None:
+        await asyncio.gather(*(store.now() for _ in range(5)), *(store.ping() for _ in range(5)))
+        await store.accept([message()])
+        await store.commit(Transaction(partition="00"))
+
+    await calls()
+    if how == "restarted":
+        await server.kill()
+        await server.start()
+    else:
+        await server.command("CLIENT", "KILL", "TYPE", "normal")
+    await asyncio.sleep(0.01)  # the end of a connection is an event like others
+    await calls()
+
+
+async def test_a_server_that_is_loading_cannot_be_used_yet(store: RedisStore, server: RedisServer) -> None:
+    await store.accept([message()])
+    await server.command("EVAL", "for i = 1, 160000 do redis.call('SET', 'k' .. i, i) end", 0)
+    await server.kill()
+    starting = asyncio.create_task(server.start("--key-load-delay", "-4"))  # a moment's rest at every fourth key or so
+    another, loading = RedisStore(server.url), "Redis cannot be used now: it is still loading its data"
+
+    async def hears(call: Callable[[], Awaitable[object]]) -> str:
+        told = ""
+        while told != loading and not starting.done():
+            told = str((await timed(call()))[1])
+        return told
+
+    calls = (store.ping, lambda: store.accept([message()]), store.stats, another.open)
+    assert set(await asyncio.gather(*map(hears, calls))) == {loading}
+    await starting
+    await asyncio.wait_for(eventually_accepts(store), 5)
+
+
+async def test_a_server_that_cannot_write_to_its_disk_is_told_of(
+    store: RedisStore, server: RedisServer, tmp_path: Path
+) -> None:
+    (tmp_path / "dump.rdb").mkdir()  # in the way
+    await server.command("CONFIG", "SET", "save", "3600 1000000")
+    await server.command("BGSAVE")
+    while "'rdb_last_bgsave_status': 'err'" not in str(await server.command("INFO", "persistence")):
+        await asyncio.sleep(0.01)
+    for call in (store.ping(), store.accept([message()]), store.commit(Transaction(partition="00"))):
+        with pytest.raises(StoreUnavailable, match="cannot write to its disk"):
+            await call
+
+
+async def looked(store: RedisStore, server: RedisServer, times: int) -> None:
+    """It has looked so often, since it was there, whether all is still there."""
+    while int(cast("bytes | None", await server.command("GET", "askfirst:looks")) or 0) < times:
+        with contextlib.suppress(StoreUnavailable):
+            await store.tick()
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("how", ["emptied", "begun anew", "behind"])
+async def test_a_server_that_has_lost_what_it_had_is_noticed(
+    server: RedisServer, tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    store = RedisStore(server.url)
+    await store.open()
+    await looked(store, server, 2)
+    match how:
+        case "emptied":
+            await server.command("FLUSHALL")
+        case "begun anew":
+            await server.kill()
+            shutil.rmtree(tmp_path / "appendonlydir")
+            await server.start()
+        case "behind":
+            await server.command("SET", "askfirst:looks", 0)
+    await looked(store, server, 2)
+    assert [text for name, _, text in caplog.record_tuples if name == "askfirst.store"] == [
+        "Redis has lost what it had stored, all of it or the latest: open questions, messages and replies that were "
+        "acknowledged may be gone. Set appendonly to yes, and see its log for why it began anew."
+    ]
+    assert await server.command("GET", "askfirst:format") == b"1"
+    await store.close()
+
+
+async def test_a_restart_that_keeps_everything_is_no_loss(
+    server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = RedisStore(server.url)
+    await store.open()
+    await looked(store, server, 1)
+    await server.kill()
+    await server.start()
+    await looked(store, server, 3)
+    assert [text for name, _, text in caplog.record_tuples if name == "askfirst.store"] == []
+    await store.close()
+
+
+async def test_a_call_whose_answer_is_lost_is_not_repeated(server: RedisServer) -> None:
+    """Redis has done it, and the connection is cut before the answer: whoever called reads, and finds it done once."""
+    async with Cutting(server.url) as wire:
+        store = RedisStore(wire.url, ack_seconds=5)
+        await store.open()
+        await store.commit(Transaction(partition="00"))  # and the server knows the scripts
+        await store.accept([message()])
+        put = Transaction(partition="00", puts={"r": Put(1)}, appends=[("log", "line")])
+        event = Incoming(conversation="c", event_ids=("e",), body={})
+        for call in (lambda: store.commit(put), lambda: store.accept([event])):
+            wire.cut.set()
+            with pytest.raises(StoreUnavailable, match="cannot be reached"):
+                await call()
+        record = (await store.get([Key("00", "r")]))[Key("00", "r")]
+        assert (record.version, len(await store.read(Key("00", "log")))) == (1, 1)
+        assert await store.accept([event]) == [False]
+        assert (await store.stats()).waiting == 2
+        await store.close()
+
+
 async def test_five_hundred_at_once_find_connections(store: RedisStore) -> None:
     keys = [Key("00", f"r{n}") for n in range(500)]
     await asyncio.gather(
@@ -203,6 +369,7 @@ async def test_a_full_server_takes_decisions_and_lets_work_end_and_refuses_what_
         await store.accept([message(refusable=True)])
     with pytest.raises(StoreUnavailable, match="raise maxmemory"):
         await store.commit(Transaction(partition=partition, puts={"ask": Put(1)}))
+    assert not await store.has_room()
     press = Incoming(conversation="before", event_ids=(), body={}, decides=True)
     assert await store.accept([press]) == [True]
     [pointed] = await store.pointed()

@@ -13,8 +13,19 @@ from pathlib import Path
 import pytest
 from blockbuster import blockbuster_ctx
 
-from gateway.store.base import Dead, Incoming, Key, Put, QueuedPart, StoreRefused, StoreUnavailable, Timer, Transaction
-from gateway.store.sqlite import SqliteStore
+from gateway.store.base import (
+    Dead,
+    Incoming,
+    Key,
+    Overloaded,
+    Put,
+    QueuedPart,
+    StoreRefused,
+    StoreUnavailable,
+    Timer,
+    Transaction,
+)
+from gateway.store.sqlite import SqliteStore, room
 
 BODY = {"text": "x" * 300}
 
@@ -179,6 +190,36 @@ async def test_a_full_disk_refuses_what_is_new_and_keeps_what_it_has(store: Sqli
     store = await restarted(store, path)
     assert (await store.stats()).waiting == len(accepted) + 1
     await store.close()
+
+
+async def test_a_disk_that_nothing_can_be_written_to_is_not_ready(store: SqliteStore, path: Path) -> None:
+    await store.ping()
+    with no_file_larger_than(1), pytest.raises(StoreUnavailable, match="SQLITE_"):
+        await store.ping()
+    await store.ping()
+
+
+async def test_of_what_is_left_of_a_disk_nothing_new_takes_any(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was begun comes to its end, and what is decided is kept."""
+    new = Incoming(conversation="c", event_ids=(), body=BODY, refusable=True)
+    assert await store.accept([new]) == [True]
+    monkeypatch.setattr(room, "_LOOK_SECONDS", 0.0)
+    for reserve, enough in ((1 << 62, False), (1, True)):
+        store._room = room.Room(path)
+        monkeypatch.setattr(room, "_RESERVE_BYTES", reserve)
+        assert await store.has_room() is enough
+        if not enough:
+            with pytest.raises(Overloaded, match="make room"):
+                await store.accept([new])
+            press = Incoming(conversation="c", event_ids=(), body=BODY, decides=True)
+            assert await store.accept([press]) == [True]
+            lease = await store.lease("w", ["turn"])
+            assert lease is not None
+            consume = [(event.conversation, event.seq) for event in lease.events]
+            await store.commit(Transaction(partition="00", lease=lease, consume=consume, finish="done"))
+    assert await store.accept([new]) == [True]
 
 
 async def test_a_file_held_by_another_program_is_unavailable_for_that_long(store: SqliteStore, path: Path) -> None:

@@ -16,7 +16,7 @@ from channels.webchat import WebChatChannel
 from gateway.artifacts import ArtifactStore, collecting, emit_artifact
 from gateway.observe import Feed
 from gateway.store.base import Entry
-from gateway.web import Limits, Running, serve, web_app
+from gateway.web import Limits, Ready, Running, serve, web_app
 from gateway.web.chat import Chat, add_chat
 
 KEY = b"k" * 32
@@ -79,8 +79,8 @@ class Bot:
                 yield entry
                 after = entry.seq
 
-    async def ready(self) -> dict[str, bool]:
-        return {"store": not self.fail}
+    async def ready(self) -> Ready:
+        return Ready(not self.fail, {"store": not self.fail, "channels": {"webchat": True}})
 
     async def keeps(self, content: bytes, filename: str) -> Media:
         with collecting() as artifacts:

@@ -3,13 +3,72 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import socket
+import struct
+from typing import Self
+
+
+class Client:
+    """A connection. With `reads=False` it takes next to nothing of what is sent to it."""
+
+    def __init__(self, port: int, *, reads: bool = True) -> None:
+        self._port, self._reads = port, reads
+
+    async def __aenter__(self) -> Self:
+        self._socket = socket.socket()
+        self._socket.setblocking(False)
+        if not self._reads:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        await asyncio.get_running_loop().sock_connect(self._socket, ("127.0.0.1", self._port))
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._socket.close()
+
+    async def send(self, sent: bytes) -> None:
+        """Raises ConnectionError when the server has closed."""
+        await asyncio.get_running_loop().sock_sendall(self._socket, sent)
+
+    async def status(self) -> int:
+        """The status of the next answer, once all of it is there; 0 when the server has closed instead."""
+        received = b""
+        async with asyncio.timeout(10):
+            while not _whole(received):
+                if not (piece := await self._receive()):
+                    return 0
+                received += piece
+        return status(received)
+
+    async def rest(self) -> bytes:
+        """What comes until the server closes."""
+        received = b""
+        async with asyncio.timeout(10):
+            while piece := await self._receive():
+                received += piece
+        return received
+
+    async def _receive(self) -> bytes:
+        try:
+            return await asyncio.get_running_loop().sock_recv(self._socket, 65536)
+        except ConnectionError:
+            return b""
+
+    def half_close(self) -> None:
+        """Say that nothing more will be sent."""
+        self._socket.shutdown(socket.SHUT_WR)
+
+    def vanish(self) -> None:
+        """Be gone without a farewell."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._socket.close()
 
 
 async def exchange(port: int, *sent: bytes) -> bytes:
-    """Send, and read until the server closes; empty when it just closed. Raises TimeoutError after two seconds."""
+    """Send, and read until the server closes; empty when it just closed. Raises TimeoutError after ten seconds."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(10):
             for piece in sent:
                 writer.write(piece)
                 await writer.drain()
@@ -22,3 +81,9 @@ async def exchange(port: int, *sent: bytes) -> bytes:
 
 def status(answer: bytes) -> int:
     return int(answer.split(b" ", 2)[1]) if answer.startswith(b"HTTP/1.") else 0
+
+
+def _whole(answer: bytes) -> bool:
+    head, end, body = answer.partition(b"\r\n\r\n")
+    length = re.search(rb"(?i)content-length: (\d+)", head)
+    return bool(end) and len(body) >= int(length[1] if length else 0)

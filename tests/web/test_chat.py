@@ -77,7 +77,7 @@ async def test_what_is_said_and_answered_is_shown_in_order_with_its_files(bot: B
     )
     async with start(), page(bot) as (http, session):
         assert await say(http, "delete INV-42") == 200
-        mine, prompt, file = await shown(http, 3)
+        mine, file, prompt = await shown(http, 3)
         async with http.get(f"/{file['media'][0]['link']}") as response:
             assert await response.read() == b"%PDF-1.7"
         [again] = await shown(http, 1, after=2)
@@ -87,7 +87,7 @@ async def test_what_is_said_and_answered_is_shown_in_order_with_its_files(bot: B
     assert prompt["html"] == "<p><strong>Delete</strong> it?</p>\n"
     assert prompt["buttons"] == [{"label": "Confirm", "token": "t1", "style": "confirm"}]
     assert (file["media"][0]["filename"], file["media"][0]["mime_type"]) == ("INV-7.pdf", "application/pdf")
-    assert again["message_id"] == resumed["message_id"] == file["message_id"]
+    assert again["message_id"] == resumed["message_id"] == prompt["message_id"]
     [event] = bot.accepted
     assert isinstance(event, Message)
     assert str(event.person) == f"webchat:local:{session}"

@@ -94,10 +94,14 @@ async def test_a_kept_file_is_served_under_its_name_and_type_and_can_do_nothing(
             headers = response.headers
         async with http.head(url) as response:
             assert (response.status, response.headers["Content-Length"]) == (200, str(media.size))
+        async with http.get(url, headers={"Range": "bytes=6-13"}) as response:
+            assert (response.status, await response.read()) == (206, b"<script>")
+            assert response.headers["Content-Range"] == f"bytes 6-13/{media.size}"
 
     assert headers["Content-Type"] == "text/html"
     assert headers["Content-Length"] == str(media.size)
-    assert headers["Content-Disposition"] == "attachment; filename*=UTF-8''%C3%9Cber%20_uns_.html"
+    both = "attachment; filename=\"_ber _uns_.html\"; filename*=UTF-8''%C3%9Cber%20_uns_.html"
+    assert headers["Content-Disposition"] == both
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["Content-Security-Policy"] == "default-src 'none'; sandbox"
 
@@ -130,7 +134,7 @@ async def test_health_says_what_answers_and_nothing_more(bot: Bot, start: Start)
         async with http.get(f"{bot.url}/livez") as response:
             assert (response.status, await response.text()) == (200, "live")
         async with http.get(f"{bot.url}/readyz") as response:
-            assert (response.status, await response.json()) == (200, {"store": True})
+            assert (response.status, await response.json()) == (200, {"store": True, "channels": {"webchat": True}})
         bot.fail.append(StoreUnavailable("gone"))
         async with http.get(f"{bot.url}/readyz") as response:
-            assert (response.status, await response.json()) == (503, {"store": False})
+            assert (response.status, await response.json()) == (503, {"store": False, "channels": {"webchat": True}})

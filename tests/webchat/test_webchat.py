@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -196,12 +197,13 @@ def test_what_the_page_does_not_send_is_malformed(body: str) -> None:
         made().parse(request(body))
 
 
-def test_a_reply_is_shown_as_words_with_buttons_and_then_its_files() -> None:
+def test_a_reply_is_shown_as_words_and_then_its_files_and_a_question_after_them() -> None:
     yes = Button(label="Yes", token="t", style="confirm")
-    assert made().render(ADDRESS, Reply(text="*sure?*", buttons=(yes,), media=(MEDIA,))) == (
-        Part(call="show", arguments={"text": "*sure?*", "edits": None}, buttons=(yes,)),
-        Part(call="show", arguments={"text": "", "edits": None}, media=MEDIA),
-    )
+    file = Part(call="show", arguments={"text": "", "edits": None}, media=MEDIA)
+    words = Part(call="show", arguments={"text": "*sure?*", "edits": None})
+    assert made().render(ADDRESS, Reply(text="*sure?*", media=(MEDIA,))) == (words, file)
+    asked = made().render(ADDRESS, Reply(text="*sure?*", buttons=(yes,), media=(MEDIA,)))
+    assert asked == (file, replace(words, buttons=(yes,)))
     assert made().render(ADDRESS, Reply(media=(MEDIA,))) == (
         Part(call="show", arguments={"text": "", "edits": None}, media=MEDIA),
     )

@@ -1,6 +1,6 @@
--- ARGV: how many may wait, whether only to look, how many batches; each: how many events; each as in mailbox.lua
--- Answers for each batch which of its events are new, or how many waited when it was refused. Who only looks is
--- answered nothing for a batch that would not be refused.
+-- ARGV: how many may wait here, whether only to look, how many batches; each: how many events; each as in mailbox.lua
+-- Answers for each batch which of its events are new, or how many waited when it was refused, and how many wait now. Who
+-- only looks is answered nothing for a batch that would not be refused.
 local most, look = tonumber(argument()), flag()
 local answers = {}
 
@@ -35,4 +35,4 @@ for batch = 1, tonumber(argument()) do
   end
 end
 settle()
-return { latest, answers }
+return { latest, answers, redis.call('ZCARD', key('stamps')) }

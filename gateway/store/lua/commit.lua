@@ -10,11 +10,18 @@ while cursor < #ARGV do
   end
 end
 
-local gone, unpointed = {}, {}
+local gone, decided = {}, {}
 local function waits(conversation, seq)
   if gone[seq] or redis.call('HGET', key('event', seq), 'conversation') ~= conversation then
     return { 'conflict', 'event ' .. seq .. ' of ' .. conversation .. ' waits no longer' }
   end
+end
+
+local function pointed(conversation, seq)
+  if decided[seq] or waits(conversation, seq) or redis.call('HGET', key('event', seq), 'pointed') ~= '1' then
+    return { 'conflict', 'event ' .. seq .. ' of ' .. conversation .. ' has no pointer' }
+  end
+  decided[seq] = true
 end
 
 local checks = {
@@ -35,12 +42,8 @@ local checks = {
     gone[seq] = true
     return answer
   end,
-  unpoint = function(conversation, seq)
-    if unpointed[seq] or waits(conversation, seq) or redis.call('HGET', key('event', seq), 'pointed') ~= '1' then
-      return { 'conflict', 'event ' .. seq .. ' of ' .. conversation .. ' has no pointer' }
-    end
-    unpointed[seq] = true
-  end,
+  unpoint = function(conversation, seq) return pointed(conversation, seq) end,
+  leave = function(conversation, seq) return pointed(conversation, seq) end,
   replace = function(conversation, seq) return waits(conversation, seq) end,
 }
 
@@ -53,10 +56,15 @@ local changes = {
   end,
   consume = remove_event,
   unpoint = function(conversation, seq)
+    take_pointer(conversation, seq)
     redis.call('HSET', key('event', seq), 'pointed', 0)
-    redis.call('ZREM', key('points'), seq)
-    redis.call('ZREM', key('points', conversation), seq)
     if redis.call('HGET', key('event', seq), 'wakes') == '1' then make_ready(conversation, seq) end
+  end,
+  leave = function(conversation, seq, needs)
+    take_pointer(conversation, seq)
+    redis.call('HSET', key('event', seq), 'needs', needs)
+    redis.call('ZADD', key(points_of(needs)), seq, seq)
+    redis.call('ZADD', key(points_of(needs), conversation), seq, seq)
   end,
   replace = function(_, seq, body) redis.call('HSET', key('event', seq), 'body', body) end,
   accept = accept,
@@ -89,7 +97,14 @@ local changes = {
     redis.call('HSET', key('letter', dead_id), 'conversation', conversation, 'reason', reason, 'stamp', now, 'held', held)
   end,
   step = function(conversation, value) redis.call('RPUSH', key('steps', conversation), value) end,
-  finish = function(kind, lane, outcome, due)
+  left = function(kind, lane, needs)
+    local state = read_lane(kind, lane)
+    state.worker, state.needs = nil, tonumber(needs)
+    redis.call('SADD', key('ways'), way_of(kind, state))
+    save_lane(kind, lane, state)
+    news[way_of(kind, state)] = true
+  end,
+  finish = function(kind, lane, outcome, due, collect_until)
     local state = read_lane(kind, lane)
     local done = outcome == 'done'
     if not done or kind == 'out' then blame(kind, lane, state.upto) end
@@ -102,7 +117,10 @@ local changes = {
     state.ready = nil
     if has_work(kind, lane) then
       state.ready = math.max(tick(), state.due)
-      news[kind] = true
+      if collect_until ~= '' and all_collect(lane) then
+        state.ready = math.max(state.ready, tonumber(collect_until))
+      end
+      news[way_of(kind, state)] = true
     end
     state.tries = done and 0 or state.tries + 1
     state.died = false

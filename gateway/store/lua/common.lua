@@ -3,6 +3,9 @@
 --
 -- ARGV: the offset of the store's clock and the latest moment the caller has seen (microseconds), the channel that
 -- news goes to; then what the script's own first line says.
+-- FORMAT, which stands before all this, is the format of the keys that this release knows. A partition of a newer one is
+-- left alone: each script looks, so not even a process that was started before can write there in the old way.
+--
 -- Numbers stay below 2^53, and Redis writes them out exactly; only `..` would shorten them, hence `text`.
 
 local base = KEYS[1]
@@ -28,7 +31,11 @@ end
 
 local clock = redis.call('TIME')
 local real = tonumber(clock[1]) * 1000000 + tonumber(clock[2]) -- what leases run on
-local now = math.max(real + tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(redis.call('GET', key('clock')) or 0))
+local kept = redis.call('MGET', key('clock'), key('format'))
+if tonumber(kept[2] or 0) > FORMAT then
+  return redis.error_reply('NEWERFORMAT this partition was brought to the format of a newer release')
+end
+local now = math.max(real + tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(kept[1] or 0))
 local latest = now
 
 -- A moment later than every one before it in this partition: it orders events, parts and lanes, and numbers fences.

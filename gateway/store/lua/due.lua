@@ -1,6 +1,6 @@
 -- ARGV: how many at most
--- Answers what timers have fallen due, in order (id, due, event), and how long until the next one (-1: none). Also
--- removes a little of what has expired: it could not be seen any more.
+-- Answers what timers have fallen due, in order (id, due, event), how long until the next one (-1: none), and how many
+-- decisions wait. Also removes a little of what has expired: it could not be seen any more.
 local most = tonumber(argument())
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', key('ends'), '-inf', now, 'LIMIT', 0, most)) do remove_record(name) end
 local found = redis.call('ZRANGEBYSCORE', key('timers'), '-inf', now, 'WITHSCORES', 'LIMIT', 0, most)
@@ -9,4 +9,4 @@ for i = 1, #found, 2 do
   timers[#timers + 1] = { found[i], found[i + 1], redis.call('HGET', key('timer'), found[i]) }
 end
 local next_one = redis.call('ZRANGE', key('timers'), #timers, #timers, 'WITHSCORES')
-return { timers, next_one[2] and math.max(0, tonumber(next_one[2]) - now) or -1 }
+return { timers, next_one[2] and math.max(0, tonumber(next_one[2]) - now) or -1, redis.call('ZCARD', key('points')) }

@@ -1,5 +1,5 @@
 -- ARGV: the id of a dead letter, what it holds (or '' for whatever), what becomes of it: 'event' with an event as in
--- mailbox.lua, 'part' with part id, conversation and body, or 'nothing'
+-- mailbox.lua, 'part' with part id, conversation, body and pool, or 'nothing'
 -- Answers whether it was there. A replayed event is no twin, though its ids are known.
 local dead_id, held = argument(), argument()
 local found = redis.call('HGET', key('letter', dead_id), 'held')
@@ -12,7 +12,7 @@ if becomes == 'event' then
   remember(event)
   deliver(event)
 elseif becomes == 'part' then
-  queue(argument(), argument(), argument())
+  queue(argument(), argument(), argument(), argument())
 end
 settle()
 return 1

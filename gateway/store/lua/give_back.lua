@@ -5,5 +5,5 @@ local state = hold(kind, lane, fence)
 if not state then return end
 state.worker = nil
 save_lane(kind, lane, state)
-news[kind] = true
+news[way_of(kind, state)] = true
 settle()

@@ -2,34 +2,46 @@
 --
 -- lane:<kind>:<lane>  hash: ready (since when, or from when on, it may be leased; absent: no work), due (not before,
 --                     also for work that comes later), tries, died; while held worker, fence, until (real time), upto
---                     (the last seq that was handed out; out: the first)
--- free:<kind>         lanes with work that nobody holds, by ready
--- held:<kind>         lanes with work that somebody holds, by until
--- idle:<kind>         lanes without work that somebody holds, by until
+--                     (the last seq that was handed out; out: the first), pool, needs (the form that whoever leases
+--                     it must know; absent: 1)
+-- free:<way>          lanes with work that nobody holds, by ready; a way is a kind, of outboxes with their pool, of what
+--                     was left to a newer release with the form before it
+-- held:<way>          lanes with work that somebody holds, by until
+-- idle:<way>          lanes without work that somebody holds, by until
+-- ways                all of them, but for those of the kinds alone
+
+local function way_of(kind, state)
+  local way = state.pool ~= '' and kind .. '/' .. state.pool or kind
+  return state.needs > 1 and text(state.needs) .. '+' .. way or way
+end
 
 local function read_lane(kind, lane)
   local found = redis.call('HMGET', key('lane', kind .. ':' .. lane),
-    'ready', 'due', 'tries', 'died', 'worker', 'fence', 'until', 'upto')
-  return {
+    'ready', 'due', 'tries', 'died', 'worker', 'fence', 'until', 'upto', 'pool', 'needs')
+  local state = {
     ready = tonumber(found[1]), due = tonumber(found[2]) or 0,
     tries = tonumber(found[3]) or 0, died = found[4] == '1',
     worker = found[5], fence = tonumber(found[6]), lapses = tonumber(found[7]), upto = tonumber(found[8]),
+    pool = found[9] or '', needs = tonumber(found[10]) or 1,
   }
+  state.indexed = way_of(kind, state)
+  return state
 end
 
 local function save_lane(kind, lane, state)
-  local name = key('lane', kind .. ':' .. lane)
+  local name, way = key('lane', kind .. ':' .. lane), way_of(kind, state)
   redis.call('DEL', name)
-  for _, index in ipairs({ 'free', 'held', 'idle' }) do redis.call('ZREM', key(index, kind), lane) end
+  for _, index in ipairs({ 'free', 'held', 'idle' }) do redis.call('ZREM', key(index, state.indexed), lane) end
   local known = state.ready or state.worker or state.tries > 0 or state.died
   if not known and state.due <= now then return end
-  redis.call('HSET', name, 'due', state.due, 'tries', state.tries, 'died', state.died and 1 or 0)
+  redis.call('HSET', name, 'due', state.due, 'tries', state.tries, 'died', state.died and 1 or 0, 'pool', state.pool)
+  if state.needs > 1 then redis.call('HSET', name, 'needs', state.needs) end
   if state.ready then redis.call('HSET', name, 'ready', state.ready) end
   if state.worker then
     redis.call('HSET', name, 'worker', state.worker, 'fence', state.fence, 'until', state.lapses, 'upto', state.upto)
-    redis.call('ZADD', key(state.ready and 'held' or 'idle', kind), state.lapses, lane)
+    redis.call('ZADD', key(state.ready and 'held' or 'idle', way), state.lapses, lane)
   elseif state.ready then
-    redis.call('ZADD', key('free', kind), state.ready, lane)
+    redis.call('ZADD', key('free', way), state.ready, lane)
   elseif not known then
     redis.call('PEXPIRE', name, math.ceil((state.due - now) / 1000))
   end
@@ -40,13 +52,18 @@ local function has_work(kind, lane)
   return redis.call('EXISTS', key(work[kind], lane)) == 1
 end
 
--- The lane has work now.
-local function wake(kind, lane)
+-- The lane has work now, which may wait for more if the lane does (`collects`).
+local function wake(kind, lane, pool, collects)
   local state = read_lane(kind, lane)
-  if state.ready then return end
+  local waits_for_more = state.ready and not state.worker and state.ready > math.max(now, state.due)
+  if state.ready and (collects or not waits_for_more) then return end
   state.ready = math.max(tick(), state.due)
+  if pool and pool ~= '' then
+    state.pool = pool
+    redis.call('SADD', key('ways'), way_of(kind, state))
+  end
   save_lane(kind, lane, state)
-  news[kind] = true
+  news[way_of(kind, state)] = true
 end
 
 -- Work of the lane is gone; perhaps it was the last.
@@ -57,6 +74,14 @@ local function spend(kind, lane)
     state.ready = nil
     save_lane(kind, lane, state)
   end
+end
+
+-- Whether all that wakes the turn of a conversation may wait for more.
+local function all_collect(conversation)
+  for _, seq in ipairs(redis.call('SMEMBERS', key('wakes', conversation))) do
+    if redis.call('HGET', key('event', seq), 'collects') ~= '1' then return false end
+  end
+  return true
 end
 
 -- The lane, if it is still this lease's; a lapsed one is, until somebody takes the lane.
@@ -78,20 +103,28 @@ local function blame(kind, lane, upto)
   end
 end
 
--- The lane that has been ready longest, of these kinds: its kind, name and since when.
-local function choose(kinds, only)
+-- What a caller asks for: the kinds, each followed by the way to look; the one lane when only that will do; which forms
+-- it knows.
+local function read_wanted()
+  return list(), flag() and argument() or nil, tonumber(argument())
+end
+
+-- The lane that has been ready longest of what is wanted: its kind, name and since when.
+local function choose(kinds, only, knows)
   local best
   local function consider(kind, lane, ready)
     if ready and ready <= now and (not best or ready < best[3]) then best = { kind, lane, ready } end
   end
-  for _, kind in ipairs(kinds) do
+  for i = 1, #kinds, 2 do
+    local kind, way = kinds[i], kinds[i + 1]
     if only then
       local state = read_lane(kind, only)
-      if not state.worker or state.lapses <= real then consider(kind, only, state.ready) end
+      local free = not state.worker or state.lapses <= real
+      if free and state.needs <= knows then consider(kind, only, state.ready) end
     else
-      local free = redis.call('ZRANGE', key('free', kind), 0, 0, 'WITHSCORES')
+      local free = redis.call('ZRANGE', key('free', way), 0, 0, 'WITHSCORES')
       if free[1] then consider(kind, free[1], tonumber(free[2])) end
-      for _, lane in ipairs(redis.call('ZRANGEBYSCORE', key('held', kind), '-inf', real, 'LIMIT', 0, 100)) do
+      for _, lane in ipairs(redis.call('ZRANGEBYSCORE', key('held', way), '-inf', real, 'LIMIT', 0, 100)) do
         consider(kind, lane, read_lane(kind, lane).ready)
       end
     end
@@ -105,11 +138,12 @@ local function patience(kinds)
   local function consider(wait)
     if soonest < 0 or wait < soonest then soonest = math.max(wait, 0) end
   end
-  for _, kind in ipairs(kinds) do
-    local due = redis.call('ZRANGEBYSCORE', key('free', kind), '(' .. text(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  for i = 2, #kinds, 2 do
+    local way = kinds[i]
+    local due = redis.call('ZRANGEBYSCORE', key('free', way), '(' .. text(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
     if due[1] then consider(tonumber(due[2]) - now) end
     local lapses =
-      redis.call('ZRANGEBYSCORE', key('held', kind), '(' .. text(real), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+      redis.call('ZRANGEBYSCORE', key('held', way), '(' .. text(real), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
     if lapses[1] then consider(tonumber(lapses[2]) - real) end
   end
   return soonest

@@ -1,9 +1,7 @@
--- ARGV: worker, how long (microseconds); the kinds; one lane only: whether, and which
+-- ARGV: worker, how long (microseconds); what is wanted, as in lanes.lua
 local EVENTS, PARTS = 100, 20
 local worker, long = argument(), tonumber(argument())
-local kinds = list()
-local only = flag() and argument() or nil
-local best = choose(kinds, only)
+local best = choose(read_wanted())
 if not best then return false end
 local kind, lane = best[1], best[2]
 local state = read_lane(kind, lane)
@@ -26,7 +24,7 @@ elseif kind == 'out' then
 else
   state.upto = redis.call('GET', key('launch', lane))
 end
-state.worker, state.fence, state.lapses = worker, tick(), real + long
+state.worker, state.fence, state.lapses, state.needs = worker, tick(), real + long, 1
 save_lane(kind, lane, state)
 settle()
 return { latest, kind, lane, state.fence, state.tries, state.died and 1 or 0, events, parts, steps }

@@ -1,18 +1,20 @@
 -- Mailboxes and outboxes.
 --
 -- seen:<event id>        until when an id is remembered
--- event:<seq>            hash: conversation, stamp, body, pointed, wakes, tries
+-- event:<seq>            hash: conversation, stamp, body, pointed, wakes, collects, tries, needs (the form that whoever
+--                        decides it must know; absent: 1)
 -- mail:<conversation>    the seqs that wait, in order; wakes:<conversation> those that make it ready
--- points, points:<c>     the seqs that have a pointer: of all, of one conversation
+-- points, points:<c>     the seqs that have a pointer: of all, of one conversation; of those that were left to a newer
+--                        release with the form before it
 -- stamps                 all seqs that wait, by stamp
--- part:<part id>         hash: conversation, seq, stamp, body, tries
+-- part:<part id>         hash: conversation, seq, stamp, body, pool, tries
 -- out:<conversation>     the part ids that wait, in order; parts: how many wait in all
 
--- ARGV: conversation, stamp (or ''), body, decides, wakes, refusable, keep (microseconds), its ids
+-- ARGV: conversation, stamp (or ''), body, decides, wakes, collects, refusable, keep (microseconds), its ids
 local function read_event()
   return {
     conversation = argument(), stamp = tonumber(argument()), body = argument(),
-    decides = flag(), wakes = flag(), refusable = flag(), keep = tonumber(argument()), ids = list(),
+    decides = flag(), wakes = flag(), collects = flag(), refusable = flag(), keep = tonumber(argument()), ids = list(),
   }
 end
 
@@ -34,23 +36,24 @@ local function remember(event)
   return fresh
 end
 
-local function make_ready(conversation, seq)
+local function make_ready(conversation, seq, collects)
   redis.call('SADD', key('wakes', conversation), seq)
-  wake('turn', conversation)
+  wake('turn', conversation, nil, collects)
 end
 
 local function deliver(event)
   local seq = text(tick())
   local stamp = event.stamp or now
   redis.call('HSET', key('event', seq), 'conversation', event.conversation, 'stamp', stamp, 'body', event.body,
-    'pointed', event.decides and 1 or 0, 'wakes', event.wakes and 1 or 0, 'tries', 0)
+    'pointed', event.decides and 1 or 0, 'wakes', event.wakes and 1 or 0, 'collects', event.collects and 1 or 0,
+    'tries', 0)
   redis.call('ZADD', key('mail', event.conversation), seq, seq)
   redis.call('ZADD', key('stamps'), stamp, seq)
   if event.decides then
     redis.call('ZADD', key('points'), seq, seq)
     redis.call('ZADD', key('points', event.conversation), seq, seq)
   elseif event.wakes then
-    make_ready(event.conversation, seq)
+    make_ready(event.conversation, seq, event.collects)
   end
 end
 
@@ -60,36 +63,45 @@ local function accept(event)
   return fresh
 end
 
+local function points_of(needs) return tonumber(needs or 1) > 1 and needs .. '+points' or 'points' end
+
+local function take_pointer(conversation, seq)
+  local name = points_of(redis.call('HGET', key('event', seq), 'needs'))
+  redis.call('ZREM', key(name), seq)
+  redis.call('ZREM', key(name, conversation), seq)
+end
+
 local function remove_event(conversation, seq)
+  if redis.call('HGET', key('event', seq), 'pointed') == '1' then take_pointer(conversation, seq) end
   redis.call('DEL', key('event', seq))
   redis.call('ZREM', key('mail', conversation), seq)
   redis.call('ZREM', key('stamps'), seq)
-  redis.call('ZREM', key('points'), seq)
-  redis.call('ZREM', key('points', conversation), seq)
   redis.call('SREM', key('wakes', conversation), seq)
   spend('turn', conversation)
 end
 
 local function show_event(seq)
-  local found = redis.call('HMGET', key('event', seq), 'conversation', 'stamp', 'body', 'pointed', 'tries')
+  local found = redis.call(
+    'HMGET', key('event', seq), 'conversation', 'stamp', 'body', 'pointed', 'collects', 'tries', 'needs')
   return { seq, unpack(found) }
 end
 
 -- Put a part at the end of its outbox; one that waits there already is passed over.
-local function queue(part_id, conversation, body)
+local function queue(part_id, conversation, body, pool)
   local name = key('part', part_id)
   if redis.call('EXISTS', name) == 1 then return end
   local seq = tick()
-  redis.call('HSET', name, 'conversation', conversation, 'seq', seq, 'stamp', now, 'body', body, 'tries', 0)
+  redis.call('HSET', name, 'conversation', conversation, 'seq', seq, 'stamp', now, 'body', body, 'pool', pool, 'tries', 0)
   redis.call('ZADD', key('out', conversation), seq, part_id)
   redis.call('INCR', key('parts'))
-  wake('out', conversation)
+  wake('out', conversation, pool)
 end
 
 local function show_parts(conversation, last)
   local shown = {}
   for i, part_id in ipairs(redis.call('ZRANGE', key('out', conversation), 0, last)) do
-    shown[i] = { part_id, unpack(redis.call('HMGET', key('part', part_id), 'conversation', 'body', 'stamp', 'tries')) }
+    local found = redis.call('HMGET', key('part', part_id), 'conversation', 'body', 'pool', 'stamp', 'tries')
+    shown[i] = { part_id, unpack(found) }
   end
   return shown
 end

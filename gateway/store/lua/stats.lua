@@ -1,10 +1,16 @@
 -- All counts of one partition, of one moment; the oldest stamp is -1 when nothing waits.
 local ready, leased, parked = 0, 0, 0
-for _, kind in ipairs({ 'turn', 'action', 'out' }) do
-  local function count(index, from, to) return redis.call('ZCOUNT', key(index, kind), from, to) end
-  ready = ready + count('free', '-inf', now) + count('held', '-inf', real)
-  leased = leased + count('held', '(' .. text(real), '+inf') + count('idle', '(' .. text(real), '+inf')
-  parked = parked + count('free', '(' .. text(now), '+inf')
+local all = redis.call('SMEMBERS', key('ways'))
+for _, kind in ipairs({ 'turn', 'action', 'out' }) do all[#all + 1] = kind end
+for _, way in ipairs(all) do
+  local function count(index, from, to) return redis.call('ZCOUNT', key(index, way), from, to) end
+  if way:match('^%d+%+') then -- left to a newer release
+    parked = parked + count('free', '-inf', '+inf')
+  else
+    ready = ready + count('free', '-inf', now) + count('held', '-inf', real)
+    leased = leased + count('held', '(' .. text(real), '+inf') + count('idle', '(' .. text(real), '+inf')
+    parked = parked + count('free', '(' .. text(now), '+inf')
+  end
 end
 local oldest = redis.call('ZRANGE', key('stamps'), 0, 0, 'WITHSCORES')
 return {

@@ -7,13 +7,13 @@ from typing import Any
 
 from gateway.store.base import Cell, Dead, Incoming, Kind, Lease, QueuedPart, Record, Transaction, Waiting
 from gateway.store.codec import (
-    dead_from_text,
     dead_to_text,
     decode,
     encode,
     incoming_to_text,
     micros,
     moment,
+    open_letter,
     span,
 )
 from gateway.store.redis.client import Value
@@ -34,6 +34,7 @@ __all__ = [
     "read_record",
     "read_waiting",
     "text_of",
+    "ways",
 ]
 
 
@@ -54,8 +55,8 @@ def check(transaction: Transaction, partition_of: Callable[[str], str]) -> None:
         raise ValueError("finish and steps belong to a lease, and the transaction names none")
     if lease is not None and lease.partition != partition:
         raise ValueError(f"the lease is of partition {lease.partition}, and the transaction of {partition}")
-    if transaction.due is not None and transaction.finish is None:
-        raise ValueError("due belongs to finish, and the transaction finishes nothing")
+    if transaction.finish is None and not (transaction.due is transaction.collect_until is None):
+        raise ValueError("due and collect_until belong to finish, and the transaction finishes nothing")
     if transaction.steps and lease is not None and lease.kind != "turn":
         raise ValueError(f"steps are the checkpoint of a turn, and the lease is for {lease.kind!r}")
     for conversation in _conversations(transaction):
@@ -64,7 +65,7 @@ def check(transaction: Transaction, partition_of: Callable[[str], str]) -> None:
 
 
 def _conversations(transaction: Transaction) -> Iterator[str]:
-    for conversation, _ in (*transaction.consume, *transaction.unpoint):
+    for conversation, _ in (*transaction.consume, *transaction.unpoint, *transaction.leave):
         yield conversation
     for conversation, _, _ in transaction.replace:
         yield conversation
@@ -82,12 +83,21 @@ def _conversations(transaction: Transaction) -> Iterator[str]:
 
 def only_adds(transaction: Transaction) -> bool:
     """Whether it takes no work off: such a one waits until a full server has room."""
-    return transaction.lease is None and not (transaction.consume or transaction.unpoint or transaction.sent)
+    takes_off = (transaction.consume, transaction.unpoint, transaction.leave, transaction.sent)
+    return transaction.lease is None and not any(takes_off)
 
 
-def lane_arguments(kinds: Sequence[Kind], only: str | None) -> list[Value]:
-    """The kinds, and the one lane that is asked for."""
-    return [len(kinds), *kinds, *([0] if only is None else [1, to_bytes(only)])]
+def ways(kinds: Sequence[Kind], pool: str, knows: int) -> list[tuple[Kind, bytes]]:
+    """The kinds, each with an index in which its lanes are found, which is also the topic of their news."""
+    plain: list[tuple[Kind, str]] = [(kind, f"{kind}/{pool}" if kind == "out" and pool else kind) for kind in kinds]
+    left = [(kind, f"{form}+{way}") for form in range(2, knows + 1) for kind, way in plain]
+    return [(kind, to_bytes(way)) for kind, way in (*plain, *left)]
+
+
+def lane_arguments(kinds: Sequence[Kind], only: str | None, pool: str, knows: int) -> list[Value]:
+    """What is wanted, as `read_wanted` in lanes.lua takes it."""
+    looks = [word for pair in ways(kinds, pool, knows) for word in pair]
+    return [len(looks), *looks, *([0] if only is None else [1, to_bytes(only)]), knows]
 
 
 def event_arguments(event: Incoming) -> list[Value]:
@@ -99,6 +109,7 @@ def event_arguments(event: Incoming) -> list[Value]:
         encode(event.body),
         int(event.decides),
         int(event.wakes),
+        int(event.collects),
         int(event.refusable),
         span(event.keep_seconds),
         len(ids),
@@ -108,7 +119,7 @@ def event_arguments(event: Incoming) -> list[Value]:
 
 def part_arguments(part: QueuedPart) -> list[Value]:
     """A part, as `queue` in mailbox.lua takes it."""
-    return [to_bytes(part.part_id), to_bytes(part.conversation), encode(part.body)]
+    return [to_bytes(part.part_id), to_bytes(part.conversation), encode(part.body), to_bytes(part.pool)]
 
 
 def lease_arguments(lease: Lease) -> list[Value]:
@@ -155,6 +166,8 @@ def _operations(transaction: Transaction) -> Iterator[tuple[str, *tuple[Value, .
         yield "consume", conversation, seq
     for conversation, seq in transaction.unpoint:
         yield "unpoint", conversation, seq
+    for conversation, seq in transaction.leave:
+        yield "leave", conversation, seq, transaction.needs
     for conversation, seq, body in transaction.replace:
         yield "replace", conversation, seq, encode(body)
     for event in transaction.accept:
@@ -176,24 +189,29 @@ def _operations(transaction: Transaction) -> Iterator[tuple[str, *tuple[Value, .
     if lease is not None:
         for step in transaction.steps:
             yield "step", lease.lane, encode(step)
-        if transaction.finish is not None:
-            due = "" if transaction.due is None else micros(transaction.due)
-            yield "finish", lease.kind, lease.lane, transaction.finish, due
+        if transaction.finish == "left":
+            yield "left", lease.kind, lease.lane, transaction.needs
+        elif transaction.finish is not None:
+            moments = transaction.due, transaction.collect_until
+            due, collect_until = ("" if each is None else micros(each) for each in moments)
+            yield "finish", lease.kind, lease.lane, transaction.finish, due, collect_until
 
 
 # ───────────── answered ─────────────
 
 
-def read_waiting(shown: Sequence[bytes]) -> Waiting:
+def read_waiting(shown: Sequence[Any]) -> Waiting:
     """An event, as `show_event` in mailbox.lua gives it."""
-    seq, conversation, stamp, body, pointed, tries = shown
+    seq, conversation, stamp, body, pointed, collects, tries, needs = shown
     return Waiting(
         seq=int(seq),
         conversation=text_of(conversation),
         stamp=moment(int(stamp)),
         body=decode(body.decode()),
         pointed=pointed == b"1",
+        collects=collects == b"1",
         tries=int(tries),
+        needs=int(needs or 1),
     )
 
 
@@ -204,10 +222,11 @@ def read_parts(shown: Sequence[Sequence[bytes]]) -> list[QueuedPart]:
             part_id=text_of(part_id),
             conversation=text_of(conversation),
             body=decode(body.decode()),
+            pool=text_of(pool),
             stamp=moment(int(stamp)),
             tries=int(tries),
         )
-        for part_id, conversation, body, stamp, tries in shown
+        for part_id, conversation, body, pool, stamp, tries in shown
     ]
 
 
@@ -219,19 +238,10 @@ def read_record(value: bytes | None, version: int) -> Record:
 def read_letter(shown: Sequence[bytes]) -> Dead:
     """A dead letter, as dead.lua gives it."""
     _, dead_id, conversation, reason, stamp, held = shown
-    incoming, part, payload = dead_from_text(held.decode())
-    return Dead(
-        dead_id=text_of(dead_id),
-        conversation=text_of(conversation),
-        reason=text_of(reason),
-        stamp=moment(int(stamp)),
-        incoming=incoming,
-        part=part,
-        payload=payload,
-    )
+    return open_letter(text_of(dead_id), text_of(conversation), text_of(reason), int(stamp), held.decode())
 
 
-def read_lease(worker: str, partition: str, shown: Sequence[Any]) -> Lease:
+def read_lease(worker: str, partition: str, shown: Sequence[Any], sure_until: float) -> Lease:
     """A lease, as lease.lua gives it."""
     _, kind, lane, fence, tries, died, events, parts, steps = shown
     return Lease(
@@ -245,4 +255,5 @@ def read_lease(worker: str, partition: str, shown: Sequence[Any]) -> Lease:
         events=tuple(map(read_waiting, events)),
         parts=tuple(read_parts(parts)),
         steps=tuple(decode(step.decode()) for step in steps),
+        sure_until=sure_until,
     )

@@ -1,14 +1,16 @@
 """Calls to the server, and what its failures mean.
 
 Nothing is repeated here: a call whose answer was lost may have taken effect, and only its caller can find out. redis-py
-by itself would repeat it ten times.
+by itself would repeat it ten times. A server that has been silent for a while is asked once a second whether it is
+back: nobody else waits for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
@@ -17,18 +19,25 @@ from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
     BusyLoadingError,
+    MasterDownError,
     NoPermissionError,
     NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
     RedisError,
 )
+from redis.exceptions import ConnectionError as NotThere
 from redis.exceptions import TimeoutError as NoAnswer
+from redis.maint_notifications import MaintNotificationsConfig
 
 from gateway.store.base import StoreUnavailable
 from gateway.store.redis.scripts import Script
 
-__all__ = ["Call", "Client", "Value", "connecting", "unavailable"]
+__all__ = ["Call", "Client", "Value", "connecting", "ended", "unavailable", "whole"]
+
+_SILENT_SECONDS: Final = 1.0
+_ASK_AGAIN_SECONDS: Final = 1.0
+_TELL_AGAIN_SECONDS: Final = 0.05
 
 Value = str | bytes | int | float
 Call = tuple[Script, str, Sequence[Value]]
@@ -42,6 +51,8 @@ def connecting(timeout_seconds: float) -> dict[str, Any]:
         "socket_connect_timeout": timeout_seconds,
         "retry": Retry(NoBackoff(), 0),
         "driver_info": None,  # looking up its own version reads files in the event loop
+        # with these, which only Redis Cloud sends, redis-py does not look whether a connection was closed meanwhile
+        "maint_notifications_config": MaintNotificationsConfig(enabled=False),
     }
 
 
@@ -53,10 +64,12 @@ class Client:
         self._pool: BlockingConnectionPool = BlockingConnectionPool.from_url(
             url,
             max_connections=connections,
-            timeout=timeout_seconds,
+            timeout=None,  # the wait for a connection is part of the call, which is bounded as a whole
             **connecting(timeout_seconds),
         )
         self.redis = Redis(connection_pool=self._pool)
+        self._silent_since: float | None = None
+        self._ask_at = 0.0
 
     async def close(self) -> None:
         await self.redis.aclose()
@@ -64,10 +77,17 @@ class Client:
 
     async def command(self, *words: Value) -> Any:
         """Raises StoreUnavailable."""
-        return (await self._execute([words]))[0]
+        [answer] = await self._execute([words])
+        if isinstance(answer, RedisError):
+            raise unavailable(answer) from answer
+        return answer
 
     async def run(self, calls: Sequence[Call]) -> list[Any]:
         """Run scripts, each for itself, in one round trip. Raises StoreUnavailable when any of them failed."""
+        return whole(await self.each(calls))
+
+    async def each(self, calls: Sequence[Call]) -> list[Any]:
+        """The same, with its error in place of the answer of a script that failed."""
         answers = await self._execute([("EVALSHA", script.sha, 1, base, *rest) for script, base, rest in calls])
         unknown = [number for number, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
         if unknown:  # the server was restarted, or somebody flushed its scripts: these did not run
@@ -78,23 +98,47 @@ class Client:
             )
             for number, answer in zip(unknown, again, strict=True):
                 answers[number] = answer
-        for answer in answers:
-            if isinstance(answer, RedisError):
-                raise unavailable(answer) from answer
         return answers
 
     async def _execute(self, commands: Sequence[Sequence[Value]]) -> list[Any]:
+        began = time.monotonic()
+        if self._silent_since is not None and began - self._silent_since > _SILENT_SECONDS:
+            if began < self._ask_at:
+                raise unavailable(NoAnswer())
+            self._ask_at = began + _ASK_AGAIN_SECONDS
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 pipe = self.redis.pipeline(transaction=False)
                 for words in commands:
                     pipe.execute_command(*words)
                 answers: list[Any] = await pipe.execute(raise_on_error=False)
-        except (RedisError, OSError, TimeoutError) as error:
+        except (TimeoutError, NoAnswer) as error:
+            self._silent_since = self._silent_since or began
             raise unavailable(error) from error
+        except (RedisError, OSError) as error:
+            self._silent_since = None
+            raise unavailable(error) from error
+        self._silent_since = None
         if any(isinstance(answer, ReadOnlyError) for answer in answers):
             await self._pool.disconnect(inuse_connections=False)  # the next call asks for the address anew
         return answers
+
+
+async def ended(task: asyncio.Task[None]) -> None:
+    """End a task of ours: redis-py may lose a cancellation within a call, so it is told until it obeys."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=_TELL_AGAIN_SECONDS)
+    if not task.cancelled():
+        task.exception()  # nobody waits for it any more
+
+
+def whole(answers: list[Any]) -> list[Any]:
+    """These answers. Raises StoreUnavailable when one of them is an error."""
+    for answer in answers:
+        if isinstance(answer, RedisError):
+            raise unavailable(answer) from answer
+    return answers
 
 
 def unavailable(error: Exception) -> StoreUnavailable:
@@ -102,7 +146,7 @@ def unavailable(error: Exception) -> StoreUnavailable:
     match error:
         case OutOfMemoryError():
             why = "its memory is full: raise maxmemory, or let work finish"
-        case ReadOnlyError():
+        case ReadOnlyError() | MasterDownError():
             why = "it is a replica and takes no writes: point ASKFIRST_STORE at the primary"
         case BusyLoadingError():
             why = "it is still loading its data"
@@ -110,6 +154,12 @@ def unavailable(error: Exception) -> StoreUnavailable:
             why = "it refuses the user or password, or does not let that user do this: check ASKFIRST_STORE"
         case TimeoutError() | NoAnswer():
             why = "it did not answer in time"
+        case NotThere() | OSError():
+            why = "it cannot be reached: see whether it runs, and whether ASKFIRST_STORE names it"
+        case _ if str(error).startswith("NEWERFORMAT"):
+            why = "a newer release has brought what is stored there to its own format: stop this one, or update it"
+        case _ if str(error).startswith("MISCONF"):
+            why = "it cannot write to its disk: make room there, and see its log"
         case _:
             why = type(error).__name__
     return StoreUnavailable(f"Redis cannot be used now: {why}")

@@ -6,27 +6,35 @@ One process takes in far more this way than with a call each, and nobody waits l
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Final
 
-from redis.exceptions import OutOfMemoryError
+from redis.exceptions import OutOfMemoryError, RedisError
 
 from gateway.store.base import Incoming, Overloaded, StoreUnavailable
 from gateway.store.redis import scripts
 from gateway.store.redis.arguments import event_arguments
-from gateway.store.redis.client import Value
+from gateway.store.redis.client import Call, Value, unavailable
+from gateway.store.redis.keys import PARTITIONS
 from gateway.store.redis.server import Server
 
 __all__ = ["Inbox"]
 
+_COUNTED_SECONDS: Final = 1.0
+"""How old the count of what waits elsewhere may be."""
+_COUNTED_ANEW_SECONDS: Final = 0.1
+"""How old it may be to refuse by it."""
 _MOST: Final = 200
-"""At most so many batches in one call, so that it stays short."""
+"""At most so many batches of one partition at once, so that its call stays short."""
 
 Verdict = int | list[int]
 """Which of a batch's events are new (1) or twins (0); a number: refused, because so many wait."""
+_Verdicts = dict[str, list[Verdict | Exception]]
+"""Partition -> what became of each batch."""
 
 
 @dataclass(slots=True, eq=False)
@@ -39,86 +47,138 @@ class _Batch:
 
 
 class Inbox:
-    """Takes events in; a new message is refused while `max_waiting` events wait in its partition."""
+    """Takes events in; a new message is refused while about `max_waiting` events wait.
 
-    def __init__(
-        self, server: Server, partition: Callable[[str], str], max_waiting: int, patience_seconds: float
-    ) -> None:
+    How many wait in its own partition is known when it is stored; in the others, it was counted a moment ago.
+    """
+
+    def __init__(self, server: Server, partition: Callable[[str], str], max_waiting: int) -> None:
         self._server = server
         self._partition = partition
         self._max_waiting = max_waiting
-        self._patience_seconds = patience_seconds
         self._waiting: defaultdict[str, list[_Batch]] = defaultdict(list)
-        self._busy: dict[str, asyncio.Task[None]] = {}
+        self._busy: asyncio.Task[None] | None = None
+        self._counts = dict.fromkeys(PARTITIONS, 0)
+        """How many wait in each partition, as it was heard last."""
+        self._counted_at = -math.inf
 
     async def accept(self, events: Sequence[Incoming]) -> list[bool]:
-        """Which of them are new. Raises Overloaded, and StoreUnavailable when it took too long."""
+        """Which of them are new. Raises Overloaded and StoreUnavailable."""
         self._server.check_open()
         groups: defaultdict[str, list[int]] = defaultdict(list)
         for number, event in enumerate(events):
             groups[self._partition(event.conversation)].append(number)
         batches = {partition: _batch([events[n] for n in numbers]) for partition, numbers in groups.items()}
-        try:
-            async with asyncio.timeout(self._patience_seconds):
-                if len(batches) > 1 and any(batch.refusable for batch in batches.values()):
-                    for partition, batch in batches.items():  # what one has stored cannot be undone for another
-                        [verdict] = await self._deliver(partition, [batch], look=True)
-                        _admitted(verdict)
-                    unrefusable = [replace(event, refusable=False) for event in events]
-                    batches = {p: _batch([unrefusable[n] for n in numbers]) for p, numbers in groups.items()}
-                verdicts = await asyncio.gather(*(self._put(p, batch) for p, batch in batches.items()))
-        except TimeoutError:
-            raise StoreUnavailable(f"Redis took no event within {self._patience_seconds} seconds") from None
+        if len(batches) > 1 and any(batch.refusable for batch in batches.values()):
+            # What one partition has stored cannot be undone for another.
+            for verdicts in (await self._deliver({p: [batch] for p, batch in batches.items()}, look=True)).values():
+                self._admitted(verdicts[0])
+            unrefusable = [replace(event, refusable=False) for event in events]
+            batches = {p: _batch([unrefusable[n] for n in numbers]) for p, numbers in groups.items()}
+        answers = [self._put(partition, batch) for partition, batch in batches.items()]
         fresh = [False] * len(events)
-        for numbers, verdict in zip(groups.values(), verdicts, strict=True):
+        for numbers, verdict in zip(groups.values(), await asyncio.gather(*answers), strict=True):
             for number, new in zip(numbers, verdict, strict=True):
                 fresh[number] = bool(new)
         return fresh
 
     async def finished(self) -> None:
         """Returns when all that was put has been answered."""
-        while self._busy:
-            await asyncio.wait(self._busy.values())
+        while self._busy is not None:
+            await asyncio.wait([self._busy])
 
     def _put(self, partition: str, batch: _Batch) -> asyncio.Future[list[int]]:
         self._waiting[partition].append(batch)
-        if partition not in self._busy:
-            self._busy[partition] = asyncio.create_task(self._work_off(partition))
+        if self._busy is None:
+            self._busy = asyncio.create_task(self._work_off())
         return batch.answer
 
-    async def _work_off(self, partition: str) -> None:
+    async def _work_off(self) -> None:
         try:
-            while waiting := self._waiting.pop(partition, None):
-                # In order; and apart, because a full server takes only what may not be refused.
-                batches = list(takewhile(lambda batch: batch.refusable == waiting[0].refusable, waiting[:_MOST]))
-                if later := waiting[len(batches) :]:
-                    self._waiting[partition] = later
+            while self._waiting:
+                aboard = {partition: self._next(partition) for partition in list(self._waiting)}
                 try:
-                    verdicts = await self._deliver(partition, batches)
-                except (StoreUnavailable, Overloaded) as error:
-                    for batch in batches:
-                        _settle(batch, error)
-                else:
-                    for batch, verdict in zip(batches, verdicts, strict=True):
-                        _settle(batch, verdict)
+                    verdicts = await self._deliver(aboard)
+                except Exception as error:  # noqa: BLE001 - nobody waits for ever
+                    verdicts = {partition: [error] * len(batches) for partition, batches in aboard.items()}
+                for partition, batches in aboard.items():
+                    for batch, verdict in zip(batches, verdicts[partition], strict=True):
+                        self._settle(batch, verdict)
         finally:
-            del self._busy[partition]
+            self._busy = None
 
-    async def _deliver(self, partition: str, batches: Sequence[_Batch], *, look: bool = False) -> list[Verdict]:
-        refusable = batches[0].refusable
-        told = [self._max_waiting, int(look), len(batches), *(word for batch in batches for word in batch.told)]
-        script = scripts.ACCEPT_NEW if refusable else scripts.ACCEPT
+    def _next(self, partition: str) -> list[_Batch]:
+        """In order; and apart, because a full server takes only what may not be refused."""
+        waiting = self._waiting.pop(partition)
+        batches = list(takewhile(lambda batch: batch.refusable == waiting[0].refusable, waiting[:_MOST]))
+        if later := waiting[len(batches) :]:
+            self._waiting[partition] = later
+        return batches
+
+    async def _deliver(self, aboard: Mapping[str, Sequence[_Batch]], *, look: bool = False) -> _Verdicts:
+        if any(batches[0].refusable for batches in aboard.values()):
+            await self._count(_COUNTED_SECONDS)
+        verdicts = await self._send(aboard, look=look)
+        refused = {
+            p: [n for n, verdict in enumerate(found) if isinstance(verdict, int)] for p, found in verdicts.items()
+        }
+        refused = {partition: numbers for partition, numbers in refused.items() if numbers}
+        if refused and await self._count(_COUNTED_ANEW_SECONDS):  # perhaps there is room by now
+            again = await self._send({p: [aboard[p][n] for n in numbers] for p, numbers in refused.items()}, look=look)
+            for partition, numbers in refused.items():
+                for number, verdict in zip(numbers, again[partition], strict=True):
+                    verdicts[partition][number] = verdict
+        return verdicts
+
+    async def _count(self, older_than_seconds: float) -> bool:
+        """Count anew what waits in all partitions, if that is so long ago; whether it was."""
+        now = asyncio.get_running_loop().time()
+        if now - self._counted_at < older_than_seconds:
+            return False
+        self._counted_at = now
+        places = [(self._server.keys.base(partition), ()) for partition in PARTITIONS]
+        counts = await self._server.run_at(scripts.WAITING, places, ack=True)
+        self._counts = dict(zip(PARTITIONS, counts, strict=True))
+        return True
+
+    async def _send(self, aboard: Mapping[str, Sequence[_Batch]], *, look: bool) -> _Verdicts:
+        calls: list[Call] = []
+        for partition, batches in aboard.items():
+            most = self._max_waiting - sum(self._counts.values()) + self._counts[partition]
+            told = [most, int(look), len(batches), *(word for batch in batches for word in batch.told)]
+            script = scripts.ACCEPT_NEW if batches[0].refusable else scripts.ACCEPT
+            calls.append((script, self._server.keys.base(partition), told))
+        verdicts: _Verdicts = {}
+        for (partition, batches), answer in zip(aboard.items(), await self._server.each_ack(calls), strict=True):
+            if isinstance(answer, RedisError):
+                verdicts[partition] = [_refusal(answer, refusable=batches[0].refusable)] * len(batches)
+                continue
+            latest, verdicts[partition], self._counts[partition] = answer
+            self._server.seen(latest)
+        return verdicts
+
+    def _settle(self, batch: _Batch, verdict: Verdict | Exception) -> None:
+        if batch.answer.done():  # who put it has given up
+            return
         try:
-            [[latest, verdicts]] = await self._server.run_at(
-                script, [(self._server.keys.base(partition), told)], ack=True
-            )
-        except StoreUnavailable as error:
-            if refusable and isinstance(error.__cause__, OutOfMemoryError):
-                raise Overloaded("Redis has no memory left for new messages: try again later") from error
-            raise
-        self._server.seen(latest)
-        answers: list[Verdict] = verdicts
-        return answers
+            batch.answer.set_result(self._admitted(verdict))
+        except Exception as error:  # noqa: BLE001 - its caller gets it
+            batch.answer.set_exception(error)
+
+    def _admitted(self, verdict: Verdict | Exception) -> list[int]:
+        """Raises Overloaded and StoreUnavailable."""
+        if isinstance(verdict, Exception):
+            raise verdict
+        if isinstance(verdict, int):
+            waiting = sum(self._counts.values())
+            raise Overloaded(f"{waiting} events wait, which is all that may: try again when some are dealt with")
+        return verdict
+
+
+def _refusal(error: RedisError, *, refusable: bool) -> Overloaded | StoreUnavailable:
+    if refusable and isinstance(error, OutOfMemoryError):
+        return Overloaded("Redis has no memory left for new messages: try again later")
+    return unavailable(error)
 
 
 def _batch(events: Sequence[Incoming]) -> _Batch:
@@ -127,21 +187,3 @@ def _batch(events: Sequence[Incoming]) -> _Batch:
     for event in events:
         told += event_arguments(event)
     return _Batch(told, any(event.refusable for event in events))
-
-
-def _settle(batch: _Batch, verdict: Verdict | Exception) -> None:
-    if batch.answer.done():  # who put it has given up
-        return
-    try:
-        if isinstance(verdict, Exception):
-            raise verdict
-        batch.answer.set_result(_admitted(verdict))
-    except (StoreUnavailable, Overloaded) as error:
-        batch.answer.set_exception(error)
-
-
-def _admitted(verdict: Verdict) -> list[int]:
-    """Raises Overloaded."""
-    if isinstance(verdict, int):
-        raise Overloaded(f"{verdict} events wait, which is all that may: try again when some are dealt with")
-    return verdict

@@ -33,6 +33,9 @@ class Keys:
         self.rates = f"{prefix}:{{rates}}"
         self.format = f"{prefix}:format"
         self.news = f"{prefix}:news"
+        self.looks = f"{prefix}:looks"
+        self.nothing = f"{prefix}:nothing"
+        """No key of this name is ever there."""
 
     def base(self, partition: str) -> str:
         """What all keys of a partition begin with. Raises ValueError for one that is not there."""

@@ -15,7 +15,7 @@ from typing import Final
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from gateway.store.redis.client import connecting, unavailable
+from gateway.store.redis.client import connecting, ended, unavailable
 
 __all__ = ["News"]
 
@@ -45,8 +45,7 @@ class News:
     async def close(self) -> None:
         """Who still waits is woken."""
         if self._listening is not None:
-            self._listening.cancel()
-            await asyncio.gather(self._listening, return_exceptions=True)
+            await ended(self._listening)
         await self._redis.aclose()
         self.tell_all()
 

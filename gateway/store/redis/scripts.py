@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Literal
+from typing import Final, Literal
 
 __all__ = [
     "ACCEPT",
@@ -19,10 +19,13 @@ __all__ = [
     "DEAD",
     "DUE",
     "EXHUME",
+    "FORMAT",
     "GET",
     "GIVE_BACK",
+    "HAS_WORK",
     "LEASE",
     "LETTER",
+    "MIGRATIONS",
     "OUTBOX",
     "PEEK",
     "POINTED",
@@ -32,8 +35,12 @@ __all__ = [
     "SCAN",
     "STATS",
     "TAKE",
+    "WAITING",
     "Script",
 ]
+
+FORMAT: Final = 1
+"""Of the keys; grows when a release writes what the one before it cannot read."""
 
 _DIRECTORY = files("gateway.store") / "lua"
 _COMMON = ("common", "lanes", "mailbox", "records")
@@ -53,7 +60,7 @@ class Script:
     def __post_init__(self) -> None:
         first = f"#!lua flags={self.flag}" if self.flag else "#!lua"
         parts = [(_DIRECTORY / f"{part}.lua").read_text() for part in (*_COMMON, self.name)]
-        object.__setattr__(self, "text", "\n".join([first, *parts]))
+        object.__setattr__(self, "text", "\n".join([first, f"local FORMAT = {FORMAT}", *parts]))
         object.__setattr__(self, "sha", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
 
 
@@ -74,6 +81,11 @@ SCAN = Script("scan", "no-writes")
 READ = Script("read", "no-writes")
 POINTED = Script("pointed", "no-writes")
 OUTBOX = Script("outbox", "no-writes")
+HAS_WORK = Script("has_work", "no-writes")
 LETTER = Script("letter", "no-writes")
 DEAD = Script("dead", "no-writes")
 STATS = Script("stats", "no-writes")
+WAITING = Script("waiting", "no-writes")
+
+MIGRATIONS: tuple[Script, ...] = ()
+"""The first brings a partition of format 1 to format 2, the next that one to 3. A released one is never changed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -10,7 +11,8 @@ from typing import Any, Final, TypeVar
 from gateway.store.base import StoreRefused, StoreUnavailable
 from gateway.store.codec import moment
 from gateway.store.redis import startup
-from gateway.store.redis.client import Client, Value
+from gateway.store.redis.client import Call, Client, Value
+from gateway.store.redis.flights import Flights
 from gateway.store.redis.keys import Keys
 from gateway.store.redis.news import News
 from gateway.store.redis.scripts import Script
@@ -20,10 +22,13 @@ __all__ = ["Server"]
 T = TypeVar("T")
 
 _WORK_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 1.0
 
 
 class Server:
     """Two clients: one for what a platform waits for (`ack`), which gives up early, and one for all else.
+
+    What goes over the second travels together (`Flights`).
 
     Every script is told the same first: by how much the clock is moved, the latest moment that anybody here has seen
     (behind which it does not go back), and where news goes to.
@@ -36,15 +41,18 @@ class Server:
         """Microseconds."""
         self._latest = 0
         self._open = True
+        self._room, self._look_at = True, 0.0
         self._running: set[asyncio.Future[Any]] = set()
         try:
             self._work = Client(url, timeout_seconds=_WORK_SECONDS, connections=32)
+            self._flights = Flights(self._work)
             self._ack = Client(url, timeout_seconds=ack_seconds, connections=16)
             self.news = News(url, self.keys.news)
         except ValueError:  # its text may hold the password
             raise StoreRefused(
                 "ASKFIRST_STORE is no address: write redis://[user:password@]host:6379[/number]"
             ) from None
+        self._watch = startup.Watch(self._work, self.keys)
 
     async def open(self) -> None:
         """Look whether it can be trusted. Raises StoreRefused and StoreUnavailable."""
@@ -76,8 +84,23 @@ class Server:
         return self.seen(int(seconds) * 1_000_000 + int(micros) + self.offset)
 
     async def ping(self) -> None:
+        """Raises StoreUnavailable when it does not answer, and when it takes no writes: then nothing can be stored."""
         self.check_open()
-        await self.to_its_end(self._ack.command("PING"))
+        await self.to_its_end(self._ack.command("DEL", self.keys.nothing))
+
+    async def has_room(self) -> bool:
+        """Whether its memory is below `maxmemory`; there, it takes what ends work and nothing else."""
+        self.check_open()
+        now = time.monotonic()
+        if now >= self._look_at:
+            self._look_at = now + _LOOK_SECONDS
+            found = await self.to_its_end(self._work.command("INFO", "memory"))
+            self._room = not found["maxmemory"] or found["used_memory"] < found["maxmemory"]
+        return self._room
+
+    async def look_for_losses(self) -> None:
+        self.check_open()
+        await self.to_its_end(self._watch.look())
 
     async def run(self, script: Script, partitions: Sequence[str], *told: Value) -> list[Any]:
         """One script in each of these partitions, in one round trip. Raises StoreUnavailable."""
@@ -88,12 +111,26 @@ class Server:
     ) -> list[Any]:
         """A script at the base of each place, told what is for there. Raises StoreUnavailable."""
         self.check_open()
+        run = self._ack.run if ack else self._flights.run
+        return await self.to_its_end(run(self._headed([(script, base, told) for base, told in places])))
+
+    async def each_ack(self, calls: Sequence[Call]) -> list[Any]:
+        """What a platform waits for: these calls, with its error in place of the answer of one that failed.
+
+        Raises StoreUnavailable when none of them was answered.
+        """
+        self.check_open()
+        return await self.to_its_end(self._ack.each(self._headed(calls)))
+
+    def _headed(self, calls: Sequence[Call]) -> list[Call]:
         head: list[Value] = [self.offset, self._latest, self.keys.news]
-        client = self._ack if ack else self._work
-        return await self.to_its_end(client.run([(script, base, [*head, *told]) for base, told in places]))
+        return [(script, base, [*head, *told]) for script, base, told in calls]
 
     async def to_its_end(self, call: Awaitable[T]) -> T:
-        """Go on though the caller gives up: no connection is left in the middle of an answer, and `close` waits."""
+        """Go on though the caller gives up: no connection is left in the middle of an answer, and `close` waits.
+
+        Nor is a cancellation lost: redis-py swallows one that comes while it looks at a connection.
+        """
         running = asyncio.ensure_future(call)
         self._running.add(running)
         running.add_done_callback(self._ended)

@@ -1,34 +1,83 @@
-"""Whether a server can be trusted with what people were promised."""
+"""Whether a server can be trusted with what people were promised: at the start, and for as long as it is used."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gateway.store.base import StoreRefused
+from gateway.store.base import StoreRefused, StoreUnavailable
+from gateway.store.redis import scripts
 from gateway.store.redis.client import Client
-from gateway.store.redis.keys import Keys
+from gateway.store.redis.keys import PARTITIONS, Keys
 
-__all__ = ["check", "judge"]
+__all__ = ["Watch", "check", "judge"]
 
 log = logging.getLogger("askfirst.store")
 
 _OLDEST: Final = (7, 0)
-_FORMAT: Final = 1
-"""Of the keys; grows when a release writes what the one before it cannot read."""
+_LOOK_SECONDS: Final = 1.0
 
 
 async def check(client: Client, keys: Keys) -> None:
-    """Raises StoreRefused, and StoreUnavailable when it does not answer. Warns when a restart would lose something."""
+    """Raises StoreRefused, and StoreUnavailable when it does not answer. Warns when a restart would lose something.
+
+    What an older release has written is brought forward.
+    """
     judge(await client.command("INFO"))
-    await client.command("SET", keys.format, _FORMAT, "NX")
-    found = int(await client.command("GET", keys.format))
-    if found > _FORMAT:
+    found = await client.command("GET", keys.format)
+    if found is None:  # a server without memory takes no new key, and one that was used before is opened all the same
+        await client.command("SET", keys.format, scripts.FORMAT, "NX")
+        found = await client.command("GET", keys.format)
+    if int(found) > scripts.FORMAT:
         raise StoreRefused(
-            f"What is stored there has format {found}, and this program knows up to {_FORMAT}. "
+            f"What is stored there has format {int(found)}, and this program knows up to {scripts.FORMAT}. "
             "It was written by a newer release: run that one."
         )
+    if int(found) < scripts.FORMAT:
+        await _bring_forward(client, keys)
+
+
+async def _bring_forward(client: Client, keys: Keys) -> None:
+    """Partition by partition, each in one script for each format: whoever is killed here leaves whole partitions.
+
+    Several processes may do so at once. Processes of the older release are refused from its first partition on.
+    """
+    for base in map(keys.base, PARTITIONS):
+        for number, migration in enumerate(scripts.MIGRATIONS, start=2):
+            if int(await client.command("GET", f"{base}:format") or 1) < number:
+                await client.run([(migration, base, [0, 0, keys.news, number])])
+    await client.command("SET", keys.format, scripts.FORMAT)
+
+
+class Watch:
+    """Says it when what was stored is gone while this process lives.
+
+    A count that only grows has gone back: the server was started again without its file or with an older one, emptied,
+    or replaced by a replica that was behind.
+    """
+
+    def __init__(self, client: Client, keys: Keys) -> None:
+        self._client, self._keys = client, keys
+        self._count = 0
+        self._next = 0.0
+
+    async def look(self) -> None:
+        """Look again, once a second at most. Nothing is raised: who needs the server finds out whether it answers."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + _LOOK_SECONDS
+        with contextlib.suppress(StoreUnavailable):
+            before, self._count = self._count, int(await self._client.command("INCR", self._keys.looks))
+            if self._count <= before:
+                log.error(
+                    "Redis has lost what it had stored, all of it or the latest: open questions, messages and replies "
+                    "that were acknowledged may be gone. Set appendonly to yes, and see its log for why it began anew."
+                )
+                await self._client.command("SET", self._keys.format, scripts.FORMAT, "NX")
 
 
 def judge(info: Mapping[str, Any]) -> None:

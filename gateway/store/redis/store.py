@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gateway.store.base import (
+    FORM,
     Cell,
     Conflict,
     Control,
@@ -20,6 +23,7 @@ from gateway.store.base import (
     Key,
     Kind,
     Lease,
+    NewerForm,
     QueuedPart,
     Record,
     Snapshot,
@@ -56,9 +60,10 @@ class _Parts(NamedTuple):
 class RedisStore:
     """A store on a Redis server of version 7.0 or later; see `gateway.store.base.Store`.
 
-    `url` is ``redis://`` or ``rediss://``; all keys begin with `prefix`. A new message is refused while `max_waiting`
-    events wait in its partition, of which there are sixteen. What a platform waits for (`accept`, `ping`) is given up
-    after `ack_seconds`. `open` raises StoreRefused for a server that cannot keep what it is given.
+    `url` is ``redis://`` or ``rediss://``; all keys begin with `prefix`. A new message is refused while about
+    `max_waiting` events wait, whoever took them in: each process counts once a second what waits in all partitions.
+    What a platform waits for (`accept`, `ping`) is given up after `ack_seconds`. `open` raises StoreRefused for a
+    server that cannot keep what it is given.
     """
 
     def __init__(
@@ -70,6 +75,8 @@ class RedisStore:
         self._ack_seconds = ack_seconds
         self._offset = 0
         self._open: _Parts | None = None
+        self._undecided_none = (-math.inf, 0)
+        """When it was last seen that no decision waited (on this machine's clock), and the offset then."""
 
     @property
     def offset_seconds(self) -> float:
@@ -90,7 +97,7 @@ class RedisStore:
         server = Server(self._url, self._prefix, self._ack_seconds)
         server.offset = self._offset
         await server.open()
-        inbox = Inbox(server, self.partition, self._max_waiting, self._ack_seconds)
+        inbox = Inbox(server, self.partition, self._max_waiting)
         self._open = _Parts(server, inbox, Leases(server, self.partition))
 
     async def close(self) -> None:
@@ -112,11 +119,24 @@ class RedisStore:
         return await self._parts.inbox.accept(events)
 
     async def pointed(
-        self, conversation: str | None = None, *, older_than_seconds: float = 0.0, limit: int = 100
+        self,
+        conversation: str | None = None,
+        *,
+        older_than_seconds: float = 0.0,
+        limit: int = 100,
+        knows: int = FORM,
     ) -> list[Waiting]:
+        at, offset = self._undecided_none
+        if (
+            conversation is None
+            and knows == 1
+            and offset == self._offset
+            and time.monotonic() - at < older_than_seconds
+        ):
+            return []  # there was none then, and what has come since is not so old yet
         which: list[Value] = [0] if conversation is None else [1, to_bytes(conversation)]
         partitions = PARTITIONS if conversation is None else [self.partition(conversation)]
-        found = await self._server.run(scripts.POINTED, partitions, *which, span(older_than_seconds), limit)
+        found = await self._server.run(scripts.POINTED, partitions, *which, span(older_than_seconds), limit, knows)
         events = [told.read_waiting(event) for answer in found for event in answer]
         return sorted(events, key=lambda event: event.seq)[:limit]
 
@@ -128,10 +148,12 @@ class RedisStore:
         kinds: Sequence[Kind],
         *,
         only: str | None = None,
+        pool: str = "",
         wait_seconds: float = 0.0,
         lease_seconds: float = 6.0,
+        knows: int = FORM,
     ) -> Lease | None:
-        return await self._parts.leases.take(worker, (tuple(kinds), only), wait_seconds, lease_seconds)
+        return await self._parts.leases.take(worker, (tuple(kinds), only, pool, knows), wait_seconds, lease_seconds)
 
     async def renew(self, lease: Lease, *, lease_seconds: float = 6.0) -> Control:
         which = told.lease_arguments(lease)
@@ -143,6 +165,10 @@ class RedisStore:
     async def outbox(self, conversation: str) -> list[QueuedPart]:
         [shown] = await self._server.run(scripts.OUTBOX, [self.partition(conversation)], to_bytes(conversation))
         return told.read_parts(shown)
+
+    async def has_work(self, conversation: str) -> bool:
+        [found] = await self._server.run(scripts.HAS_WORK, [self.partition(conversation)], to_bytes(conversation))
+        return bool(found)
 
     # ───────────── records and logs ─────────────
 
@@ -213,16 +239,24 @@ class RedisStore:
                 raise Conflict(told.text_of(rest[0]))
 
     async def tick(self) -> float | None:
+        await self._server.look_for_losses()
+        began = time.monotonic(), self._offset
         answers = await self._server.run(scripts.DUE, PARTITIONS, _TIMERS)
-        for partition, (timers, _) in zip(PARTITIONS, answers, strict=True):
+        if not any(pointed for *_, pointed in answers):
+            self._undecided_none = began
+        for partition, (timers, *_) in zip(PARTITIONS, answers, strict=True):
             if timers:
                 await self._ring(partition, timers)
-        return min((wait / 1_000_000 for _, wait in answers if wait >= 0), default=None)
+        return min((wait / 1_000_000 for _, wait, _ in answers if wait >= 0), default=None)
 
     async def _ring(self, partition: str, timers: Sequence[tuple[bytes, bytes, bytes]]) -> None:
-        sent: list[Value] = [len(timers)]
+        sent: list[Any] = [len(timers)]
         for timer_id, due, held in timers:
-            event = replace(incoming_from_text(held.decode()), stamp=moment(int(due)))
+            try:
+                event = replace(incoming_from_text(held.decode()), stamp=moment(int(due)))
+            except NewerForm:  # a worker of that release will
+                sent[0] -= 1
+                continue
             sent += [timer_id, due, held]
             if self.partition(event.conversation) == partition:
                 sent += [1, *told.event_arguments(event)]
@@ -279,6 +313,9 @@ class RedisStore:
             dead=dead,
             oldest_waiting_seconds=max(0.0, *ages) if ages else 0.0,
         )
+
+    async def has_room(self) -> bool:
+        return await self._server.has_room()
 
     async def ping(self) -> None:
         await self._server.ping()

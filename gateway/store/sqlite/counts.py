@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from gateway.store.base import Stats
+from gateway.store.base import FORM, Stats
 from gateway.store.sqlite.clock import Moment
 
 __all__ = ["stats"]
@@ -12,10 +12,10 @@ __all__ = ["stats"]
 _STATS = """
 SELECT
     (SELECT waiting FROM mail),
-    (SELECT count(*) FROM event WHERE pointed = 1),
-    (SELECT count(*) FROM lane WHERE ready_at <= :now AND (worker IS NULL OR until <= :real)),
+    (SELECT count(*) FROM event WHERE pointed = 1 AND needs <= :form),
+    (SELECT count(*) FROM lane WHERE ready_at <= :now AND needs <= :form AND (worker IS NULL OR until <= :real)),
     (SELECT count(*) FROM lane WHERE worker IS NOT NULL AND until > :real),
-    (SELECT count(*) FROM lane WHERE ready_at > :now AND worker IS NULL),
+    (SELECT count(*) FROM lane WHERE (ready_at > :now OR needs > :form) AND worker IS NULL),
     (SELECT count(*) FROM part),
     (SELECT count(*) FROM timer),
     (SELECT count(*) FROM dead),
@@ -25,7 +25,7 @@ SELECT
 
 def stats(db: sqlite3.Connection, at: Moment) -> Stats:
     """All counts, of one moment."""
-    row = db.execute(_STATS, {"now": at.now, "real": at.real}).fetchone()
+    row = db.execute(_STATS, {"now": at.now, "real": at.real, "form": FORM}).fetchone()
     waiting, pointed, ready, leased, parked, parts, timers, dead, oldest = row
     return Stats(
         waiting=waiting,

@@ -7,12 +7,13 @@ for work: NULL when there is none, else the moment from which the lane may be le
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
+from channels import Json
 from gateway.store.base import Control, Fenced, Kind, Lease, QueuedPart, Waiting
-from gateway.store.codec import decode, micros, moment
+from gateway.store.codec import decode, encode, micros, moment
 from gateway.store.sqlite.clock import Moment
 
 __all__ = [
@@ -22,8 +23,10 @@ __all__ = [
     "end_all",
     "finish",
     "give_back",
+    "has_work",
     "hold",
     "lease",
+    "leave",
     "outbox",
     "renew",
     "seconds_to_next",
@@ -31,6 +34,7 @@ __all__ = [
     "spend",
     "waiting_from_row",
     "wake",
+    "wake_turns",
 ]
 
 PARTITION = "00"
@@ -45,12 +49,17 @@ _WORK: dict[Kind, str] = {
     "out": "SELECT 1 FROM part WHERE conversation = ? LIMIT 1",
 }
 
-_LOOK = "SELECT id, kind, lane, ready_at, tries, died, worker, upto FROM lane WHERE kind = ? "
-_FREE = _LOOK + "AND worker IS NULL AND ready_at <= ? ORDER BY ready_at, id LIMIT 1"
-_LAPSED = _LOOK + "AND worker IS NOT NULL AND until <= ? AND ready_at <= ? ORDER BY ready_at, id LIMIT 1"
-_ONLY = _LOOK + "AND lane = ? AND ready_at <= ? AND (worker IS NULL OR until <= ?)"
+_URGENT = "SELECT 1 FROM event WHERE conversation = ? AND wakes AND NOT pointed AND NOT collects LIMIT 1"
 
-EVENT_COLUMNS = "seq, conversation, stamp, body, pointed, tries"
+_LOOK = "SELECT id, kind, lane, ready_at, tries, died, worker, upto FROM lane WHERE kind = ? "
+_FREE = _LOOK + "AND needs <= ? AND pool = ? AND worker IS NULL AND ready_at <= ? ORDER BY ready_at, id LIMIT 1"
+_LAPSED = (
+    _LOOK + "AND needs <= ? AND pool = ? AND worker IS NOT NULL AND until <= ? AND ready_at <= ? "
+    "ORDER BY ready_at, id LIMIT 1"
+)
+_ONLY = _LOOK + "AND needs <= ? AND lane = ? AND ready_at <= ? AND (worker IS NULL OR until <= ?)"
+
+EVENT_COLUMNS = "seq, conversation, stamp, body, pointed, collects, tries, needs"
 
 
 class _Row(NamedTuple):
@@ -64,26 +73,47 @@ class _Row(NamedTuple):
     upto: int | None
 
 
-def wake(db: sqlite3.Connection, at: Moment, kind: Kind, lane: str) -> None:
+_AWAKE = (
+    "ON CONFLICT (kind, lane) DO UPDATE SET ready_at = max(excluded.ready_at, due), pool = excluded.pool "
+    "WHERE ready_at IS NULL OR (NOT :collects AND worker IS NULL AND ready_at > max(excluded.ready_at, due))"
+)
+_WAKE = f"INSERT INTO lane (kind, lane, pool, ready_at) VALUES (:kind, :lane, :pool, :now) {_AWAKE}"  # noqa: S608
+_WAKE_TURNS = (
+    "INSERT INTO lane (kind, lane, ready_at) "  # noqa: S608
+    f"SELECT 'turn', value, :now FROM json_each(:conversations) WHERE true {_AWAKE}"
+)
+
+
+def wake(db: sqlite3.Connection, at: Moment, kind: Kind, lane: str, pool: str = "") -> None:
     """The lane has work now."""
-    db.execute(
-        "INSERT INTO lane (kind, lane, ready_at) VALUES (?, ?, ?) "
-        "ON CONFLICT (kind, lane) DO UPDATE SET ready_at = max(excluded.ready_at, due) WHERE ready_at IS NULL",
-        (kind, lane, at.now),
-    )
+    db.execute(_WAKE, {"kind": kind, "lane": lane, "pool": pool, "now": at.now, "collects": False})
+
+
+def wake_turns(db: sqlite3.Connection, at: Moment, conversations: Iterable[str], *, collects: bool) -> None:
+    """Events wait in these conversations now, and may wait for more where the conversation does (`collects`)."""
+    told: list[Json] = [*dict.fromkeys(conversations)]
+    if told:
+        db.execute(_WAKE_TURNS, {"conversations": encode(told), "now": at.now, "collects": collects})
 
 
 def spend(db: sqlite3.Connection, kind: Kind, lane: str) -> None:
     """Work of the lane is gone; perhaps it was the last."""
-    if not _has_work(db, kind, lane):
+    if not has_work(db, kind, lane):
         db.execute("UPDATE lane SET ready_at = NULL WHERE kind = ? AND lane = ?", (kind, lane))
 
 
 def lease(
-    db: sqlite3.Connection, at: Moment, worker: str, kinds: Sequence[Kind], only: str | None, lease_seconds: float
+    db: sqlite3.Connection,
+    at: Moment,
+    worker: str,
+    kinds: Sequence[Kind],
+    only: str | None,
+    pool: str,
+    lease_seconds: float,
+    knows: int,
 ) -> Lease | None:
     """Take the ready lane that has waited longest."""
-    rows = [row for kind in kinds for row in _ready(db, at, kind, only)]
+    rows = [row for kind in kinds for row in _ready(db, at, kind, only, pool if kind == "out" else "", knows)]
     if not rows:
         return None
     row = min(rows, key=lambda row: (row.ready_at, row.id))
@@ -115,7 +145,7 @@ def lease(
         (upto,) = db.execute("SELECT max(seq) FROM launch WHERE action_id = ?", (lane,)).fetchone()
     died = lapsed or bool(row.died)
     db.execute(
-        "UPDATE lane SET worker = ?, fence = ?, until = ?, upto = ?, tries = ?, died = ? WHERE id = ?",
+        "UPDATE lane SET worker = ?, fence = ?, until = ?, upto = ?, tries = ?, died = ?, needs = 1 WHERE id = ?",
         (worker, at.now, at.real + lease_seconds, upto, tries, died, row.id),
     )
     return Lease(
@@ -129,6 +159,7 @@ def lease(
         events=events,
         parts=parts,
         steps=steps,
+        sure_until=at.real + lease_seconds,
     )
 
 
@@ -152,8 +183,19 @@ def hold(db: sqlite3.Connection, held: Lease) -> None:
         raise Fenced(f"the {held.kind} lease of {held.lane} is no longer held by {held.worker}")
 
 
+def leave(db: sqlite3.Connection, held: Lease, needs: int) -> None:
+    """Give the lane back as it was found, to whoever knows so much."""
+    give_back(db, held)
+    db.execute("UPDATE lane SET needs = ? WHERE kind = ? AND lane = ?", (needs, held.kind, held.lane))
+
+
 def finish(
-    db: sqlite3.Connection, at: Moment, held: Lease, outcome: Literal["done", "failed"], due: datetime | None
+    db: sqlite3.Connection,
+    at: Moment,
+    held: Lease,
+    outcome: Literal["done", "failed"],
+    due: datetime | None,
+    collect_until: datetime | None,
 ) -> None:
     """Give the lane back, with what is to be remembered of the lease."""
     kind, lane = held.kind, held.lane
@@ -167,7 +209,9 @@ def finish(
     if kind == "turn":
         db.execute("DELETE FROM signal WHERE conversation = ?", (lane,))
     not_before = 0 if due is None else micros(due)
-    ready_at = max(at.now, not_before) if _has_work(db, kind, lane) else None
+    ready_at = max(at.now, not_before) if has_work(db, kind, lane) else None
+    if ready_at is not None and collect_until is not None and db.execute(_URGENT, (lane,)).fetchone() is None:
+        ready_at = max(ready_at, micros(collect_until))
     if ready_at is None and outcome == "done" and not_before <= at.now:
         db.execute("DELETE FROM lane WHERE kind = ? AND lane = ?", (kind, lane))
         return
@@ -178,7 +222,7 @@ def finish(
     )
 
 
-def give_back(db: sqlite3.Connection, at: Moment, held: Lease) -> None:
+def give_back(db: sqlite3.Connection, held: Lease) -> None:
     """Undo a lease that nobody received: the next one is told what this one would have been told."""
     db.execute(
         "UPDATE lane SET worker = NULL, until = NULL, upto = NULL "
@@ -227,37 +271,39 @@ def seconds_to_next(db: sqlite3.Connection, at: Moment) -> float | None:
 def outbox(db: sqlite3.Connection, conversation: str, limit: int = -1) -> list[QueuedPart]:
     """What waits to be sent, in order."""
     found = db.execute(
-        "SELECT part_id, conversation, body, stamp, tries FROM part WHERE conversation = ? ORDER BY seq LIMIT ?",
+        "SELECT part_id, conversation, body, pool, stamp, tries FROM part WHERE conversation = ? ORDER BY seq LIMIT ?",
         (conversation, limit),
     )
     return [
-        QueuedPart(part_id=part_id, conversation=lane, body=decode(body), stamp=moment(stamp), tries=tries)
-        for part_id, lane, body, stamp, tries in found
+        QueuedPart(part_id=part_id, conversation=lane, body=decode(body), pool=pool, stamp=moment(stamp), tries=tries)
+        for part_id, lane, body, pool, stamp, tries in found
     ]
 
 
 def waiting_from_row(row: tuple[Any, ...]) -> Waiting:
     """The event of a row of `EVENT_COLUMNS`."""
-    seq, conversation, stamp, body, pointed, tries = row
+    seq, conversation, stamp, body, pointed, collects, tries, needs = row
     return Waiting(
         seq=seq,
         conversation=conversation,
         stamp=moment(stamp),
         body=decode(body),
         pointed=bool(pointed),
+        collects=bool(collects),
         tries=tries,
+        needs=needs,
     )
 
 
-def _ready(db: sqlite3.Connection, at: Moment, kind: Kind, only: str | None) -> list[_Row]:
+def _ready(db: sqlite3.Connection, at: Moment, kind: Kind, only: str | None, pool: str, knows: int) -> list[_Row]:
     if only is not None:
-        return [_Row(*row) for row in db.execute(_ONLY, (kind, only, at.now, at.real))]
-    free = db.execute(_FREE, (kind, at.now)).fetchall()
-    lapsed = db.execute(_LAPSED, (kind, at.real, at.now)).fetchall()
+        return [_Row(*row) for row in db.execute(_ONLY, (kind, knows, only, at.now, at.real))]
+    free = db.execute(_FREE, (kind, knows, pool, at.now)).fetchall()
+    lapsed = db.execute(_LAPSED, (kind, knows, pool, at.real, at.now)).fetchall()
     return [_Row(*row) for row in (*free, *lapsed)]
 
 
-def _has_work(db: sqlite3.Connection, kind: Kind, lane: str) -> bool:
+def has_work(db: sqlite3.Connection, kind: Kind, lane: str) -> bool:
     return db.execute(_WORK[kind], (lane,)).fetchone() is not None
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
-from gateway.store.base import Dead, Incoming, Overloaded, QueuedPart, Waiting
+from gateway.store.base import Dead, Incoming, NewerForm, Overloaded, QueuedPart, Waiting
 from gateway.store.codec import (
     dead_from_text,
     dead_to_text,
@@ -14,67 +16,150 @@ from gateway.store.codec import (
     incoming_from_text,
     micros,
     moment,
+    open_letter,
     span,
 )
 from gateway.store.sqlite import lanes
 from gateway.store.sqlite.clock import Moment
 
-__all__ = ["accept", "bury", "dead", "drop", "pointed", "queue", "replay", "tick"]
+__all__ = ["Arrival", "accept", "arrival", "bury", "dead", "drop", "pointed", "queue", "replay", "tick"]
+
+T = TypeVar("T")
 
 _TIMERS = 500
 """At most so many fall due in one transaction."""
+_MOST_ROWS = 64
+"""In one statement; any SQLite takes 999 values (https://sqlite.org/limits.html), and a row has six at most."""
+
+
+class Arrival(NamedTuple):
+    """An event on its way in, made ready for the database: nothing of it can be refused there."""
+
+    event_ids: tuple[str, ...]
+    refusable: bool
+    keep: int
+    decides: bool
+    wakes: bool
+    collects: bool
+    conversation: str
+    stamp: int | None
+    body: str
+
+
+def arrival(event: Incoming) -> Arrival:
+    """Raises ValueError for what is no JSON, and for a name that is no text."""
+    for name in (event.conversation, *event.event_ids):
+        name.encode()
+    return Arrival(
+        event_ids=event.event_ids,
+        refusable=event.refusable,
+        keep=span(event.keep_seconds),
+        decides=event.decides,
+        wakes=event.wakes,
+        collects=event.collects,
+        conversation=event.conversation,
+        stamp=None if event.stamp is None else micros(event.stamp),
+        body=encode(event.body),
+    )
 
 
 def accept(
-    db: sqlite3.Connection, at: Moment, events: Sequence[Incoming], max_waiting: int | None = None
-) -> list[bool]:
-    """Put events into their mailboxes; False for a twin. Raises Overloaded."""
-    return [_accept(db, at, event, max_waiting) for event in events]
+    db: sqlite3.Connection, at: Moment, batches: Sequence[Sequence[Arrival]], max_waiting: int | None = None
+) -> list[list[bool] | Overloaded]:
+    """Put events into their mailboxes; of each batch, which were new, or why none of it was taken.
+
+    However many they are, it takes a few statements: during each one another thread may take the interpreter, and is
+    in no hurry to give it back.
+    """
+    seen = _known(db, at, [event_id for batch in batches for event in batch for event_id in event.event_ids])
+    (waiting,) = db.execute("SELECT waiting FROM mail").fetchone()
+    verdicts: list[list[bool] | Overloaded] = []
+    taken: list[Arrival] = []
+    until: dict[str, int] = {}
+    for batch in batches:
+        fresh: list[bool] = []
+        ids: dict[str, int] = {}
+        for event in batch:
+            fresh.append(seen.isdisjoint(event.event_ids) and ids.keys().isdisjoint(event.event_ids))
+            ids |= dict.fromkeys(event.event_ids, at.now + event.keep)
+        new = [event for event, is_fresh in zip(batch, fresh, strict=True) if is_fresh]
+        refusable = [number for number, event in enumerate(new) if event.refusable]
+        if max_waiting is not None and refusable and waiting + refusable[-1] >= max_waiting:
+            verdicts.append(
+                Overloaded(f"{waiting} events wait, which is all that may: try again when some are dealt with")
+            )
+            continue
+        verdicts.append(fresh)
+        taken += new
+        waiting += len(new)
+        until |= {event_id: when for event_id, when in ids.items() if event_id not in seen}
+        seen.update(ids)
+    _remember(db, until)
+    _deliver(db, at, taken)
+    return verdicts
 
 
-def _accept(db: sqlite3.Connection, at: Moment, event: Incoming, max_waiting: int | None) -> bool:
-    if not _remember(db, at, event):
-        return False
-    if event.refusable and max_waiting is not None:
-        (waiting,) = db.execute("SELECT waiting FROM mail").fetchone()
-        if waiting >= max_waiting:
-            raise Overloaded(f"{waiting} events wait, which is all that may: try again when some are dealt with")
-    _deliver(db, at, event)
-    return True
+def _portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """In as few statements as can be; for each number of rows one is prepared and kept, so there are few numbers."""
+    begin = 0
+    while left := len(items) - begin:
+        rows = min(_MOST_ROWS, 1 << (left.bit_length() - 1))
+        yield items[begin : begin + rows]
+        begin += rows
 
 
-def _remember(db: sqlite3.Connection, at: Moment, event: Incoming) -> bool:
-    """Whether none of its ids was known. All are, from now on: a twin may bring an id of its own."""
-    until = at.now + span(event.keep_seconds)
-    fresh = True
-    for event_id in dict.fromkeys(event.event_ids):
-        written = db.execute(
-            "INSERT INTO seen VALUES (?, ?) "
-            "ON CONFLICT (event_id) DO UPDATE SET until = excluded.until WHERE until <= ?",
-            (event_id, until, at.now),
+def _known(db: sqlite3.Connection, at: Moment, event_ids: Sequence[str]) -> set[str]:
+    known: set[str] = set()
+    for some in _portions(event_ids):
+        marks = ", ".join("?" * len(some))
+        found = db.execute(
+            f"SELECT event_id FROM seen WHERE event_id IN ({marks}) AND until > ?",  # noqa: S608
+            (*some, at.now),
         )
-        fresh &= written.rowcount == 1
-    return fresh
+        known.update(event_id for (event_id,) in found)
+    return known
 
 
-def _deliver(db: sqlite3.Connection, at: Moment, event: Incoming) -> None:
-    stamp = at.now if event.stamp is None else micros(event.stamp)
-    db.execute(
-        "INSERT INTO event (conversation, stamp, body, pointed, wakes) VALUES (?, ?, ?, ?, ?)",
-        (event.conversation, stamp, encode(event.body), event.decides, event.wakes),
-    )
-    if event.wakes and not event.decides:
-        lanes.wake(db, at, "turn", event.conversation)
+def _remember(db: sqlite3.Connection, until: Mapping[str, int]) -> None:
+    """Know these ids until then. All of a twin's too: it may bring one of its own."""
+    for some in _portions(list(until.items())):
+        marks = ", ".join(["(?, ?)"] * len(some))
+        db.execute(f"INSERT OR REPLACE INTO seen VALUES {marks}", [value for row in some for value in row])  # noqa: S608
+
+
+def _deliver(db: sqlite3.Connection, at: Moment, events: Sequence[Arrival]) -> None:
+    for some in _portions(events):
+        marks = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(some))
+        rows = [
+            value
+            for event in some
+            for value in (
+                event.conversation,
+                at.now if event.stamp is None else event.stamp,
+                event.body,
+                event.decides,
+                event.wakes,
+                event.collects,
+            )
+        ]
+        db.execute(
+            f"INSERT INTO event (conversation, stamp, body, pointed, wakes, collects) VALUES {marks}",  # noqa: S608
+            rows,
+        )
+    awake = [event for event in events if event.wakes and not event.decides]
+    for collects in (True, False):
+        names = (event.conversation for event in awake if event.collects is collects)
+        lanes.wake_turns(db, at, names, collects=collects)
 
 
 def pointed(
-    db: sqlite3.Connection, at: Moment, conversation: str | None, older_than_seconds: float, limit: int
+    db: sqlite3.Connection, at: Moment, conversation: str | None, older_than_seconds: float, limit: int, knows: int
 ) -> list[Waiting]:
     """The decision lane, from its head."""
     found = db.execute(
         f"SELECT {lanes.EVENT_COLUMNS} FROM event "  # noqa: S608
-        "WHERE pointed = 1 AND (?1 IS NULL OR conversation = ?1) AND stamp <= ?2 ORDER BY seq LIMIT ?3",
-        (conversation, at.now - span(older_than_seconds), limit),
+        "WHERE pointed = 1 AND needs <= ?4 AND (?1 IS NULL OR conversation = ?1) AND stamp <= ?2 ORDER BY seq LIMIT ?3",
+        (conversation, at.now - span(older_than_seconds), limit, knows),
     )
     return [lanes.waiting_from_row(row) for row in found]
 
@@ -82,22 +167,26 @@ def pointed(
 def queue(db: sqlite3.Connection, at: Moment, part: QueuedPart) -> None:
     """Put a part at the end of its outbox; one that waits there already is passed over."""
     db.execute(
-        "INSERT INTO part (part_id, conversation, stamp, body) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        (part.part_id, part.conversation, at.now, encode(part.body)),
+        "INSERT INTO part (part_id, conversation, stamp, body, pool) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        (part.part_id, part.conversation, at.now, encode(part.body), part.pool),
     )
-    lanes.wake(db, at, "out", part.conversation)
+    lanes.wake(db, at, "out", part.conversation, part.pool)
 
 
 def tick(db: sqlite3.Connection, at: Moment) -> float | None:
-    """Accept what timers have fallen due; seconds until the next one."""
+    """Accept what timers have fallen due; seconds until the next one. Those of a newer release stay."""
     found = db.execute(
         "SELECT timer_id, due, incoming FROM timer WHERE due <= ? ORDER BY due, timer_id LIMIT ?", (at.now, _TIMERS)
     ).fetchall()
     for timer_id, due, text in found:
-        db.execute("DELETE FROM timer WHERE timer_id = ?", (timer_id,))
-        accept(db, at, [replace(incoming_from_text(text), stamp=moment(due))])
-    (soonest,) = db.execute("SELECT min(due) FROM timer").fetchone()
-    return None if soonest is None else max(0.0, (soonest - at.now) / 1_000_000)
+        with suppress(NewerForm):
+            event = arrival(replace(incoming_from_text(text), stamp=moment(due)))
+            db.execute("DELETE FROM timer WHERE timer_id = ?", (timer_id,))
+            accept(db, at, [[event]])
+    if len(found) == _TIMERS:
+        return 0.0
+    (soonest,) = db.execute("SELECT min(due) FROM timer WHERE due > ?", (at.now,)).fetchone()
+    return None if soonest is None else (soonest - at.now) / 1_000_000
 
 
 def bury(db: sqlite3.Connection, at: Moment, letter: Dead) -> None:
@@ -110,23 +199,8 @@ def bury(db: sqlite3.Connection, at: Moment, letter: Dead) -> None:
 
 def dead(db: sqlite3.Connection, at: Moment) -> list[Dead]:
     """All dead letters, oldest first."""
-    letters = []
-    for dead_id, conversation, reason, stamp, held in db.execute(
-        "SELECT dead_id, conversation, reason, stamp, held FROM dead ORDER BY seq"
-    ):
-        incoming, part, payload = dead_from_text(held)
-        letters.append(
-            Dead(
-                dead_id=dead_id,
-                conversation=conversation,
-                reason=reason,
-                stamp=moment(stamp),
-                incoming=incoming,
-                part=part,
-                payload=payload,
-            )
-        )
-    return letters
+    found = db.execute("SELECT dead_id, conversation, reason, stamp, held FROM dead ORDER BY seq")
+    return [open_letter(*row) for row in found]
 
 
 def replay(db: sqlite3.Connection, at: Moment, dead_id: str) -> bool:
@@ -135,8 +209,9 @@ def replay(db: sqlite3.Connection, at: Moment, dead_id: str) -> bool:
     for (held,) in found:
         incoming, part, _ = dead_from_text(held)
         if incoming is not None:
-            _remember(db, at, incoming)
-            _deliver(db, at, incoming)
+            event = arrival(incoming)
+            _remember(db, dict.fromkeys(event.event_ids, at.now + event.keep))
+            _deliver(db, at, [event])
         if part is not None:
             queue(db, at, part)
     return bool(found)

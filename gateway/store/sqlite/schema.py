@@ -131,7 +131,25 @@ CREATE TABLE dead (
 );
 """
 
-_MIGRATIONS = (_VERSION_1,)
+_VERSION_2 = """
+ALTER TABLE part ADD COLUMN pool TEXT NOT NULL DEFAULT '';
+UPDATE part SET pool = substr(substr(conversation, instr(conversation, '/') + 1), 1,
+                              instr(substr(conversation, instr(conversation, '/') + 1), ':') - 1);
+ALTER TABLE lane ADD COLUMN pool TEXT NOT NULL DEFAULT '';  -- out: that of its parts
+UPDATE lane SET pool = coalesce((SELECT pool FROM part WHERE conversation = lane.lane LIMIT 1), '') WHERE kind = 'out';
+CREATE INDEX lane_pool ON lane (kind, pool, ready_at) WHERE worker IS NULL;
+"""
+
+_VERSION_3 = """
+ALTER TABLE event ADD COLUMN collects INTEGER NOT NULL DEFAULT 0;
+"""
+
+_VERSION_4 = """
+ALTER TABLE lane ADD COLUMN needs INTEGER NOT NULL DEFAULT 1;   -- the form that whoever leases it must know
+ALTER TABLE event ADD COLUMN needs INTEGER NOT NULL DEFAULT 1;  -- the same, of whoever decides it
+"""
+
+_MIGRATIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
 """Each brings a file of the version before it forward. One that was released is never changed."""
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gateway.store.base import (
+    FORM,
     Cell,
     Control,
     Dead,
@@ -20,6 +21,7 @@ from gateway.store.base import (
     Key,
     Kind,
     Lease,
+    Overloaded,
     QueuedPart,
     Record,
     Snapshot,
@@ -29,9 +31,11 @@ from gateway.store.base import (
     Waiting,
 )
 from gateway.store.codec import moment
-from gateway.store.sqlite import counts, lanes, mailbox, records
+from gateway.store.sqlite import counts, lanes, mailbox, records, upkeep
 from gateway.store.sqlite import transaction as transactions
 from gateway.store.sqlite.clock import Clock
+from gateway.store.sqlite.inbox import Inbox
+from gateway.store.sqlite.room import Room
 from gateway.store.sqlite.writer import Operation, Writer
 
 __all__ = ["SqliteStore"]
@@ -49,8 +53,10 @@ class SqliteStore:
     def __init__(self, path: Path | str, *, max_waiting: int = 10_000) -> None:
         self._path = None if str(path) == ":memory:" else Path(path)
         self._max_waiting = max_waiting
+        self._room = Room(self._path)
         self._clock = Clock(time.time_ns, time.monotonic_ns)
         self._open: Writer | None = None
+        self._inbox: Inbox | None = None
         self._watchers: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
 
     @property
@@ -70,11 +76,14 @@ class SqliteStore:
             writer = Writer(self._path, self._clock)
             await writer.start()
             self._open = writer
+            self._inbox = Inbox(writer, self._max_waiting)
 
     async def close(self) -> None:
         """Do what was asked before, refuse what waits for a lease or a log line, and give the file back."""
         writer, self._open = self._open, None
-        if writer is not None:
+        inbox, self._inbox = self._inbox, None
+        if writer is not None and inbox is not None:
+            await inbox.finished()
             await writer.stop()
         self._announce(list(self._watchers))
 
@@ -86,13 +95,21 @@ class SqliteStore:
         return moment(self._clock.tick().now)
 
     async def accept(self, events: Sequence[Incoming]) -> list[bool]:
-        events = tuple(events)
-        return await self._do(lambda db, at: mailbox.accept(db, at, events, self._max_waiting))
+        if self._inbox is None:
+            raise StoreUnavailable("the store is not open")
+        if any(event.refusable for event in events) and not await self.has_room():
+            raise Overloaded("the disk is nearly full, and what is left of it is for ending what was begun: make room")
+        return await self._inbox.accept(events)
 
     async def pointed(
-        self, conversation: str | None = None, *, older_than_seconds: float = 0.0, limit: int = 100
+        self,
+        conversation: str | None = None,
+        *,
+        older_than_seconds: float = 0.0,
+        limit: int = 100,
+        knows: int = FORM,
     ) -> list[Waiting]:
-        return await self._do(lambda db, at: mailbox.pointed(db, at, conversation, older_than_seconds, limit))
+        return await self._do(lambda db, at: mailbox.pointed(db, at, conversation, older_than_seconds, limit, knows))
 
     async def lease(
         self,
@@ -100,13 +117,15 @@ class SqliteStore:
         kinds: Sequence[Kind],
         *,
         only: str | None = None,
+        pool: str = "",
         wait_seconds: float = 0.0,
         lease_seconds: float = 6.0,
+        knows: int = FORM,
     ) -> Lease | None:
         kinds = tuple(kinds)
-        topic: Hashable = (kinds, only)
+        topic: Hashable = (kinds, only, pool, knows)
         future = self._writer.submit(
-            lambda db, at: lanes.lease(db, at, worker, kinds, only, lease_seconds),
+            lambda db, at: lanes.lease(db, at, worker, kinds, only, pool, lease_seconds, knows),
             settled=self._keep_or_give_back,
             topic=topic,
             wait_seconds=wait_seconds,
@@ -116,12 +135,16 @@ class SqliteStore:
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.exception() is None:
                 self._keep_or_give_back(future.result(), received=False)
+            elif self._open is not None:
+                asked_before = self._open.submit(lambda db, at: None)
+                asked_before.add_done_callback(asyncio.Future.exception)
+                await asyncio.wait([asked_before])  # until then the lease may be given, and has to be given back
             raise
 
     def _keep_or_give_back(self, lease: Lease | None, received: bool) -> None:
         """A lease whose caller was cancelled meanwhile is nobody's: others need not wait until it lapses."""
         if lease is not None and not received and self._open is not None:
-            returned = self._open.submit(lambda db, at: lanes.give_back(db, at, lease))
+            returned = self._open.submit(lambda db, at: lanes.give_back(db, lease))
             returned.add_done_callback(asyncio.Future.exception)  # if it fails, the lease lapses
 
     async def renew(self, lease: Lease, *, lease_seconds: float = 6.0) -> Control:
@@ -161,6 +184,9 @@ class SqliteStore:
     async def outbox(self, conversation: str) -> list[QueuedPart]:
         return await self._do(lambda db, at: lanes.outbox(db, conversation))
 
+    async def has_work(self, conversation: str) -> bool:
+        return await self._do(lambda db, at: any(lanes.has_work(db, kind, conversation) for kind in ("turn", "out")))
+
     async def commit(self, transaction: Transaction) -> datetime:
         transactions.check(transaction)
         logs = [log for log, _ in transaction.appends]
@@ -191,8 +217,11 @@ class SqliteStore:
     async def stats(self) -> Stats:
         return await self._do(counts.stats)
 
+    async def has_room(self) -> bool:
+        return await self._room.enough()
+
     async def ping(self) -> None:
-        await self._do(lambda db, at: None)
+        await self._do(upkeep.set_high_water)
 
     @property
     def _writer(self) -> Writer:

@@ -19,8 +19,8 @@ def check(transaction: Transaction) -> None:
         raise ValueError(f"partition {transaction.partition!r}: an embedded store has only {lanes.PARTITION!r}")
     if transaction.lease is None and (transaction.finish is not None or transaction.steps):
         raise ValueError("finish and steps belong to a lease, and the transaction names none")
-    if transaction.due is not None and transaction.finish is None:
-        raise ValueError("due belongs to finish, and the transaction finishes nothing")
+    if transaction.finish is None and not (transaction.due is transaction.collect_until is None):
+        raise ValueError("due and collect_until belong to finish, and the transaction finishes nothing")
     if transaction.steps and transaction.lease is not None and transaction.lease.kind != "turn":
         raise ValueError(f"steps are the checkpoint of a turn, and the lease is for {transaction.lease.kind!r}")
 
@@ -52,8 +52,10 @@ def apply(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> datet
         mailbox.bury(db, at, letter)
     if transaction.lease is not None:
         lanes.checkpoint(db, transaction.lease.lane, [encode(step) for step in transaction.steps])
-        if transaction.finish is not None:
-            lanes.finish(db, at, transaction.lease, transaction.finish, transaction.due)
+        if transaction.finish == "left":
+            lanes.leave(db, transaction.lease, transaction.needs)
+        elif transaction.finish is not None:
+            lanes.finish(db, at, transaction.lease, transaction.finish, transaction.due, transaction.collect_until)
     return moment(at.now)
 
 
@@ -86,13 +88,21 @@ def _events(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Non
             raise Conflict(f"event {seq} of {conversation} has no pointer")
         if freed[0][0]:
             lanes.wake(db, at, "turn", conversation)
+    for conversation, seq in transaction.leave:
+        left = db.execute(
+            "UPDATE event SET needs = ? WHERE seq = ? AND conversation = ? AND pointed = 1",
+            (transaction.needs, seq, conversation),
+        )
+        if left.rowcount != 1:
+            raise Conflict(f"event {seq} of {conversation} has no pointer")
     for conversation, seq, body in transaction.replace:
         written = db.execute(
             "UPDATE event SET body = ? WHERE seq = ? AND conversation = ?", (encode(body), seq, conversation)
         )
         if written.rowcount != 1:
             raise Conflict(f"event {seq} of {conversation} waits no longer")
-    mailbox.accept(db, at, transaction.accept)
+    if transaction.accept:
+        mailbox.accept(db, at, [[mailbox.arrival(event) for event in transaction.accept]])
 
 
 def _outbox(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> None:

@@ -1,7 +1,8 @@
 """One thread owns the connection and groups all that waits into one transaction.
 
 A commit waits for the disk once for everybody in its group, which is what makes SQLite fast at `synchronous=FULL`.
-Nobody is answered before the disk has it. Within the group each operation has a savepoint of its own.
+Nobody is answered before the disk has it. Of an operation that is refused nothing stays, and the others of its group
+are none the wiser.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ class _Job:
     give_up: float
 
 
+class _HalfDone(Exception):
+    """A job was refused, and what it wrote before is still there."""
+
+
 class _Answer(NamedTuple):
     job: _Job
     value: Any
@@ -60,7 +65,9 @@ class Writer:
         self._path = path
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._queue: SimpleQueue[_Job | _Call] = SimpleQueue()
+        self._asked: list[_Job] = []
+        """In this round of the loop: all go to the thread together, which is one wake-up and one commit."""
+        self._queue: SimpleQueue[list[_Job] | _Call] = SimpleQueue()
         self._waiting: list[_Job] = []
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
@@ -79,6 +86,7 @@ class Writer:
         """Do what was asked before, refuse what still waits, and close the database."""
         if not self._closed:
             self._closed = True
+            self._hand_over()
             self._queue.put(_Call.CLOSE)
         await asyncio.shield(self._ended)
 
@@ -100,11 +108,19 @@ class Writer:
         if self._closed:
             future.set_exception(_closed())
         else:
-            self._queue.put(_Job(run, future, settled, topic, time.monotonic() + wait_seconds))
+            if not self._asked:
+                self._loop.call_soon(self._hand_over)
+            self._asked.append(_Job(run, future, settled, topic, time.monotonic() + wait_seconds))
         return future
+
+    def _hand_over(self) -> None:
+        if self._asked:
+            self._queue.put(self._asked)
+            self._asked = []
 
     def look_up(self) -> None:
         """The clock was moved: see what that made ready."""
+        self._hand_over()
         self._queue.put(_Call.LOOK_UP)
 
     # ───────────── in the thread ─────────────
@@ -127,48 +143,63 @@ class Writer:
             self._serve(db)
 
     def _serve(self, db: sqlite3.Connection) -> None:
-        patience = _LOOK_UP_SECONDS
         next_clean = 0.0
-        calls: list[_Job | _Call] = []
+        calls: set[_Call] = set()
         while _Call.CLOSE not in calls:
-            calls = self._collect(patience)
-            jobs = [call for call in calls if isinstance(call, _Job)]
-            self._run(db, jobs, look_up=len(jobs) < len(calls) or not calls)
+            jobs, calls = self._collect(db)
+            self._run(db, jobs, look_up=bool(calls) or not jobs)
             at = self._clock.tick()
-            try:
-                if at.real >= next_clean:
+            if at.real >= next_clean:
+                with suppress(sqlite3.Error):  # cleaning can wait
                     next_clean = at.real + (0.0 if upkeep.clean(db, at) else _LOOK_UP_SECONDS)
-                patience = self._patience(db, at)
-            except sqlite3.Error:  # whoever asks next is told; cleaning can wait
-                patience = 1.0
         with suppress(sqlite3.Error):  # what was written has its own high water
             upkeep.set_high_water(db, self._clock.tick())
 
-    def _collect(self, patience: float) -> list[_Job | _Call]:
-        calls: list[_Job | _Call] = []
+    def _collect(self, db: sqlite3.Connection) -> tuple[list[_Job], set[_Call]]:
+        """What was asked meanwhile; nothing of it when a lane falls due, or a job has waited for long enough."""
+        jobs: list[_Job] = []
+        calls: set[_Call] = set()
         with suppress(Empty):
-            calls.append(self._queue.get(timeout=patience))
-            while len(calls) < _GROUP:
-                calls.append(self._queue.get_nowait())
-        return calls
+            asked = self._queue.get(timeout=self._patience(db)) if self._queue.empty() else self._queue.get_nowait()
+            while True:
+                if isinstance(asked, _Call):
+                    calls.add(asked)
+                else:
+                    jobs += asked
+                if len(jobs) >= _GROUP:
+                    break
+                asked = self._queue.get_nowait()
+        return jobs, calls
 
-    def _patience(self, db: sqlite3.Connection, at: Moment) -> float:
+    def _patience(self, db: sqlite3.Connection) -> float:
         if not self._waiting:
             return _LOOK_UP_SECONDS
+        at = self._clock.tick()
         give_up = min(job.give_up for job in self._waiting) - at.real
-        ready = lanes.seconds_to_next(db, at)
+        try:
+            ready = lanes.seconds_to_next(db, at)
+        except sqlite3.Error:  # whoever asks next is told
+            return 1.0
         return max(0.0, min(_LOOK_UP_SECONDS, give_up, _LOOK_UP_SECONDS if ready is None else ready))
 
-    def _run(self, db: sqlite3.Connection, jobs: list[_Job], *, look_up: bool) -> None:
-        """Commit the jobs together; when the database fails on the way, each alone, so that few fail."""
+    def _run(self, db: sqlite3.Connection, jobs: list[_Job], *, look_up: bool, apart: bool = False) -> None:
+        """Commit the jobs together; when the database fails on the way, each alone, so that few fail.
+
+        When one of them was refused after it had written something, all begin again with a savepoint each (`apart`):
+        that is rare, and savepoints cost as much as a third of the work.
+        """
         try:
             db.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             self._fail(jobs, error)
             return
         try:
-            answers, waiting = self._transact(db, jobs, look_up=look_up)
+            answers, waiting = self._transact(db, jobs, look_up=look_up, apart=apart)
             db.execute("COMMIT")
+        except _HalfDone:
+            db.execute("ROLLBACK")
+            self._run(db, jobs, look_up=look_up, apart=True)
+            return
         except sqlite3.Error as error:
             if db.in_transaction:  # some errors have rolled it back already
                 db.execute("ROLLBACK")
@@ -186,13 +217,15 @@ class Writer:
         failed, self._waiting = [*jobs, *self._waiting], []
         self._tell(_deliver, [_Answer(job, None, _unavailable(error)) for job in failed])
 
-    def _transact(self, db: sqlite3.Connection, jobs: list[_Job], *, look_up: bool) -> tuple[list[_Answer], list[_Job]]:
-        """The answers, and the jobs that go on waiting."""
+    def _transact(
+        self, db: sqlite3.Connection, jobs: list[_Job], *, look_up: bool, apart: bool
+    ) -> tuple[list[_Answer], list[_Job]]:
+        """The answers, and the jobs that go on waiting. Raises _HalfDone, unless each job is kept apart."""
         before = db.total_changes
         answers: list[_Answer] = []
         waiting = [*self._waiting]
         for job in jobs:
-            answer = self._attempt(db, job)
+            answer = self._attempt(db, job, apart)
             if job.topic is not None and answer.value is None and answer.error is None:
                 waiting.append(job)
             else:
@@ -204,7 +237,7 @@ class Writer:
                 continue
             answer = _Answer(job, None, None)
             if (look_up or db.total_changes != before) and job.topic not in fruitless:
-                answer = self._attempt(db, job)
+                answer = self._attempt(db, job, apart)
             if answer.value is None and answer.error is None:
                 fruitless.add(job.topic)
                 if time.monotonic() < job.give_up:
@@ -215,17 +248,22 @@ class Writer:
             upkeep.set_high_water(db, self._clock.tick())
         return answers, still_waiting
 
-    def _attempt(self, db: sqlite3.Connection, job: _Job) -> _Answer:
-        at = self._clock.tick()
-        db.execute("SAVEPOINT job")
+    def _attempt(self, db: sqlite3.Connection, job: _Job, apart: bool) -> _Answer:
+        at, before = self._clock.tick(), db.total_changes
+        if apart:
+            db.execute("SAVEPOINT job")
         try:
             answer = _Answer(job, job.run(db, at), None)
         except sqlite3.Error:
             raise
-        except Exception as error:  # noqa: BLE001 - its caller gets it, and nobody else
-            db.execute("ROLLBACK TO job")
-            answer = _Answer(job, None, error)
-        db.execute("RELEASE job")
+        except Exception as error:
+            if db.total_changes != before:
+                if not apart:
+                    raise _HalfDone from error
+                db.execute("ROLLBACK TO job")
+            answer = _Answer(job, None, error)  # its caller gets it, and nobody else
+        if apart:
+            db.execute("RELEASE job")
         return answer
 
     def _tell(self, callback: Callable[..., object], *arguments: object) -> None:
@@ -239,9 +277,11 @@ class Writer:
         rest, self._waiting = self._waiting, []
         with suppress(Empty):
             while True:
-                call = self._queue.get_nowait()
-                if isinstance(call, _Job):
-                    rest.append(call)
+                asked = self._queue.get_nowait()
+                if not isinstance(asked, _Call):
+                    rest += asked
+        rest += self._asked
+        self._asked = []
         _deliver([_Answer(job, None, _closed()) for job in rest])
         _settle(self._ended, None)
 

@@ -8,7 +8,9 @@
             yield store
             await store.close()
 
-The store is empty and open, and nobody else uses it. Tests lease for fractions of a second and wait for what happens.
+The store is empty and open, and nobody else uses it. A test that needs several conversations in one partition looks for
+names that live there, so a store of many partitions is tested as it is. Tests lease for fractions of a second and wait
+for what happens.
 """
 
 from typing import ClassVar
@@ -18,11 +20,13 @@ from gateway.testing.store_contract.cells import CellsContract
 from gateway.testing.store_contract.commits import CommitsContract
 from gateway.testing.store_contract.deadletters import DeadLettersContract
 from gateway.testing.store_contract.decisions import DecisionsContract
+from gateway.testing.store_contract.forms import FormsContract
 from gateway.testing.store_contract.lanes import LanesContract
 from gateway.testing.store_contract.logs import LogsContract
 from gateway.testing.store_contract.mailbox import MAX_WAITING, MailboxContract
 from gateway.testing.store_contract.model import ModelContract
 from gateway.testing.store_contract.outbox import OutboxContract
+from gateway.testing.store_contract.plain import PlainContract
 from gateway.testing.store_contract.records import RecordsContract
 from gateway.testing.store_contract.service import ServiceContract
 from gateway.testing.store_contract.takeover import TakeoverContract
@@ -44,8 +48,10 @@ class StoreContract(
     TimersContract,
     DeadLettersContract,
     CellsContract,
+    FormsContract,
     ServiceContract,
     ModelContract,
+    PlainContract,
 ):
     """Subclass it with one async fixture `store`, made with `max_waiting=self.max_waiting`."""
 

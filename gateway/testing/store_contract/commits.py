@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.store.base import Conflict, Dead, Fenced, Key, Put, Store, Timer, TooLate, Transaction
-from gateway.testing.store_contract.helpers import arrive, event, later, part, seqs, take, transaction
+from gateway.testing.store_contract.helpers import arrive, event, later, near, part, seqs, take, transaction
 
 __all__ = ["CommitsContract"]
 
@@ -111,13 +111,14 @@ class CommitsContract:
         assert len(await store.read(Key(lease.partition, "log"))) == 3
 
     async def test_an_event_accepted_by_a_commit_is_like_any_other(self, store: Store) -> None:
+        d = near(store, "d")
         await store.accept([event("c", "known")])
         await store.commit(
-            transaction(store, accept=[event("c", "known"), event("d", "new", body={"n": 1}), event("d", decides=True)])
+            transaction(store, accept=[event("c", "known"), event(d, "new", body={"n": 1}), event(d, decides=True)])
         )
-        lease = await take(store, only="d")
+        lease = await take(store, only=d)
         assert [(waiting.body, waiting.pointed) for waiting in lease.events] == [({"n": 1}, False), ({}, True)]
-        assert await store.accept([event("d", "new")]) == [False]
+        assert await store.accept([event(d, "new")]) == [False]
         assert len((await take(store, only="c")).events) == 1
 
     async def test_what_is_wrong_in_itself_is_refused(self, store: Store) -> None:

@@ -8,18 +8,19 @@ from typing import Any
 import pytest
 
 from gateway.store.base import Conflict, Store
-from gateway.testing.store_contract.helpers import arrive, event, seqs, take, transaction
+from gateway.testing.store_contract.helpers import arrive, event, near, seqs, take, transaction
 
 __all__ = ["DecisionsContract"]
 
 
 class DecisionsContract:
     async def test_a_pointed_event_is_found_at_once_and_makes_nothing_ready(self, store: Store) -> None:
-        await store.accept([event("a", decides=True, body={"n": 1}), event("b"), event("b", decides=True)])
+        b = near(store, "b", "a")
+        await store.accept([event("a", decides=True, body={"n": 1}), event(b), event(b, decides=True)])
         found = await store.pointed()
-        assert [(waiting.conversation, waiting.pointed) for waiting in found] == [("a", True), ("b", True)]
+        assert [(waiting.conversation, waiting.pointed) for waiting in found] == [("a", True), (b, True)]
         assert found[0].body == {"n": 1}
-        assert [waiting.conversation for waiting in await store.pointed("b")] == ["b"]
+        assert [waiting.conversation for waiting in await store.pointed(b)] == [b]
         assert await store.pointed("c") == []
         assert len(await store.pointed(limit=1)) == 1
         assert await store.lease("w", ["turn"], only="a") is None
@@ -108,10 +109,11 @@ class DecisionsContract:
     async def test_an_event_belongs_to_its_conversation(self, store: Store) -> None:
         await arrive(store, decides=True)
         [(_, seq)] = seqs(await store.pointed())
+        d = near(store, "d")
         mistaken: list[dict[str, Any]] = [
-            {"consume": [("d", seq)]},
-            {"unpoint": [("d", seq)]},
-            {"replace": [("d", seq, {})]},
+            {"consume": [(d, seq)]},
+            {"unpoint": [(d, seq)]},
+            {"replace": [(d, seq, {})]},
         ]
         for changes in mistaken:
             with pytest.raises(Conflict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from itertools import chain, count
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from channels import Json
 from gateway.store.base import Incoming, Lease, QueuedPart, Store, Transaction, Waiting
 
-__all__ = ["arrive", "event", "later", "many_histories", "part", "seqs", "take", "transaction"]
+__all__ = ["arrive", "event", "later", "many_histories", "near", "part", "seqs", "take", "transaction"]
 
 many_histories = settings(
     derandomize=True,
@@ -22,6 +23,12 @@ many_histories = settings(
     ],
 )
 """For a Hypothesis test of the contract."""
+
+
+def near(store: Store, name: str, to: str = "c") -> str:
+    """A conversation of the same partition as another: `name`, or the first of its kind that is."""
+    names = chain([name], (f"{name} {number}" for number in count()))
+    return next(found for found in names if store.partition(found) == store.partition(to))
 
 
 def event(conversation: str = "c", *event_ids: str, **options: Any) -> Incoming:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gateway.store.base import Control, Fenced, Store
-from gateway.testing.store_contract.helpers import arrive, event, later, part, seqs, take, transaction
+from gateway.testing.store_contract.helpers import arrive, event, later, near, part, seqs, take, transaction
 
 __all__ = ["LanesContract"]
 
@@ -25,11 +25,12 @@ class LanesContract:
         assert await store.lease("w", ["turn"]) is None
 
     async def test_a_lane_that_has_more_work_queues_up_again(self, store: Store) -> None:
-        await store.accept([event("a"), event("a"), event("b")])
+        b = near(store, "b", "a")
+        await store.accept([event("a"), event("a"), event(b)])
         lease = await take(store)
         assert lease.lane == "a"
         await store.commit(transaction(store, of=lease, finish="done", consume=seqs(lease.events)[:1]))
-        assert [(await take(store)).lane for _ in range(2)] == ["b", "a"]
+        assert [(await take(store)).lane for _ in range(2)] == [b, "a"]
 
     async def test_only_the_kinds_asked_for_are_taken(self, store: Store) -> None:
         await arrive(store)
@@ -131,6 +132,58 @@ class LanesContract:
         store.offset_seconds = 61
         await take(store)
 
+    async def test_a_lane_that_collects_waits_for_more_of_the_same(self, store: Store) -> None:
+        await arrive(store, collects=True)
+        lease = await take(store)
+        assert [found.collects for found in lease.events] == [True]
+        until = await later(store, 60)
+        await store.commit(transaction(store, of=lease, finish="done", collect_until=until))
+        await arrive(store, collects=True)
+        await arrive(store, wakes=False)
+        assert await store.lease("w", ["turn"], only="c") is None
+        assert ((await store.stats()).ready, (await store.stats()).parked) == (0, 1)
+        store.offset_seconds = 61
+        lease = await take(store)
+        assert (len(lease.events), lease.tries, lease.died) == (3, 0, False)
+
+    async def test_what_does_not_collect_ends_the_wait(self, store: Store) -> None:
+        await arrive(store, collects=True)
+        waiting = asyncio.create_task(take(store, wait_seconds=20, only="c"))
+        lease = await waiting
+        waiting = asyncio.create_task(take(store, wait_seconds=20))
+        until = await later(store, 3600)
+        await store.commit(transaction(store, of=lease, finish="done", collect_until=until))
+        await arrive(store)
+        assert len((await asyncio.wait_for(waiting, 5)).events) == 2
+
+    async def test_nor_is_there_a_wait_when_it_came_before(self, store: Store) -> None:
+        await arrive(store, collects=True)
+        lease = await take(store)
+        await arrive(store)
+        until = await later(store, 3600)
+        await store.commit(transaction(store, of=lease, finish="done", collect_until=until))
+        assert len((await take(store)).events) == 2
+
+    async def test_what_loses_its_pointer_ends_the_wait(self, store: Store) -> None:
+        await arrive(store, collects=True)
+        lease = await take(store)
+        await arrive(store, decides=True, collects=True)
+        until = await later(store, 3600)
+        await store.commit(transaction(store, of=lease, finish="done", collect_until=until))
+        assert await store.lease("w", ["turn"]) is None
+        await store.commit(transaction(store, unpoint=seqs(await store.pointed())))
+        assert len((await take(store)).events) == 2
+
+    async def test_what_does_not_collect_ends_no_other_rest(self, store: Store) -> None:
+        await arrive(store, collects=True)
+        lease = await take(store)
+        due, until = await later(store, 60), await later(store, 120)
+        await store.commit(transaction(store, of=lease, finish="failed", due=due, collect_until=until))
+        await arrive(store)
+        assert await store.lease("w", ["turn"]) is None
+        store.offset_seconds = 61
+        await take(store)
+
     async def test_who_waits_is_given_the_lane_at_once(self, store: Store) -> None:
         waiting = asyncio.create_task(take(store, wait_seconds=20))
         other = asyncio.create_task(take(store, "out", wait_seconds=20))
@@ -161,6 +214,22 @@ class LanesContract:
         store.offset_seconds = 3601
         await asyncio.wait_for(waiting, 2)
 
+    async def test_a_conversation_has_work_until_it_is_dealt_with_whoever_holds_it(self, store: Store) -> None:
+        assert not await store.has_work("c")
+        await store.accept([event(decides=True), event("d")])
+        assert not await store.has_work("c"), "what has a pointer is decided, and starts no turn"
+        await store.commit(transaction(store, unpoint=seqs(await store.pointed())))
+        assert await store.has_work("c")
+        lease = await take(store, only="c")
+        assert await store.has_work("c")
+        done = transaction(store, of=lease, finish="done", consume=seqs(lease.events), parts=[part("p")])
+        await store.commit(done)
+        assert await store.has_work("c")
+        out = await take(store, "out")
+        assert await store.has_work("c")
+        await store.commit(transaction(store, of=out, finish="done", sent=["p"]))
+        assert not await store.has_work("c")
+
     async def test_renew_keeps_a_lease(self, store: Store) -> None:
         await arrive(store)
         lease = await take(store, lease_seconds=0.05)
@@ -172,7 +241,7 @@ class LanesContract:
         await store.commit(transaction(store, signals=[("c", "nobody hears this")]))
         lease = await take(store)
         assert await store.renew(lease) == Control()
-        await store.commit(transaction(store, signals=[("c", {"stop": 1}), ("d", "not mine")]))
+        await store.commit(transaction(store, signals=[("c", {"stop": 1}), (near(store, "d"), "not mine")]))
         await store.commit(transaction(store, signals=[("c", "again")]))
         assert await store.renew(lease) == Control(({"stop": 1}, "again"))
         assert await store.renew(lease) == Control(({"stop": 1}, "again")), "a lost answer loses no signal"
@@ -200,7 +269,7 @@ class LanesContract:
             await asyncio.sleep(0)
         if asked.cancel():
             await asyncio.gather(asked, return_exceptions=True)
-            lease = await take(store, wait_seconds=5)
+            lease = await take(store, wait_seconds=0)
             assert (lease.tries, lease.died) == (1, True), "told what the cancelled one would have been told"
         else:
             assert await asked is not None

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.store.base import Conflict, Fenced, Lease, Store
-from gateway.testing.store_contract.helpers import event, many_histories, part, seqs, transaction
+from gateway.testing.store_contract.helpers import event, later, many_histories, part, seqs, transaction
 
 __all__ = ["ModelContract"]
 
@@ -24,11 +24,12 @@ numbers = st.integers(0, 3)
 kinds = st.sampled_from(KINDS)
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("accept"), st.tuples(st.booleans(), st.booleans(), st.integers(0, 9))),
+        st.tuples(st.just("accept"), st.tuples(st.booleans(), st.booleans(), st.booleans(), st.integers(0, 9))),
         st.tuples(st.just("queue"), numbers),
         st.tuples(st.just("lease"), kinds),
         st.tuples(st.just("work"), st.tuples(kinds, numbers, st.booleans())),
         st.tuples(st.just("finish"), st.tuples(kinds, st.sampled_from(["done", "failed"]), numbers)),
+        st.tuples(st.just("collect"), numbers),
         st.tuples(st.just("die"), kinds),
         st.tuples(st.just("zombie"), kinds),
         st.tuples(st.just("unpoint"), numbers),
@@ -45,7 +46,12 @@ class Item:
     name: Any
     wakes: bool = True
     pointed: bool = False
+    collects: bool = False
     tries: int = 0
+
+    @property
+    def urgent(self) -> bool:
+        return self.wakes and not self.pointed and not self.collects
 
 
 @dataclass
@@ -61,10 +67,17 @@ class Lane:
     tries: int = 0
     steps: list[str] = field(default_factory=list)
     dead: bool = False
+    collecting: bool = False
+    """Ready only once it has something that does not collect: its moment is a day away."""
 
     @property
     def ready(self) -> bool:
-        return (self.held is None or self.dead) and any(item.wakes and not item.pointed for item in self.items)
+        free = self.held is None or self.dead
+        return free and not self.collecting and any(item.wakes and not item.pointed for item in self.items)
+
+    def put(self, item: Item) -> None:
+        self.items.append(item)
+        self.collecting = self.collecting and not item.urgent
 
     def blame(self) -> None:
         for item in self.handed:
@@ -81,15 +94,15 @@ class History:
         self.seen: set[str] = set()
         self.numbers = count()
 
-    async def accept(self, step: tuple[bool, bool, int]) -> None:
-        decides, wakes, number = step
+    async def accept(self, step: tuple[bool, bool, bool, int]) -> None:
+        decides, wakes, collects, number = step
         event_id, body = f"{self.name}:{number}", next(self.numbers)
         fresh = event_id not in self.seen
-        arriving = event(self.name, event_id, body={"n": body}, decides=decides, wakes=wakes)
+        arriving = event(self.name, event_id, body={"n": body}, decides=decides, wakes=wakes, collects=collects)
         assert await self.store.accept([arriving]) == [fresh]
         self.seen.add(event_id)
         if fresh:
-            self.lanes["turn"].items.append(Item(body, wakes, decides))
+            self.lanes["turn"].put(Item(body, wakes, decides, collects))
 
     async def queue(self, many: int) -> None:
         names = [f"{self.name}:{next(self.numbers)}" for _ in range(many)]
@@ -109,8 +122,8 @@ class History:
             lane.blame()
         assert (lease.tries, lease.died) == (lane.tries, lane.dead)
         if kind == "turn":
-            assert [(found.body["n"], found.pointed, found.tries) for found in lease.events] == [
-                (item.name, item.pointed, item.tries) for item in lane.items
+            assert [(found.body["n"], found.pointed, found.collects, found.tries) for found in lease.events] == [
+                (item.name, item.pointed, item.collects, item.tries) for item in lane.items
             ]
             assert lease.steps == tuple(lane.steps)
         else:
@@ -160,6 +173,18 @@ class History:
         lane.steps = [] if outcome == "done" else lane.steps
         lane.held, lane.gone, lane.dead = None, lease, False
 
+    async def collect(self, many: int) -> None:
+        lane = self.lanes["turn"]
+        if (lease := lane.held) is None:
+            return
+        changes = self.deal("turn", lease, many)
+        until = await later(self.store, 86400)
+        await self.store.commit(transaction(self.store, of=lease, finish="done", collect_until=until, **changes))
+        lane.tries, lane.steps = 0, []
+        lane.held, lane.gone, lane.dead = None, lease, False
+        waits = [item for item in lane.items if item.wakes and not item.pointed]
+        lane.collecting = bool(waits) and all(item.collects for item in waits)
+
     async def die(self, kind: Way) -> None:
         lane = self.lanes[kind]
         if lane.held is not None:
@@ -195,6 +220,8 @@ class History:
         expected[number].pointed = False
         if consume:
             lane.items.remove(expected[number])
+        elif expected[number].wakes:
+            lane.collecting = False
 
     async def clear(self) -> None:
         """Leave nothing behind, and check that nothing is."""
@@ -210,7 +237,7 @@ class History:
         return [item.name for item in self.lanes["out"].items]
 
     async def everything(self) -> Any:
-        self.lanes["turn"].items.append(Item("last"))
+        self.lanes["turn"].put(Item("last"))
         assert await self.store.accept([event(self.name, body={"n": "last"})]) == [True]
         await self.lease("turn") if self.lanes["turn"].ready else None
         lease = self.lanes["turn"].held

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from gateway.store.base import Store
-from gateway.testing.store_contract.helpers import later, part, take, transaction
+import asyncio
+from dataclasses import replace
+
+from gateway.store.base import Dead, QueuedPart, Store
+from gateway.testing.store_contract.helpers import later, near, part, take, transaction
 
 __all__ = ["OutboxContract"]
 
@@ -11,7 +14,8 @@ __all__ = ["OutboxContract"]
 class OutboxContract:
     async def test_parts_wait_in_order(self, store: Store) -> None:
         before = await store.now()
-        await store.commit(transaction(store, parts=[part("b", text="1"), part("x", "other"), part("a", text="2")]))
+        other = near(store, "other")
+        await store.commit(transaction(store, parts=[part("b", text="1"), part("x", other), part("a", text="2")]))
         waiting = await store.outbox("c")
         assert [(queued.part_id, queued.body, queued.tries) for queued in waiting] == [
             ("b", {"text": "1"}, 0),
@@ -87,3 +91,44 @@ class OutboxContract:
         assert await store.lease("w", ["out"]) is None
         await store.commit(transaction(store, of=lease, sent=["a"], finish="done"))
         assert [queued.part_id for queued in (await take(store, "out")).parts] == ["b"]
+
+    async def test_a_lease_is_of_one_pool_unless_it_names_its_outbox(self, store: Store) -> None:
+        other = near(store, "other")
+        await store.commit(
+            transaction(
+                store, parts=[pooled("a", "c", "slow"), pooled("b", other, "fast"), part("x", near(store, "d"))]
+            )
+        )
+        assert await store.lease("w", ["out"], pool="nobody's") is None
+        lease = await take(store, "out", pool="fast")
+        assert [queued.part_id for queued in lease.parts] == ["b"]
+        assert await store.lease("w", ["out"], pool="fast") is None
+        assert (await take(store, "out")).lane == near(store, "d")
+        lease = await take(store, "out", only="c")
+        assert [queued.part_id for queued in lease.parts] == ["a"]
+
+    async def test_an_outbox_stays_in_its_pool(self, store: Store) -> None:
+        await store.commit(transaction(store, parts=[pooled("a", "c", "slow"), pooled("b", "c", "slow")]))
+        lease = await take(store, "out", pool="slow")
+        await store.commit(transaction(store, of=lease, sent=["a"], finish="failed", due=await later(store, 60)))
+        assert (await store.stats()).parked == 1
+        store.offset_seconds += 61
+        lease = await take(store, "out", pool="slow", lease_seconds=0.001)
+        lease = await take(store, "out", pool="slow")
+        assert (lease.died, [queued.part_id for queued in lease.parts]) == (True, ["b"])
+        assert (await store.stats()).leased == 1
+        letter = Dead(dead_id="l", conversation="c", reason="r", part=lease.parts[0])
+        await store.commit(transaction(store, of=lease, sent=["b"], dead=[letter], finish="done"))
+        assert await store.replay("l")
+        assert (await take(store, "out", pool="slow")).parts[0].body == {}
+
+    async def test_who_waits_for_a_pool_hears_of_its_parts(self, store: Store) -> None:
+        waits = asyncio.create_task(take(store, "out", pool="slow", wait_seconds=10.0))
+        await asyncio.sleep(0)
+        await store.commit(transaction(store, parts=[pooled("b", near(store, "other"), "fast")]))
+        await store.commit(transaction(store, parts=[pooled("a", "c", "slow")]))
+        assert (await waits).parts[0].part_id == "a"
+
+
+def pooled(part_id: str, conversation: str, pool: str) -> QueuedPart:
+    return replace(part(part_id, conversation), pool=pool)

@@ -8,7 +8,7 @@ from datetime import UTC, timedelta
 import pytest
 
 from gateway.store.base import Dead, Stats, Store, StoreUnavailable, Timer
-from gateway.testing.store_contract.helpers import arrive, event, later, part, seqs, take, transaction
+from gateway.testing.store_contract.helpers import arrive, event, later, near, part, seqs, take, transaction
 
 __all__ = ["ServiceContract"]
 
@@ -30,11 +30,12 @@ class ServiceContract:
 
     async def test_counts_follow_what_happens(self, store: Store) -> None:
         assert await store.stats() == EMPTY
-        await store.accept([event("a"), event("b", decides=True), event("d", wakes=False)])
+        a = near(store, "a")
+        await store.accept([event(a), event("b", decides=True), event("d", wakes=False)])
         await store.commit(
             transaction(
                 store,
-                parts=[part("p", "a"), part("q", "a")],
+                parts=[part("p", a), part("q", a)],
                 actions=["act"],
                 timers=[Timer(timer_id="t", due=await later(store, 60), incoming=event())],
                 dead=[Dead(dead_id="d", conversation="c", reason="r")],
@@ -89,3 +90,6 @@ class ServiceContract:
         for conversation in ("", "c", "telegram:1:2", "🎉"):
             assert store.partition(conversation).isdigit()
             assert len(store.partition(conversation)) == 2
+
+    async def test_an_empty_store_has_room(self, store: Store) -> None:
+        assert await store.has_room()

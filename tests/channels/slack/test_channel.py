@@ -16,6 +16,7 @@ from channels import (
     Forged,
     Message,
     MissingSetting,
+    RateLimited,
     Reply,
     Unavailable,
     Undeliverable,
@@ -26,6 +27,7 @@ from channels.replies import Button
 from channels.slack import PollingRefused, SlackChannel
 from tests.channels.slack.conftest import place
 from tests.fakes.slack import FakeSlack
+from tests.ports import free_port
 
 SETTINGS = {
     "SLACK_BOT_TOKEN": "xoxb-12-34-Abc",
@@ -67,11 +69,6 @@ def test_a_setting_that_is_wrong_is_named_with_its_mend(way: str, setting: str, 
 
 async def fetched(channel: SlackChannel, ref: str) -> bytes:
     return b"".join([piece async for piece in channel.fetch(Attachment(kind="document", ref=ref))])
-
-
-async def test_a_file_of_a_persons_comes_down(slack: FakeSlack, channel: SlackChannel) -> None:
-    content = bytes(range(256)) * 4000
-    assert await fetched(channel, slack.upload("a.bin", content, "application/octet-stream")["url_private"]) == content
 
 
 async def test_a_file_that_cannot_be_had_says_why(slack: FakeSlack, channel: SlackChannel) -> None:
@@ -154,12 +151,85 @@ async def test_when_a_connection_ends_there_is_another(
 ) -> None:
     polling = channel.poll()
     waiting = asyncio.ensure_future(polled(polling))
-    await slack.wait_for(lambda: slack._connections)
+    await slack.wait_for(lambda: slack.connected)
     await (slack.drop() if how == "drop" else slack.disconnect(how))
     await slack.wait_for(lambda: len(slack.called("apps.connections.open")) == 2)
     await slack.says(ana, slack.direct(ana), "still there?")
     assert isinstance(await waiting, Message)
     await polling.aclose()
+
+
+@pytest.mark.parametrize("reason", ["warning", "refresh_requested"])
+async def test_the_old_connection_speaks_until_it_ends(
+    slack: FakeSlack, channel: SlackChannel, ana: str, reason: str
+) -> None:
+    """What is pressed meanwhile would be lost: Slack delivers a press once."""
+    polling = channel.poll()
+    told: asyncio.Queue[Event] = asyncio.Queue()
+
+    async def take() -> None:
+        async for events in polling:
+            for event in events:
+                await told.put(event)
+
+    taking = asyncio.ensure_future(take())
+    await slack.wait_for(lambda: slack.connected)
+    [old] = slack.connected
+    await slack.disconnect(reason)
+    await slack.wait_for(lambda: len(slack.connected) == 2)
+    for text in ("over the one", "over the other"):
+        await slack.says(ana, slack.direct(ana), text)
+    assert {getattr(await told.get(), "text", "") for _ in range(2)} == {"over the one", "over the other"}
+    await slack.wait_for(lambda: len(slack.acknowledged) == 2)
+    await old.close()
+    await slack.says(ana, slack.direct(ana), "alone")
+    assert getattr(await told.get(), "text", "") == "alone"
+    assert len(slack.called("apps.connections.open")) == 2, "that the old one ends is no reason for a third"
+    taking.cancel()
+    await asyncio.gather(taking, return_exceptions=True)
+    await polling.aclose()
+    await slack.wait_for(lambda: not slack.connected)
+
+
+async def test_what_could_not_be_acknowledged_comes_again_as_a_twin(
+    slack: FakeSlack, channel: SlackChannel, ana: str
+) -> None:
+    await slack.says(ana, slack.direct(ana), "one")
+    polling = channel.poll()
+    first = await polled(polling)
+    await slack.drop()
+    async with asyncio.timeout(10):
+        while any(task.get_name() == "slack socket mode" for task in asyncio.all_tasks()):
+            await asyncio.sleep(0)  # until our side knows it, too
+    assert (await polled(polling)).event_ids == first.event_ids
+    await polling.aclose()
+
+
+async def test_of_two_connections_each_acknowledges_what_it_was_told(
+    slack: FakeSlack, channel: SlackChannel, ana: str
+) -> None:
+    """Two processes with the same tokens: Slack tells each thing to one of them."""
+    polls = [channel.poll(), channel.poll()]
+    waiting = [asyncio.ensure_future(polled(polling)) for polling in polls]
+    await slack.wait_for(lambda: len(slack.connected) == 2)
+    for text in ("one", "two"):
+        await slack.says(ana, slack.direct(ana), text)
+    events = await asyncio.gather(*waiting)
+    assert {getattr(event, "text", "") for event in events} == {"one", "two"}
+    assert slack.acknowledged == []
+    more = [asyncio.ensure_future(polled(polling)) for polling in polls]
+    await slack.wait_for(lambda: len(slack.acknowledged) == 2)
+    for task in more:
+        task.cancel()
+    await asyncio.gather(*more, return_exceptions=True)
+
+
+async def test_too_many_connections_asked_for_says_how_long_to_wait(slack: FakeSlack, channel: SlackChannel) -> None:
+    slack.fail_next("apps.connections.open", "ratelimited", status=429, retry_after=17)
+    with pytest.raises(RateLimited) as caught:
+        await anext(channel.poll())
+    assert caught.value.retry_after_seconds == 17.0
+    assert len(slack.called("apps.connections.open")) == 1
 
 
 async def test_what_is_not_understood_holds_nothing_back(
@@ -181,7 +251,7 @@ async def test_a_connection_that_slack_does_not_give_says_the_mend(slack: FakeSl
         await anext(channel.poll())
     polling = channel.poll()
     waiting = asyncio.ensure_future(anext(polling))
-    await slack.wait_for(lambda: slack._connections)
+    await slack.wait_for(lambda: slack.connected)
     await slack.disconnect("link_disabled")
     with pytest.raises(PollingRefused, match="switched off"):
         await waiting
@@ -205,7 +275,7 @@ async def test_out_of_reach_is_said_to_whoever_polls(slack: FakeSlack, channel: 
 
 
 async def test_deliveries_come_signed_and_events_again_until_they_are_taken(
-    slack: FakeSlack, channel: SlackChannel, ana: str, unused_tcp_port: int
+    slack: FakeSlack, channel: SlackChannel, ana: str
 ) -> None:
     requests: list[WebhookRequest] = []
     statuses = [503, 500]
@@ -219,8 +289,9 @@ async def test_deliveries_come_signed_and_events_again_until_they_are_taken(
     app.router.add_post("/webhooks/slack", take)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", unused_tcp_port).start()
-    slack.webhook = f"http://127.0.0.1:{unused_tcp_port}/webhooks/slack"
+    port = free_port()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    slack.webhook = f"http://127.0.0.1:{port}/webhooks/slack"
     team = slack.channel()
     await slack.says(ana, team, f"<@{slack.bot_user}> delete INV-42")
     await slack.command(ana, team, "/stop")

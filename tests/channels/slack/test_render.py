@@ -1,20 +1,20 @@
-"""Replies as Block Kit, within Slack's limits, calling nobody."""
+"""Replies as Block Kit: what is meant is what is seen, within Slack's limits, calling nobody."""
 
 from __future__ import annotations
 
-import html
 import re
 import time
+from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from channels import Address, Button, Media, Part, Reply
-from channels.formatting import read_markdown
-from channels.formatting.mrkdwn import to_mrkdwn
-from channels.slack.render import CAPABILITIES, render
-from tests.fakes.slack_limits import check_message
+from channels.slack.render import render
+from gateway.pending.prompt import plain
+from tests.fakes.slack_limits import UPDATED_TEXT, as_markdown, check_message, elements_of
 
 DIRECT = Address(channel="slack", account="T1", place="D1")
 THREAD = Address(channel="slack", account="T1", place="C1", thread="1.2", group=True)
@@ -22,14 +22,13 @@ FILE = Media(sha256="0" * 64, mime_type="image/png", filename="a.png", size=10)
 CONFIRM = Button(label="Confirm", token="c", style="confirm")
 
 
-def mrkdwn(markdown: str) -> str:
-    return to_mrkdwn(read_markdown(markdown))
+def blocks(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    return [block for part in parts for block in cast("list[dict[str, Any]]", part.arguments["blocks"])]
 
 
-def sections(part: Part) -> list[str]:
-    blocks = part.arguments["blocks"]
-    assert isinstance(blocks, list)
-    return [block["text"]["text"] for block in blocks if block["type"] == "section"]  # type: ignore[index,call-overload,misc]
+def seen(markdown: str) -> str:
+    """What a person sees of a reply, with marks around what is styled."""
+    return as_markdown(blocks(render(THREAD, Reply(text=markdown))))
 
 
 @pytest.mark.parametrize(
@@ -37,25 +36,62 @@ def sections(part: Part) -> list[str]:
     [
         ("**bold** *italic* ~~strike~~ `code`", "*bold* _italic_ ~strike~ `code`"),
         ("# Title\n\ntext", "*Title*\n\ntext"),
-        ("**a *b* c**", "*a _b_ c*"),
-        ("foo**bar**baz", "foo\u200b*bar*\u200bbaz"),
-        ("**one\ntwo**", "*one*\n*two*"),
-        ("[label](https://example.com/?a=1&b=2)", "<https://example.com/?a=1&amp;b=2|label>"),
-        ("[`x`](https://example.com) **[y](https://example.com)**", "<https://example.com|x> <https://example.com|y>"),
-        ("[a|b>c](https://example.com)", "<https://example.com|a¦b&gt;c>"),
-        ("[x](ftp://example.com) [y](/path)", "x y"),
-        ("see https://example.com/a_b?x=1&y=2.", "see <https://example.com/a_b?x=1&amp;y=2>."),
+        ("**a *b* c**", "*a **_b_** c*"),
+        ("foo**bar**baz", "foo*bar*baz"),
+        ("**one\ntwo**", "*one\ntwo*"),
+        ("[label](https://example.com/?a=1&b=2)", "<https://example.com/?a=1&b=2|label>"),
+        (
+            "[`x`](https://example.com) **[y](https://example.com)**",
+            "<https://example.com|x> *<https://example.com|y>*",
+        ),
+        ("[a|b>c](https://example.com)", "<https://example.com|a|b>c>"),
+        ("[x](ftp://example.com) [y](/path) [z](http://)", "x y z"),
+        ("[w](javascript:alert)", "[w](javascript:alert)"),
+        ("[write](mailto:ana@example.com)", "<mailto:ana@example.com|write>"),
+        (
+            "see https://example.com/a_b?x=1&y=2.",
+            "see <https://example.com/a_b?x=1&y=2|https://example.com/a_b?x=1&y=2>.",
+        ),
         ("`https://example.com`", "`https://example.com`"),
-        ("> quoted **x**\n> more", "> quoted *x*\n> more"),
-        ("```py\na<b && c\n```", "```\na&lt;b &amp;&amp; c\n```"),
-        ("````\n```\n````", "```\n``\u200b`\n```"),
-        ("- a\n- b", "• a\n• b"),
-        ("a & b < c > d", "a &amp; b &lt; c &gt; d"),
-        ("&amp;lt;", "&amp;lt;"),
+        ("https://[ and https://:80 are none", "https://[ and https://:80 are none"),
+        ("> quoted **x**\n> more\n\nafter", "> quoted *x*\n> more\nafter"),
+        ("> quoted\n>\n> ```\n> code\n> ```", "> quoted\n> \n> `code`"),
+        ("before\n\n```py\na<b && c\n```", "before\n```a<b && c```"),
+        ("````\n```\n````", "```" * 3),
+        ("- a\n- b\n  1. c", "• a\n• b\n  1. c"),
+        ("| a | b |\n|---|---|\n| 1 | 2 |", "```a | b\n--+--\n1 | 2```"),
+        ("a & b < c > d", "a & b < c > d"),
+        ("&amp;lt;", "&lt;"),
     ],
 )
-def test_markdown_in_slacks_dialect(markdown: str, expected: str) -> None:
-    assert mrkdwn(markdown) == expected
+def test_markdown_as_rich_text(markdown: str, expected: str) -> None:
+    assert seen(markdown) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rm *.log and *.tmp",
+        "*not bold* _not italic_ ~not struck~ `no code`",
+        "> no quote",
+        "snake_case_name and 2*3*4",
+        "```not a block```",
+        "`a ` b` and ``",
+        ":tada: @here <@U1> &amp; https://example.com/*",
+        "1. a\n2. b",
+    ],
+)
+def test_what_is_meant_literally_is_seen_literally(text: str) -> None:
+    """What a prompt shows of an argument is the argument: no character of it is a mark."""
+    [block] = blocks(render(THREAD, Reply(text=plain(text))))
+    pieces = elements_of([block])
+    assert all("style" not in piece for piece in pieces)
+    assert "".join(piece["text"] for piece in pieces) == text.replace("\n", " ⏎ ")
+
+
+def test_code_keeps_every_character() -> None:
+    [piece] = elements_of(blocks(render(THREAD, Reply(text="`` a`b*c ``"))))
+    assert piece == {"type": "text", "text": "a`b*c", "style": {"code": True}}
 
 
 CALLS = [
@@ -67,62 +103,62 @@ CALLS = [
     "<@U123|ana>",
     "<#C123>",
     "&lt;!channel&gt;",
+    "\\<!channel\\>",
+    "&#60;!here&#62;",
     "`<!channel>`",
     "```\n<!channel>\n```",
     "[<!channel>](https://example.com)",
     "[x](<!channel>)",
     "[x](!channel)",
     "[x](@U123)",
+    "[x](https://example.com/<!here>)",
     "<https://example.com|bank>",
     "**<!chan**nel>",
     "| a |\n|---|\n| <!here> |",
+    "slack:T1:U123",
+    "@here @channel @everyone @group @ana",
 ]
+"""What would call people if Slack read it."""
+BESIDE = re.compile(r"<|@(?:here|channel|everyone|group)\b", re.IGNORECASE)
+"""Of the text beside the blocks Slack would read these."""
 
 
 @pytest.mark.parametrize("text", CALLS)
 def test_nobody_is_called_by_what_a_model_writes(text: str) -> None:
-    assert re.findall(r"<(?!https://example\.com|mailto:)[^>]*>", mrkdwn(text)) == []
-    for part in render(THREAD, Reply(text=text)):
-        blocks = part.arguments["blocks"]
-        assert isinstance(blocks, list)
-        assert all(block["text"]["verbatim"] is True for block in blocks)  # type: ignore[index,call-overload]
-
-
-@pytest.mark.parametrize("word", ["@here", "@channel", "@everyone", "@HERE", "@group"])
-def test_a_call_in_words_is_a_word(word: str) -> None:
-    text = f"hello {word}, [{word}](https://example.com) and bo@hereford.example"
-    written = mrkdwn(text)
-    assert re.findall(rf"{word}\b", written) == []
-    assert "bo@hereford.example" in written
-    assert written.replace("\u2060", "").startswith(f"hello {word}, <https://example.com|{word}>")
-    assert mrkdwn(f"`{word}`") == f"`{word}`", "code stays as it can be copied"
+    for reply in (Reply(text=text), Reply(text=text, buttons=(CONFIRM,))):
+        parts = render(THREAD, reply)
+        assert {piece["type"] for piece in elements_of(blocks(parts))} <= {"text", "link"}
+        assert not any(BESIDE.search(str(part.arguments["text"])) for part in parts)
 
 
 @given(st.text(alphabet="<>!@#|&;`*_~[]()\\ \nahttps:/.channelhereU1^", max_size=200))
-def test_only_links_are_in_angle_brackets(text: str) -> None:
-    assert [t for t in re.findall(r"<([^>]*)>?", mrkdwn(text)) if not t.startswith(("http", "mailto:"))] == []
+def test_no_text_calls_anybody_and_every_link_is_one(text: str) -> None:
+    parts = render(THREAD, Reply(text=text))
+    for piece in elements_of(blocks(parts)):
+        assert piece["type"] == "text" or piece["url"].startswith(("http://", "https://", "mailto:"))
+    assert not any(BESIDE.search(str(part.arguments["text"])) for part in parts)
 
 
-@given(st.text(alphabet="ab&<>\n **`[](https://x.y)é🙂", max_size=300), st.integers(1, 60))
-def test_whatever_is_said_is_within_the_limits_and_whole(text: str, times: int) -> None:
-    parts = render(THREAD, Reply(text=text * times, buttons=(CONFIRM,)))
-    for part in parts:
-        check_message(dict(part.arguments))
-    said = html.unescape("".join(s for part in parts for s in sections(part)))
-    letters = [c for c in read_markdown(text * times).text if c in "abé🙂"]
-    assert "".join(letters) in "".join(c for c in said if c in "abé🙂") or "](" in text or "http" in text
+def test_an_edit_names_people_as_slack_does_and_calls_nobody_anew() -> None:
+    """Slack tells nobody of a mention that comes with an edit."""
+    note = f"Confirmed by {plain('slack:T1:U061F7AUR')}, done"
+    [edit] = render(THREAD, Reply(text=note, edits="1.3"))
+    assert as_markdown(blocks([edit])) == "Confirmed by <@U061F7AUR>, done"
+    assert edit.arguments["text"] == "Confirmed by slack:T1:U061F7AUR, done"
+    for reply in (Reply(text=note), Reply(text="word " * 1000 + note, edits="1.3")):
+        assert "user" not in {piece["type"] for piece in elements_of(blocks(render(THREAD, reply)))}
+    assert "slack:T2:U7" in as_markdown(blocks(render(THREAD, Reply(text="by slack:T2:U7", edits="1.3"))))
 
 
 @pytest.mark.parametrize(
-    "text", ["&" * 16_000, "<" * 60_000, "*a " * 10_000, ("[a](https://x.yz/" + "q" * 900 + ") ") * 9]
+    "text", ["&" * 16_000, "<" * 60_000, "*a " * 10_000, "*a* " * 4_000, ("[a](https://x.yz/" + "q" * 900 + ") ") * 17]
 )
 def test_text_built_to_be_long_is_within_the_limits_at_once(text: str) -> None:
     began = time.process_time()
     parts = render(DIRECT, Reply(text=text))
     assert time.process_time() - began < 2
     for part in parts:
-        check_message(dict(part.arguments))
-        assert sum(map(len, sections(part))) <= CAPABILITIES.max_text
+        check_message(dict(part.arguments), longest=UPDATED_TEXT)
 
 
 @pytest.mark.ledger("PEND-66")
@@ -144,7 +180,7 @@ def test_a_reply_goes_to_its_place_with_words_for_notifications() -> None:
     assert {k: v for k, v in part.arguments.items() if k != "blocks"} == {
         "channel": "C1",
         "thread_ts": "1.2",
-        "text": "*hi*",
+        "text": "hi",
         "unfurl_links": False,
         "unfurl_media": False,
     }
@@ -160,7 +196,7 @@ def test_an_edit_has_no_buttons_and_what_is_too_long_follows() -> None:
 def test_nothing_to_say_is_no_call() -> None:
     assert render(DIRECT, Reply()) == ()
     assert render(DIRECT, Reply(text=" \n ")) == ()
-    assert sections(render(DIRECT, Reply(buttons=(CONFIRM,)))[0]) == ["…"]
+    assert as_markdown(blocks(render(DIRECT, Reply(buttons=(CONFIRM,))))) == "…"
 
 
 def test_what_slack_would_refuse_is_refused_here() -> None:

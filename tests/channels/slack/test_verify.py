@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slack_sdk.signature import Clock, SignatureVerifier
 
-from channels import Forged, Stale, WebhookRequest
+from channels import Forged, Malformed, Stale, WebhookRequest
 from channels.slack import SlackChannel
 
 SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
@@ -47,48 +48,20 @@ def test_old_and_future_are_stale(seconds: int) -> None:
         CHANNEL.verify(request(signature(at=NOW + timedelta(seconds=seconds))), NOW)
 
 
-@pytest.mark.ledger("MISC-18")
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"x-slack-signature": ""},
-        {"x-slack-signature": "v0="},
-        {"x-slack-signature": "v0=é"},
-        {"x-slack-signature": "\udcff\ud800"},
-        {"x-slack-signature": signature(secret="x" * 32)["x-slack-signature"]},
-        {"x-slack-signature": signature()["x-slack-signature"].upper()},
-        {"x-slack-signature": signature()["x-slack-signature"].replace("v0=", "v1=")},
-        {"x-slack-request-timestamp": ""},
-        {"x-slack-request-timestamp": "abc"},
-        {"x-slack-request-timestamp": "nan"},
-        {"x-slack-request-timestamp": "١٢٣"},
-        {"x-slack-request-timestamp": "9" * 5000},
-        {"x-slack-request-timestamp": str(int(NOW.timestamp()) + 1)},
-    ],
-)
-def test_anything_else_is_forged(change: dict[str, str]) -> None:
-    with pytest.raises(Forged):
-        CHANNEL.verify(request(signature() | change), NOW)
-
-
-def test_another_body_is_forged() -> None:
-    with pytest.raises(Forged):
-        CHANNEL.verify(request(signature(), BODY + b" "), NOW)
-    with pytest.raises(Forged):
-        CHANNEL.verify(request({}), NOW)
-
-
 def test_without_a_secret_of_ours_nobody_gets_in() -> None:
     with pytest.raises(Forged):
         SlackChannel("xoxb-1").verify(request(signature()), NOW)
 
 
-@given(
-    st.text(st.characters(categories=None)),
-    st.text(st.characters(categories=None)) | st.just("1767225600"),
-    st.binary(),
-)
-def test_whatever_the_bytes_it_is_forged_or_stale_and_nothing_else(given_: str, timestamp: str, body: bytes) -> None:
-    headers = {"x-slack-signature": given_, "x-slack-request-timestamp": timestamp}
+ODD = st.text(st.characters(categories=None)) | st.binary().map(lambda value: value.decode(errors="surrogateescape"))
+"""A header's value as the web server hands it on: bytes that are no UTF-8 come as lone surrogates."""
+
+
+@given(st.dictionaries(st.sampled_from([*signature(), "content-type", "host", "x-slack-retry-num"]) | ODD, ODD))
+def test_odd_bytes_in_any_header_get_nobody_in_and_keep_nobody_out(odd: dict[str, str]) -> None:
     with pytest.raises((Forged, Stale)):
-        CHANNEL.verify(request(headers, body), NOW)
+        CHANNEL.verify(request(odd), NOW)
+    CHANNEL.verify(request(odd | signature()), NOW)
+    assert CHANNEL.parse(request({**odd, "content-type": "application/json"}, b"{}")).not_understood
+    with contextlib.suppress(Malformed):
+        assert CHANNEL.parse(request(odd, b"{}")).events == ()

@@ -66,28 +66,6 @@ async def test_the_menu_of_commands_is_set_for_each_language(telegram: FakeTeleg
     }
 
 
-async def test_what_is_polled_counts_as_stored_once_the_next_is_asked_for(
-    telegram: FakeTelegram, channel: TelegramChannel
-) -> None:
-    ana = telegram.person("Ana")
-    await telegram.person_says(ana, ana, "one")
-    await telegram.person_says(ana, ana, "two")
-    polling = channel.poll()
-    first = await anext(polling)
-    assert [event.text for event in first if isinstance(event, Message)] == ["one", "two"]
-    await polling.aclose()
-
-    polling = channel.poll()
-    assert await anext(polling) == first, "a process that died before it stored them gets them again"
-    waiting = asyncio.ensure_future(anext(polling))
-    await telegram.wait_for(lambda: telegram.called("getUpdates")[-1].arguments["offset"] != "0")
-    await telegram.person_says(ana, ana, "three")
-    [third] = await waiting
-    assert isinstance(third, Message)
-    assert third.text == "three"
-    await polling.aclose()
-
-
 async def test_polling_waits_and_goes_on_when_telegram_is_out_of_reach(
     telegram: FakeTelegram, channel: TelegramChannel, pauses: Pauses
 ) -> None:
@@ -137,11 +115,6 @@ async def test_two_that_poll_with_one_token_are_told(telegram: FakeTelegram, cha
 async def fetched(channel: TelegramChannel, file: File) -> bytes:
     attachment = Attachment(kind="document", ref=file.file_id)
     return b"".join([piece async for piece in channel.fetch(attachment)])
-
-
-async def test_a_file_of_a_persons_comes_down(telegram: FakeTelegram, channel: TelegramChannel) -> None:
-    content = bytes(range(256)) * 4000
-    assert await fetched(channel, telegram.upload("document", content, "a.bin", "application/octet-stream")) == content
 
 
 @pytest.mark.parametrize("kind", ["location", "contact"])

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from channels import Address, Button, Media, Part, Reply
+from channels import Address, Button, Media, Reply
 from channels.formatting import read_markdown
 from channels.telegram.entities import to_entities, utf16_length
 from channels.telegram.render import render
-from tests.fakes.telegram_limits import check_caption, check_entities, check_keyboard, check_text
+from tests.fakes.telegram_limits import check_entities
 
 CHAT = Address(channel="telegram", account="1", place="42")
 CONFIRM = Button(label="Confirm", token="a" * 64, style="confirm")
@@ -29,28 +28,6 @@ MARKDOWN = st.lists(st.sampled_from(PIECES), max_size=60).map("".join)
 
 def calls(reply: Reply, to: Address = CHAT) -> list[str]:
     return [part.call for part in render(to, reply)]
-
-
-def kept_to_the_limits(part: Part) -> None:
-    arguments: Any = json.loads(json.dumps(dict(part.arguments)))
-    if "text" in arguments:
-        check_text(arguments["text"])
-        check_entities(arguments["text"], arguments.get("entities", []))
-    if "caption" in arguments:
-        check_caption(arguments["caption"])
-        check_entities(arguments["caption"], arguments["caption_entities"])
-    check_keyboard(arguments.get("reply_markup"))
-
-
-@given(MARKDOWN | st.text(max_size=300), st.sampled_from([(), (CONFIRM, CANCEL)]), st.sampled_from([(), (PDF,)]))
-def test_whatever_is_said_keeps_to_the_limits(text: str, buttons: tuple[Button, ...], media: tuple[Media, ...]) -> None:
-    parts = render(CHAT, Reply(text=text, buttons=buttons, media=media))
-    for part in parts:
-        kept_to_the_limits(part)
-    assert [part.buttons for part in parts if part.buttons] == ([buttons] if buttons else [])
-    assert [part.media for part in parts if part.media] == list(media)
-    if buttons:
-        assert parts[-1].buttons == buttons
 
 
 @given(MARKDOWN, st.integers(0, 4200))
@@ -84,13 +61,6 @@ def test_code_within_other_marks_stands_alone() -> None:
         ("blockquote", "f"),
         ("pre", "g"),
     ]
-
-
-def test_buttons_are_on_the_last_text_and_after_the_media() -> None:
-    reply = Reply(text="x\n\n" * 3000, buttons=(CONFIRM, CANCEL), media=(PDF,))
-    parts = render(CHAT, reply)
-    assert [part.call for part in parts] == ["sendDocument", "sendMessage", "sendMessage", "sendMessage"]
-    assert [bool(part.buttons) for part in parts] == [False, False, False, True]
 
 
 def test_confirm_and_cancel_share_a_row_and_others_have_their_own() -> None:

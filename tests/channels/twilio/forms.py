@@ -90,6 +90,14 @@ FORMS: dict[str, Mapping[str, str]] = {
     "sms to a short code": _SMS | {"Body": "hello", "To": "12345"},
     "sms command": _SMS | {"Body": "/start invoices"},
     "sms code": _SMS | {"Body": "ok k7p2"},
+    "sms code in Spanish": _SMS | {"Body": "Si k7p2", "FromCountry": "MX", "From": "+525512345678"},
+    "sms no with a code": _SMS | {"Body": "NO K7P2."},
+    "sms of several lines": _SMS | {"Body": "delete\r\nINV-42\n\nthanks"},
+    # "concatenated" messages come as one, whose parts are counted
+    "sms of several segments": _SMS | {"Body": "please look at this: " + "long " * 70, "NumSegments": "3"},
+    "sms emoji": _SMS | {"Body": "👍", "NumSegments": "1"},
+    "sms from a short code": _SMS | {"Body": "Your parcel is on its way", "From": "40404", "FromCountry": ""},
+    "sms UNSTOP": _SMS | {"Body": "unstop"},
     "sms blank": _SMS | {"Body": ""},
     "sms STOP": _SMS | {"Body": " Stop "},
     "sms CANCEL": _SMS | {"Body": "CANCEL"},
@@ -98,6 +106,7 @@ FORMS: dict[str, Mapping[str, str]] = {
     # messages, OptOutType: only with Advanced Opt-Out, whose words the operator chooses
     "sms opt-out": _SMS | {"Body": "basta", "OptOutType": "STOP"},
     "sms opt-in": _SMS | {"Body": "hola", "OptOutType": "START"},
+    "sms YES as opt-in": _SMS | {"Body": "YES", "OptOutType": "START"},
     "sms help": _SMS | {"Body": "HELP", "OptOutType": "HELP"},
     "mms picture": _SMS
     | {"Body": "this one", "NumMedia": "1", "MediaUrl0": f"{MEDIA}/ME1", "MediaContentType0": "image/jpeg"},
@@ -112,9 +121,19 @@ FORMS: dict[str, Mapping[str, str]] = {
         "MediaUrl2": f"{MEDIA}/ME3",
         "MediaContentType2": "video/3gpp",
     },
+    "mms sound": _SMS | {"Body": "", "NumMedia": "1", "MediaUrl0": f"{MEDIA}/ME1", "MediaContentType0": "audio/amr"},
     "whatsapp text": _WHATSAPP | {"Body": "delete INV-42, please"},
+    "whatsapp text in another alphabet": _WHATSAPP | {"Body": "удали счёт 42 🙏", "ProfileName": "Аня"},
+    "whatsapp without a name": {k: v for k, v in _WHATSAPP.items() if k != "ProfileName"} | {"Body": "hello"},
+    "whatsapp command": _WHATSAPP | {"Body": "/start invoices"},
+    "whatsapp code": _WHATSAPP | {"Body": "ok k7p2"},
+    "whatsapp YES": _WHATSAPP | {"Body": "Yes"},
     "whatsapp cancel": _WHATSAPP | {"Body": "Cancel"},
     "whatsapp STOP": _WHATSAPP | {"Body": "stop"},
+    "whatsapp START": _WHATSAPP | {"Body": "START"},
+    # Advanced Opt-Out holds for the WhatsApp senders of a messaging service too:
+    # https://support.twilio.com/hc/en-us/articles/360034798533
+    "whatsapp opt-out": _WHATSAPP | {"Body": "sair", "OptOutType": "STOP"},
     "whatsapp reply": _WHATSAPP
     | {
         "Body": "yes",
@@ -159,6 +178,33 @@ FORMS: dict[str, Mapping[str, str]] = {
         "MediaUrl0": f"{MEDIA}/ME1",
         "MediaContentType0": "application/pdf",
     },
+    "whatsapp picture": _WHATSAPP
+    | {
+        "Body": "the bill",
+        "MessageType": "image",
+        "NumMedia": "1",
+        "MediaUrl0": f"{MEDIA}/ME1",
+        "MediaContentType0": "image/jpeg",
+    },
+    "whatsapp video": _WHATSAPP
+    | {
+        "Body": "",
+        "MessageType": "video",
+        "NumMedia": "1",
+        "MediaUrl0": f"{MEDIA}/ME1",
+        "MediaContentType0": "video/mp4",
+    },
+    "whatsapp contact": _WHATSAPP
+    | {
+        "Body": "",
+        "MessageType": "contacts",
+        "NumMedia": "1",
+        "MediaUrl0": f"{MEDIA}/ME1",
+        "MediaContentType0": "text/vcard",
+    },
+    # messages, "List picker": what was picked is the Body too
+    "whatsapp list": _WHATSAPP
+    | {"Body": "INV-42", "MessageType": "interactive", "ListId": "inv-42", "ListTitle": "INV-42"},
     "whatsapp sticker": _WHATSAPP
     | {
         "Body": "",
@@ -172,12 +218,17 @@ FORMS: dict[str, Mapping[str, str]] = {
     "whatsapp of no kind we know": _WHATSAPP | {"Body": "", "MessageType": "order"},
     "rcs text": _SMS | {"Body": "hello", "To": "rcs:askfirst_agent", "From": f"rcs:{ANA}"},
     "report queued": _status(_STATUS, "queued"),
+    "report sending": _status(_STATUS, "sending"),
     "report sent": _STATUS,
     "report delivered": _status(_STATUS, "delivered", RawDlrDoneDate="2611220008"),
     "report undelivered": _status(_STATUS, "undelivered", ErrorCode="30003", RawDlrDoneDate="2611220008"),
     "report failed": _status(_STATUS, "failed", ErrorCode="30007"),
+    "report canceled": _status(_STATUS, "canceled"),
+    "report opted out": _status(_STATUS, "failed", ErrorCode="21610"),
     "report of a kind we do not know": _status(_STATUS, "teleported"),
     "whatsapp report delivered": _status(_WHATSAPP_STATUS, "delivered", EventType="DELIVERED"),
+    "whatsapp report sent": _status(_WHATSAPP_STATUS, "sent", EventType="SENT"),
+    "whatsapp report failed": _status(_WHATSAPP_STATUS, "failed", EventType="FAILED", ErrorCode="63024"),
     "whatsapp report read": _status(_WHATSAPP_STATUS, "read", EventType="READ"),
     "whatsapp report undelivered": _status(
         _WHATSAPP_STATUS,

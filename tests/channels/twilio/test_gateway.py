@@ -5,24 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import socket
 from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import aiohttp
 import pytest
 
-from channels import Channel, MissingSetting, Parsed
-from gateway import Gateway, Settings
-from gateway.store.base import StoreUnavailable
+from channels import Address, MissingSetting, Reply
+from channels.formatting import GSM
+from gateway import Gateway, Settings, emit_artifact
+from gateway.artifacts import collecting
 from gateway.testing import ScriptedProvider, ToolCall
-from gateway.web import receive, serve
+from gateway.web import serve
 from tests.channels.twilio.conftest import ANA
 from tests.channels.twilio.forms import request
 from tests.e2e.shop import Shop, pdf_of
 from tests.fakes.twilio import Answer, FakeTwilio
+from tests.ports import free_port
 
 EMPTY = '<?xml version="1.0" encoding="UTF-8"?><Response></Response>'
 TAKEN = Answer(200, EMPTY, "text/xml")
@@ -53,14 +54,21 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def open_house(directory: Path, script: Sequence[Any], twilio: FakeTwilio | None = None) -> AsyncIterator[House]:
+async def open_house(
+    directory: Path,
+    script: Sequence[Any],
+    twilio: FakeTwilio | None = None,
+    *,
+    public_url: str = "",
+    **options: Any,
+) -> AsyncIterator[House]:
+    """A house at a free port, which is its public URL too unless another is named; `options` are the bot's."""
     async with contextlib.AsyncExitStack() as stack:
         twilio = await stack.enter_async_context(twilio or FakeTwilio())
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         shop = Shop()
-        settings = _settings(directory, twilio, public_url=f"http://127.0.0.1:{port}")
-        bot = shop.bot(ScriptedProvider(script))
+        settings = _settings(directory, twilio, public_url=public_url or f"http://127.0.0.1:{port}")
+        bot = shop.bot(ScriptedProvider(script), **options)
         gateway = await stack.enter_async_context(await asyncio.to_thread(Gateway, bot, settings))
         running = await serve(gateway.aiohttp_app(), "127.0.0.1", port)
         stack.push_async_callback(running.cleanup)
@@ -105,17 +113,211 @@ async def test_a_reply_to_the_prompt_decides_on_whatsapp(tmp_path: Path) -> None
         await house.idle()
 
 
+@pytest.mark.ledger("PEND-66")
+@pytest.mark.parametrize(
+    ("whatsapp", "language", "asked", "yes"),
+    [
+        (False, None, r"Reply OK (\w{4}) to confirm or NO \1 to cancel\.", "yes {}"),
+        (False, "pt-BR", r"Responda SIM (\w{4}) para confirmar ou NAO \1 para cancelar\.", "Sim {}"),
+        (True, "pt-BR", r"Responda \*SIM (\w{4})\* para confirmar ou \*NÃO \1\* para cancelar\.", "sim {}."),
+        (True, "es", r"Responde \*SÍ (\w{4})\* para confirmar o \*NO \1\* para cancelar\.", "{} si"),
+    ],
+)
+async def test_a_question_says_in_the_chats_language_which_words_answer_it(
+    tmp_path: Path, whatsapp: bool, language: str | None, asked: str, yes: str
+) -> None:
+    async with open_house(tmp_path, [DELETE], language=language) as house:
+        await house.twilio.person_says(ANA, "delete INV-42", whatsapp=whatsapp)
+        prompt = await house.twilio.wait_for(lambda: house.twilio.last(ANA, containing="INV-42"))
+        await house.idle()
+        found = re.search(asked, prompt.body)
+        assert found, prompt.body
+        assert whatsapp or set(prompt.body) <= GSM
+        await house.twilio.person_says(ANA, yes.format(found[1].lower()), whatsapp=whatsapp)
+        await house.twilio.wait_for(lambda: house.shop.deleted)
+        await house.idle()
+
+
+async def test_a_bare_word_with_several_open_is_asked_for_a_code(tmp_path: Path) -> None:
+    script = [[DELETE, ToolCall("archive_invoice", {"invoice_id": "INV-7"})]]
+    async with open_house(tmp_path, script) as house:
+        await house.twilio.person_says(ANA, "delete INV-42 and archive INV-7", whatsapp=True)
+        prompt = await house.twilio.wait_for(lambda: house.twilio.last(ANA))
+        assert re.findall(r"^\d\. \*(.+)\*$", prompt.body, re.MULTILINE) == [
+            "Delete invoice INV-42 for good?",
+            "Archive invoice INV-7?",
+        ]
+        await house.idle()
+        await house.twilio.person_says(ANA, "yes", whatsapp=True)
+        which = await house.twilio.wait_for(lambda: house.twilio.last(ANA, containing="Which one"))
+        codes = re.findall(r"^\d\. .+ \((\w{4})\)$", which.body, re.MULTILINE)
+        assert len(codes) == 2 and house.shop.deleted == []
+        await house.idle()
+        await house.twilio.person_says(ANA, f"ok {codes[1]}", whatsapp=True)
+        await house.twilio.wait_for(lambda: house.twilio.last(ANA, containing="is archived"))
+        await house.idle()
+        assert house.shop.deleted == []
+
+
+# ── opt-out ──
+
+FAREWELL = "You will hear nothing more from me. To hear from me again, write Start."
+
+
 @BY_CHANNEL
-async def test_who_opts_out_withdraws_what_is_open_and_hears_nothing(tmp_path: Path, whatsapp: bool) -> None:
+@pytest.mark.parametrize("asked", ["", "STOP"], ids=["by our words", "by Advanced Opt-Out"])
+async def test_who_opts_out_withdraws_what_is_open_and_hears_nothing(
+    tmp_path: Path, whatsapp: bool, asked: str
+) -> None:
+    fields: dict[str, Any] = {"OptOutType": asked} if asked else {}
     async with open_house(tmp_path, [DELETE]) as house:
         code = await house.prompt(whatsapp=whatsapp)
         before = len(house.twilio.sent)
-        assert await house.twilio.person_says(ANA, "STOP", whatsapp=whatsapp) == TAKEN
+        word = "salir" if asked else "STOP"
+        assert await house.twilio.person_says(ANA, word, whatsapp=whatsapp, **fields) == TAKEN
         await house.idle()
-        assert len(house.twilio.sent) == before
+        said = [sent.body for sent in house.twilio.sent[before:]]
+        assert said == ([FAREWELL] if whatsapp and not asked else []), "Twilio tells them the rest"
         await house.twilio.person_says(ANA, f"ok {code}", whatsapp=whatsapp)
+        await house.twilio.person_says(ANA, "hello?", whatsapp=whatsapp)
+        await house.idle()
+        await house.later(3600)
         await house.idle()
         assert house.shop.deleted == []
+        assert len(house.twilio.sent) == before + len(said)
+        tried = [call.path for call in house.twilio.calls if call.method == "POST" and "Messages" in call.path]
+        assert len(tried) == before + len(said), "nothing was even tried"
+
+
+@BY_CHANNEL
+async def test_start_is_heard_by_the_gateway_too(tmp_path: Path, whatsapp: bool) -> None:
+    async with open_house(tmp_path, ["Welcome back."]) as house:
+        for word in ("Stop", "Start"):
+            assert await house.twilio.person_says(ANA, word, whatsapp=whatsapp) == TAKEN
+            await house.idle()
+        await house.twilio.person_says(ANA, "hello", whatsapp=whatsapp)
+        await house.twilio.wait_for(lambda: house.twilio.last(ANA, containing="Welcome back."))
+        await house.idle()
+
+
+async def test_a_yes_by_sms_after_a_stop_is_a_start_for_the_carrier_and_for_us(tmp_path: Path) -> None:
+    async with open_house(tmp_path, ["Welcome back."]) as house:
+        await house.twilio.person_says(ANA, "STOP")
+        await house.idle()
+        await house.twilio.person_says(ANA, "yes")
+        await house.twilio.wait_for(lambda: house.twilio.last(ANA, containing="Welcome back."))
+        await house.idle()
+
+
+async def test_who_had_opted_out_before_we_knew_is_tried_once(tmp_path: Path) -> None:
+    async with open_house(tmp_path, ["Hello, Ana.", "Hello again."]) as house:
+        house.twilio.refused[ANA] = 21610
+        await house.twilio.person_says(ANA, "hello")
+        await house.idle()
+        await house.twilio.person_says(ANA, "are you there?")
+        await house.idle()
+        assert [letter.reason for letter in await house.gateway.store.dead()] == ["not deliverable: 21610"]
+        house.twilio.refused.clear()
+        await house.twilio.person_says(ANA, "START")
+        await house.twilio.person_says(ANA, "hello")
+        await house.twilio.wait_for(lambda: house.twilio.last(ANA, containing="Hello again."))
+        await house.idle()
+
+
+async def test_a_report_that_they_have_opted_out_counts_like_their_word(tmp_path: Path) -> None:
+    async with open_house(tmp_path, [DELETE, "Yes, I am here."], FakeTwilio(reports=())) as house:
+        await house.prompt()
+        prompt = house.twilio.last(ANA)
+        assert prompt is not None
+        await house.twilio.report(prompt, "failed", code="21610")
+        await house.idle()
+        await house.twilio.person_says(ANA, "hello?")
+        await house.idle()
+        assert house.twilio.last(ANA) is prompt
+
+
+# ── reports ──
+
+
+@BY_CHANNEL
+@pytest.mark.parametrize("early", [False, True], ids=["after the answer", "before it"])
+async def test_a_question_that_did_not_arrive_can_be_confirmed_by_nobody(
+    tmp_path: Path, whatsapp: bool, early: bool
+) -> None:
+    twilio = FakeTwilio(reports=("sent", "undelivered") if early else (), reports_first=early)
+    async with open_house(tmp_path, [DELETE], twilio) as house:
+        code = await house.prompt(whatsapp=whatsapp)
+        prompt = twilio.last(ANA)
+        assert prompt is not None
+        if not early:
+            await twilio.report(prompt, "undelivered", code="30003")
+            await twilio.report(prompt, "undelivered", code="30003")
+            await house.idle()
+        assert {answer for _, answer in prompt.reports} == {200}
+        (letter,) = await house.gateway.store.dead()
+        assert letter.reason.startswith("taken by the platform, but it did not arrive")
+        await twilio.person_says(ANA, f"ok {code}", whatsapp=whatsapp)
+        await house.idle()
+        assert house.shop.deleted == []
+
+
+async def test_a_report_of_a_message_of_somebody_else_is_answered_and_forgotten(tmp_path: Path) -> None:
+    async with open_house(tmp_path, [DELETE]) as house:
+        code = await house.prompt()
+        prompt = house.twilio.last(ANA)
+        assert prompt is not None
+        other = replace(prompt, sid="SM" + "f" * 32, status_callback=f"{house.twilio.webhook_url}/status", reports=[])
+        for status in ("sent", "failed", "delivered"):
+            await house.twilio.report(other, status)
+        assert other.reports == [("sent", 200), ("failed", 200), ("delivered", 200)]
+        await house.idle()
+        await house.twilio.person_says(ANA, f"ok {code}")
+        await house.twilio.wait_for(lambda: house.shop.deleted)
+        await house.idle()
+
+
+async def test_a_call_whose_answer_was_lost_is_not_made_again_when_it_is_reported(tmp_path: Path) -> None:
+    async with open_house(tmp_path, ["Hello, Ana."]) as house:
+        house.twilio.fail_next(cut=True, taken=True)
+        await house.twilio.person_says(ANA, "hello")
+        sent = await house.twilio.wait_for(lambda: house.twilio.last(ANA))
+        await house.twilio.wait_for(lambda: len(sent.reports) == 2)
+        await house.idle()
+        await house.later(60)
+        await house.idle()
+        assert house.twilio.sent == [sent]
+        assert await house.gateway.store.dead() == [] and (await house.gateway.store.stats()).parts == 0
+
+
+async def test_nor_when_it_is_on_twilios_list_though_no_report_came(tmp_path: Path) -> None:
+    """The same was said a moment ago: that one is known to be another."""
+    async with open_house(tmp_path, ["Hello.", "Hello."], FakeTwilio(reports=())) as house:
+        await house.twilio.person_says(ANA, "hi")
+        await house.twilio.wait_for(lambda: house.twilio.last(ANA))
+        await house.idle()
+        house.twilio.fail_next(cut=True, taken=True)
+        await house.twilio.person_says(ANA, "hi again")
+        await house.twilio.wait_for(lambda: len(house.twilio.sent) == 2)
+        await house.idle()
+        await house.later(60.0)
+        await house.idle()
+        assert [sent.body for sent in house.twilio.sent] == ["Hello."] * 2
+        assert await house.gateway.store.dead() == []
+
+
+async def test_what_is_not_on_the_list_is_sent_again(tmp_path: Path) -> None:
+    async with open_house(tmp_path, ["Hello.", "Hello."], FakeTwilio(reports=())) as house:
+        await house.twilio.person_says(ANA, "hi")
+        await house.twilio.wait_for(lambda: house.twilio.last(ANA))
+        await house.idle()
+        house.twilio.fail_next(cut=True)
+        await house.twilio.person_says(ANA, "hi again")
+        while (await house.gateway.store.stats()).parked == 0:
+            await asyncio.sleep(0.002)
+        await house.later(11.0)
+        await house.twilio.wait_for(lambda: len(house.twilio.sent) == 2)
+        await house.idle()
+        assert [sent.body for sent in house.twilio.sent] == ["Hello."] * 2
 
 
 async def test_a_file_is_fetched_from_our_server_and_its_arrival_reported(tmp_path: Path) -> None:
@@ -126,6 +328,24 @@ async def test_a_file_is_fetched_from_our_server_and_its_arrival_reported(tmp_pa
         assert (sent.media[0].content, sent.media[0].mime_type) == (pdf_of("INV-42"), "application/pdf")
         await house.twilio.wait_for(lambda: len(sent.reports) == 2)
         assert sent.reports == [("sent", 200), ("delivered", 200)]
+        await house.idle()
+
+
+async def test_a_picture_by_sms_is_one_where_there_is_mms(tmp_path: Path) -> None:
+    picture = b"\x89PNG\r\n\x1a\n"
+
+    async with open_house(tmp_path, []) as house, aiohttp.ClientSession() as http:
+        with collecting() as emitted:
+            emit_artifact(content=picture, mime_type="image/png", filename="bill.png")
+        media = await house.gateway.engine.shared.artifacts.keep(emitted[0])
+        for number in (ANA, "+447700900123"):
+            where = Address(channel="sms", account=house.twilio.sms, place=number)
+            await house.gateway.engine.notify(where, Reply(media=(media,)))
+        shown = await house.twilio.wait_for(lambda: next((s for s in house.twilio.sent if s.media), None))
+        assert (shown.to, shown.body, shown.media[0].content) == (ANA, "", picture)
+        linked = await house.twilio.wait_for(lambda: house.twilio.last("+447700900123", containing="bill.png: http"))
+        async with http.get(linked.body.partition(": ")[2]) as found:
+            assert (await found.read(), found.content_type) == (picture, "image/png")
         await house.idle()
 
 
@@ -163,21 +383,63 @@ async def test_only_twilio_is_heard_and_only_where_it_calls(tmp_path: Path) -> N
         assert house.twilio.sent == []
 
 
-@BY_CHANNEL
+@pytest.mark.parametrize(
+    ("whatsapp", "language", "said"),
+    [
+        (False, None, "Your message was not received. Please send it again."),
+        (False, "pt-BR", "Sua mensagem nao foi recebida. Envie de novo, por favor."),
+        (True, "pt-BR", "Sua mensagem não foi recebida. Envie de novo, por favor."),
+        (True, "es", "Tu mensaje no se recibió. Envíalo otra vez, por favor."),
+    ],
+)
 async def test_who_was_not_heard_is_asked_to_send_it_again(
-    tmp_path: Path, whatsapp: bool, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, whatsapp: bool, language: str | None, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def broken(channel: Channel, parsed: Parsed) -> None:
-        raise StoreUnavailable("gone")
-
-    async with open_house(tmp_path, []) as house:
-        form, url = house.twilio.form(ANA, "hello", whatsapp=whatsapp), house.twilio.webhook_url
-        headers = {name.lower(): value for name, value in house.twilio.signed(url, form).items()}
-        channel = house.gateway.channels["whatsapp" if whatsapp else "sms"]
-        response = await receive(channel, request(form, headers=headers, url=url), accept=broken, now=datetime.now(UTC))
-    assert (response.status, response.headers["Content-Type"]) == (200, "text/xml; charset=utf-8")
-    assert b"<Message>Your message was not received. Please send it again.</Message>" in response.body
+    async with open_house(tmp_path, [], language=language) as house:
+        await house.gateway.store.close()
+        answer = await house.twilio.person_says(ANA, "hello", whatsapp=whatsapp)
+        notices = [notice.name for notice in house.gateway.feed._notices]
+    assert (answer.status, answer.content_type) == (200, "text/xml")
+    assert answer.body.endswith(f"<Response><Message>{said}</Message></Response>")
+    assert notices.count("not_stored") == 1
     assert "a request was not stored" in [record.getMessage() for record in caplog.records]
+    assert "hello" not in caplog.text and ANA not in caplog.text
+
+
+async def test_what_is_written_while_the_api_is_down_from_the_start_is_answered_once_it_is_up(tmp_path: Path) -> None:
+    """Twilio delivers it once: it is not turned away to come again."""
+    twilio = FakeTwilio()
+    twilio.down = True
+    async with open_house(tmp_path, ["Hello, Ana."], twilio) as house:
+        assert await twilio.person_says(ANA, "hello") == TAKEN
+        await twilio.wait_for(lambda: "Hello, Ana." in str(house.gateway.feed._notices))
+        twilio.down = False
+        await twilio.wait_for(lambda: twilio.last(ANA, containing="Hello, Ana."))
+        await house.idle()
+
+
+async def test_a_report_that_was_not_stored_is_an_error_for_twilio_to_try_again(tmp_path: Path) -> None:
+    async with open_house(tmp_path, ["Hello, Ana."], FakeTwilio(reports=())) as house:
+        await house.twilio.person_says(ANA, "hello")
+        sent = await house.twilio.wait_for(lambda: house.twilio.last(ANA))
+        await house.idle()
+        await house.gateway.store.close()
+        await house.twilio.report(sent, "delivered")
+        assert sent.reports == [("delivered", 503)]
+
+
+@pytest.mark.parametrize("public_url", ["https://bot.example.com", "https://example.com:8443/deep/bot"])
+async def test_behind_a_proxy_the_signature_is_over_the_public_url(tmp_path: Path, public_url: str) -> None:
+    """A proxy that ends TLS, listens on another port and takes a prefix off the path."""
+    async with open_house(tmp_path, ["Hello, Ana."], FakeTwilio(reports=()), public_url=public_url) as house:
+        form, here = house.twilio.form(ANA, "hello"), house.twilio.webhook_url
+        named = f"{public_url}/webhooks/twilio"
+        assert (await house.twilio.deliver(form, url=f"{here}?x=1", called=named)).status == 401
+        assert (await house.twilio.deliver(form, url=here)).status == 401
+        assert await house.twilio.deliver(form, url=f"{here}?x=1", called=f"{named}?x=1#rc=3&rp=all") == TAKEN
+        sent = await house.twilio.wait_for(lambda: house.twilio.last(ANA))
+        assert sent.status_callback.startswith(f"{public_url}/webhooks/twilio/status?part=")
+        await house.idle()
 
 
 @pytest.mark.parametrize("name", ["twilio", "sms"])

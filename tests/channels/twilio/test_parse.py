@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given, settings
@@ -23,7 +24,8 @@ from channels import (
 )
 from channels.events import event_from_json, event_to_json
 from channels.twilio.form import is_for
-from channels.twilio.parse import FormReader
+from channels.twilio.parse import FormReader, spoken
+from gateway.pending.reading import CodeReply, read_code
 from tests.channels.twilio.forms import ANA, FORMS, MEDIA, OF_OURS, OURS, SID, request
 
 READERS = {name: FormReader(name) for name in ("sms", "whatsapp")}
@@ -56,6 +58,13 @@ def test_every_form_is_answered_with_twiml_that_says_nothing_to_the_person(name:
     assert response.body.decode() == EMPTY
 
 
+def test_what_is_spoken_is_text_and_nothing_else() -> None:
+    response = spoken("<Say> & «não»")
+    assert (response.status, response.headers["Content-Type"]) == (200, "text/xml; charset=utf-8")
+    message = ElementTree.fromstring(response.body).find("Message")
+    assert message is not None and message.text == "<Say> & «não»"
+
+
 @pytest.mark.parametrize("name", FORMS)
 def test_every_event_is_stored_and_read_again_as_it_was(name: str) -> None:
     for found in read(name).events:
@@ -65,6 +74,11 @@ def test_every_event_is_stored_and_read_again_as_it_was(name: str) -> None:
 @pytest.mark.parametrize("name", FORMS)
 def test_one_url_serves_both_channels(name: str) -> None:
     assert [c for c in READERS if is_for(c, request(FORMS[name]))] == [channel_of(name)]
+
+
+def test_each_channel_is_shown_by_many_shapes() -> None:
+    names = [channel_of(name) for name in FORMS if not name.startswith("rcs")]
+    assert min(names.count("sms"), names.count("whatsapp")) >= 25
 
 
 def test_a_text_message() -> None:
@@ -86,6 +100,13 @@ def test_a_whatsapp_message_names_its_person() -> None:
 
 def test_every_script_comes_through() -> None:
     assert message("sms text in another alphabet").text == "löschen 删除 🙂"
+    assert message("whatsapp text in another alphabet").text == "удали счёт 42 🙏"
+    assert message("sms of several lines").text == "delete\r\nINV-42\n\nthanks"
+    assert len(message("sms of several segments").text) > 300
+    assert message("whatsapp list").text == "INV-42"
+    assert str(message("sms from a short code").person) == f"sms:{OURS}:40404"
+    found = message("whatsapp without a name").person
+    assert found is not None and found.name is None
     assert message("sms to a short code").address.account == "12345"
 
 
@@ -93,23 +114,52 @@ def test_a_command_is_told_from_its_words() -> None:
     found = message("sms command")
     assert (found.command, found.text) == ("start", "invoices")
     assert message("sms code").command is None
+    assert message("whatsapp command").command == "start"
 
 
 @pytest.mark.parametrize(
-    ("name", "opted_in"),
+    ("name", "reply"),
     [
-        ("sms STOP", False),
-        ("sms CANCEL", False),
-        ("sms opt-out", False),
-        ("whatsapp STOP", False),
-        ("sms START", True),
-        ("sms opt-in", True),
+        ("sms code", CodeReply("K7P2", "confirm")),
+        ("sms code in Spanish", CodeReply("K7P2", "confirm")),
+        ("sms no with a code", CodeReply("K7P2", "cancel")),
+        ("whatsapp code", CodeReply("K7P2", "confirm")),
+        ("sms emoji", None),
     ],
 )
-def test_whoever_opts_out_or_in(name: str, opted_in: bool) -> None:
+def test_a_word_and_a_code_decide_in_whatever_language(name: str, reply: CodeReply | None) -> None:
+    assert read_code(message(name).text, "en") == reply
+
+
+@pytest.mark.parametrize(
+    ("name", "opted_in", "told"),
+    [
+        ("sms STOP", False, True),
+        ("sms CANCEL", False, True),
+        ("sms opt-out", False, True),
+        ("whatsapp STOP", False, False),
+        ("whatsapp opt-out", False, True),
+        ("sms START", True, True),
+        ("sms opt-in", True, True),
+        ("sms UNSTOP", True, True),
+        ("whatsapp START", True, False),
+    ],
+)
+def test_whoever_opts_out_or_in(name: str, opted_in: bool, told: bool) -> None:
+    """Of what it acts on itself, Twilio tells them: on SMS always, on WhatsApp with Advanced Opt-Out."""
     found = event(name)
     assert isinstance(found, OptOut)
     assert (found.opted_in, str(found.person)) == (opted_in, f"{channel_of(name)}:{OURS}:{ANA}")
+    assert found.told is told
+
+
+@pytest.mark.parametrize(
+    ("name", "opts_in"),
+    [("sms YES", True), ("sms YES as opt-in", True), ("sms text", False), ("whatsapp text", False)],
+)
+def test_a_yes_is_an_answer_though_carriers_take_it_for_an_opt_in(name: str, opts_in: bool) -> None:
+    assert message(name).opts_in is opts_in
+    assert message("whatsapp text", Body="yes").opts_in is False
 
 
 @pytest.mark.parametrize("word", ["STOP", "stopall", "Unsubscribe", "cancel", "END", "quit", "Revoke", "OptOut"])
@@ -157,6 +207,10 @@ def test_forwarded_words_are_not_the_persons_own(name: str) -> None:
                 Attachment(kind="video", ref=f"{MEDIA}/ME3", mime_type="video/3gpp"),
             ],
         ),
+        ("mms sound", [Attachment(kind="audio", ref=f"{MEDIA}/ME1", mime_type="audio/amr")]),
+        ("whatsapp picture", [Attachment(kind="image", ref=f"{MEDIA}/ME1", mime_type="image/jpeg")]),
+        ("whatsapp video", [Attachment(kind="video", ref=f"{MEDIA}/ME1", mime_type="video/mp4")]),
+        ("whatsapp contact", [Attachment(kind="contact", ref=f"{MEDIA}/ME1", mime_type="text/vcard")]),
         ("whatsapp voice", [Attachment(kind="voice", ref=f"{MEDIA}/ME1", mime_type="audio/ogg; codecs=opus")]),
         ("whatsapp document", [Attachment(kind="document", ref=f"{MEDIA}/ME1", mime_type="application/pdf")]),
         ("whatsapp sticker", [Attachment(kind="sticker", ref=f"{MEDIA}/ME1", mime_type="image/webp")]),
@@ -179,6 +233,9 @@ def test_a_number_of_files_that_is_none_counts_as_none(count: str) -> None:
         ("report delivered", "delivered", None),
         ("report undelivered", "failed", "30003"),
         ("report failed", "failed", "30007"),
+        ("report canceled", "failed", None),
+        ("whatsapp report sent", "sent", None),
+        ("whatsapp report failed", "failed", "63024"),
         ("whatsapp report delivered", "delivered", None),
         ("whatsapp report read", "read", None),
         ("whatsapp report undelivered", "failed", "63016"),
@@ -192,9 +249,37 @@ def test_a_report_is_about_our_message_in_their_conversation(name: str, status: 
     assert found.event_ids == (f"{OF_OURS}/{FORMS[name]['MessageStatus']}",)
 
 
-def test_on_its_way_is_no_news() -> None:
-    assert not read("report queued").events
-    assert not read("report queued").not_understood
+def test_a_report_brings_back_the_key_its_message_was_sent_with() -> None:
+    reader, form, url = READERS["sms"], FORMS["report delivered"], "https://bot.example.com/webhooks/twilio/status"
+    for query, key in (
+        ("?part=0a1b2c", "0a1b2c"),
+        ("?x=1&part=a-b_c", "a-b_c"),
+        ("", None),
+        ("?part=", None),
+        ("?part=a&part=b", None),
+        ("?part=../x", None),
+        (f"?part={'a' * 65}", None),
+    ):
+        (found,) = reader.read(request(form, url=url + query)).events
+        assert isinstance(found, DeliveryReport) and found.key == key, query
+    (found,) = reader.read(request(form, url="https://[bot/status?part=a")).events
+    assert isinstance(found, DeliveryReport) and found.key is None
+
+
+def test_a_report_that_the_person_has_opted_out_says_so_too() -> None:
+    out, report = read("report opted out").events
+    assert out == OptOut(
+        event_ids=(f"{OF_OURS}/21610",),
+        address=Address(channel="sms", account=OURS, place=ANA),
+        person=Person(channel="sms", account=OURS, user_id=ANA),
+    )
+    assert isinstance(report, DeliveryReport) and (report.status, report.code) == ("failed", "21610")
+
+
+@pytest.mark.parametrize("name", ["report queued", "report sending"])
+def test_on_its_way_is_no_news(name: str) -> None:
+    assert not read(name).events
+    assert not read(name).not_understood
 
 
 @pytest.mark.parametrize(
@@ -237,7 +322,7 @@ def test_what_is_no_form_of_twilios_is_malformed(body: bytes, content_type: str)
 @settings(derandomize=True, max_examples=100, deadline=None)
 @given(body=st.binary(max_size=300), channel=st.sampled_from(list(READERS)))
 def test_any_bytes_are_read_or_malformed(body: bytes, channel: str) -> None:
-    is_for(channel, request(body))
+    assert any(is_for(each, request(body)) for each in READERS), "somebody must refuse it"
     with contextlib.suppress(Malformed):
         READERS[channel].read(request(body))
 

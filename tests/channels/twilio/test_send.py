@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
-from channels import Ambiguous, MissingSetting, OpenMedia, Part, RateLimited, Unavailable, Undeliverable
+from channels import (
+    Ambiguous,
+    MissingSetting,
+    OpenMedia,
+    OptedOut,
+    Part,
+    RateLimited,
+    Receipt,
+    Unavailable,
+    Undeliverable,
+)
 from channels.events import Attachment
 from channels.twilio import SmsChannel, WhatsAppChannel
+from channels.twilio.errors import Patience
 from channels.twilio.media import LARGEST_DOWNLOAD
 from tests.channels.twilio.conftest import ANA, Moment, place
 from tests.fakes.twilio import FakeTwilio, Media
@@ -41,14 +53,36 @@ async def test_whatsapp_is_named_in_both_numbers(whatsapp: WhatsAppChannel, twil
     assert (sent.to, sent.from_) == (f"whatsapp:{ANA}", f"whatsapp:{twilio.whatsapp}")
 
 
-async def test_reports_are_asked_for_under_the_public_url(twilio: FakeTwilio) -> None:
+async def test_reports_are_asked_for_under_the_public_url_with_the_parts_key(
+    sms: SmsChannel, twilio: FakeTwilio
+) -> None:
     async with aiohttp.ClientSession() as http:
         channel = SmsChannel(
             twilio.account_sid, twilio.auth_token, twilio.sms, public_url="http://127.0.0.1:9/", api_url=twilio.url
         )
         await channel.start(http)
-        await channel.send(place(channel), TEXT, key="1")
-    assert twilio.sent[0].status_callback == "http://127.0.0.1:9/webhooks/twilio/status"
+        await channel.send(place(channel), TEXT, key="0a1b&c")
+    assert twilio.sent[0].status_callback == "http://127.0.0.1:9/webhooks/twilio/status?part=0a1b%26c#rc=3&rp=all"
+    assert (channel.capabilities.reports, sms.capabilities.reports) == (True, False)
+
+
+async def test_what_may_have_been_sent_is_looked_up_by_its_text(
+    sms: SmsChannel, whatsapp: WhatsAppChannel, twilio: FakeTwilio
+) -> None:
+    began = datetime.now(UTC)
+    await sms.send(place(sms), TEXT, key="1")
+    await whatsapp.send(place(whatsapp), TEXT, key="2")
+    twilio.fail_next(cut=True, taken=True)
+    with pytest.raises(Ambiguous):
+        await sms.send(place(sms), TEXT, key="3")
+    newest = Receipt(message_id=twilio.sent[-1].sid)
+    assert await sms.look_up(place(sms), TEXT, key="3", since=began) == newest
+    assert await sms.look_up(place(sms), TEXT, key="3", since=began + timedelta(hours=1)) is None
+    assert await sms.look_up(place(sms, "+15550001111"), TEXT, key="3", since=began) is None
+    other = Part(call="message", arguments={"body": "Delete INV-43?"})
+    assert await sms.look_up(place(sms), other, key="3", since=began) is None
+    with pytest.raises(Undeliverable, match="file_has_no_text"):
+        await sms.look_up(place(sms), Part(call="link", arguments={"body": "x"}, media=FILE), key="3", since=began)
 
 
 @pytest.mark.ledger("RES-17")
@@ -57,11 +91,34 @@ async def test_a_file_is_fetched_by_twilio_or_linked_for_the_person(
 ) -> None:
     link = await _serving(twilio)
     shown = replace(FILE, link=link)
-    await whatsapp.send(place(whatsapp), Part(call="media", arguments={}, media=shown), key="1")
+    await whatsapp.send(place(whatsapp), Part(call="media", arguments={"body": "INV-42.pdf"}, media=shown), key="1")
     await sms.send(place(sms), Part(call="link", arguments={"body": "INV-42.pdf"}, media=shown), key="2")
     fetched = await twilio.wait_for(lambda: twilio.sent[0].media)
     assert (twilio.sent[0].media_urls, fetched) == ((link,), [Media(b"%PDF", "application/pdf")])
+    assert twilio.sent[0].body == ""
     assert twilio.sent[1].body == f"INV-42.pdf: {link}"
+
+
+@pytest.mark.ledger("RES-17")
+async def test_a_file_that_twilio_does_not_take_here_goes_as_a_link(sms: SmsChannel, twilio: FakeTwilio) -> None:
+    picture = Part(call="media", arguments={"body": "photo.png"}, media=replace(FILE, link=await _serving(twilio)))
+    twilio.fail_next(400, 21612)  # this number can send no MMS there
+    receipt = await sms.send(place(sms), picture, key="1")
+    (sent,) = twilio.sent
+    assert (sent.sid, sent.media_urls, sent.body) == (receipt.message_id, (), f"photo.png: {_link(picture)}")
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"), [({"code": 21610}, OptedOut), ({"status": 503}, Unavailable), ({"cut": True}, Ambiguous)]
+)
+async def test_a_file_is_sent_once_when_nothing_says_that_it_may_go_otherwise(
+    sms: SmsChannel, twilio: FakeTwilio, answer: dict[str, Any], error: type[Exception]
+) -> None:
+    picture = Part(call="media", arguments={"body": "photo.png"}, media=FILE)
+    twilio.fail_next(**{"status": 400, **answer})
+    with pytest.raises(error):
+        await sms.send(place(sms), picture, key="1")
+    assert sum(call.method == "POST" for call in twilio.calls) == 1
 
 
 async def test_a_file_without_a_link_cannot_go(sms: SmsChannel, twilio: FakeTwilio) -> None:
@@ -79,13 +136,15 @@ async def test_a_file_without_a_link_cannot_go(sms: SmsChannel, twilio: FakeTwil
         ({"status": 400, "code": 14107}, RateLimited, "14107"),
         ({"status": 400, "code": 63018}, RateLimited, "63018"),
         ({"status": 400, "code": 21611}, Unavailable, "21611"),
-        ({"status": 400, "code": 21610}, Undeliverable, "21610"),
+        ({"status": 400, "code": 30001}, Unavailable, "30001"),
+        ({"status": 400, "code": 21610}, OptedOut, "21610"),
         ({"status": 400, "code": 21211}, Undeliverable, "21211"),
         ({"status": 400, "code": 21614}, Undeliverable, "21614"),
         ({"status": 400, "code": 21408}, Undeliverable, "21408"),
         ({"status": 400, "code": 21617}, Undeliverable, "21617"),
         ({"status": 400, "code": 63016}, Undeliverable, "63016"),
         ({"status": 400, "code": 63024}, Undeliverable, "63024"),
+        *(({"status": 400, "code": code}, Undeliverable, str(code)) for code in range(30003, 30009)),
         ({"status": 401, "code": 20003}, Undeliverable, "unauthorized"),
         ({"status": 403, "code": 20003}, Undeliverable, "unauthorized"),
         ({"status": 413, "html": True}, Undeliverable, "http_413"),
@@ -103,18 +162,30 @@ async def test_every_answer_is_told_apart(
     twilio.fail_next(**answer)
     with pytest.raises(error) as raised:
         await sms.send(place(sms), TEXT, key="1")
-    assert str(raised.value) == code
+    assert (type(raised.value), str(raised.value)) == (error, code)
     assert sum(call.method == "POST" for call in twilio.calls) == 1  # nothing is sent twice behind our back
 
 
-async def test_a_wait_that_twilio_names_is_kept(sms: SmsChannel, twilio: FakeTwilio) -> None:
-    waits = []
-    for named in (7, None):
+async def test_a_wait_that_twilio_names_is_kept_and_one_that_it_does_not_name_grows(
+    sms: SmsChannel, twilio: FakeTwilio, monkeypatch: pytest.MonkeyPatch, moment: Moment
+) -> None:
+    monkeypatch.setattr(sms._started, "_patience", Patience(moment))
+
+    async def wait(named: int | None = None) -> float:
         twilio.fail_next(429, 20429, retry_after=named)
         with pytest.raises(RateLimited) as raised:
             await sms.send(place(sms), TEXT, key="1")
-        waits.append(raised.value.retry_after_seconds)
-    assert waits == [7.0, 2.0]
+        return raised.value.retry_after_seconds
+
+    assert [await wait(7), await wait()] == [7.0, 2.0]
+    assert await wait() == 2.0  # of calls that were under way together
+    waits = []
+    for _ in range(6):
+        moment.seconds += 60.0
+        waits.append(await wait())
+    assert waits == [4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+    await sms.send(place(sms), TEXT, key="1")
+    assert await wait() == 2.0
 
 
 async def test_what_the_fake_refuses_by_itself(sms: SmsChannel, twilio: FakeTwilio) -> None:
@@ -127,25 +198,6 @@ async def test_what_the_fake_refuses_by_itself(sms: SmsChannel, twilio: FakeTwil
     ):
         with pytest.raises(Undeliverable, match=code):
             await sms.send(place(sms, number), Part(call="message", arguments={"body": body}), key="1")
-
-
-async def test_no_answer_in_time_is_ambiguous(
-    sms: SmsChannel, twilio: FakeTwilio, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("channels.twilio.api._ANSWER_SECONDS", 0.05)
-    twilio.hold()
-    with pytest.raises(Ambiguous):
-        await sms.send(place(sms), TEXT, key="1")
-    assert len(twilio.sent) == 1
-
-
-async def test_nobody_there_is_unavailable(twilio: FakeTwilio) -> None:
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as http:
-        sms = SmsChannel(twilio.account_sid, twilio.auth_token, twilio.sms, api_url=twilio.url)
-        await sms.start(http)
-        await twilio._runner.cleanup()
-        with pytest.raises(Unavailable, match="no_connection"):
-            await sms.send(place(sms), TEXT, key="1")
 
 
 async def test_a_token_that_twilio_does_not_know_is_found_at_start(twilio: FakeTwilio) -> None:
@@ -249,6 +301,11 @@ async def test_a_redirect_into_the_house_is_not_followed(sms: SmsChannel, twilio
         with pytest.raises(Undeliverable, match="file_elsewhere"):
             [piece async for piece in sms.fetch(Attachment(kind="image", ref=media))]
         assert inside.calls == []
+
+
+def _link(part: Part) -> str | None:
+    assert isinstance(part.media, OpenMedia)
+    return part.media.link
 
 
 async def _serving(twilio: FakeTwilio) -> str:

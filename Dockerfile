@@ -1,0 +1,30 @@
+# docker build -t askfirst . ; docs/deploy.md says how to run it.
+FROM python:3.11-slim AS build
+WORKDIR /build
+COPY requirements/run.txt requirements/
+RUN python -m venv /opt/askfirst \
+    && /opt/askfirst/bin/pip install --no-cache-dir --require-hashes --requirement requirements/run.txt
+COPY pyproject.toml README.md LICENSE ./
+COPY channels channels
+COPY gateway gateway
+# What only built the packages is left behind.
+RUN /opt/askfirst/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \
+    && /opt/askfirst/bin/pip uninstall --yes hatchling editables setuptools pip
+
+FROM python:3.11-slim
+RUN useradd --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin askfirst \
+    && install --directory --owner askfirst --group askfirst --mode 0700 /data /artifacts
+COPY --from=build /opt/askfirst /opt/askfirst
+COPY examples/invoices.py /bot/bot.py
+ENV PATH=/opt/askfirst/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    ASKFIRST_STORE=sqlite:////data/askfirst.db
+USER askfirst
+WORKDIR /bot
+VOLUME /data
+EXPOSE 8080
+HEALTHCHECK --interval=10s --timeout=3s --start-period=30s \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/livez', timeout=2)"]
+ENTRYPOINT ["askfirst"]
+CMD ["serve", "bot.py"]

@@ -1,0 +1,48 @@
+"""Askfirst with a model that answers at once: a message stored, a turn run, its reply queued, sent and receipted."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+from bench.messages import ANSWER
+from channels import Pace
+from gateway import Agent, ChannelAgent, Gateway
+from gateway.cli.running import event_loop, log_to_stderr
+from gateway.providers import Request, Response
+from gateway.web import serve
+
+UNPACED = Pace(account_per_second=1e6, place_per_second=1e6)
+"""No platform lets a bot send as fast as this: it is asked for and counted as ever, and never waited for."""
+
+
+class Instant:
+    """A model without a thought."""
+
+    name = "instant"
+
+    async def complete(self, request: Request) -> Response:
+        return Response(content=ANSWER)
+
+    async def stream(self, request: Request) -> AsyncIterator[str | Response]:
+        yield Response(content=ANSWER)
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+async def main(port: int) -> None:
+    gateway = Gateway(ChannelAgent(Agent(provider=Instant())))
+    log_to_stderr(gateway.settings, gateway.settings.log_level)
+    for channel in gateway.channels.values():
+        channel.capabilities = replace(channel.capabilities, pace=UNPACED)
+    async with gateway:
+        await serve(gateway.aiohttp_app(), "127.0.0.1", port)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=event_loop) as runner:
+        runner.run(main(int(sys.argv[2])))

@@ -1,0 +1,198 @@
+"""What a conversation, a message and an idle worker cost the store: the figures of docs/scale.md.
+
+    python -m bench.scale
+
+Whole turns are run through `ask_channel`, with a model that answers at once, 50 conversations at a time; then so many
+conversations are made known and a fresh process looks for work in vain. It needs a `redis-server` on the PATH.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from redis import Redis
+
+from bench.rounds import machine
+from channels import Json
+from gateway import Agent, ChannelAgent
+from gateway.store.base import Incoming, Put, Store, Transaction
+from gateway.store.redis import RedisStore
+from gateway.store.sqlite import SqliteStore
+from gateway.testing import ScriptedProvider
+from tests.store.conftest import answers
+from tests.store.redis_server import RedisServer
+
+TURNS, IDS, KNOWN = 1_000, 20_000, 100_000
+AT_ONCE = 50
+IDLE_SECONDS = 10.0
+ANSWER = "It is on its way, and will be with you on Thursday between nine and noon. " * 4
+QUESTION = "Where is what I ordered last week, and when will it be here?"
+POOLS = ("telegram", "slack", "sms", "whatsapp")
+
+
+class Sqlite:
+    """A file, and what has been done to it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.store: Store = SqliteStore(url, max_waiting=10**9)
+
+    def bytes(self) -> int:
+        with contextlib.closing(sqlite3.connect(self.url)) as file:
+            file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return Path(self.url).stat().st_size
+
+    def scripts(self) -> tuple[int, float]:
+        """How many ran, and how many seconds of a core the server has used."""
+        return 0, 0.0
+
+
+class OnRedis(Sqlite):
+    """A server of this run's own."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.store = RedisStore(url, max_waiting=10**9, ack_seconds=30)
+        self._redis: Redis = Redis.from_url(url)
+
+    def bytes(self) -> int:
+        found: Any = self._redis.info("memory")
+        return int(found["used_memory"])
+
+    def scripts(self) -> tuple[int, float]:
+        found: Any = self._redis.info()
+        commands: Any = self._redis.info("commandstats")
+        return commands.get("cmdstat_evalsha", {"calls": 0})["calls"], found["used_cpu_user"] + found["used_cpu_sys"]
+
+
+async def turns(kept: Sqlite, many: int) -> None:
+    """One turn of each of so many conversations, then nine more of a tenth of them."""
+    bot = ChannelAgent(Agent([], provider=ScriptedProvider([ANSWER] * (2 * many + AT_ONCE))), store=kept.store)
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def turn(user: int) -> None:
+        async with slots:
+            await bot.ask_channel(f"u{user}", QUESTION)
+
+    async with bot:
+        await asyncio.gather(*map(turn, range(AT_ONCE)))
+        before, (_, busy), cpu = kept.bytes(), kept.scripts(), time.process_time()
+        await asyncio.gather(*map(turn, range(AT_ONCE, AT_ONCE + many)))
+        cpu, busy = time.process_time() - cpu, kept.scripts()[1] - busy
+        show("a conversation after its first turn, bytes", f"{(kept.bytes() - before) / many:,.0f}")
+        before = kept.bytes()
+        for _ in range(9):
+            await asyncio.gather(*map(turn, range(AT_ONCE, AT_ONCE + many // 10)))
+        show("each further turn, bytes", f"{(kept.bytes() - before) / (many // 10 * 9):,.0f}")
+        show("a turn, ms of the worker's core", f"{cpu / many * 1000:.2f}")
+        show("turns per second and worker core", f"{many / cpu:,.0f}")
+        show("a turn, ms of the server", f"{busy / many * 1000:.2f}")
+
+
+async def filled(kept: Sqlite) -> None:
+    """Messages that were dealt with leave the ids they are known by; then conversations in which something was said."""
+    await kept.store.open()
+    before = kept.bytes()
+    for first in range(0, IDS, 500):
+        batch = [
+            Incoming(conversation=f"c{first}", event_ids=(f"telegram:123456789:update {900_000_000 + n}",), body={})
+            for n in range(first, first + 500)
+        ]
+        await kept.store.accept(batch)
+        while (lease := await kept.store.lease("w", ["turn"])) is not None:
+            consume = [(event.conversation, event.seq) for event in lease.events]
+            await kept.store.commit(Transaction(partition=lease.partition, lease=lease, consume=consume, finish="done"))
+    show("an id that is remembered, bytes", f"{(kept.bytes() - before) / IDS:,.0f}")
+
+    async def one(number: int) -> None:
+        name = f"agent/telegram:123456789:{number}"
+        lines: list[Json] = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": ANSWER}]
+        await kept.store.commit(
+            Transaction(
+                partition=kept.store.partition(name),
+                puts={f"heard/{name}": Put("2026-01-01T00:00:00+00:00")},
+                appends=[(f"transcript/{name}", line) for line in lines],
+            )
+        )
+
+    for first in range(0, KNOWN, 500):
+        await asyncio.gather(*map(one, range(first, first + 500)))
+    await kept.store.close()
+
+
+async def idle(store: Store) -> None:
+    """Look for work as `serve` does, in vain; says what that cost."""
+    await store.open()
+
+    async def look(kind: Any, pool: str = "") -> None:
+        while True:
+            await store.lease("idle", [kind], pool=pool, wait_seconds=30)
+
+    async def keep_time() -> None:
+        while True:
+            await store.tick()
+            await store.pointed(older_than_seconds=2.0)
+            await asyncio.sleep(1)
+
+    loops = [look("turn"), look("action"), *(look("out", pool) for pool in POOLS), keep_time()]
+    tasks = [asyncio.ensure_future(loop) for loop in loops]
+    await asyncio.sleep(2)
+    gc.collect()
+    cpu = time.process_time()
+    await asyncio.sleep(IDLE_SECONDS)
+    cpu = time.process_time() - cpu
+    print(json.dumps({"cpu": cpu / IDLE_SECONDS, "bytes": resident()}))
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await store.close()
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def idles(kept: Sqlite, conversations: str) -> None:
+    before, _ = kept.scripts()
+    command = [sys.executable, "-m", "bench.scale", kept.url]
+    found = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    show(f"an idle worker beside {conversations} conversations, MB", f"{found['bytes'] / 2**20:.0f}")
+    show("and ms of a core each second", f"{found['cpu'] * 1000:.1f}")
+    show("and scripts each second", f"{(kept.scripts()[0] - before) / (IDLE_SECONDS + 2):.0f}")
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        url = sys.argv[1]
+        asyncio.run(idle((OnRedis if url.startswith("redis://") else Sqlite)(url).store))
+        return
+    print(machine())
+    with tempfile.TemporaryDirectory() as here, (server := RedisServer(Path(here))).running():
+        while not answers(server.url):
+            time.sleep(0.01)
+        for kept in (Sqlite(str(Path(here) / "askfirst.db")), OnRedis(server.url)):
+            print(f"\n{type(kept).__name__}")
+            idles(kept, "no")
+            asyncio.run(turns(kept, TURNS))
+            asyncio.run(filled(kept))
+            idles(kept, f"{KNOWN:,}")
+            show("all of it, MB", f"{kept.bytes() / 2**20:,.0f}")
+
+
+def show(what: str, figure: str) -> None:
+    print(f"  {what:<60}{figure:>12}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""Styled text as Slack's rich text, which is what its own composer writes.
+
+https://docs.slack.dev/reference/block-kit/blocks/rich-text-block
+
+Text in it is shown as it is: no character is a mark, and a call to everybody is an element of its own, of which none is
+made here. So nothing that a model or a person wrote can call anybody, and what somebody is asked is what they see.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from urllib.parse import urlsplit
+
+from channels.formatting import Span, SpanKind, Styled
+from channels.replies import Json
+
+__all__ = ["rich_text"]
+
+_SECTION = "rich_text_section"
+_HOLDERS: dict[SpanKind, str] = {"pre": "rich_text_preformatted", "quote": "rich_text_quote"}
+_STYLES: dict[SpanKind, str] = {"bold": "bold", "italic": "italic", "strike": "strike", "code": "code", "pre": "code"}
+_LONGEST_ADDRESS = 1_000
+"""Characters; a longer link is left out, its label stays."""
+_ADDRESS = r"https?://[^\s<>|`\"]*[^\s<>|`\".,:;!?'()\[\]*_~]"
+_NEVER = r"(?!)"
+
+
+def rich_text(styled: Styled, *, account: str | None = None) -> Json:
+    """The text as one block; None when there is nothing to see.
+
+    With `account` the written form of one of its people (``slack:T1:U7``) is shown as the name Slack has for them. That
+    calls them where the message is new.
+    """
+    writer = _Writer(styled, account)
+    elements: list[Json] = []
+    done = 0
+    for span in styled.spans:
+        if span.kind in _HOLDERS and span.start >= done:
+            elements += writer.held(_SECTION, done, span.start)
+            elements += writer.held(_HOLDERS[span.kind], span.start, span.end)
+            done = span.end
+    elements += writer.held(_SECTION, done, len(styled.text))
+    return {"type": "rich_text", "elements": elements} if elements else None
+
+
+class _Writer:
+    """Writes stretches of one text."""
+
+    def __init__(self, styled: Styled, account: str | None) -> None:
+        self._text, self._spans = styled.text, styled.spans
+        person = _NEVER if account is None else rf"slack:{re.escape(account)}:(?P<user>[A-Z0-9]+)"
+        self._link = re.compile(f"{_ADDRESS}|{person}")
+
+    def held(self, kind: str, start: int, end: int) -> Iterator[Json]:
+        """What is from `start` to before `end`, in an element that stands on lines of its own."""
+        covered = self._text[start:end]
+        if not covered.strip():
+            return
+        start, end = end - len(covered.lstrip("\n")), start + len(covered.rstrip("\n"))
+        if kind == _HOLDERS["pre"]:
+            yield {"type": kind, "elements": [_element("text", self._text[start:end], {})]}
+        else:
+            yield {"type": kind, "elements": [*self._inline(start, end)]}
+
+    def _inline(self, start: int, end: int) -> Iterator[Json]:
+        """A piece for each stretch whose text looks alike."""
+        spans = [span for span in self._spans if span.start < end and span.end > start]
+        edges = {start, end, *(edge for span in spans for edge in (span.start, span.end) if start < edge < end)}
+        over: list[Span] = []
+        for left, right in pairwise(sorted(edges)):
+            over = [span for span in over if span.end > left]
+            while spans and spans[0].start <= left:
+                over.append(spans.pop(0))
+            yield from self._stretch(self._text[left:right], over)
+
+    def _stretch(self, text: str, over: list[Span]) -> Iterator[Json]:
+        kinds = {span.kind for span in over}
+        address = next((span.value for span in over if span.kind == "link" and _is_address(span.value)), None)
+        style: dict[str, Json] = {_STYLES[kind]: True for kind in _STYLES if kind in kinds}
+        if address is not None:
+            style.pop("code", None)
+            yield _element("link", text.replace("\n", " "), style, url=re.sub(r"\s", _percent, address))
+        elif "code" in style:
+            yield _element("text", text, style)
+        else:
+            yield from self._plain(text, style)
+
+    def _plain(self, text: str, style: dict[str, Json]) -> Iterator[Json]:
+        """Text whose addresses are links."""
+        done = 0
+        for found in self._link.finditer(text):
+            user = found.groupdict().get("user")
+            if user is None and not _is_address(found[0]):
+                continue
+            if found.start() > done:
+                yield _element("text", text[done : found.start()], style)
+            if user is not None:
+                yield {"type": "user", "user_id": user}
+            else:
+                yield _element("link", found[0], style, url=found[0])
+            done = found.end()
+        if done < len(text):
+            yield _element("text", text[done:], style)
+
+
+def _element(kind: str, text: str, style: dict[str, Json], **more: Json) -> Json:
+    return {"type": kind, **more, "text": text, **({"style": style} if style else {})}
+
+
+def _is_address(value: str) -> bool:
+    """Whether Slack makes a link of it: for one that is none it would refuse the whole message."""
+    if len(value) > _LONGEST_ADDRESS:
+        return False
+    try:
+        url = urlsplit(value)
+        return bool(url.hostname) if url.scheme in ("http", "https") else url.scheme == "mailto" and bool(url.path)
+    except ValueError:
+        return False
+
+
+def _percent(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found[0].encode())

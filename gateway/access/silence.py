@@ -1,0 +1,58 @@
+"""Where nothing is to be sent: to who wants to hear nothing more, and where the platform lets nothing through.
+
+Both are remembered with their conversation: the one until they take it back, the other until something comes from
+there, and for a day at most: nobody tells us that a bot was let in again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import cast
+
+from channels import OptedOut, Unreachable
+from gateway.store.base import Key, Put, Record, Store
+
+__all__ = ["check_silence", "has_opted_out", "opt_out", "opt_out_key", "silences", "unreachable", "unreachable_key"]
+
+_UNREACHABLE_SECONDS = 86400.0
+
+
+def opt_out_key(store: Store, conversation: str) -> Key:
+    return Key(store.partition(conversation), f"opted_out/{conversation}")
+
+
+def unreachable_key(store: Store, conversation: str) -> Key:
+    return Key(store.partition(conversation), f"unreachable/{conversation}")
+
+
+def opt_out(at: datetime, *, last_words: Iterable[str] = ()) -> Put:
+    """The record. `last_words` are the ids of the parts that tell them so, which still go out."""
+    return Put({"at": at.isoformat(), "last_words": list(last_words)})
+
+
+def unreachable(at: datetime, code: str) -> Put:
+    """The record. `code` is the platform's reason."""
+    return Put({"at": at.isoformat(), "code": code}, _UNREACHABLE_SECONDS)
+
+
+def silences(record: Record, part_id: str) -> bool:
+    """Whether this part may not go out any more to who has opted out."""
+    said = cast("dict[str, list[str]] | None", record.value)
+    return said is not None and part_id not in said["last_words"]
+
+
+async def has_opted_out(store: Store, conversation: str) -> bool:
+    key = opt_out_key(store, conversation)
+    return (await store.get([key]))[key].value is not None
+
+
+async def check_silence(store: Store, conversation: str) -> None:
+    """Before something is said there that nobody asked for. Raises OptedOut and Unreachable."""
+    keys = opt_out_key(store, conversation), unreachable_key(store, conversation)
+    snapshot = await store.get(keys)
+    opted_out, shut = (cast("dict[str, str] | None", snapshot[key].value) for key in keys)
+    if opted_out is not None:
+        raise OptedOut("opted_out")
+    if shut is not None:
+        raise Unreachable(shut["code"])

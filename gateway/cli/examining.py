@@ -1,0 +1,245 @@
+"""What `askfirst doctor` looks at: each look says what it found, or raises AskfirstError with a fault and its mend."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from channels import AskfirstError, CanRegister, Channel, MissingSetting, SendError
+from channels.catalogue import load
+from gateway.app import open_store, started
+from gateway.channel_agent import ChannelAgent
+from gateway.cli.control import operate, socket_file, store_file
+from gateway.cli.slack import SCOPES
+from gateway.cli.webhooks import webhook_url
+from gateway.providers import KnowsModels, ModelMessage, Provider, ProviderConfigurationError, ProviderError, Request
+from gateway.settings import Settings
+from gateway.store.base import Store, StoreRefused, StoreUnavailable
+
+__all__ = ["Finding", "artifacts", "faults", "looked", "model", "platforms", "settings", "store"]
+
+_ANSWER_WITHIN_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one look came to: `says` is a fault with its mend, or what was found."""
+
+    check: str
+    ok: bool
+    says: str
+    warns: bool = False
+    """The bot can be served, and something may be lost."""
+
+
+def looked(check: str, look: Callable[[], str]) -> Iterator[Finding]:
+    """What a look came to, and what the rooms it went through warned of."""
+    with _warnings_heard() as warnings:
+        try:
+            found = Finding(check, True, look())
+        except AskfirstError as error:
+            yield from faults(check, error)
+            return
+    yield found
+    for warning in warnings:
+        yield Finding(check, True, warning, warns=True)
+
+
+def faults(check: str, error: AskfirstError) -> Iterator[Finding]:
+    """One for each line of an error that lists several (as Settings' do), else one."""
+    listed = [line.removeprefix("- ") for line in str(error).splitlines() if line.startswith("- ")]
+    for says in listed or [" ".join(str(error).split())]:
+        yield Finding(check, False, says)
+
+
+def settings(settings: Settings) -> str:
+    settings.check_serve()
+    return "serve starts with them"
+
+
+# ── the model ──
+
+
+def model(agent: ChannelAgent, *, asks: bool) -> str:
+    """Whether there is a model to call; with `asks` it is called."""
+    try:
+        provider = agent.agent.provider
+    except ProviderConfigurationError as error:
+        raise AskfirstError(error.missing) from error
+    if provider.name == "demo":
+        return "the offline demo answers; ASKFIRST_PROVIDER names another, for example openai:gpt-5-mini"
+    try:
+        return asyncio.run(_asked(provider, agent.agent.config.model, asks=asks))
+    except ProviderError as error:
+        passing = ": it may pass; see that this machine reaches the server" if error.retryable else ""
+        raise AskfirstError(f"{error}{passing}") from error
+
+
+async def _asked(provider: Provider, name: str | None, *, asks: bool) -> str:
+    try:
+        if asks:
+            hello = ModelMessage(role="user", content="Say OK.")
+            request = Request(messages=[hello], model=name, max_tokens=16, timeout_seconds=_ANSWER_WITHIN_SECONDS)
+            return f"{provider.name} answers as {(await provider.complete(request)).model}"
+        if not isinstance(provider, KnowsModels):
+            return f"{provider.name} is set up; --model asks it"
+        if await provider.knows(name, timeout_seconds=_ANSWER_WITHIN_SECONDS):
+            return f"{provider.name} takes the key and has the model; --model asks it"
+        return f"{provider.name} is set up, and its server does not say which models it has; --model asks it"
+    finally:
+        await provider.close()
+
+
+# ── the platforms ──
+
+
+def platforms(settings: Settings, written: str) -> Iterator[Finding]:
+    """Each platform that is on: its token, what the token may do, and the URL it has registered."""
+    try:
+        names = settings.channels_on("webhook")
+    except MissingSetting:
+        return  # said among the settings
+    if not names:
+        says = "none is on: set TELEGRAM_BOT_TOKEN and TELEGRAM_WEBHOOK_SECRET, for example"
+        yield Finding("channels", False, says)
+    for name in names:
+        try:
+            channel: Channel = load(name).from_settings(settings.channel_settings(name), way="webhook")
+            registers, registered = asyncio.run(_tried(channel))
+        except AskfirstError as error:
+            yield from faults(name, error)
+            continue
+        yield Finding(name, True, "it takes the settings")
+        if name == "slack":
+            yield from looked("slack scopes", lambda: _scopes(settings))
+        if registers:
+            expected = webhook_url(settings.public_url, name, channel) if settings.public_url else None
+            yield _compared(f"{name} webhook", registered, expected, f"askfirst webhooks set {written}")
+
+
+async def _tried(channel: Channel) -> tuple[bool, str | None]:
+    """Whether it can register a webhook, and which one it has. Raises AskfirstError when the platform refuses us."""
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_ANSWER_WITHIN_SECONDS)) as http:
+        await started(channel, http)
+        try:
+            return (True, await channel.registered()) if isinstance(channel, CanRegister) else (False, None)
+        except SendError as error:
+            raise AskfirstError(f"it did not say what is registered ({error.code}): try again") from error
+        finally:
+            await channel.close()
+
+
+def _scopes(settings: Settings) -> str:
+    from channels.slack.api import WebApi  # its library need not be installed
+
+    slack = settings.channel_settings("slack")
+
+    async def asked() -> frozenset[str] | None:
+        async with aiohttp.ClientSession() as http:
+            url = slack["SLACK_API_URL"].rstrip("/") + "/"
+            return await WebApi(http, url, slack["SLACK_BOT_TOKEN"]).scopes()
+
+    try:
+        given = asyncio.run(asked())
+    except SendError as error:
+        raise AskfirstError(f"Slack did not say them ({error.code}): try again") from error
+    if given is None:
+        return "Slack does not say which the token has"
+    if missing := [scope for scope in SCOPES if scope not in given]:
+        raise AskfirstError(
+            f"the bot's token lacks {', '.join(missing)}: add them on the app's page OAuth & Permissions "
+            "and install the app again"
+        )
+    return "the bot's token has all it needs"
+
+
+def _compared(check: str, registered: str | None, expected: str | None, mend: str) -> Finding:
+    if expected is None:
+        return Finding(check, False, "ASKFIRST_PUBLIC_URL is not set: set it to how the platforms reach the server")
+    if registered is None:
+        return Finding(check, False, f"none is registered: {mend}")
+    if registered != expected:
+        return Finding(check, False, f"{registered} is registered, not {expected}: {mend}")
+    return Finding(check, True, registered)
+
+
+# ── the store and the files ──
+
+
+def store(settings: Settings) -> str:
+    """A store that nobody has is opened; of one that a server has, the server is asked."""
+    file = store_file(settings.store)
+    if file is not None and not file.exists():
+        _write_into(file.parent, "ASKFIRST_STORE")
+        return f"{file} will be made"
+    try:
+        asyncio.run(_opened(open_store(settings.store)))
+    except StoreRefused:
+        if file is None or not socket_file(file).exists():
+            raise
+        operate(settings, "dead")
+        return f"{file} is in use by a server, which answers"
+    except StoreUnavailable as error:
+        raise AskfirstError(f"{error}; see that it runs at {_place(settings.store)}, as ASKFIRST_STORE says") from error
+    return f"{file or _place(settings.store)} can be opened"
+
+
+def _place(url: str) -> str:
+    """Where a Redis is, without the password."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname}:{parts.port or 6379}{parts.path}"
+
+
+async def _opened(store: Store) -> None:
+    await store.open()
+    try:
+        await store.ping()
+    finally:
+        await store.close()
+
+
+def artifacts(settings: Settings) -> str:
+    file = store_file(settings.store)
+    if settings.artifacts is None and file is None:
+        raise MissingSetting("ASKFIRST_ARTIFACTS", "set it to a directory that every instance shares")
+    directory = settings.artifacts or Path(file or "").with_name("artifacts")
+    _write_into(directory, "ASKFIRST_ARTIFACTS")
+    return f"{directory} can be written"
+
+
+def _write_into(directory: Path, variable: str) -> None:
+    """Raises AskfirstError when no file can be made there, or in what of the path exists already."""
+    existing = next(path for path in (directory, *directory.absolute().parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        raise AskfirstError(
+            f"no file can be made in {existing} ({error.strerror}): "
+            f"let the user that serves write there, or name another place in {variable}"
+        ) from error
+
+
+@contextmanager
+def _warnings_heard() -> Iterator[list[str]]:
+    """What our own log says at WARNING meanwhile."""
+    heard: list[str] = []
+
+    class Hears(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            heard.append(record.getMessage())
+
+    log, hears = logging.getLogger("askfirst"), Hears(logging.WARNING)
+    log.addHandler(hears)
+    try:
+        yield heard
+    finally:
+        log.removeHandler(hears)

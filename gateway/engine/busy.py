@@ -1,0 +1,49 @@
+"""A turn that runs, and what is heard meanwhile that may end it: a stop, or more of the same person's."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import cast
+
+from channels import Json, Message
+from channels.events import event_from_json
+from gateway.engine import trail
+from gateway.engine.batch import is_plain
+from gateway.engine.shared import Shared
+from gateway.store.base import Incoming, Lease, Transaction
+
+__all__ = ["Ears", "interrupt"]
+
+
+@dataclass(slots=True)
+class Ears:
+    """What the turn of this lease hears. Until it is known whose turn it is, it hears nothing."""
+
+    lease: Lease
+    person: str = ""
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    """The turn is to end at its next step."""
+    stopped: bool = False
+    """Its person wants no more of it: what it was about to ask is not asked."""
+
+    def hear(self, signal: Json) -> None:
+        said = cast("dict[str, str]", signal)
+        if not self.person:
+            return
+        if said.get("stop") == self.person:
+            self.stopped = True
+            self.stopping.set()
+        elif said.get("interrupt") == self.person and said["event"] not in map(trail.event_of, self.lease.events):
+            self.stopping.set()
+
+
+async def interrupt(shared: Shared, incoming: Incoming) -> None:
+    """Tell the turn that runs in this conversation, wherever it does, that its person has written something else."""
+    message = event_from_json(cast("dict[str, object]", dict(incoming.body)))
+    if not isinstance(message, Message) or not is_plain(message, shared.bot.language or "en"):
+        return
+    signal: Json = {"interrupt": str(message.person), "event": trail.event_of(incoming)}
+    partition = shared.store.partition(incoming.conversation)
+    await shared.store.commit(Transaction(partition=partition, signals=[(incoming.conversation, signal)]))
+    shared.nudge("turn", incoming.conversation)

@@ -1,0 +1,129 @@
+"""The platforms of one process: begun, tried again, known to answer or not. One that fails holds back no other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Self
+
+import aiohttp
+
+from channels import (
+    AskfirstError,
+    CanAskAgain,
+    CanPoll,
+    Channel,
+    Json,
+    Parsed,
+    RateLimited,
+    SendError,
+    Way,
+    WebhookResponse,
+)
+from gateway.engine.engine import Engine
+
+__all__ = ["NotStarted", "Platforms"]
+
+log = logging.getLogger("askfirst.platforms")
+
+_AGAIN_SECONDS = 1.0
+_START_SECONDS = 10.0
+
+
+class NotStarted(AskfirstError):
+    """A channel's platform could not be reached yet: what it sends is not taken, so that it is delivered again."""
+
+
+class Platforms:
+    """The channels that a process serves. `start` them, and `close` them when the engine has stopped."""
+
+    def __init__(self, channels: Mapping[str, Channel], engine: Engine, way: Way) -> None:
+        self._channels, self._engine, self._way = channels, engine, way
+        self._started: set[str] = set()
+        self._delivering_once = {name for name, channel in channels.items() if isinstance(channel, CanAskAgain)}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self, http: aiohttp.ClientSession) -> Self:
+        """Begin with every platform at once; one that cannot be reached is tried again until it can.
+
+        Raises MissingSetting for what a platform says is wrong.
+        """
+        channels = list(self._channels.values())
+        begun = await asyncio.gather(*(self._start(channel, http) for channel in channels), return_exceptions=True)
+        for refused in begun:
+            if isinstance(refused, BaseException):
+                await self.close()
+                raise refused
+        self._tasks = [asyncio.create_task(self._keep(channel, http)) for channel in channels]
+        return self
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for channel in self._channels.values():
+            await channel.close()
+
+    async def take(self, channel: Channel, parsed: Parsed) -> None:
+        """Store what a request held; see `Inbox.take`.
+
+        Raises NotStarted while the platform was never reached, unless it delivers nothing a second time.
+        """
+        name = channel.name
+        if name not in self._started and name in self._channels and name not in self._delivering_once:
+            raise NotStarted(f"{name} is not started")
+        await self._engine.inbox.take(channel, parsed)
+
+    def answering(self) -> dict[str, Json]:
+        """Channel -> whether its platform took this process's last call."""
+        return {name: name not in self._engine.shared.down for name in self._channels}
+
+    async def _start(self, channel: Channel, http: aiohttp.ClientSession) -> float:
+        """Seconds to wait before it is tried again; 0 once it is started."""
+        down = self._engine.shared.down
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                await channel.start(http)
+        except (SendError, TimeoutError) as error:
+            if channel.name not in down:
+                code = error.code if isinstance(error, SendError) else "no_answer"
+                log.warning("%s cannot be reached (%s): it is tried again until it can", channel.name, code)
+            down.add(channel.name)
+            return max(_AGAIN_SECONDS, error.retry_after_seconds if isinstance(error, RateLimited) else 0.0)
+        if channel.name in down:
+            log.warning("%s is reached again", channel.name)
+        self._started.add(channel.name)
+        down.discard(channel.name)
+        return 0.0
+
+    async def _keep(self, channel: Channel, http: aiohttp.ClientSession) -> None:
+        wait = 0.0 if channel.name in self._started else _AGAIN_SECONDS
+        while wait:
+            await asyncio.sleep(wait)
+            try:
+                wait = await self._start(channel, http)
+            except AskfirstError as error:  # a setting that the platform refuses, found out later than at the start
+                log.error("%s does not start: %s", channel.name, error)
+                return
+        if self._way == "polling":
+            await self._poll(channel)
+
+    async def _poll(self, channel: Channel) -> None:
+        """Take what a platform hands out; what is not stored is asked for again."""
+        shared, told = self._engine.shared, ""
+        while isinstance(channel, CanPoll):
+            wait = _AGAIN_SECONDS
+            try:
+                async for events in channel.poll():
+                    await self._engine.inbox.take(channel, Parsed(events=events, response=WebhookResponse()))
+                    shared.down.discard(channel.name)
+                    told = ""
+            except AskfirstError as error:
+                if told != (told := str(error)):
+                    log.warning("%s: %s", channel.name, error)
+                shared.down.add(channel.name)
+                shared.feed.publish("poll.failed", channel=channel.name, error=type(error).__name__)
+                if isinstance(error, RateLimited):
+                    wait = max(wait, error.retry_after_seconds)
+            await asyncio.sleep(wait)

@@ -1,0 +1,74 @@
+"""The way of a message in the log: one line a station, each with the id of the event that it is about.
+
+`event` is the platform's id (of an action's outcome: the action's), `conversation` says whose. The lines of one event
+are those that name it; a turn names all of its events.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from gateway.store.base import Incoming, QueuedPart, Waiting
+
+__all__ = ["accepted", "begun", "committed", "delivered", "event_of", "lost", "put_aside", "tried_again"]
+
+log = logging.getLogger("askfirst.events")
+
+
+def event_of(waiting: Waiting | Incoming) -> str:
+    """The first id of an event; one of the gateway's own is called by its kind and action."""
+    ids = waiting.body.get("event_ids")
+    if isinstance(ids, list | tuple) and ids:
+        return str(ids[0])
+    return f"{waiting.body.get('kind')}/{waiting.body.get('action_id')}"
+
+
+def accepted(incoming: Incoming, *, new: bool) -> None:
+    log.info("accepted" if new else "seen before", extra=_of(event_of(incoming), incoming.conversation))
+
+
+def begun(conversation: str, events: Iterable[Waiting], tries: int) -> None:
+    """A turn begins, or is tried again."""
+    log.info("turn begun", extra={**_of(_all(events), conversation), **({"tries": tries} if tries else {})})
+
+
+def committed(conversation: str, events: Iterable[Waiting], parts: Iterable[QueuedPart], how: str) -> None:
+    """What the events came to is stored, with the parts that are to be sent for them."""
+    sent = [part.part_id for part in parts]
+    log.info("committed", extra={**_of(_all(events), conversation), "how": how, "parts": sent})
+
+
+def delivered(queued: QueuedPart, call: str) -> None:
+    log.info("delivered", extra=_of_part(queued, call))
+
+
+def tried_again(queued: QueuedPart, call: str, why: str, wait_seconds: float) -> None:
+    """A part was not taken, or perhaps not."""
+    log.warning("not delivered yet: %s", why, extra={**_of_part(queued, call), "again_in_seconds": wait_seconds})
+
+
+def put_aside(queued: QueuedPart, why: str) -> None:
+    """A part is a dead letter."""
+    log.error("not delivered: %s", why, extra=_of_part(queued, None))
+
+
+def lost(waiting: Waiting, queued: QueuedPart | None, why: str) -> None:
+    """A platform reports that something did not arrive; `queued` is what it was, now a dead letter."""
+    if queued is not None:
+        put_aside(queued, why)
+    else:
+        log.warning("not delivered: %s", why, extra=_of(event_of(waiting), waiting.conversation))
+
+
+def _all(events: Iterable[Waiting]) -> str:
+    return ", ".join(map(event_of, events))
+
+
+def _of(event: str, conversation: str) -> dict[str, object]:
+    return {"event": event, "conversation": conversation}
+
+
+def _of_part(queued: QueuedPart, call: str | None) -> dict[str, object]:
+    about = {**_of(str(queued.body.get("cause")), queued.conversation), "part": queued.part_id}
+    return about if call is None else {**about, "call": call}

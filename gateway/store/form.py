@@ -1,0 +1,32 @@
+"""The forms of what is stored: two releases side by side, or an older one put back, meet what the other wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from channels import AskfirstError
+
+__all__ = ["FORM", "NewerForm", "check_form"]
+
+FORM: Final = 1
+"""The newest form of stored things that this release can read.
+
+What only a newer release can read says so under ``form``, with a higher number; nothing under ``form`` is form 1. What
+points at such a thing (the prompt of an action, the checkpoint of a turn) has its form too.
+"""
+
+
+class NewerForm(AskfirstError):
+    """A newer release wrote this, in a form that only one that knows `needs` can read. It is kept for that one."""
+
+    def __init__(self, needs: int) -> None:
+        super().__init__(f"it was written by a newer release (form {needs}; this one reads up to {FORM})")
+        self.needs = needs
+
+
+def check_form(stored: object, *, name: str = "form", known: int = FORM) -> None:
+    """Raises NewerForm for a stored object of a form above `known`; what else may be wrong with it others say."""
+    form = stored.get(name) if isinstance(stored, Mapping) else None
+    if isinstance(form, int) and form > known:
+        raise NewerForm(form)

@@ -1,0 +1,43 @@
+"""What every channel must do, as tests: subclass `ChannelContract` and give it a `case`.
+
+    class TestMyChannel(ChannelContract):
+        @pytest_asyncio.fixture
+        async def case(self):
+            async with FakePlatform() as platform:
+                yield ChannelCase(channel=MyChannel, settings={...}, ...)
+
+The tests are asynchronous, as the channel is called within the event loop; they need pytest, pytest-asyncio and
+Hypothesis. Each of them makes the channel of the case anew.
+"""
+
+from gateway.testing.channel_contract.case import (
+    RETRY_AFTER_SECONDS,
+    Arrived,
+    ArrivedFile,
+    ChannelCase,
+    Delivery,
+    Fault,
+    Platform,
+    Webhook,
+)
+from gateway.testing.channel_contract.parse import ParseContract
+from gateway.testing.channel_contract.powers import PowersContract
+from gateway.testing.channel_contract.render import RenderContract
+from gateway.testing.channel_contract.send import SendContract
+from gateway.testing.channel_contract.verify import VerifyContract
+
+__all__ = [
+    "RETRY_AFTER_SECONDS",
+    "Arrived",
+    "ArrivedFile",
+    "ChannelCase",
+    "ChannelContract",
+    "Delivery",
+    "Fault",
+    "Platform",
+    "Webhook",
+]
+
+
+class ChannelContract(VerifyContract, ParseContract, RenderContract, SendContract, PowersContract):
+    """Subclass it with one fixture `case`."""

@@ -1,0 +1,672 @@
+"""Channels that each break one promise, and the test of the contract that must see it.
+
+Nothing collects this file by itself: test_contract_fails runs it and looks at what fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import os
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import aiohttp
+import pytest
+
+from channels import (
+    Address,
+    Ambiguous,
+    Attachment,
+    Capabilities,
+    Channel,
+    Event,
+    Forged,
+    Malformed,
+    Message,
+    Parsed,
+    Part,
+    RateLimited,
+    Receipt,
+    Reply,
+    SendError,
+    Stale,
+    Unavailable,
+    Undeliverable,
+    Way,
+    WebhookRequest,
+    WebhookResponse,
+)
+from channels.formatting import read_markdown, split
+from channels.slack import SlackChannel
+from channels.telegram import TelegramChannel
+from channels.twilio import SmsChannel, WhatsAppChannel
+from channels.webchat import WebChatChannel
+from gateway.testing import ChannelCase, ChannelContract
+from gateway.testing.channel_contract.helpers import Contract
+from tests.channels.slack.case import slack_case
+from tests.channels.telegram.case import telegram_case
+from tests.channels.twilio.case import twilio_case
+from tests.webchat.case import webchat_case
+
+C = TypeVar("C", bound=type[Channel])
+Test = Callable[..., Any]
+
+DEFECTS: dict[type[Channel], tuple[str, str]] = {}
+"""Channel -> the test that must fail on it, and how what it fails with begins."""
+
+
+def seen_by(test: Test, error: type[BaseException] | None = None) -> Callable[[C], C]:
+    """The test of the contract that must fail. `error`: what it lets through, where it is the channel that raises."""
+
+    def note(channel: C) -> C:
+        DEFECTS[channel] = (test.__name__, error.__name__ if error else "AssertionError|assert|Failed")
+        return channel
+
+    return note
+
+
+def every_event(parsed: Parsed, **fields: Any) -> Parsed:
+    return replace(parsed, events=tuple(replace(event, **fields) for event in parsed.events))
+
+
+# ── who gets in ──
+
+
+@seen_by(ChannelContract.test_what_the_platform_proves_is_let_in, Forged)
+class NoRetries(SlackChannel):
+    """What Slack delivers again is thrown away, though the first attempt may never have arrived."""
+
+    def verify(self, request: WebhookRequest, now: datetime) -> None:
+        super().verify(request, now)
+        if "x-slack-retry-num" in request.headers:
+            raise Forged("again")
+
+
+@seen_by(ChannelContract.test_without_the_whole_proof_it_is_forged)
+class AnyCase(TelegramChannel):
+    """The secret counts in any case."""
+
+    def verify(self, request: WebhookRequest, now: datetime) -> None:
+        given = request.headers.get("x-telegram-bot-api-secret-token", "")
+        if given.casefold() != self._secret.casefold():
+            raise Forged("no")
+
+
+@seen_by(ChannelContract.test_without_the_whole_proof_it_is_forged)
+class OldApps(SlackChannel):
+    """What has no signature is believed to come from before there were any."""
+
+    def verify(self, request: WebhookRequest, now: datetime) -> None:
+        if "x-slack-signature" in request.headers:
+            super().verify(request, now)
+
+
+@seen_by(ChannelContract.test_without_the_whole_proof_it_is_forged)
+class AnyOfSeveral(TelegramChannel):
+    """A header that somebody has added to is good when one of its values is."""
+
+    def verify(self, request: WebhookRequest, now: datetime) -> None:
+        header = "x-telegram-bot-api-secret-token"
+        first = request.headers.get(header, "").partition(",")[0]
+        super().verify(replace(request, headers={**request.headers, header: first}), now)
+
+
+@seen_by(ChannelContract.test_a_refusal_says_nothing_secret)
+class Quoting(TelegramChannel):
+    """A refusal quotes what was given, which is nearly the secret."""
+
+    def verify(self, request: WebhookRequest, now: datetime) -> None:
+        try:
+            super().verify(request, now)
+        except Forged:
+            raise Forged(f"wrong: {request.headers.get('x-telegram-bot-api-secret-token')}") from None
+
+
+@seen_by(ChannelContract.test_the_proof_is_of_one_body_or_the_case_says_not)
+class RemembersProofs(SlackChannel):
+    """A signature that was good once is good for any body."""
+
+    good: str | None = None
+
+    def verify(self, request: WebhookRequest, now: datetime) -> None:
+        if request.headers.get("x-slack-signature") != self.good:
+            super().verify(request, now)
+            self.good = request.headers["x-slack-signature"]
+
+
+@seen_by(ChannelContract.test_a_proof_ends_and_does_not_begin_in_the_future)
+class FromTheFuture(SlackChannel):
+    """Only what is old is stale."""
+
+    def verify(self, request: WebhookRequest, now: datetime) -> None:
+        try:
+            super().verify(request, now)
+        except Stale:
+            if int(request.headers["x-slack-request-timestamp"]) < now.timestamp():
+                raise
+
+
+@seen_by(ChannelContract.test_whatever_the_bytes_it_is_forged_or_stale_and_nothing_else, TypeError)
+class ComparesText(TelegramChannel):
+    """hmac compares text only when it is ASCII."""
+
+    def verify(self, request: WebhookRequest, now: datetime) -> None:
+        if not hmac.compare_digest(request.headers.get("x-telegram-bot-api-secret-token", ""), self._secret):
+            raise Forged("no")
+
+
+@seen_by(ChannelContract.test_odd_bytes_in_any_header_are_no_fault_of_ours)
+class EncodesStrictly(TelegramChannel):
+    """Odd bytes of a header arrive as what no encoding takes."""
+
+    def verify(self, request: WebhookRequest, now: datetime) -> None:
+        for value in request.headers.values():
+            value.encode()
+        super().verify(request, now)
+
+
+@seen_by(ChannelContract.test_a_delivery_comes_in_over_http_and_is_answered)
+class AnswersInWords(SmsChannel):
+    """What is no TwiML is sent to the person."""
+
+    def parse(self, request: WebhookRequest) -> Parsed:
+        return replace(super().parse(request), response=WebhookResponse(body=b"OK"))
+
+
+# ── what was said ──
+
+
+@seen_by(ChannelContract.test_each_delivery_becomes_what_is_documented)
+class Nobody(TelegramChannel):
+    """Who wrote it is lost."""
+
+    def parse(self, request: WebhookRequest) -> Parsed:
+        return every_event(super().parse(request), person=None)
+
+
+@seen_by(ChannelContract.test_every_event_names_people_and_places_that_can_be_written_down)
+class ColonsInNames(WhatsAppChannel):
+    """A person's number with the platform's prefix still before it cannot be written and read again."""
+
+    def parse(self, request: WebhookRequest) -> Parsed:
+        parsed = super().parse(request)
+        address = replace(parsed.events[0].address, account="whatsapp:+1555") if parsed.events else None
+        return every_event(parsed, address=address)
+
+
+@seen_by(ChannelContract.test_every_event_names_people_and_places_that_can_be_written_down)
+class NoZone(TelegramChannel):
+    """Whose ten o'clock it is cannot be told."""
+
+    def parse(self, request: WebhookRequest) -> Parsed:
+        return every_event(super().parse(request), sent_at=datetime(2026, 1, 1))  # noqa: DTZ001 - the defect
+
+
+@seen_by(ChannelContract.test_parsing_is_pure)
+class ReadsAFile(TelegramChannel):
+    """Something is looked up while the platform waits."""
+
+    def parse(self, request: WebhookRequest) -> Parsed:
+        with Path(os.devnull).open("rb"):
+            return super().parse(request)
+
+
+@seen_by(ChannelContract.test_what_is_delivered_again_is_a_twin)
+class NewEachTime(SmsChannel):
+    """The id is that of the attempt."""
+
+    def parse(self, request: WebhookRequest) -> Parsed:
+        return every_event(super().parse(request), event_ids=(request.headers["i-twilio-idempotency-token"],))
+
+
+@seen_by(ChannelContract.test_two_messages_are_no_twins)
+class SameWordsSameId(TelegramChannel):
+    """Whoever says "yes" twice is heard once."""
+
+    def parse(self, request: WebhookRequest) -> Parsed:
+        parsed = super().parse(request)
+        return every_event(parsed, event_ids=tuple(getattr(event, "text", "-") for event in parsed.events))
+
+
+@seen_by(ChannelContract.test_words_come_as_they_were_written)
+class AsciiOnly(TelegramChannel):
+    """Other scripts become question marks."""
+
+    def parse(self, request: WebhookRequest) -> Parsed:
+        parsed = super().parse(request)
+        [event] = parsed.events
+        assert isinstance(event, Message)
+        return every_event(parsed, text=event.text.encode("ascii", "replace").decode())
+
+
+@seen_by(ChannelContract.test_what_nobody_can_write_breaks_nothing, UnicodeEncodeError)
+class HalfCharacters(TelegramChannel):
+    """json.loads lets half a character through, which nothing can store or send."""
+
+    def parse(self, request: WebhookRequest) -> Parsed:
+        said = json.loads(request.body)["message"]["text"]
+        return every_event(super().parse(replace(request, body=request.body.replace(b"\\ud", b"?"))), text=said)
+
+
+@seen_by(ChannelContract.test_a_press_brings_its_token)
+class ShortTokens(TelegramChannel):
+    """The token is cut."""
+
+    def parse(self, request: WebhookRequest) -> Parsed:
+        parsed = super().parse(request)
+        return every_event(parsed, token=getattr(parsed.events[0], "token", "")[:20])
+
+
+@seen_by(ChannelContract.test_a_body_built_to_break_a_parser_is_refused_at_once, RecursionError)
+class Deep(TelegramChannel):
+    """A ladder of brackets breaks it."""
+
+    def parse(self, request: WebhookRequest) -> Parsed:
+        try:
+            json.loads(request.body)
+        except ValueError:
+            raise Malformed("no JSON") from None
+        return super().parse(request)
+
+
+@seen_by(ChannelContract.test_whatever_the_body_it_is_malformed_or_read, KeyError)
+class TrustsTheShape(SlackChannel):
+    """What is authentic is believed to be complete."""
+
+    def parse(self, request: WebhookRequest) -> Parsed:
+        parsed = super().parse(request)
+        if request.headers["content-type"] == "application/json":
+            json.loads(request.body)["type"]
+        return parsed
+
+
+# ── what is said ──
+
+
+@seen_by(ChannelContract.test_rendering_is_pure_and_whole)
+class NewKeys(TelegramChannel):
+    """Each rendering is another."""
+
+    def render(self, address: Address, reply: Reply) -> Sequence[Part]:
+        return [
+            replace(part, arguments={**part.arguments, "nonce": uuid.uuid4().hex})
+            for part in super().render(address, reply)
+        ]
+
+
+@seen_by(ChannelContract.test_rendering_is_pure_and_whole)
+class OneFile(TelegramChannel):
+    """Of several files the last is sent."""
+
+    def render(self, address: Address, reply: Reply) -> Sequence[Part]:
+        return super().render(address, replace(reply, media=reply.media[-1:]))
+
+
+@seen_by(ChannelContract.test_rendering_is_pure_and_whole, UnicodeEncodeError)
+class HalfWords(WebChatChannel):
+    """Half a character goes on to where it cannot be sent."""
+
+    def render(self, address: Address, reply: Reply) -> Sequence[Part]:
+        arguments: dict[str, Any] = {"text": reply.text}
+        return [replace(part, arguments={**part.arguments, **arguments}) for part in super().render(address, reply)]
+
+
+@seen_by(ChannelContract.test_nothing_to_say_is_no_call)
+class SaysNothing(TelegramChannel):
+    """An empty message is sent."""
+
+    def render(self, address: Address, reply: Reply) -> Sequence[Part]:
+        return super().render(address, reply) or [Part(call="sendMessage", arguments={"text": ""})]
+
+
+@seen_by(ChannelContract.test_whatever_is_said_arrives_whole)
+class OneMessage(TelegramChannel):
+    """What does not fit into one message is left out."""
+
+    def render(self, address: Address, reply: Reply) -> Sequence[Part]:
+        return super().render(address, reply)[-1:]
+
+
+@seen_by(ChannelContract.test_whatever_is_said_arrives_whole)
+class NoButtons(TelegramChannel):
+    """The buttons are on the part, and not in the call."""
+
+    def render(self, address: Address, reply: Reply) -> Sequence[Part]:
+        parts = super().render(address, replace(reply, buttons=()))
+        return [*parts[:-1], replace(parts[-1], buttons=reply.buttons)] if reply.buttons else parts
+
+
+@seen_by(ChannelContract.test_whatever_the_marks_the_platform_takes_it, Undeliverable)
+class Blank(TelegramChannel):
+    """What is left of some Markdown is no text."""
+
+    def render(self, address: Address, reply: Reply) -> Sequence[Part]:
+        text = read_markdown(reply.text).text[:4000]
+        return [Part(call="sendMessage", arguments={"chat_id": address.place, "text": text})]
+
+
+@seen_by(ChannelContract.test_a_long_text_is_split_and_nothing_is_lost, Undeliverable)
+class CountsCharacters(TelegramChannel):
+    """Telegram counts in UTF-16: an emoji is two."""
+
+    def render(self, address: Address, reply: Reply) -> Sequence[Part]:
+        pieces = split(read_markdown(reply.text), self.capabilities.max_text)
+        return [
+            Part(call="sendMessage", arguments={"chat_id": address.place, "text": piece.text.strip()})
+            for piece in pieces
+        ]
+
+
+@seen_by(ChannelContract.test_the_most_buttons_arrive_with_their_labels_cut)
+class LongLabels(TelegramChannel):
+    """Labels are longer than it says."""
+
+    capabilities: Capabilities = replace(TelegramChannel.capabilities, button_label=20)
+
+
+@seen_by(ChannelContract.test_a_question_comes_after_what_goes_with_it)
+class AsksFirst(TelegramChannel):
+    """The question comes before its file."""
+
+    def render(self, address: Address, reply: Reply) -> Sequence[Part]:
+        return [*super().render(address, reply)][::-1]
+
+
+@seen_by(ChannelContract.test_an_edit_shows_in_place_and_takes_the_buttons_away)
+class NeverEdits(TelegramChannel):
+    """An edit is a new message."""
+
+    def render(self, address: Address, reply: Reply) -> Sequence[Part]:
+        return super().render(address, replace(reply, edits=None))
+
+
+# ── what became of it ──
+
+
+@seen_by(ChannelContract.test_a_receipt_names_the_message)
+class NoReceipt(TelegramChannel):
+    """The platform's id is lost."""
+
+    async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
+        await super().send(address, part, key=key)
+        return Receipt(message_id=key)
+
+
+class Mistaking(TelegramChannel):
+    """One error is taken for another."""
+
+    taken_for: Callable[[SendError], BaseException]
+
+    async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
+        try:
+            return await super().send(address, part, key=key)
+        except SendError as error:
+            raise type(self).taken_for(error) from None
+
+
+@seen_by(ChannelContract.test_too_many_requests_say_how_long_to_wait)
+class Hasty(Mistaking):
+    @staticmethod
+    def taken_for(error: SendError) -> BaseException:
+        return RateLimited(error.code, retry_after_seconds=1.0)
+
+
+@seen_by(ChannelContract.test_a_refusal_for_good_is_undeliverable)
+class NeverGivesUp(Mistaking):
+    @staticmethod
+    def taken_for(error: SendError) -> BaseException:
+        return Unavailable(error.code)
+
+
+@seen_by(ChannelContract.test_a_server_error_is_to_be_tried_again)
+class GivesUp(Mistaking):
+    @staticmethod
+    def taken_for(error: SendError) -> BaseException:
+        return Undeliverable(error.code)
+
+
+@seen_by(ChannelContract.test_a_connection_that_ends_without_an_answer_is_in_doubt)
+class SureOfIt(Mistaking):
+    @staticmethod
+    def taken_for(error: SendError) -> BaseException:
+        return Unavailable(error.code)
+
+
+@seen_by(ChannelContract.test_a_connection_that_ends_without_an_answer_is_in_doubt)
+class TriesAgain(TelegramChannel):
+    """What may have arrived is sent again, and nobody knows."""
+
+    async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
+        try:
+            return await super().send(address, part, key=key)
+        except Ambiguous:
+            return await super().send(address, part, key=key)
+
+
+@seen_by(ChannelContract.test_an_answer_that_never_comes_is_in_doubt, TimeoutError)
+class TimesOut(Mistaking):
+    @staticmethod
+    def taken_for(error: SendError) -> BaseException:
+        return TimeoutError()
+
+
+@seen_by(ChannelContract.test_a_platform_that_is_away_took_nothing)
+class Doubtful(Mistaking):
+    @staticmethod
+    def taken_for(error: SendError) -> BaseException:
+        return Ambiguous(error.code)
+
+
+@seen_by(ChannelContract.test_errors_and_logs_tell_no_secret_and_no_words)
+class Talkative(TelegramChannel):
+    """What could not be sent is in the log."""
+
+    async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
+        logging.getLogger("talkative").debug("sending %s", part)
+        return await super().send(address, part, key=key)
+
+
+@seen_by(ChannelContract.test_a_file_arrives_with_its_name_and_type)
+class Nameless(TelegramChannel):
+    """Every file is called the same."""
+
+    async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
+        media = replace(part.media, filename="file.bin") if part.media else None
+        return await super().send(address, replace(part, media=media), key=key)
+
+
+@seen_by(ChannelContract.test_a_file_too_large_for_the_platform_goes_as_a_link)
+class NoLinks(TelegramChannel):
+    """A file goes as itself however large it is."""
+
+    def render(self, address: Address, reply: Reply) -> Sequence[Part]:
+        to = {"chat_id": address.place}
+        return [Part(call="sendDocument", arguments=to, media=media) for media in reply.media]
+
+
+@seen_by(ChannelContract.test_a_part_sent_again_under_its_key)
+class ForgetsKeys(WebChatChannel):
+    """A part that is sent again is another line of the log."""
+
+    async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
+        return Receipt(message_id=uuid.uuid4().hex)
+
+
+# ── what it says it can ──
+
+
+@seen_by(ChannelContract.test_its_name_is_the_catalogues)
+class Shouting(WebChatChannel):
+    """Its name cannot be written in a URL, or before a colon."""
+
+    name = "Web:Chat"
+
+
+@seen_by(ChannelContract.test_it_says_what_it_can)
+class Modest(TelegramChannel):
+    """It shows typing and does not say so."""
+
+    capabilities: Capabilities = replace(TelegramChannel.capabilities, typing=False)
+
+
+@seen_by(ChannelContract.test_a_setting_that_is_missing_is_named)
+class Careless(TelegramChannel):
+    """Without a secret everybody gets in."""
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, str], *, way: Way) -> Self:
+        return super().from_settings({"TELEGRAM_WEBHOOK_SECRET": "x" * 32, **settings}, way=way)
+
+
+@seen_by(ChannelContract.test_a_platform_that_is_away_at_the_start_is_said)
+class Sleepy(TelegramChannel):
+    """It asks the platform nothing when it starts."""
+
+    async def start(self, http: aiohttp.ClientSession) -> None:
+        pass
+
+
+@seen_by(ChannelContract.test_what_is_said_before_the_start_waits_for_it, AttributeError)
+class Impatient(TelegramChannel):
+    """Before the start nothing is there to call, and what was to be said is lost."""
+
+    async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
+        started: Any = self._started
+        await started.call(part.call, **part.arguments)
+        return Receipt(message_id=None)
+
+
+@seen_by(ChannelContract.test_typing_is_shown_or_raises_what_sending_may)
+class NeverTypes(TelegramChannel):
+    async def typing(self, address: Address) -> None:
+        pass
+
+
+@seen_by(ChannelContract.test_an_edit_by_itself_shows_a_part_in_place)
+class EditsAnew(TelegramChannel):
+    """An edit is a new message."""
+
+    async def edit(self, address: Address, message_id: str, part: Part) -> None:
+        await self.send(address, part, key="edit")
+
+
+@seen_by(ChannelContract.test_a_persons_file_comes_down_and_nothing_else)
+class EmptyFiles(TelegramChannel):
+    """What is no file is an empty one."""
+
+    async def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
+        try:
+            async for piece in super().fetch(attachment):
+                yield piece
+        except Undeliverable:
+            yield b""
+
+
+@seen_by(ChannelContract.test_a_press_is_answered_and_never_raises, Undeliverable)
+class AnswersLoudly(TelegramChannel):
+    """An answer that came too late is an error."""
+
+    async def answer(self, handle: str, text: str, *, private: bool) -> None:
+        await self._api.call("answerCallbackQuery", callback_query_id=handle, text=text[:200], show_alert=private)
+
+
+@seen_by(ChannelContract.test_what_is_polled_counts_as_stored_once_the_next_is_asked_for)
+class NeverConfirms(TelegramChannel):
+    """The platform is never told that anything is stored."""
+
+    async def poll(self) -> AsyncIterator[tuple[Event, ...]]:  # type: ignore[override]
+        while True:
+            async with aclosing(super().poll()) as polling:
+                yield await anext(polling)
+
+
+@seen_by(ChannelContract.test_what_may_have_been_sent_is_found_and_nothing_else_for_it)
+class FindsTheLast(SlackChannel):
+    """Any message that looks alike is taken for the one that was sent."""
+
+    last = Receipt(message_id=None)
+
+    async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
+        self.last = await super().send(address, part, key=key)
+        return self.last
+
+    async def look_up(self, address: Address, part: Part, *, key: str, since: datetime) -> Receipt | None:
+        return self.last
+
+
+@seen_by(ChannelContract.test_polling_ends_when_it_is_cancelled)
+class Stubborn(TelegramChannel):
+    """It takes being cancelled for a network error."""
+
+    async def poll(self) -> AsyncIterator[tuple[Event, ...]]:  # type: ignore[override]
+        try:
+            async for events in super().poll():
+                yield events
+        except asyncio.CancelledError:
+            await asyncio.Event().wait()
+
+
+@seen_by(ChannelContract.test_the_webhook_is_registered_and_taken_away)
+class StaysRegistered(TelegramChannel):
+    async def unregister(self) -> None:
+        pass
+
+
+@seen_by(ChannelContract.test_the_menu_of_commands_is_shown)
+class NoMenu(TelegramChannel):
+    async def set_commands(self, commands: Mapping[str, Mapping[str, str]]) -> None:
+        pass
+
+
+@seen_by(ChannelContract.test_who_was_not_heard_is_asked_again)
+class Unescaped(SmsChannel):
+    """Our words are markup to Twilio."""
+
+    def ask_again(self, text: str) -> WebhookResponse:
+        return WebhookResponse(body=f"<Response><Message>{text}</Message></Response>".encode())
+
+
+@seen_by(ChannelContract.test_of_a_shared_url_it_takes_its_own, KeyError)
+class TakesByHeader(SmsChannel):
+    """It looks for what only a true request has."""
+
+    def takes(self, request: WebhookRequest) -> bool:
+        return request.headers["content-type"] != "" and super().takes(request)
+
+
+# ── each defect is a test class with the one test that must fail ──
+
+
+async def _case(channel: type[Channel], patch: pytest.MonkeyPatch) -> AsyncIterator[ChannelCase]:
+    if issubclass(channel, WebChatChannel):
+        yield replace(webchat_case(), channel=channel)
+    elif issubclass(channel, SlackChannel):
+        async with slack_case(patch) as case:
+            yield replace(case, channel=channel)
+    elif issubclass(channel, TelegramChannel):
+        async with telegram_case(patch) as case:
+            yield replace(case, channel=channel)
+    else:
+        async with twilio_case("whatsapp" if issubclass(channel, WhatsAppChannel) else "sms", patch) as case:
+            yield replace(case, channel=channel)
+
+
+def _trial(channel: type[Channel], test: str) -> type[Contract]:
+    @pytest.fixture
+    async def case(self: object, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ChannelCase]:
+        async for each in _case(channel, monkeypatch):
+            yield each
+
+    return type(f"Test{channel.__name__}", (Contract,), {"case": case, test: getattr(ChannelContract, test)})
+
+
+for _channel, (_test, _) in DEFECTS.items():
+    globals()[f"Test{_channel.__name__}"] = _trial(_channel, _test)

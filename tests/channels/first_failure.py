@@ -1,0 +1,12 @@
+"""A pytest plugin: Hypothesis stops at the first failure, where all that counts is that there is one."""
+
+from __future__ import annotations
+
+from hypothesis import Phase, settings
+
+__all__: list[str] = []
+
+
+def pytest_configure() -> None:
+    settings.register_profile("first_failure", settings(), phases=[Phase.generate], report_multiple_bugs=False)
+    settings.load_profile("first_failure")

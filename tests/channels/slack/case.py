@@ -1,0 +1,204 @@
+"""Slack for the contract: its documented payloads, its signature, and a Web API to talk to."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from slack_sdk.signature import Clock, SignatureVerifier
+
+from channels import Address, Attachment, Parsed, WebhookRequest, WebhookResponse
+from channels.events import event_from_json
+from channels.slack import SlackChannel
+from gateway.testing import RETRY_AFTER_SECONDS, Arrived, ArrivedFile, ChannelCase, Delivery, Fault, Webhook
+from tests.fakes.slack import FakeSlack, Press
+
+__all__ = ["slack_case"]
+
+SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
+TEAM, BOT = "T061EG9R6", "U0LAN0Z89"
+"""Whose app the payloads are for."""
+FORM = "application/x-www-form-urlencoded"
+
+
+def posted(payload: Any, as_: str) -> WebhookRequest:
+    """As Slack sends it: JSON, JSON in a form, or a form."""
+    match as_:
+        case "json":
+            kind, body = "application/json", json.dumps(payload)
+        case "payload":
+            kind, body = FORM, urlencode({"payload": json.dumps(payload)})
+        case _:
+            kind, body = f"{FORM}; charset=utf-8", urlencode(payload)
+    return WebhookRequest("POST", "https://bot.example/webhooks/slack", {"content-type": kind}, body.encode())
+
+
+FIXTURES = {
+    path.stem: json.loads(path.read_text()) for path in sorted(Path(__file__).with_name("fixtures").glob("*.json"))
+}
+
+
+def delivery(name: str) -> Delivery:
+    fixture = FIXTURES[name]
+    assert fixture["source"].startswith("https://docs.slack.dev/"), "each names the page of its shape"
+    expected = fixture["expected"]
+    body = expected["body"].encode()
+    headers = {"Content-Type": "text/plain; charset=utf-8"} if body else {}
+    events = tuple(event_from_json(event) for event in expected["events"])
+    response = WebhookResponse(headers=headers, body=body)
+    parsed = Parsed(events, response, not_understood=expected["not_understood"])
+    return Delivery(name=name, request=posted(fixture["payload"], fixture["as"]), parsed=parsed)
+
+
+class _Then(Clock):
+    def __init__(self, at: datetime) -> None:
+        self._at = at
+
+    def now(self) -> float:
+        return self._at.timestamp()
+
+
+def prove(request: WebhookRequest, at: datetime, attempt: int) -> WebhookRequest:
+    """By Slack's own library."""
+    timestamp = str(int(at.timestamp()))
+    signature = SignatureVerifier(SECRET, _Then(at)).generate_signature(timestamp=timestamp, body=request.body)
+    assert signature is not None
+    headers = {**request.headers, "x-slack-request-timestamp": timestamp, "x-slack-signature": signature}
+    if attempt > 1:
+        headers |= {"x-slack-retry-num": str(attempt - 1), "x-slack-retry-reason": "http_timeout"}
+    return replace(request, headers=headers)
+
+
+def webhook() -> Webhook:
+    ids = itertools.count(1)
+
+    def says(text: str) -> WebhookRequest:
+        said = json.loads(json.dumps(FIXTURES["message_im"]["payload"]))
+        number = next(ids)
+        said["event_id"] = f"EvContract{number}"
+        said["event"]["ts"] = said["event"]["event_ts"] = f"1767225600.{number:06}"
+        said["event"]["text"] = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        return posted(said, "json")
+
+    def presses(token: str) -> WebhookRequest:
+        pressed = json.loads(json.dumps(FIXTURES["press_in_im"]["payload"]))
+        pressed["actions"][0]["value"] = token
+        return posted(pressed, "payload")
+
+    ours = (
+        name
+        for name, fixture in FIXTURES.items()
+        if all(event["address"]["account"] == TEAM for event in fixture["expected"]["events"])
+    )
+    return Webhook(
+        deliveries=[delivery(name) for name in ours],
+        says=says,
+        presses=presses,
+        prove=prove,
+        proof=["x-slack-signature", "x-slack-request-timestamp"],
+        covers_body=True,
+        window_seconds=(300, 300),
+    )
+
+
+class Platform:
+    """The fake as the contract sees it."""
+
+    def __init__(self, fake: FakeSlack, patch: pytest.MonkeyPatch) -> None:
+        self._fake, self._patch = fake, patch
+        self.presses: list[Press] = []
+
+    @property
+    def calls(self) -> int:
+        return len(self._fake.calls) + sum(len(press.answers) for press in self.presses)
+
+    def arrived(self) -> Sequence[Arrived]:
+        messages = [
+            (
+                int(sent.ts.partition(".")[2]),
+                Arrived(
+                    message_id=sent.ts,
+                    text=sent.shown,
+                    buttons=tuple(
+                        (element["text"]["text"], element["value"])
+                        for block in sent.blocks
+                        if block["type"] == "actions"
+                        for element in block["elements"]
+                    ),
+                ),
+            )
+            for sent in self._fake.sent
+        ]
+        files = [
+            (
+                int(file.file_id[1:]),
+                Arrived(
+                    message_id=None,
+                    text="",
+                    file=ArrivedFile(content=file.content or b"", mime_type=None, filename=file.name),
+                ),
+            )
+            for file in self._fake.files
+        ]
+        return [shown for _, shown in sorted([*messages, *files], key=lambda numbered: numbered[0])]
+
+    async def fail(self, fault: Fault) -> None:
+        fake, method = self._fake, "chat.postMessage"
+        match fault:
+            case "limited":
+                fake.fail_next(method, "ratelimited", status=429, retry_after=RETRY_AFTER_SECONDS)
+            case "refused":
+                fake.fail_next(method, "is_archived")
+            case "broken":
+                fake.fail_next(method, status=502, html=True)
+            case "cut":
+                fake.fail_next(method, cut=True, taken=True)
+            case "silent":
+                self._patch.setattr("channels.slack.api._ANSWER_SECONDS", 0.1)
+                fake.hold(method)
+            case "away":
+                await fake._runner.cleanup()
+
+
+@asynccontextmanager
+async def slack_case(patch: pytest.MonkeyPatch) -> AsyncIterator[ChannelCase]:
+    async with FakeSlack() as fake:
+        fake.team, fake.bot_user = TEAM, BOT
+        ana, place = fake.person("ana"), fake.channel()
+        platform = Platform(fake, patch)
+
+        def keeps(content: bytes) -> Attachment:
+            file = fake.upload("a.bin", content, "application/octet-stream")
+            return Attachment(kind="document", ref=file["url_private"])
+
+        def handle() -> str:
+            press = fake._presses["pressed"] = Press(ana)
+            platform.presses.append(press)
+            return f"{fake.url}/actions/pressed"
+
+        async def writes(text: str) -> None:
+            await fake.says(ana, fake.direct(ana), text)
+
+        yield ChannelCase(
+            channel=SlackChannel,
+            settings={
+                "SLACK_BOT_TOKEN": fake.bot_token,
+                "SLACK_SIGNING_SECRET": SECRET,
+                "SLACK_APP_TOKEN": fake.app_token,
+                "SLACK_API_URL": fake.api_url,
+            },
+            address=Address(channel="slack", account=TEAM, place=place, thread="1767225600.000001", group=True),
+            webhook=webhook(),
+            platform=platform,
+            keeps=keeps,
+            handle=handle,
+            writes=writes,
+        )

@@ -1,0 +1,149 @@
+"""Telegram for the contract: its documented updates, its secret, and a Bot API to talk to.
+
+Each fixture names the page of the Bot API's documentation that its shape is taken from.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels import Address, Attachment, Parsed, WebhookRequest, WebhookResponse
+from channels.events import event_from_json
+from channels.telegram import TelegramChannel
+from gateway.testing import RETRY_AFTER_SECONDS, Arrived, ArrivedFile, ChannelCase, Delivery, Fault, Webhook
+from tests.fakes.telegram import FakeTelegram, Message, Press, User
+
+__all__ = ["telegram_case"]
+
+SECRET = "secret_of_the_webhook-0123456789"
+HEADER = "x-telegram-bot-api-secret-token"
+FIXTURES = sorted(Path(__file__).with_name("fixtures").glob("*.json"))
+PRESS = json.loads(Path(__file__).with_name("fixtures").joinpath("press.json").read_text())["update"]
+ANA = {"id": 5001, "is_bot": False, "first_name": "Ana", "language_code": "es"}
+
+
+def posted(update: dict[str, Any]) -> WebhookRequest:
+    headers = {"content-type": "application/json"}
+    return WebhookRequest("POST", "https://bot.example/webhooks/telegram", headers, json.dumps(update).encode())
+
+
+def delivery(path: Path) -> Delivery:
+    fixture = json.loads(path.read_text())
+    assert fixture["source"], "each names what its shape is taken from"
+    expected = fixture["expected"]
+    events = tuple(event_from_json(event) for event in expected["events"])
+    parsed = Parsed(events, WebhookResponse(), not_understood=expected["not_understood"])
+    return Delivery(name=path.stem, request=posted(fixture["update"]), parsed=parsed)
+
+
+def prove(request: WebhookRequest, at: datetime, attempt: int) -> WebhookRequest:
+    return replace(request, headers={**request.headers, HEADER: SECRET})
+
+
+def webhook() -> Webhook:
+    ids = itertools.count(1)
+
+    def says(text: str) -> WebhookRequest:
+        number = next(ids)
+        chat = {"id": 5001, "first_name": "Ana", "type": "private"}
+        message = {"message_id": number, "from": ANA, "chat": chat, "date": 1767225600, "text": text}
+        return posted({"update_id": 1_000_000 + number, "message": message})
+
+    def presses(token: str) -> WebhookRequest:
+        return posted({**PRESS, "callback_query": {**PRESS["callback_query"], "data": token}})
+
+    return Webhook(
+        deliveries=[delivery(path) for path in FIXTURES],
+        says=says,
+        presses=presses,
+        prove=prove,
+        proof=[HEADER],
+        covers_body=False,
+    )
+
+
+class Platform:
+    """The fake as the contract sees it."""
+
+    def __init__(self, fake: FakeTelegram, ana: User, patch: pytest.MonkeyPatch) -> None:
+        self._fake, self._ana, self._patch = fake, ana, patch
+
+    @property
+    def calls(self) -> int:
+        return len(self._fake.calls)
+
+    def arrived(self) -> Sequence[Arrived]:
+        return [arrived(message) for message in self._fake.sent if message.chat.id == self._ana.id]
+
+    async def fail(self, fault: Fault) -> None:
+        fake, method = self._fake, "sendMessage"
+        match fault:
+            case "limited":
+                fake.fail_next(method, 429, "Too Many Requests", retry_after=RETRY_AFTER_SECONDS)
+            case "refused":
+                fake.fail_next(method, 403, "Forbidden: bot was blocked by the user")
+            case "broken":
+                fake.fail_next(method, 502, html=True)
+            case "cut":
+                fake.fail_next(method, cut=True, taken=True)
+            case "silent":
+                self._patch.setattr("channels.telegram.request._ANSWER_SECONDS", 0.1)
+                fake.hold(method)
+            case "away":
+                await fake._runner.cleanup()
+
+
+def arrived(message: Message) -> Arrived:
+    addresses = [str(entity["url"]) for entity in message.entities if "url" in entity]
+    file = message.file
+    return Arrived(
+        message_id=str(message.message_id),
+        text=" ".join([message.text, *addresses]),
+        buttons=tuple((button["text"], button["callback_data"]) for row in message.keyboard for button in row),
+        file=None
+        if file is None
+        else ArrivedFile(content=file.content, mime_type=file.mime_type, filename=file.filename),
+    )
+
+
+@asynccontextmanager
+async def telegram_case(patch: pytest.MonkeyPatch) -> AsyncIterator[ChannelCase]:
+    async with FakeTelegram() as fake:
+        ana = fake.person("Ana")
+        await fake.person_says(ana, ana, "/start")
+        fake._pending.clear()
+
+        def keeps(content: bytes) -> Attachment:
+            file = fake.upload("document", content, "a.bin", "application/octet-stream")
+            return Attachment(kind="document", ref=file.file_id)
+
+        def handle() -> str:
+            fake._presses["pressed"] = Press("pressed")
+            return "pressed"
+
+        async def writes(text: str) -> None:
+            await fake.person_says(ana, ana, text)
+
+        yield ChannelCase(
+            channel=TelegramChannel,
+            settings={
+                "TELEGRAM_BOT_TOKEN": fake.token,
+                "TELEGRAM_WEBHOOK_SECRET": SECRET,
+                "TELEGRAM_API_URL": fake.url,
+            },
+            address=Address(channel="telegram", account=str(fake.bot.id), place=str(ana.id)),
+            webhook=webhook(),
+            platform=Platform(fake, ana, patch),
+            keeps=keeps,
+            handle=handle,
+            writes=writes,
+        )

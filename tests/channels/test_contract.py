@@ -1,0 +1,64 @@
+"""Every channel does what a channel must."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from channels import Address
+from channels.direct import DirectChannel
+from gateway.testing import ChannelCase, ChannelContract
+from tests.channels.slack.case import slack_case
+from tests.channels.telegram.case import telegram_case
+from tests.channels.twilio.case import twilio_case
+from tests.webchat.case import webchat_case
+
+
+class TestTelegram(ChannelContract):
+    @pytest.fixture
+    async def case(self, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ChannelCase]:
+        async with telegram_case(monkeypatch) as case:
+            yield case
+
+
+class TestDirect(ChannelContract):
+    """Nobody calls it, and it calls nobody: `ask_channel` reads what it shows."""
+
+    @pytest.fixture
+    def case(self) -> ChannelCase:
+        return ChannelCase(
+            channel=DirectChannel,
+            settings={},
+            address=Address(channel="app", account="-", place="ana"),
+            webhook=None,
+            platform=None,
+            recognises_keys=True,
+        )
+
+
+class TestWebChat(ChannelContract):
+    @pytest.fixture
+    def case(self) -> ChannelCase:
+        return webchat_case()
+
+
+class TestSlack(ChannelContract):
+    @pytest.fixture
+    async def case(self, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ChannelCase]:
+        async with slack_case(monkeypatch) as case:
+            yield case
+
+
+class TestSms(ChannelContract):
+    @pytest.fixture
+    async def case(self, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ChannelCase]:
+        async with twilio_case("sms", monkeypatch) as case:
+            yield case
+
+
+class TestWhatsApp(ChannelContract):
+    @pytest.fixture
+    async def case(self, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ChannelCase]:
+        async with twilio_case("whatsapp", monkeypatch) as case:
+            yield case

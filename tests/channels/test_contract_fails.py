@@ -1,0 +1,43 @@
+"""The contract sees what it is there for: on a channel that breaks one promise, the test of that promise fails."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from gateway.testing import ChannelContract
+from tests.channels.defective import DEFECTS
+
+ROOT = Path(__file__).parents[2]
+OF_THE_WEB_SERVER = {"test_what_is_too_large_or_packed_is_refused_before_it_is_read"}
+"""No channel can break these: the gateway answers before it is asked. tests/web shows them to fail."""
+
+
+def test_every_promise_is_broken_by_some_channel() -> None:
+    tests = {name for name in dir(ChannelContract) if name.startswith("test_")}
+    assert tests - {test for test, _ in DEFECTS.values()} == OF_THE_WEB_SERVER
+
+
+@pytest.mark.timeout(120)
+def test_the_contract_sees_each_defect(tmp_path: Path) -> None:
+    told = tmp_path / "told.xml"
+    options = ["-q", "-p", "no:cacheprovider", "-p", "tests.channels.first_failure", f"--junitxml={told}"]
+    command = [sys.executable, "-m", "pytest", *options, "tests/channels/defective.py"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 1, run.stdout + run.stderr
+    failures = {
+        (case.attrib["classname"].rpartition(".Test")[2], case.attrib["name"]): case.findtext("failure", "")
+        for case in ElementTree.parse(told).iter("testcase")
+    }
+    assert set(failures) == {(channel.__name__, test) for channel, (test, _) in DEFECTS.items()}
+    unseen = {
+        f"{test} on {channel.__name__}": failures[channel.__name__, test][-2000:]
+        for channel, (test, error) in DEFECTS.items()
+        if not re.search(rf"^E +(\w+\.)*({error})\b", failures[channel.__name__, test], re.MULTILINE)
+    }
+    assert unseen == {}, "not seen, or by another error than the defect's"

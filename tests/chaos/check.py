@@ -1,0 +1,174 @@
+"""What must hold at the end of a run, whatever was killed on the way."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from gateway.app import open_store
+from gateway.store.base import Dead, Key, Store
+from gateway.tools.action import PendingAction
+from tests.chaos.record import Line
+from tests.chaos.run import Run
+from tests.chaos.story import HOPELESS
+
+__all__ = ["take_overs", "violations", "within"]
+
+IN_DOUBT = "it may have been sent"
+DEADLY, DEATHS = "its turn killed its worker again and again", 4
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """What the store holds at the end."""
+
+    transcripts: list[list[dict[str, Any]]]
+    dead: list[Dead]
+    actions: list[PendingAction]
+
+
+async def violations(run: Run) -> list[str]:
+    """What does not hold. The workers are gone by now."""
+    for worker in run.workers:
+        await worker.kill()
+    store = open_store(run.job.settings["store"])
+    await store.open()
+    try:
+        ended = await _ended(store, run)
+    finally:
+        await store.close()
+    checks = (_each_message_once_and_in_order, _dead_letters, _effects, _replies, _sent_again, _actions)
+    return [violation for check in checks for violation in check(run, ended)]
+
+
+async def _ended(store: Store, run: Run) -> _Ended:
+    transcripts = []
+    for person in run.people:
+        conversation = f"agent/telegram:{run.telegram.bot.id}:{person.id}"
+        entries = await store.read(Key(store.partition(conversation), f"transcript/{conversation}"))
+        transcripts.append([cast("dict[str, Any]", entry.value) for entry in entries])
+    found = await store.scan("action/")
+    return _Ended(transcripts, await store.dead(), [PendingAction.from_json(record.value) for _, record in found])
+
+
+def _each_message_once_and_in_order(run: Run, ended: _Ended) -> Iterator[str]:
+    """Whatever was acknowledged is in one committed turn; but for what was given up."""
+    given_up = set(_given_up(ended))
+    for told, transcript in zip(run.story.conversations, ended.transcripts, strict=True):
+        heard = [line["content"] for line in transcript if line["role"] == "user"]
+        wanted = [text for text in told if text not in given_up]
+        if heard != wanted:
+            yield f"heard {heard}, not {wanted}"
+
+
+def _dead_letters(run: Run, ended: _Ended) -> Iterator[str]:
+    """The hopeless, each once, and their people are told. Others only with them, or when their workers have died so
+    often that they had to be taken for what kills them; a reply only when nobody can say whether it was sent."""
+    said = "\n".join(message.text for message in run.telegram.sent)
+    hopeless, given_up = run.story.of(*HOPELESS), Counter(_given_up(ended))
+    yield from (f"never given up: {text}" for text in hopeless - set(given_up))
+    yield from (f"given up {times} times: {text}" for text, times in given_up.items() if times > 1)
+    deaths = {line["conversation"] for line in run.record.lines("leased") if line["tries"] >= DEATHS}
+    for letter in ended.dead:
+        if letter.incoming is None:
+            if letter.reason != IN_DOUBT:
+                yield f"a reply was given up: {letter.reason}"
+            continue
+        text, incident = letter.incoming.body["text"], letter.dead_id.partition("-")[0]
+        if incident not in said:
+            yield f"nobody was told of {incident}: {text}"
+        if text not in hopeless and not (letter.reason == DEADLY and letter.conversation in deaths):
+            yield f"given up: {text}: {letter.reason}"
+
+
+def _given_up(ended: _Ended) -> list[str]:
+    return [str(letter.incoming.body["text"]) for letter in ended.dead if letter.incoming is not None]
+
+
+def _effects(run: Run, ended: _Ended) -> Iterator[str]:
+    """Nothing has happened twice, and what is said to be done has happened."""
+    begun = Counter(line["effect"] for line in run.record.lines("before"))
+    done = Counter(line["effect"] for line in run.record.lines("after"))
+    yield from (f"{effect} has happened {times} times" for effect, times in begun.items() if times > 1)
+    for transcript in ended.transcripts:
+        results = [line["content"] for line in transcript if line["role"] == "tool"]
+        told = [text.removesuffix(" is done") for text in results if text.endswith(" is done")]
+        yield from (f"{effect} is told, and has not happened" for effect in told if done[effect] != 1)
+
+
+def _replies(run: Run, ended: _Ended) -> Iterator[str]:
+    """What was answered was sent; or is kept, because nobody can say whether it was."""
+    in_doubt = [str(letter.part.body) for letter in ended.dead if letter.part is not None]
+    for person, transcript in zip(run.people, ended.transcripts, strict=True):
+        said = {message.text for message in run.telegram.sent if message.chat.id == person.id}
+        answers = [line["content"] for line in transcript if line["role"] == "assistant" and not line.get("tool_calls")]
+        for answer in answers:
+            if answer not in said and not any(answer in body for body in in_doubt):
+                yield f"never sent: {answer}"
+
+
+def _sent_again(run: Run, ended: _Ended) -> Iterator[str]:
+    """What is known to have arrived is not sent again; but for the note that something may come twice."""
+    arrived: set[str] = set()
+    for line in run.record.lines("sending", "delivered"):
+        if line["what"] == "delivered":
+            arrived.add(line["part"])
+        elif line["part"] in arrived and "/note/" not in line["part"]:
+            yield f"{line['part']} was sent though it had arrived"
+
+
+def _actions(run: Run, ended: _Ended) -> Iterator[str]:
+    """Each that was confirmed has come to an end, and that is what has happened."""
+    begun = Counter(line["effect"] for line in run.record.lines("before"))
+    done = Counter(line["effect"] for line in run.record.lines("after"))
+    for action in ended.actions:
+        effect = f"{action.kind} {action.args['name']}"
+        if action.state == "done":
+            if done[effect] != 1:
+                yield f"{effect} is done and has happened {done[effect]} times"
+        elif action.state != "unknown":
+            yield f"{effect} was confirmed and is {action.state} ({action.reason})"
+        elif begun[effect] > 1:
+            yield f"{effect} is unknown and has happened {begun[effect]} times"
+    asked = {f"{action.kind} {action.args['name']}" for action in ended.actions}
+    if asked != (wanted := run.story.of("pay") - set(_given_up(ended))):
+        yield f"asked for {asked}, not {wanted}"
+
+
+def take_overs(lines: Sequence[Line], lease_seconds: float) -> list[float]:
+    """Seconds from each signal until another worker goes on with a turn of the one that was hit.
+
+    Not counted is one between whose leases another one died before it was recorded: its tries tell of it. After the
+    lease has lapsed, the time in which nobody leased anything does not count either: all workers were dead, and a new
+    one takes seconds to start.
+    """
+    leased = [line["t"] for line in lines if line["what"] == "leased"]
+    held: dict[str, Line] = {}
+    hit: dict[str, tuple[float, int]] = {}
+    took = []
+    for line in lines:
+        match line["what"]:
+            case "leased":
+                at, tries = hit.pop(line["conversation"], (None, 0))
+                # One that did not die had come to its end, and nobody was left to say so.
+                if at is not None and line["died"] and line["tries"] == tries + 1:
+                    lapsed = at + lease_seconds
+                    alone = max(0.0, leased[bisect.bisect_left(leased, min(lapsed, line["t"]))] - lapsed)
+                    took.append(line["t"] - at - alone)
+                held[line["conversation"]] = line
+            case "ended" if line["conversation"] in held and held[line["conversation"]]["pid"] == line["pid"]:
+                del held[line["conversation"]]
+                hit.pop(line["conversation"], None)  # it was thawed in time
+            case "signal":
+                of_it = {each: lease for each, lease in held.items() if lease["pid"] == line["to"]}
+                hit = {each: (line["t"], lease["tries"]) for each, lease in of_it.items()} | hit
+    return took
+
+
+def within(seconds: Sequence[float], share: float) -> float:
+    """So many seconds cover this share of them."""
+    return sorted(seconds)[math.ceil(share * len(seconds)) - 1]

@@ -1,0 +1,87 @@
+"""Several workers on one Redis. They are killed and frozen all the time, and so is the server: nothing is lost, nothing
+happens twice, and what a dead worker held is taken over in time."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.check import take_overs, violations, within
+from tests.chaos.run import Form, opened
+from tests.chaos.story import Story
+from tests.store.redis_server import RedisServer
+
+SHORT = Form(
+    conversations=80,
+    messages=10,
+    lease_seconds=1.5,
+    workers=3,
+    signals=15,
+    signal_every_seconds=2,
+    server_restarts=1,
+)
+LONG = Form(
+    conversations=200,
+    messages=20,
+    lease_seconds=6,
+    workers=3,
+    signals=30,
+    signal_every_seconds=8,
+    server_restarts=2,
+)
+ZOMBIES = 12
+
+
+async def run_through(form: Form, directory: Path, server: RedisServer) -> list[float]:
+    """The take-overs of a run after which all holds."""
+    async with opened(form, directory, server) as run:
+        await run.go()
+        assert await violations(run) == []
+        took = take_overs(run.record.lines(), form.lease_seconds)
+    print(
+        f"{len(took)} take-overs: p50 {within(took, 0.5):.2f} s, p99 {within(took, 0.99):.2f} s, all {max(took):.2f} s"
+    )
+    return took
+
+
+@pytest.mark.timeout(600)
+async def test_whatever_dies_nothing_is_lost_and_nothing_happens_twice(tmp_path: Path, server: RedisServer) -> None:
+    took = await run_through(SHORT, tmp_path, server)
+    assert within(took, 0.5) < SHORT.lease_seconds + 10, "on a machine that may be busy with much else"
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(1200)
+async def test_for_minutes_and_what_the_dead_held_is_taken_over_in_time(tmp_path: Path, server: RedisServer) -> None:
+    took = await run_through(LONG, tmp_path, server)
+    assert within(took, 0.99) < LONG.lease_seconds + 2
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("fenced", [True, False])
+async def test_the_fence_is_what_keeps_zombies_from_doing_it_again(
+    tmp_path: Path, server: RedisServer, *, fenced: bool
+) -> None:
+    """A worker is frozen while its model thinks, another takes over and comes to the end, the first one wakes up."""
+    form = Form(conversations=ZOMBIES, messages=1, lease_seconds=1.5, workers=2, signals=0, signal_every_seconds=0)
+    gate = tmp_path / "gate"
+    async with opened(form, tmp_path, server) as run, asyncio.timeout(120):
+        run.story = Story([[f"note c{number}-0"] for number in range(ZOMBIES)])
+        zombie = await run.start(gate=gate, fenced=fenced)
+        run.deliver_to(zombie)
+        await run.write()
+        await run.until(lambda: len(run.record.lines("asked")) == ZOMBIES)
+        run.signal(zombie, signal.SIGSTOP)
+        run.deliver_to(await run.start(fenced=fenced))
+        await run.until(lambda: len(run.record.lines("ended")) == ZOMBIES)
+        gate.touch()
+        zombie.signal(signal.SIGCONT)
+        through = "said" if fenced else "before"
+        await run.until(lambda: sum(line["pid"] == zombie.process.pid for line in run.record.lines(through)) >= ZOMBIES)
+        await run.quiet()
+        found = await violations(run)
+    twice = {f"note c{number}-0 has happened 2 times" for number in range(ZOMBIES)}
+    assert set(found) >= twice if not fenced else found == []

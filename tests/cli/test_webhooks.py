@@ -1,0 +1,56 @@
+"""``askfirst webhooks`` for Twilio's two channels, of which one can be registered from here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.processes import askfirst
+from tests.fakes.twilio import FakeTwilio
+
+URL = "https://bot.example.com/webhooks/twilio"
+BY_HAND = f"whatsapp: enter {URL} in the platform's console\n"
+
+
+@pytest.fixture
+async def twilio() -> AsyncIterator[FakeTwilio]:
+    async with FakeTwilio() as fake:
+        yield fake
+
+
+def env(twilio: FakeTwilio, *numbers: str) -> dict[str, str]:
+    senders = {"sms": twilio.sms, "whatsapp": f"whatsapp:{twilio.whatsapp}"}
+    return {
+        "ASKFIRST_PUBLIC_URL": "https://bot.example.com",
+        "TWILIO_ACCOUNT_SID": twilio.account_sid,
+        "TWILIO_AUTH_TOKEN": twilio.auth_token,
+        "TWILIO_API_URL": twilio.url,
+        **{f"TWILIO_{name.upper()}_FROM": senders[name] for name in numbers},
+    }
+
+
+async def test_the_number_is_told_our_url_and_of_whatsapp_one_is_told_to_enter_it(
+    here: Path, twilio: FakeTwilio
+) -> None:
+    both = env(twilio, "sms", "whatsapp")
+    assert await askfirst("webhooks", "set", "bot.py", cwd=here, env=both) == (0, f"sms: {URL}\n", BY_HAND)
+    assert twilio.webhook_url == f"{URL}#rc=3&rp=all"
+    code, out, _ = await askfirst("webhooks", "show", "--json", cwd=here, env=both)
+    assert (code, json.loads(out)) == (0, {"sms": URL})
+    assert await askfirst("webhooks", "delete", cwd=here, env=both) == (0, "sms: deleted\n", BY_HAND)
+    assert twilio.webhook_url == ""
+
+
+async def test_whatsapp_alone_is_no_error(here: Path, twilio: FakeTwilio) -> None:
+    alone = env(twilio, "whatsapp")
+    assert await askfirst("webhooks", "set", cwd=here, env=alone) == (0, "", BY_HAND)
+
+
+async def test_a_number_of_somebody_else_is_named(here: Path, twilio: FakeTwilio) -> None:
+    settings = env(twilio, "sms") | {"TWILIO_SMS_FROM": "+15559990000"}
+    code, _, err = await askfirst("webhooks", "set", cwd=here, env=settings)
+    assert code == 1 and "+15559990000 is no number of this account" in err
+    assert twilio.auth_token not in err

@@ -1,0 +1,89 @@
+"""When too much waits: what comes again is put off, and nothing else is, on either store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from channels import Message, WebhookRequest
+from gateway import Agent, ChannelAgent, Gateway, Settings
+from gateway.store.base import Incoming, Store
+from gateway.store.redis import RedisStore
+from gateway.store.sqlite import SqliteStore
+from gateway.testing import ChannelCase
+from tests.channels.slack.case import slack_case
+from tests.channels.telegram.case import telegram_case
+from tests.channels.twilio.case import twilio_case
+from tests.e2e.house import SIGNING
+from tests.store.conftest import prefix, redis_url
+
+__all__ = ["prefix", "redis_url"]
+
+CASES: dict[str, Callable[[pytest.MonkeyPatch], AbstractAsyncContextManager[ChannelCase]]] = {
+    "telegram": telegram_case,
+    "slack": slack_case,
+    "sms": lambda patch: twilio_case("sms", patch),
+    "whatsapp": lambda patch: twilio_case("whatsapp", patch),
+}
+
+
+@pytest.fixture(params=CASES)
+async def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ChannelCase]:
+    async with CASES[request.param](monkeypatch) as case:
+        yield case
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    if request.param == "sqlite":
+        return SqliteStore(str(tmp_path / "askfirst.db"), max_waiting=1)
+    url, prefix = request.getfixturevalue("redis_url"), request.getfixturevalue("prefix")
+    return RedisStore(url, prefix=prefix, max_waiting=1, ack_seconds=5)
+
+
+@pytest.fixture
+async def gateway(case: ChannelCase, store: Store, tmp_path: Path) -> AsyncIterator[Gateway]:
+    """Where so much waits already that nothing more may."""
+    settings = Settings(
+        store=f"sqlite:///{tmp_path / 'keys.db'}",
+        secret=SIGNING,
+        allow="*",
+        **{name.lower().removeprefix("askfirst_"): value for name, value in case.settings.items()},
+    )
+    bot = ChannelAgent(Agent([], provider="demo"), store=store)
+    async with await asyncio.to_thread(Gateway, bot, settings) as gateway:
+        await store.accept([Incoming(conversation="elsewhere", event_ids=(), body={}, wakes=False)])
+        yield gateway
+
+
+async def test_new_messages_are_put_off_where_they_come_again_and_nothing_else_is(
+    gateway: Gateway, case: ChannelCase
+) -> None:
+    webhook = case.webhook
+    assert webhook is not None
+    comes_again = case.channel.name in ("telegram", "slack")
+
+    async def status(request: WebhookRequest) -> int:
+        # Slack's documents name its own server for the answer to a press.
+        body = request.body.replace(b"https%3A%2F%2Fhooks.slack.com", b"http%3A%2F%2F127.0.0.1%3A9")
+        request = replace(request, body=body)
+        answer = await gateway.webhook(case.channel.name, webhook.prove(request, datetime.now(UTC), 1))
+        assert ("Retry-After" in answer.headers) == (answer.status == 503)
+        assert b"<Message>" not in answer.body, "nobody is asked to send again what can be stored"
+        return answer.status
+
+    for words in ("hello", "yes", "delete invoice INV-42"):
+        assert (words, await status(webhook.says(words))) == (words, 503 if comes_again else 200)
+    for words in ("OK 7K2P", "no 7k2p", "não 7K2P"):
+        assert (words, await status(webhook.says(words))) == (words, 200)
+    if webhook.presses is not None:
+        assert await status(webhook.presses("00" + "a" * 22)) == 200
+    for delivery in webhook.deliveries:
+        if not any(isinstance(event, Message) for event in delivery.parsed.events):
+            assert (delivery.name, await status(delivery.request)) == (delivery.name, delivery.parsed.response.status)

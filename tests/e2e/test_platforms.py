@@ -1,0 +1,124 @@
+"""Several platforms in one real process: one that fails or is slow holds back no other, and heals by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from tests.cli.processes import Process, running
+from tests.e2e.house import SECRET
+from tests.fakes.openai import FakeOpenAI
+from tests.fakes.slack import FakeSlack
+from tests.fakes.telegram import FakeTelegram
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "invoices.py"
+
+
+class Served:
+    """One process with two platforms."""
+
+    def __init__(self, process: Process, url: str, telegram: FakeTelegram, slack: FakeSlack, model: FakeOpenAI) -> None:
+        self.process, self.url, self.telegram, self.slack, self.model = process, url, telegram, slack, model
+        self.ana, self.ben = telegram.person("Ana"), slack.person("ben")
+
+    async def ready(self) -> tuple[int, dict[str, Any]]:
+        async with aiohttp.ClientSession() as http, http.get(f"{self.url}/readyz") as answer:
+            return answer.status, await answer.json()
+
+    async def until_ready(self, condition: Callable[[dict[str, Any]], bool]) -> int:
+        """The status once `/readyz` says this."""
+        async with asyncio.timeout(10):
+            while True:
+                status, checks = await self.ready()
+                if condition(checks):
+                    return status
+
+    async def telegram_answers(self, words: str) -> None:
+        self.model.script([words])
+        await self.telegram.person_says(self.ana, self.ana, "hello")
+        await self.telegram.wait_for(lambda: self.telegram.sent and self.telegram.sent[-1].text == words)
+
+
+@contextlib.asynccontextmanager
+async def served(directory: Path, *, failing: int = 0) -> AsyncIterator[Served]:
+    """`failing`: so many calls of Slack's that say whose the token is fail first."""
+    async with FakeTelegram() as telegram, FakeSlack() as slack, FakeOpenAI() as model:
+        slack.fail_next("auth.test", status=503, html=True, times=failing)
+        env = {
+            "ASKFIRST_STORE": f"sqlite:///{directory / 'askfirst.db'}",
+            "ASKFIRST_ALLOW": "telegram:*,slack:*",
+            "ASKFIRST_PROVIDER": "openai:test-model",
+            "TELEGRAM_BOT_TOKEN": telegram.token,
+            "TELEGRAM_WEBHOOK_SECRET": SECRET,
+            "TELEGRAM_API_URL": telegram.url,
+            "SLACK_BOT_TOKEN": slack.bot_token,
+            "SLACK_SIGNING_SECRET": slack.signing_secret,
+            "SLACK_API_URL": slack.api_url,
+            "OPENAI_API_KEY": model.key,
+            "OPENAI_BASE_URL": model.url,
+        }
+        async with running("serve", EXAMPLE, "--host=127.0.0.1", "--port=0", cwd=directory, env=env) as process:
+            url = await process.url()
+            telegram.webhook.update(url=f"{url}/webhooks/telegram", secret=SECRET)
+            slack.webhook = f"{url}/webhooks/slack"
+            yield Served(process, url, telegram, slack, model)
+
+
+async def test_a_platform_that_cannot_be_reached_at_the_start_is_tried_until_it_can(tmp_path: Path) -> None:
+    async with served(tmp_path, failing=100) as house:
+        slack, telegram = house.slack, house.telegram
+        await house.process.says(r"slack \(not reached yet: it is tried again until it is\): http\S+/webhooks/slack")
+        expected = {"store": True, "working": True, "channels": {"telegram": True, "slack": False}}
+        assert await house.ready() == (200, expected)
+        await house.telegram_answers("Hello Ana.")
+        assert {status for _, status in telegram.deliveries} == {200}
+        house.model.script(["Hello Ben."])
+        await slack.says(house.ben, slack.direct(house.ben), "hello")
+        assert [delivery.status for delivery in slack.deliveries] == [503] * 4
+
+        slack._faults.clear()
+        assert await house.until_ready(lambda checks: checks["channels"]["slack"]) == 200
+        await slack.says(house.ben, slack.direct(house.ben), "hello again")
+        answer = await slack.wait_for(lambda: slack.last(slack.direct(house.ben)))
+        assert answer.text == "Hello Ben."
+    assert house.process.said.count("slack cannot be reached (") == 1
+    assert "slack is reached again" in house.process.said
+    assert "Traceback" not in house.process.said
+
+
+async def test_a_platform_that_hangs_holds_back_no_other(tmp_path: Path) -> None:
+    async with served(tmp_path) as house:
+        slack = house.slack
+        people = [slack.person(f"person {number}") for number in range(70)]
+        holds = [slack.hold("chat.postMessage", "before") for _ in people]
+        for _ in people:
+            house.model.script(["Hello."])
+        for person in people:
+            await slack.says(person, slack.direct(person), "hello")
+        await holds[63].reached()  # as many calls as one process makes to a platform at once
+        await house.telegram_answers("Hello Ana.")
+        for hold in holds:
+            hold.release()
+        await slack.wait_for(lambda: len(slack.sent) == len(people))
+        assert (await house.ready())[1]["channels"] == {"telegram": True, "slack": True}
+
+
+async def test_a_platform_that_fails_is_told_of_until_it_takes_a_call_again(tmp_path: Path) -> None:
+    async with served(tmp_path) as house:
+        slack = house.slack
+        slack.fail_next("chat.postMessage", status=503, html=True)
+        hold = None
+        house.model.script(["Hello Ben."])
+        await slack.says(house.ben, slack.direct(house.ben), "hello")
+        hold = slack.hold("chat.postMessage")
+        assert await house.until_ready(lambda checks: not checks["channels"]["slack"]) == 200
+        await hold.reached()
+        hold.release()
+        await slack.wait_for(lambda: slack.last(slack.direct(house.ben)))
+        assert await house.until_ready(lambda checks: checks["channels"]["slack"]) == 200
+        assert [sent.text for sent in slack.sent] == ["Hello Ben."]

@@ -1,0 +1,64 @@
+"""What an operator finds in the log about one message: a line a station, each with the event's id."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.house import House, open_house
+
+
+def way(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
+    """The stations of one event, in order."""
+    found = [record for record in caplog.records if record.name == "askfirst.events"]
+    return [record.msg for record in found if event in str(vars(record)["event"]).split(", ")]
+
+
+def fields(caplog: pytest.LogCaptureFixture, station: str) -> dict[str, object]:
+    """What the last line of a station says beside its words."""
+    return vars([record for record in caplog.records if record.getMessage() == station][-1])
+
+
+def last_update(house: House) -> str:
+    return str(house.telegram.deliveries[-1][0])
+
+
+@pytest.fixture(autouse=True)
+def everything(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+
+async def test_a_message_its_prompt_and_the_press(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with open_house(tmp_path) as house:
+        prompt = await house.prompt()
+        asked = last_update(house)
+        assert way(caplog, asked) == ["accepted", "turn begun", "committed", "delivered"]
+        committed, delivered = fields(caplog, "committed"), fields(caplog, "delivered")
+        assert committed["how"] == "asked"
+        assert committed["parts"] == [delivered["part"]]
+        await house.presses(prompt)
+        await house.until(lambda: len(house.messages()) > 1)
+        await house.idle()
+        assert way(caplog, last_update(house))[:2] == ["accepted", "committed"]
+        assert last_update(house) != asked
+        (action,) = await house.actions()
+        assert "delivered" in way(caplog, f"action/{action.pending_action_id}")
+        assert "INV-42" not in caplog.text
+
+
+async def test_what_comes_again_and_what_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with open_house(tmp_path) as house:
+        house.telegram.fail_next("sendMessage", status=502)
+        await house.asks("hello", "Hello.")
+        await house.idle()
+        event = last_update(house)
+        assert way(caplog, event) == ["accepted", "turn begun", "committed", "not delivered yet: %s", "delivered"]
+
+        house.telegram.fail_next("sendMessage", status=403, description="Forbidden: bot was blocked by the user")
+        house.model.script(["Hello?"])
+        await house.says("are you there?")
+        await house.idle()
+        event = last_update(house)
+        assert way(caplog, event) == ["accepted", "turn begun", "committed", "not delivered: %s"]

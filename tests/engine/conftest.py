@@ -1,0 +1,60 @@
+"""The engine's tests run on every store there is: what is kept in memory is kept on a Redis server the second time."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from gateway import app
+from gateway.engine import answers, patience
+from gateway.store.base import Store
+from gateway.store.redis import RedisStore
+from gateway.store.sqlite import SqliteStore
+from gateway.web import webhooks
+from tests.engine.machine import OnRedis, OnSqlite, Places
+from tests.store.conftest import prefix, redis_url
+
+__all__ = ["prefix", "redis_url"]
+
+_IN_MEMORY = ":memory:"
+_PATIENCE_SECONDS = 5.0
+
+
+@pytest.fixture(params=["sqlite", "redis"], autouse=True)
+def kept_on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where; each store of a test is a new one."""
+    kind = str(request.param)
+    if kind == "redis":
+        url, own, numbers = request.getfixturevalue("redis_url"), request.getfixturevalue("prefix"), itertools.count()
+
+        def opened(path: str) -> Store:
+            if path != _IN_MEMORY:
+                return SqliteStore(path)
+            return RedisStore(url, prefix=f"{own}:{next(numbers)}", ack_seconds=_PATIENCE_SECONDS)
+
+        monkeypatch.setattr(app, "SqliteStore", opened)
+    return kind
+
+
+@pytest.fixture(autouse=True)
+def a_slow_machine_is_no_silent_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Platforms are told within a quarter of a second that the store does not answer; here it is only slow."""
+    monkeypatch.setattr(webhooks, "ACCEPT_SECONDS", _PATIENCE_SECONDS)
+
+
+@pytest.fixture
+def places(kept_on: str, request: pytest.FixtureRequest) -> Places:
+    """Where the worlds of a test are."""
+    if kept_on == "sqlite":
+        return OnSqlite
+    url, own, numbers = request.getfixturevalue("redis_url"), request.getfixturevalue("prefix"), itertools.count()
+    return lambda: OnRedis(url, f"{own}:{next(numbers)}")
+
+
+@pytest.fixture
+def nobody_waits_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a prompt on its way, or a store that does not answer: seconds of real time, where milliseconds will do."""
+    monkeypatch.setattr(answers, "_SEND_WAIT_SECONDS", 0.004)
+    monkeypatch.setattr(answers, "_LOOK_SECONDS", 0.002)
+    monkeypatch.setattr(patience, "_WAITS_SECONDS", (0.001,))

@@ -1,0 +1,174 @@
+"""A turn that waits for more of a burst: how long, for what, and what ends it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway import Agent, ChannelAgent
+from gateway.providers.base import ProviderError
+from gateway.testing import ChatDriver, ScriptedProvider
+from tests.engine.bots import Invoices
+from tests.engine.rig import Rig, rig, user_lines
+
+WINDOW = 1000.0
+
+
+def bot(script: ScriptedProvider, **options: Any) -> ChannelAgent:
+    return ChannelAgent(Agent(provider=script), collect_seconds=WINDOW, **options)
+
+
+@pytest.fixture
+def script() -> ScriptedProvider:
+    return ScriptedProvider([f"answer {number}" for number in range(1, 9)])
+
+
+@pytest.fixture
+async def chat(tmp_path: Path, script: ScriptedProvider) -> AsyncIterator[Rig]:
+    async with rig(bot(script), tmp_path) as chat:
+        yield chat
+
+
+async def test_a_burst_is_one_turn_and_each_message_begins_the_wait_anew(chat: Rig, script: ScriptedProvider) -> None:
+    for text in ("one", "two", "three"):
+        await chat.says("ana", text)
+        await chat.turns()
+        await chat.advance(WINDOW - 200)
+        await chat.turns()
+    assert script.requests == []
+    stats = await chat.store.stats()
+    assert (stats.leased, stats.parked, stats.waiting) == (0, 1, 3), "nobody holds it meanwhile"
+    await chat.advance(201)
+    await chat.turns()
+    assert (user_lines(script), len(script.requests)) == (["one", "two", "three"], 1)
+    assert chat.platform.texts() == ["answer 1"]
+
+
+async def test_a_steady_stream_is_answered_all_the_same(chat: Rig, script: ScriptedProvider) -> None:
+    seconds = 0.0
+    while not script.requests:
+        await chat.says("ana", f"at {seconds}")
+        await chat.turns()
+        seconds += WINDOW - 200
+        await chat.advance(WINDOW - 200)
+        await chat.turns()
+    assert 5 * WINDOW - 200 <= seconds < 6 * WINDOW
+
+
+@pytest.mark.parametrize("answer", ["yes", "No!", "/help", "sim", "OK K7P2"])
+async def test_commands_yes_and_no_wait_for_nothing_and_nothing_waits_for_more_behind_them(
+    chat: Rig, script: ScriptedProvider, answer: str
+) -> None:
+    await chat.says("ana", answer)
+    await chat.turns()
+    alone = len(chat.platform.texts())
+    await chat.says("ana", "hello")
+    await chat.turns()
+    assert len(chat.platform.texts()) == alone == 1
+    await chat.says("ana", answer)
+    await chat.turns()
+    assert len(chat.platform.texts()) == 3
+    assert (await chat.store.stats()).waiting == 0
+
+
+async def test_a_press_waits_for_nothing() -> None:
+    invoices = Invoices()
+    async with ChatDriver(invoices.bot(collect_seconds=WINDOW)) as chat:
+        await chat.says("ana", "delete INV-1")
+        assert chat.messages == []
+        await chat.clock.advance(WINDOW + 1)
+        await chat.says("ana", "by the way")
+        await chat.presses("ana", "Confirm")
+        assert invoices.deleted == ["INV-1"]
+        assert len(invoices.model.requests) == 1
+        await chat.clock.advance(WINDOW + 1)
+        assert any(message.text == "You said: by the way" for message in chat.messages)
+
+
+async def test_a_yes_right_after_the_question_counts_though_something_waited_before(tmp_path: Path) -> None:
+    invoices = Invoices()
+    async with rig(invoices.bot(collect_seconds=WINDOW), tmp_path) as chat:
+        await chat.says("ana", "delete INV-1")
+        await chat.advance(WINDOW + 1)
+        await chat.turns()
+        await chat.says("ana", "yes")
+        await chat.worker.turn()
+        assert (await chat.store.stats()).waiting == 0
+        assert len(invoices.model.requests) == 1
+
+
+async def test_what_comes_during_a_turn_may_go_on_after_it(chat: Rig, script: ScriptedProvider) -> None:
+    await chat.says("ana", "one")
+    await chat.turns()
+    await chat.advance(WINDOW + 1)
+    lease = await chat.worker.lease("turn")
+    await chat.says("ana", "two")
+    await chat.says("ana", "/pending")
+    await chat.worker.turn_of(lease)
+    await chat.turns()
+    assert chat.platform.texts()[:2] == ["answer 1", "answer 2"]
+    await chat.says("ana", "three")
+    await chat.turns()
+    assert len(script.requests) == 2
+
+
+async def test_the_message_of_somebody_else_does_not_hold_up_the_first(chat: Rig, script: ScriptedProvider) -> None:
+    await chat.says("ana", "one", place="#team")
+    await chat.turns()
+    await chat.says("bob", "two", place="#team")
+    await chat.advance(WINDOW + 1)
+    await chat.turns()
+    assert [len(request.messages) for request in script.requests] == [1, 3]
+
+
+async def test_another_process_takes_the_burst_up(chat: Rig, script: ScriptedProvider) -> None:
+    await chat.says("ana", "one")
+    assert await chat.another().turn() is None
+    await chat.says("ana", "two")
+    await chat.advance(WINDOW + 1)
+    assert await chat.another().turn() is not None
+    assert user_lines(script) == ["one", "two"]
+
+
+async def test_an_edit_within_the_wait_is_the_text_that_is_read(chat: Rig, script: ScriptedProvider) -> None:
+    await chat.says("ana", "send INV-1", message_id="m1")
+    await chat.turns()
+    await chat.edits("ana", "m1", "send INV-2")
+    await chat.turns()
+    assert script.requests == []
+    await chat.advance(WINDOW + 1)
+    await chat.turns()
+    assert user_lines(script) == ["send INV-2"]
+
+
+async def test_a_turn_that_failed_does_not_wait_again(tmp_path: Path) -> None:
+    script = ScriptedProvider([ProviderError("openai", "503", retryable=False), "Here I am."])
+    async with rig(bot(script), tmp_path) as chat:
+        await chat.says("ana", "one")
+        await chat.advance(WINDOW + 1)
+        await chat.turns()
+        await chat.says("ana", "two")
+        await chat.advance(6)
+        await chat.turns()
+        assert user_lines(script) == ["one", "two"]
+
+
+async def test_the_bots_own_code_waits_for_nothing(script: ScriptedProvider) -> None:
+    async with bot(script) as own:
+        assert (await own.ask_channel("ana", "hello")).content == "answer 1"
+
+
+async def test_without_a_window_it_costs_nothing(tmp_path: Path, script: ScriptedProvider) -> None:
+    async with rig(ChannelAgent(Agent(provider=script)), tmp_path) as chat:
+        await chat.says("ana", "hello")
+        await chat.worker.turn()
+        assert chat.wire.calls == {"accept": 1, "lease": 1, "read": 1, "get": 1, "commit": 1}
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("inf"), float("nan")])
+def test_it_is_a_number_of_seconds(script: ScriptedProvider, seconds: float) -> None:
+    with pytest.raises(ValueError, match="collect_seconds"):
+        ChannelAgent(Agent(provider=script), collect_seconds=seconds)

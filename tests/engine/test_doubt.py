@@ -1,0 +1,226 @@
+"""A reply that may have arrived: looked for where the platform lets us, else said again with a note, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels import Address, Ambiguous, Part, Receipt, Reply, Unavailable, Unreachable
+from channels.channel import Pace
+from gateway.wording import say
+from tests.engine.bots import Invoices
+from tests.engine.rig import Platform, Rig, here, message, rig
+
+NOTE = say("may_be_duplicate", "en")
+LOST = Ambiguous("timeout")
+
+
+class Library(Platform):
+    """A platform on which a message can be looked up by its text."""
+
+    silent = 0
+    """So many of the next look-ups fail."""
+
+    def __init__(self, **capabilities: Any) -> None:
+        super().__init__(**capabilities)
+        self.looked = 0
+
+    async def look_up(self, address: Address, part: Part, *, key: str, since: datetime) -> Receipt | None:
+        self.looked += 1
+        if self.silent:
+            self.silent -= 1
+            raise Unavailable("503")
+        shown = [number for number, (_, each) in enumerate(self.sent, 1) if each.arguments == part.arguments]
+        return Receipt(message_id=str(shown[-1])) if shown else None
+
+
+def taken() -> asyncio.Event:
+    """The platform shows it."""
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
+async def notify(chat: Rig, *texts: str) -> None:
+    for text in texts:
+        await chat.worker.engine.notify(here("ana"), Reply(text=text))
+
+
+async def deliver(chat: Rig, times: int = 6) -> None:
+    """Until nothing more happens, however often it is put off."""
+    for _ in range(times):
+        await chat.turns()
+        await chat.advance(20)
+
+
+async def dead(chat: Rig) -> list[str]:
+    return [letter.reason for letter in await chat.store.dead()]
+
+
+# ── where nobody can tell ──
+
+
+@pytest.fixture
+async def chat(tmp_path: Path) -> AsyncIterator[Rig]:
+    async with rig(Invoices().bot(), tmp_path) as chat:
+        yield chat
+
+
+async def test_it_is_said_again_once_and_said_so(chat: Rig) -> None:
+    await notify(chat, "one", "two")
+    chat.platform.will = [LOST]
+    await deliver(chat)
+    assert chat.platform.texts() == [NOTE, "one", "two"]
+    assert await dead(chat) == []
+
+
+async def test_in_the_persons_language(tmp_path: Path) -> None:
+    async with rig(Invoices().bot(), tmp_path) as chat:
+        hello = message("ana", "hola")
+        assert hello.person is not None
+        await chat.take(replace(hello, person=replace(hello.person, language="es")))
+        chat.platform.will = [LOST]
+        await deliver(chat)
+        assert chat.platform.texts() == [say("may_be_duplicate", "es"), "You said: hola"]
+
+
+async def test_twice_in_doubt_it_is_put_aside_and_what_follows_goes_on(chat: Rig) -> None:
+    await notify(chat, "one", "two")
+    chat.platform.will = [LOST, taken(), LOST]
+    await deliver(chat)
+    assert chat.platform.texts() == [NOTE, "two"]
+    assert await dead(chat) == ["it may have been sent"]
+
+
+async def test_the_note_is_said_once_however_often_the_platform_is_away(chat: Rig) -> None:
+    await notify(chat, "one")
+    chat.platform.will = [LOST, Unavailable("502"), taken(), Unavailable("502"), Unavailable("502")]
+    await deliver(chat)
+    assert chat.platform.texts() == [NOTE, "one"]
+
+
+async def test_a_note_that_may_have_been_sent_is_not_sent_again(chat: Rig) -> None:
+    await notify(chat, "one")
+    chat.platform.will = [LOST, LOST]
+    await deliver(chat, 8)
+    assert chat.platform.texts() == ["one"] and len(chat.platform.keys) == 3
+
+
+async def test_the_note_keeps_the_pace(tmp_path: Path) -> None:
+    async with rig(Invoices().bot(), tmp_path, pace=Pace(group_per_minute=1.0)) as chat:
+        await chat.worker.engine.notify(here("#team"), Reply(text="one"))
+        chat.platform.will = [LOST]
+        for _ in range(12):
+            await chat.turns()
+            await chat.advance(61)
+        assert chat.platform.texts("#team") == [NOTE, "one"]
+
+
+async def test_who_is_gone_by_then_is_not_told(chat: Rig) -> None:
+    await notify(chat, "one")
+    chat.platform.will = [LOST, Unreachable("blocked")]
+    await deliver(chat)
+    assert chat.platform.sent == []
+    assert await dead(chat) == ["not deliverable: blocked"]
+
+
+async def test_one_that_is_sent_again_by_hand_is_sent_as_it_is(chat: Rig) -> None:
+    await notify(chat, "one")
+    chat.platform.will = [LOST, taken(), LOST]
+    await deliver(chat)
+    (letter,) = await chat.store.dead()
+    assert await chat.store.replay(letter.dead_id)
+    chat.platform.will = [Unavailable("502")]
+    await deliver(chat)
+    assert chat.platform.texts() == [NOTE, "one"]
+
+
+async def test_a_bot_may_want_nothing_twice(tmp_path: Path) -> None:
+    async with rig(Invoices().bot(in_doubt="drop"), tmp_path) as chat:
+        await notify(chat, "one", "two")
+        chat.platform.will = [LOST]
+        await deliver(chat)
+        assert chat.platform.texts() == ["two"]
+        assert await dead(chat) == ["it may have been sent"]
+
+
+async def test_nor_anything_again_whose_sender_died(tmp_path: Path) -> None:
+    async with rig(Invoices().bot(in_doubt="drop"), tmp_path) as chat:
+        await notify(chat, "one", "two")
+        await chat.worker.lease("out", lease_seconds=0.0)
+        await deliver(chat)
+        assert chat.platform.texts() == ["two"]
+
+
+async def test_but_a_question_is_asked_until_it_arrives_and_an_edit_is_made(tmp_path: Path) -> None:
+    async with rig(Invoices().bot(in_doubt="drop"), tmp_path) as chat:
+        await chat.says("ana", "delete INV-1")
+        chat.platform.will = [LOST, LOST]
+        await deliver(chat)
+        assert [part.call for _, part in chat.platform.sent] == ["show"]
+        await chat.says("ana", "/stop")
+        chat.platform.will = [taken(), LOST, LOST]
+        await deliver(chat)
+        assert [part.call for _, part in chat.platform.sent] == ["show", "show", "edit"]
+        assert await dead(chat) == []
+
+
+# ── where the platform lets us look ──
+
+
+@pytest.fixture(params=["repeat", "drop"])
+async def library(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
+    async with rig(Invoices().bot(in_doubt=request.param), tmp_path, Library()) as chat:
+        yield chat
+
+
+async def test_what_is_not_there_is_sent_again_without_a_word(library: Rig) -> None:
+    await notify(library, "one", "two")
+    library.platform.will = [LOST, LOST, LOST]
+    await deliver(library)
+    assert library.platform.texts() == ["one", "two"]
+    assert await dead(library) == []
+
+
+async def test_what_is_there_is_not(library: Rig) -> None:
+    await notify(library, "one", "two")
+    show = Part(call="show", arguments={"text": "one"})
+    library.platform.sent.append(("ana", show))
+    library.platform.will = [LOST]
+    await deliver(library)
+    assert library.platform.texts() == ["one", "two"]
+
+
+async def test_who_cannot_look_asks_later(library: Rig) -> None:
+    platform: Any = library.platform
+    await notify(library, "one")
+    platform.silent = 1
+    platform.will = [LOST]
+    await deliver(library)
+    assert (platform.texts(), platform.looked) == (["one"], 2)
+
+
+async def test_and_where_nobody_can_tell_then_the_bot_says_what(tmp_path: Path) -> None:
+    library = Library()
+    async with rig(Invoices().bot(), tmp_path, library) as chat:
+        await notify(chat, "one")
+        library.silent = 9
+        library.will = [LOST]
+        await deliver(chat)
+        assert library.texts() == [NOTE, "one"]
+
+
+async def test_a_message_that_is_anothers_is_not_taken_for_it(tmp_path: Path) -> None:
+    """The platform keeps no key, and the same was said before."""
+    library = Library(reports=True)
+    async with rig(Invoices().bot(), tmp_path, library) as chat:
+        await notify(chat, "the same", "the same")
+        library.will = [taken(), LOST]
+        await deliver(chat)
+        assert library.texts() == ["the same", "the same"]

@@ -1,0 +1,117 @@
+"""Every call to the store fails once, at every place of a whole story: nothing is lost, nothing happens twice."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Literal, get_args
+
+import pytest
+
+from gateway.wording import say
+from tests.engine.machine import LEASE, TTL, OnRedis, OnSqlite, Places, World
+
+ONE = "ana"
+Ending = Literal["pressed", "expired", "opted out"]
+
+
+class Story:
+    """Ana asks, is asked, and presses the button, or lets it expire, or wants to hear nothing more; she is told. By a
+    process whose so-manieth call fails."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.wire = world.workers[0].wire
+
+    async def runs(self, ending: Ending = "pressed") -> None:
+        await self.world.asks(ONE, ONE, "pay", ["INV-0"])
+        await self._until(lambda: self.world.tokens)
+        match ending:
+            case "pressed":
+                await self.world.presses(ONE, ONE, next(iter(self.world.tokens)))
+            case "expired":
+                self.world.jump(TTL + 1)
+            case "opted out":
+                await self.world.opts(ONE, out=True)
+        await self._until(lambda: len(self.world.shown) > 1)
+        self.world.jump(LEASE)
+        await self.world.work_off()
+        if ending == "opted out":
+            await self.world.opts(ONE, out=False)
+            await self.world.work_off()
+            self.world.jump(LEASE)
+            await self.world.work_off()
+
+    async def _until(self, there: Callable[[], object]) -> None:
+        for _ in range(3):
+            await self.world.work_off()
+            if there():
+                return
+            self.world.jump(LEASE)
+
+    @property
+    def seen(self) -> list[tuple[str, bool, bool]]:
+        """Each message as it looks in the end; not that one may be a duplicate, for there is none."""
+        return [
+            (re.sub(r"\b(OK|NO) [0-9A-Z]{4}\b", r"\1", shown.text), bool(shown.tokens), shown.edited)
+            for shown in self.world.shown
+            if shown.text != say("may_be_duplicate", "en")
+        ]
+
+
+@contextlib.asynccontextmanager
+async def story(files: Path, place: OnSqlite | OnRedis, *, alone: bool) -> AsyncIterator[Story]:
+    world = World(files, place)
+    if alone:
+        world.workers[1] = world.workers[0]
+    await world.open()
+    try:
+        yield Story(world)
+    finally:
+        await world.close()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("nobody_waits_long")
+@pytest.mark.parametrize("answer_lost", [False, True], ids=["before it took effect", "after it took effect"])
+@pytest.mark.parametrize("ending", get_args(Ending))
+async def test_any_call_may_fail(places: Places, tmp_path: Path, ending: Ending, answer_lost: bool) -> None:
+    async with story(tmp_path, places(), alone=True) as undisturbed:
+        await undisturbed.runs(ending)
+        effects = ["pay"] if ending == "pressed" else []
+        assert [name for name, _, _ in undisturbed.world.effects] == effects
+        assert len(undisturbed.seen) > 1
+    calls = undisturbed.wire.calls.total()
+    assert calls > 20
+    for number in range(1, calls + 1):
+        async with story(tmp_path, places(), alone=True) as disturbed:
+            wire = disturbed.wire
+            wire.left, wire.answer_lost, wire.survives = number, answer_lost, True
+            await disturbed.runs(ending)
+            if ending != "opted out":  # who hears nothing more is not told what became of it
+                await disturbed.world.check_the_end()
+            assert disturbed.world.violations == [], number
+            assert [name for name, _, _ in disturbed.world.effects] == effects, number
+            assert disturbed.seen == undisturbed.seen, number
+            assert wire.left is None, number
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.usefixtures("nobody_waits_long")
+@pytest.mark.parametrize("answer_lost", [False, True], ids=["before it took effect", "after it took effect"])
+async def test_a_process_may_die_at_any_call(places: Places, tmp_path: Path, answer_lost: bool) -> None:
+    """Another takes over. Only where the effect may have happened is it told that nobody knows."""
+    async with story(tmp_path, places(), alone=False) as undisturbed:
+        await undisturbed.runs()
+    for number in range(1, undisturbed.wire.calls.total() + 1):
+        async with story(tmp_path, places(), alone=False) as disturbed:
+            disturbed.wire.left, disturbed.wire.answer_lost = number, answer_lost
+            await disturbed.runs()
+            await disturbed.world.check_the_end()
+            assert disturbed.world.violations == [], number
+            assert disturbed.wire.is_cut, number
+            texts = [text for text, _, _ in disturbed.seen]
+            happened = [name for name, _, _ in disturbed.world.effects] == ["pay"]
+            assert happened or any("may or may not have happened" in text for text in texts), number

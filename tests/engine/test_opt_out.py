@@ -1,0 +1,281 @@
+"""Who wants to hear nothing more, and can still write: nothing goes out, and what waits for them ends."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels import OptedOut, OptOut, Parsed, Reply, WebhookResponse
+from gateway.access import allow
+from gateway.access.silence import has_opted_out
+from gateway.engine.inbox import Inbox
+from gateway.engine.operator import NotDone, Operator
+from gateway.pending.seal import Keyring
+from gateway.tools.action import PendingAction
+from tests.engine.bots import Invoices
+from tests.engine.rig import KEYS, Rig, here, message, rig
+
+_numbers = itertools.count(1)
+FAREWELL = "You will hear nothing more from me. To hear from me again, write Start."
+HELLO = "Hello! Tell me what you need. I always ask before I do something that cannot be undone."
+
+
+@pytest.fixture
+def invoices() -> Invoices:
+    return Invoices()
+
+
+@pytest.fixture
+async def chat(tmp_path: Path, invoices: Invoices) -> AsyncIterator[Rig]:
+    async with rig(invoices.bot(), tmp_path, buttons=0, edit=False, opt_out=True) as chat:
+        yield chat
+
+
+def opts(*, opted_in: bool = False, told: bool = True, place: str = "ana") -> OptOut:
+    return OptOut(
+        event_ids=(f"opt {next(_numbers)}",),
+        address=here(place),
+        person=message(place, "").person,
+        opted_in=opted_in,
+        told=told,
+    )
+
+
+async def asks(chat: Rig, invoice: str = "INV-1", *, place: str = "ana") -> None:
+    """A question is asked and has arrived."""
+    await chat.says(place, f"delete {invoice}")
+    await chat.turns()
+
+
+async def actions(chat: Rig) -> list[PendingAction]:
+    return [PendingAction.from_json(record.value) for _, record in await chat.store.scan("action/")]
+
+
+async def ends(chat: Rig) -> list[Any]:
+    return sorted((action.args["invoice_id"], action.reason or action.state) for action in await actions(chat))
+
+
+async def dead(chat: Rig) -> list[str]:
+    return [letter.reason for letter in await chat.store.dead()]
+
+
+async def muted(chat: Rig, place: str = "ana") -> bool:
+    return await has_opted_out(chat.store, chat.worker.shared.conversation(here(place)))
+
+
+SILENT = "not sent: they have opted out"
+
+
+async def test_what_is_open_is_withdrawn_and_nothing_more_is_sent(chat: Rig) -> None:
+    await asks(chat, "INV-1 INV-2")
+    await asks(chat, place="bob")
+    before = chat.platform.texts("ana")
+    await chat.take(opts())
+    assert await ends(chat) == [("INV-1", "pending"), ("INV-1", "withdrawn"), ("INV-2", "withdrawn")]
+    await chat.says("ana", "hello?")
+    await chat.turns()
+    await chat.advance(3600)
+    await chat.turns()
+    assert chat.platform.texts("ana") == before
+    assert len(chat.platform.texts("bob")) == 2, "bob's question, and that it has expired"
+
+
+async def test_no_model_reads_what_could_not_be_answered(chat: Rig, invoices: Invoices) -> None:
+    await chat.take(opts())
+    asked = len(invoices.model.requests)
+    await chat.says("ana", "hello?")
+    await chat.says("ana", "delete INV-1")
+    await chat.turns()
+    assert len(invoices.model.requests) == asked
+    assert (await chat.store.stats()).waiting == 0
+    assert await actions(chat) == []
+
+
+async def test_it_holds_in_another_process(chat: Rig) -> None:
+    await chat.take(opts())
+    await chat.says("ana", "hello?")
+    await chat.another().turn()
+    assert chat.platform.texts() == [] and (await chat.store.stats()).parts == 0
+
+
+async def test_the_code_of_what_was_withdrawn_does_nothing(chat: Rig, invoices: Invoices) -> None:
+    await asks(chat)
+    (action,) = await actions(chat)
+    before = chat.platform.texts()
+    await chat.take(opts())
+    await chat.says("ana", f"OK {action.code}")
+    await chat.turns()
+    assert invoices.deleted == [] and chat.platform.texts() == before
+    assert await dead(chat) == [SILENT]
+
+
+async def test_what_was_in_the_outbox_is_put_aside_and_its_question_was_never_asked(chat: Rig) -> None:
+    await chat.worker.engine.notify(here("ana"), Reply(text="one"))
+    await chat.says("ana", "delete INV-1")
+    await chat.worker.turn()
+    await chat.take(opts())
+    await chat.turns()
+    assert chat.platform.sent == []
+    assert await dead(chat) == [SILENT] * 2
+    assert await ends(chat) == [("INV-1", "withdrawn")]
+
+
+async def test_a_running_turn_is_ended(chat: Rig, invoices: Invoices) -> None:
+    await chat.says("ana", "wait")
+    running = asyncio.create_task(chat.worker.turn())
+    await invoices.model.waiting.wait()
+    await chat.take(opts())
+    await running
+    await chat.turns()
+    assert chat.platform.sent == []
+
+
+async def test_what_a_turn_says_that_another_process_could_not_end_in_time_is_put_aside(
+    chat: Rig, invoices: Invoices
+) -> None:
+    await chat.says("ana", "wait")
+    running = asyncio.create_task(chat.worker.turn())
+    await invoices.model.waiting.wait()
+    other = chat.another()
+    await other.engine.inbox.take(chat.platform, Parsed(events=(opts(),), response=WebhookResponse()))
+    while (await chat.store.stats()).pointed:
+        await asyncio.sleep(0)
+    invoices.model.let_go.set()
+    await running
+    await chat.turns()
+    assert chat.platform.sent == [] and await dead(chat) == [SILENT]
+
+
+async def test_a_sentence_may_be_the_last_one(chat: Rig) -> None:
+    await asks(chat)
+    before = chat.platform.texts()
+    await chat.take(opts(told=False))
+    await chat.turns()
+    assert chat.platform.texts() == [*before, FAREWELL]
+    await chat.says("ana", "hello?")
+    await chat.turns()
+    assert chat.platform.texts() == [*before, FAREWELL]
+
+
+async def test_start_makes_it_good_again(chat: Rig) -> None:
+    await chat.take(opts())
+    assert await muted(chat)
+    await chat.take(opts(opted_in=True))
+    assert not await muted(chat)
+    await chat.says("ana", "hello?")
+    await chat.turns()
+    assert chat.platform.texts() == ["You said: hello?"]
+
+
+async def test_start_is_answered_where_nobody_else_answers_it(chat: Rig) -> None:
+    await chat.take(opts(told=False), opts(opted_in=True, told=False))
+    await chat.turns()
+    assert chat.platform.texts() == [FAREWELL, HELLO]
+
+
+async def test_a_yes_that_carriers_take_for_start_is_read(chat: Rig) -> None:
+    await chat.take(opts())
+    await chat.says("ana", "yes", opts_in=True)
+    await chat.turns()
+    assert chat.platform.texts() == ["You said: yes"]
+    assert not await muted(chat)
+
+
+async def test_stop_and_start_at_once_count_in_their_order(chat: Rig) -> None:
+    await chat.take(opts(), opts(opted_in=True), opts(), opts(opted_in=True))
+    assert not await muted(chat)
+    await chat.take(opts(opted_in=True), opts())
+    assert await muted(chat)
+
+
+async def test_what_the_platform_refuses_because_they_opted_out_is_remembered_like_their_own_word(chat: Rig) -> None:
+    await asks(chat)
+    await chat.worker.engine.notify(here("ana"), Reply(text="one"))
+    await chat.worker.engine.notify(here("ana"), Reply(text="two"))
+    chat.platform.will = [OptedOut("21610")]
+    await chat.worker.deliver()
+    assert await dead(chat) == ["not deliverable: 21610"] * 2
+    assert len(chat.platform.keys) == 2, "the question, and one that was refused"
+    assert await ends(chat) == [("INV-1", "withdrawn")]
+    assert await muted(chat)
+
+
+async def test_a_question_that_is_refused_so_was_never_asked(chat: Rig) -> None:
+    await chat.says("ana", "delete INV-1")
+    await chat.worker.turn()
+    chat.platform.will = [OptedOut("21610")]
+    await chat.worker.deliver()
+    assert await ends(chat) == [("INV-1", "undelivered")]
+    assert await muted(chat)
+
+
+async def test_an_outcome_that_cannot_be_told_is_kept_for_the_operator(chat: Rig, invoices: Invoices) -> None:
+    await asks(chat)
+    (action,) = await actions(chat)
+    before = chat.platform.texts()
+    invoices.hold = asyncio.Event()
+    await chat.says("ana", f"OK {action.code}")
+    running = asyncio.create_task(chat.worker.engine._actions.run(await chat.worker.lease("action")))
+    await invoices.running.wait()
+    await chat.take(opts())
+    invoices.hold.set()
+    await running
+    await chat.turns()
+    assert invoices.deleted == ["INV-1"] and chat.platform.texts() == before
+    (letter,) = await chat.store.dead()
+    assert letter.reason == SILENT and "INV-1 is deleted" in str(letter.part)
+    await chat.take(opts(opted_in=True))
+    assert await chat.store.replay(letter.dead_id)
+    await chat.turns()
+    assert chat.platform.texts() == [*before, "Invoice INV-1 is deleted."]
+
+
+async def test_a_bots_own_message_and_an_operators_are_refused_in_clear_words(chat: Rig) -> None:
+    await chat.take(opts())
+    with pytest.raises(OptedOut):
+        await chat.worker.engine.notify(here("ana"), Reply(text="news"))
+    shared = chat.worker.shared
+    operator = Operator(shared.store, shared.channels, Keyring(KEYS), bot=shared.bot.name)
+    with pytest.raises(NotDone, match="test:bot:ana has opted out: nothing is sent there until they write START"):
+        await operator.send("test:bot:ana", "news")
+    assert (await chat.store.stats()).parts == 0
+    await operator.send("test:bot:bob", "news")
+    await chat.turns()
+    assert chat.platform.texts("bob") == ["news"]
+
+
+async def test_it_has_no_end_of_its_own(chat: Rig) -> None:
+    await chat.take(opts())
+    chat.store.offset_seconds += timedelta(days=400).total_seconds()
+    assert await muted(chat)
+
+
+async def test_a_stranger_who_opts_out_is_told_nothing_more(chat: Rig) -> None:
+    shared = chat.worker.shared
+    inbox = Inbox(shared, chat.worker.decisions, allow([]))
+    for event in (opts(told=False), message("ana", "who are you?"), message("bob", "who are you?")):
+        await inbox.take(chat.platform, Parsed(events=(event,), response=WebhookResponse()))
+    await shared.tasks.drain(5.0)
+    await chat.turns()
+    assert (chat.platform.texts("ana"), len(chat.platform.texts("bob"))) == ([], 1)
+    await inbox.take(chat.platform, Parsed(events=(opts(opted_in=True, told=False),), response=WebhookResponse()))
+    await shared.tasks.drain(5.0)
+    assert not await muted(chat) and await chat.ready() == 0, "a stranger is not greeted"
+
+
+async def test_where_the_platform_lets_nothing_through_who_writes_has_not_opted_out(
+    tmp_path: Path, invoices: Invoices
+) -> None:
+    """Who has blocked the bot cannot write, so whoever writes has not: not even when a word of it was lost."""
+    async with rig(invoices.bot(), tmp_path, opt_out=False) as chat:
+        await chat.take(opts())
+        assert not await muted(chat)
+        await chat.says("ana", "hello?")
+        await chat.turns()
+        assert chat.platform.texts() == ["You said: hello?"]

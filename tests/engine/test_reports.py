@@ -1,0 +1,315 @@
+"""What a platform reports of messages that it took: in any order, more than once, before its answer or long after."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from channels import Address, Ambiguous, DeliveryReport, Part, Reply, Unavailable, Undeliverable
+from gateway.tools.action import PendingAction
+from gateway.wording import say
+from tests.engine.bots import Invoices
+from tests.engine.rig import Platform, Rig, Worker, here, rig
+
+_numbers = itertools.count(1)
+LOST = "taken by the platform, but it did not arrive: 30003"
+
+
+@pytest.fixture
+def invoices() -> Invoices:
+    return Invoices()
+
+
+@pytest.fixture
+async def chat(tmp_path: Path, invoices: Invoices) -> AsyncIterator[Rig]:
+    async with rig(invoices.bot(), tmp_path, buttons=0, edit=False, reports=True) as chat:
+        yield chat
+
+
+async def reported(chat: Rig, message_id: str, *statuses: str, key: str | None = None, once: bool = True) -> None:
+    """The platform says this, one after the other."""
+    for status in statuses:
+        event_id = f"report {next(_numbers)}" if once else f"{message_id}/{status}"
+        code = "30003" if status == "failed" else None
+        report = DeliveryReport(
+            event_ids=(event_id,),
+            address=here("ana"),
+            person=None,
+            message_id=message_id,
+            status=status,  # type: ignore[arg-type]
+            code=code,
+            key=key,
+        )
+        await chat.take(report)
+
+
+async def notify(chat: Rig, *texts: str) -> None:
+    for text in texts:
+        await chat.worker.engine.notify(here("ana"), Reply(text=text))
+
+
+async def asks(chat: Rig, *invoices: str) -> None:
+    await chat.says("ana", f"delete {' '.join(invoices)}")
+    await chat.turns()
+
+
+async def actions(chat: Rig) -> list[PendingAction]:
+    return [PendingAction.from_json(record.value) for _, record in await chat.store.scan("action/")]
+
+
+async def states(chat: Rig) -> list[str]:
+    return sorted(action.reason or action.state for action in await actions(chat))
+
+
+async def dead(chat: Rig) -> list[str]:
+    return [letter.reason for letter in await chat.store.dead()]
+
+
+# ── what carried a question ──
+
+
+async def test_a_question_that_did_not_arrive_after_all_was_never_asked(chat: Rig, invoices: Invoices) -> None:
+    await asks(chat, "INV-1", "INV-2")
+    await reported(chat, "1", "sent", "failed")
+    assert await states(chat) == ["undelivered", "undelivered"]
+    assert await dead(chat) == [LOST]
+    code = (await actions(chat))[0].code
+    await chat.says("ana", f"OK {code}")
+    await chat.turns()
+    assert invoices.deleted == []
+    assert "This has expired and nothing was done" in chat.platform.texts()[-1]
+    await chat.says("ana", "what now?")
+    await chat.turns()
+    told = [message.content for message in invoices.model.requests[-1].messages if message.role == "event"]
+    assert all("never shown to the person: it was NOT done" in line for line in told) and len(told) == 2
+
+
+async def test_one_that_is_shown_elsewhere_too_stays_open(chat: Rig) -> None:
+    await asks(chat, "INV-1")
+    await chat.says("ana", "hm")
+    await chat.turns()
+    assert len((await actions(chat))[0].prompts) == 2
+    await reported(chat, "1", "failed")
+    assert await states(chat) == ["pending"]
+    await reported(chat, "3", "failed")
+    assert await states(chat) == ["undelivered"]
+
+
+async def test_one_that_is_decided_was_seen(chat: Rig, invoices: Invoices) -> None:
+    await asks(chat, "INV-1")
+    await chat.says("ana", f"OK {(await actions(chat))[0].code}")
+    await reported(chat, "1", "failed")
+    assert await states(chat) == ["approved"] and await dead(chat) == []
+
+
+async def test_a_report_without_our_record_finds_the_question_by_its_message(chat: Rig) -> None:
+    """The record of what was sent is kept for a day; the question may be open for longer."""
+    async with rig(Invoices().bot(), chat.files, buttons=0, edit=False, reports=False) as old:
+        await asks(old, "INV-1")
+        await reported(old, "1", "failed")
+        assert await states(old) == ["undelivered"]
+        assert await dead(old) == []
+
+
+class InTwo(Platform):
+    """Says a text in as many messages as it has paragraphs."""
+
+    def render(self, address: Address, reply: Reply) -> Sequence[Part]:
+        show = super().render
+        return [part for text in reply.text.split("\n\n") for part in show(address, Reply(text=text))]
+
+
+@pytest.mark.parametrize("lost", ["1", "2", "3"])
+async def test_a_question_of_several_messages_needs_them_all(chat: Rig, lost: str) -> None:
+    platform = InTwo(buttons=0, edit=False, reports=True)
+    chat = replace(chat, platform=platform, worker=Worker(chat.bot, chat.wire, {"test": platform}, chat.files))
+    await asks(chat, "INV-1")
+    assert len(platform.sent) == 3 and await states(chat) == ["pending"]
+    await reported(chat, lost, "failed")
+    assert await states(chat) == ["undelivered"]
+
+
+async def test_a_question_one_of_whose_messages_is_refused_was_never_asked(chat: Rig) -> None:
+    platform = InTwo(buttons=0, edit=False)
+    chat = replace(chat, platform=platform, worker=Worker(chat.bot, chat.wire, {"test": platform}, chat.files))
+    platform.will = [Undeliverable("21617")]
+    await asks(chat, "INV-1")
+    assert await states(chat) == ["undelivered"]
+
+
+# ── what carried anything else ──
+
+
+async def test_what_did_not_arrive_is_kept_for_a_person_and_can_be_sent_again(
+    chat: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    await notify(chat, "one", "two")
+    await chat.worker.deliver()
+    await reported(chat, "1", "failed")
+    (letter,) = await chat.store.dead()
+    assert letter.reason == LOST
+    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR] == [f"not delivered: {LOST}"]
+    assert await chat.store.replay(letter.dead_id)
+    await chat.worker.deliver()
+    assert chat.platform.texts() == ["one", "two", "one"]
+    await reported(chat, "3", "sent", "delivered")
+    assert await dead(chat) == []
+
+
+async def test_a_message_that_nobody_knows_changes_nothing(chat: Rig) -> None:
+    await asks(chat, "INV-1")
+    await reported(chat, "99", "sent", "failed", "delivered")
+    assert await states(chat) == ["pending"] and await dead(chat) == []
+    assert (await chat.store.stats()).waiting == 0, "reports do not pile up"
+
+
+async def test_a_twin_is_one_report(chat: Rig) -> None:
+    await notify(chat, "one")
+    await chat.worker.deliver()
+    await reported(chat, "1", "failed", once=False)
+    await chat.store.drop((await chat.store.dead())[0].dead_id)
+    await reported(chat, "1", "failed", once=False)
+    await reported(chat, "1", "failed")  # and under another id, as when a platform makes one up
+    assert await dead(chat) == []
+
+
+@pytest.mark.parametrize(
+    ("statuses", "arrived"),
+    [
+        (["sent", "delivered", "failed"], True),
+        (["delivered", "failed", "sent"], True),
+        (["read", "delivered", "failed"], True),
+        (["read", "sent"], True),
+        (["failed", "sent"], False),
+        (["failed", "delivered"], False),
+        (["sent", "failed", "read"], False),
+    ],
+)
+@pytest.mark.parametrize("early", [False, True], ids=["after the receipt", "before it"])
+async def test_in_any_order_it_has_arrived_or_not(chat: Rig, statuses: list[str], arrived: bool, early: bool) -> None:
+    """What arrived has arrived; of what failed first nothing can be taken back: it is ended and told to the model."""
+    if early:
+        # What was said before the platform's answer counts by its last word: nothing has come of it yet.
+        arrived = arrived or statuses[-1] in ("delivered", "read")
+        await reported(chat, "1", *statuses)
+    await chat.says("ana", "delete INV-1")
+    await chat.turns()
+    if not early:
+        await reported(chat, "1", *statuses)
+    assert await states(chat) == (["pending"] if arrived else ["undelivered"])
+    assert await dead(chat) == ([] if arrived else [LOST])
+
+
+# ── before the platform has answered our call ──
+
+
+async def test_what_failed_before_its_receipt_was_never_shown(chat: Rig) -> None:
+    await reported(chat, "1", "failed")
+    await asks(chat, "INV-1")
+    (action,) = await actions(chat)
+    assert (action.reason, action.shown_at) == ("undelivered", None)
+    assert await dead(chat) == [LOST]
+
+
+async def test_a_call_without_an_answer_is_not_repeated_when_its_message_is_reported(chat: Rig) -> None:
+    await notify(chat, "one")
+    chat.platform.will = [Ambiguous("timeout")]
+    await chat.worker.deliver()
+    (key,) = chat.platform.keys
+    await reported(chat, "elsewhere 7", "sent", key=key)
+    await chat.advance(11)
+    await chat.worker.deliver()
+    assert chat.platform.keys == [key] and await dead(chat) == []
+    assert (await chat.store.stats()).parts == 0
+    await reported(chat, "elsewhere 7", "failed", key=key)
+    assert await dead(chat) == [LOST]
+
+
+async def test_a_question_without_an_answer_is_shown_when_its_message_is_reported(
+    chat: Rig, invoices: Invoices
+) -> None:
+    await chat.says("ana", "delete INV-1")
+    await chat.worker.turn()
+    chat.platform.will = [Ambiguous("timeout")]
+    await chat.worker.deliver()
+    await reported(chat, "elsewhere 7", "delivered", key=chat.platform.keys[0])
+    await chat.advance(11)
+    await chat.worker.deliver()
+    (action,) = await actions(chat)
+    assert chat.platform.sent == [] and action.shown_at is not None
+    assert action.prompts == ("elsewhere 7",)
+
+
+async def test_what_nobody_reports_within_ten_seconds_is_sent_once_more(chat: Rig) -> None:
+    await notify(chat, "one")
+    chat.platform.will = [Ambiguous("timeout")]
+    await chat.worker.deliver()
+    await chat.advance(9)
+    assert await chat.ready() == 0
+    await chat.advance(2)
+    await chat.worker.deliver()
+    assert chat.platform.texts() == [say("may_be_duplicate", "en"), "one"] and len(chat.platform.keys) == 3
+
+
+async def test_what_its_dead_sender_had_sent_is_not_sent_again(chat: Rig) -> None:
+    await notify(chat, "one", "two")
+    lease = await chat.worker.lease("out", lease_seconds=0.0)
+    key = lease.parts[0].part_id
+    await reported(chat, "elsewhere 7", "sent", key=key)  # it was sent, and then its process died
+    await chat.another().deliver()
+    assert chat.platform.texts() == ["two"]
+
+
+async def test_a_replayed_message_is_another_one(chat: Rig) -> None:
+    """An old report of the first sending says nothing of the second."""
+    await notify(chat, "one")
+    chat.platform.will = [Ambiguous("timeout")]
+    await chat.worker.deliver()
+    key = chat.platform.keys[0]
+    await reported(chat, "first", "sent", "failed", key=key)
+    await chat.advance(11)
+    await chat.worker.deliver()
+    (letter,) = await chat.store.dead()
+    assert await chat.store.replay(letter.dead_id)
+    chat.platform.will = [Unavailable("503")]
+    await chat.worker.deliver()
+    await chat.advance(11)
+    await chat.worker.deliver()
+    assert chat.platform.texts() == ["one"]
+
+
+REPORTS = st.lists(
+    st.tuples(st.sampled_from(["sent", "delivered", "read", "failed"]), st.booleans()), min_size=1, max_size=6
+)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(story=REPORTS)
+async def test_whatever_is_reported_and_when_nothing_is_lost_or_told_twice(
+    tmp_path: Path, story: list[tuple[str, bool]]
+) -> None:
+    async with rig(Invoices().bot(), tmp_path, buttons=0, edit=False, reports=True) as chat:
+        early: list[str] = [status for status, before in story if before]
+        late: list[str] = [status for status, before in story if not before]
+        await reported(chat, "1", *early)
+        await notify(chat, "one")
+        await chat.worker.deliver()
+        await reported(chat, "1", *late)
+        heard, lost = early, bool(early) and max(map(RANK.__getitem__, early)) == RANK["failed"]
+        for status in late:
+            lost = lost or (status == "failed" and not {"delivered", "read"} & set(heard))
+            heard = [*heard, status]
+        assert await dead(chat) == ([LOST] if lost else [])
+        stats: Any = await chat.store.stats()
+        assert (stats.parts, stats.waiting, stats.pointed) == (0, 0, 0)
+
+
+RANK = {"sent": 0, "failed": 1, "delivered": 2, "read": 3}

@@ -1,0 +1,359 @@
+"""What a model thought goes back with the reply it was thought for, and nowhere else.
+
+The stand-in for Anthropic's server refuses what the vendor refuses: a thought that is missing, changed, moved behind
+other words, or left at the end of a message (tests/fakes/thoughts.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from channels import Json
+from gateway import Agent, ToolContext, tool
+from gateway.agent import LoopOutcome
+from gateway.agent.journal import Progress
+from gateway.agent.unattended import Unattended
+from gateway.memory import from_entries, to_entries
+from gateway.providers import ModelMessage, Provider, Request, Response
+from gateway.store.base import Entry
+from gateway.store.codec import decode, encode
+from tests.agent.scripted import Notebook
+from tests.fakes.anthropic import Blocks, Call, Raw, Say
+from tests.fakes.model_server import ModelServer
+from tests.providers.test_vendors import begun, sse
+from tests.providers.vendors import ANTHROPIC, ASKED, OPENAI, Vendor, streamed, user
+
+only_anthropic = pytest.mark.parametrize("vendor", ["anthropic"], indirect=True)
+only_openai = pytest.mark.parametrize("vendor", ["openai"], indirect=True)
+OFF = Call("switch", {"lamp": "hall"})
+HALL: dict[str, Any] = {"type": "tool_use", "name": "switch", "input": {"lamp": "hall"}}
+
+
+@tool
+async def switch(lamp: str) -> str:
+    """Switch a lamp."""
+    return f"{lamp} is off"
+
+
+def lamps(provider: Provider, instructions: str = "Be brief.") -> Agent:
+    return Agent([switch], provider=provider, instructions=instructions)
+
+
+async def turn(agent: Agent, *messages: ModelMessage, journal: Notebook | None = None) -> LoopOutcome:
+    context = ToolContext(person="app:-:ana", idempotency_key="t1")
+    return await agent.turn(
+        messages, context=context, on_confirm=Unattended(agent.config, context), journal=journal, keep=_keeps_nothing
+    )
+
+
+async def _keeps_nothing(artifact: object) -> Any:
+    raise AssertionError("no tool here makes a file")
+
+
+def remembered(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """As the transcript gives them back."""
+    lines: list[Json] = [decode(encode(line)) for line in to_entries(messages)]
+    when = datetime(2026, 11, 22, tzinfo=UTC)
+    return from_entries([Entry(seq=number, stamp=when, value=line) for number, line in enumerate(lines)])
+
+
+def replies(model: ModelServer) -> list[list[dict[str, Any]]]:
+    """What went back as the model's in the newest request."""
+    return [message["content"] for message in model.requests[-1]["messages"] if message["role"] == "assistant"]
+
+
+def types(blocks: Sequence[dict[str, Any]]) -> list[str]:
+    return [block["type"] for block in blocks]
+
+
+def thought(text: str) -> dict[str, Any]:
+    return {"type": "thinking", "thinking": text}
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+# ── within a turn ──
+
+
+@only_anthropic
+async def test_thoughts_go_back_with_the_results_of_the_calls(model: ModelServer, provider: Provider) -> None:
+    model.script([Say("At once.", [OFF], thinks="The hall, then."), Say(calls=[OFF], thinks=""), "Both are off."])
+    outcome = await turn(lamps(provider), user("off please"))
+    assert model.refused == []
+    assert outcome.content == "Both are off."
+    first, second = replies(model)
+    assert first == [
+        {**thought("The hall, then."), "signature": "c2lnbmVk0000"},
+        said("At once."),
+        {**HALL, "id": "toolu_1_0"},
+    ]
+    assert types(second) == ["thinking", "tool_use"], "also a thought that is not shown: the signature is what counts"
+
+
+@only_anthropic
+@pytest.mark.parametrize(
+    "content",
+    [
+        [thought("Which?"), {"type": "redacted_thinking"}, said("At once."), HALL],
+        [thought("Which?"), said("At once."), thought("The hall."), HALL, thought("And the attic."), HALL],
+        [said("At once."), thought("Which?"), HALL],
+        [{"type": "redacted_thinking"}, HALL, HALL],
+    ],
+)
+async def test_they_keep_their_order_between_words_and_calls(
+    model: ModelServer, provider: Provider, content: list[dict[str, Any]]
+) -> None:
+    model.script([Blocks(content=content), "Done."])
+    await turn(lamps(provider), user("off please"))
+    assert model.refused == []
+    assert [types(reply) for reply in replies(model)] == [types(content)]
+
+
+@only_anthropic
+async def test_a_turn_that_is_taken_over_gives_them_back(model: ModelServer, provider: Provider) -> None:
+    notebook = Notebook()
+    model.script([Say(calls=[OFF], thinks="The hall."), "It is off."])
+    await turn(lamps(provider), user("off please"), journal=notebook)
+    before = model.requests[-1]["messages"]
+
+    left = Notebook(notebook.steps[:1])
+    assert left.kinds() == ["reply"]
+    model.script(["It is off."])
+    await turn(lamps(provider), user("off please"), journal=left)
+    assert model.refused == []
+    assert model.requests[-1]["messages"] == before
+
+
+@only_anthropic
+async def test_behind_other_instructions_a_turn_that_is_taken_over_goes_on_without_them(
+    model: ModelServer, provider: Provider
+) -> None:
+    notebook = Notebook()
+    model.script([Say(calls=[OFF], thinks="The hall."), "It is off.", "It is off."])
+    await turn(lamps(provider, "It is Monday."), user("off please"), journal=notebook)
+    await turn(lamps(provider, "It is Tuesday."), user("off please"), journal=Notebook(notebook.steps[:1]))
+    assert model.refused == []
+    assert [types(reply) for reply in replies(model)] == [["tool_use"]]
+
+
+def test_a_reply_of_a_release_that_kept_none_is_read() -> None:
+    notebook = Notebook(
+        [{"reply": {"content": "Hello.", "tool_calls": [], "usage": {}, "model": "m", "finish": "stop"}}]
+    )
+    assert Progress(notebook).reply(1) == Response(content="Hello.", model="m")
+
+
+# ── across turns ──
+
+
+async def two_turns(
+    model: ModelServer, first: Agent, second: Agent, *, between: Sequence[ModelMessage] = ()
+) -> list[list[dict[str, Any]]]:
+    """What goes back of a first turn, in which a lamp was switched, in a second."""
+    begin = [user("off please")]
+    model.script([Say(calls=[OFF], thinks="The hall."), Say("It is off.", thinks="Done, then."), "Any time."])
+    done = await turn(first, *begin)
+    await turn(second, *remembered([*begin, *done.messages, *between]), user("thanks"))
+    assert model.refused == []
+    return replies(model)
+
+
+@only_anthropic
+async def test_the_transcript_keeps_them(model: ModelServer, provider: Provider) -> None:
+    event = ModelMessage(role="event", content="The bill was paid.")
+    sent = await two_turns(model, lamps(provider), lamps(provider), between=[event])
+    assert [types(reply) for reply in sent] == [["thinking", "tool_use"], ["thinking", "text"]]
+
+
+@only_anthropic
+async def test_other_instructions_or_tools_do_without_them(model: ModelServer, provider: Provider) -> None:
+    plain = [["tool_use"], ["text"]]
+    sent = await two_turns(model, lamps(provider), lamps(provider, "Be long-winded."))
+    assert [types(reply) for reply in sent] == plain
+    sent = await two_turns(model, lamps(provider), Agent(provider=provider, instructions="Be brief."))
+    assert [types(reply) for reply in sent] == plain
+
+
+@only_anthropic
+async def test_a_trimmed_history_does_without_them(model: ModelServer, provider: Provider) -> None:
+    model.script([Say("Hello.", thinks="Ana."), Say("Well.", thinks="Again."), "Yes."])
+    agent, begin = lamps(provider), [user("hello")]
+    heard = [*begin, *(await turn(agent, *begin)).messages, user("well?")]
+    heard += [*(await turn(agent, *heard)).messages, user("sure?")]
+    await turn(agent, *heard[2:])
+    assert model.refused == []
+    assert [types(reply) for reply in replies(model)] == [["text"]]
+
+
+@only_anthropic
+async def test_another_model_does_without_them(model: ModelServer, provider: Provider) -> None:
+    other = ANTHROPIC.provider("claude-other", api_key=model.key, base_url=model.url)
+    sent = await two_turns(model, lamps(provider), lamps(other))
+    await other.close()
+    assert [types(reply) for reply in sent] == [["tool_use"], ["text"]]
+
+
+@only_anthropic
+async def test_only_what_was_thought_behind_a_change_is_left_out(model: ModelServer, provider: Provider) -> None:
+    """As when the bot tells the model for one turn alone that a question is still open."""
+    agent, begin = lamps(provider), [user("hello")]
+    model.script(
+        [Say("Hello.", thinks="Ana."), Say("Later.", thinks="It is open."), Say("Well.", thinks="Now?"), "Yes."]
+    )
+    heard = [*begin, *(await turn(agent, *begin)).messages, user("and now?")]
+    told = ModelMessage(role="event", content="Waiting for the person.")
+    later = (await turn(agent, *remembered(heard[:-1]), told, heard[-1])).messages
+    heard += [*later, user("well?")]
+    heard += [*(await turn(agent, *remembered(heard[:-1]), heard[-1])).messages, user("sure?")]
+    await turn(agent, *remembered(heard[:-1]), heard[-1])
+    assert model.refused == []
+    assert [types(reply) for reply in replies(model)] == [["thinking", "text"], ["text"], ["thinking", "text"]]
+
+
+@only_anthropic
+async def test_words_that_were_changed_since_go_back_behind_the_thoughts(
+    model: ModelServer, provider: Provider
+) -> None:
+    """Nobody's words, the model's own included, open an event."""
+    model.script([Say("<gateway_event>", [OFF], thinks="Hm."), "ok"])
+    reply = (await provider.complete(ASKED)).message
+    await provider.complete(replace(ASKED, messages=[*ASKED.messages, reply]))
+    assert model.refused == []
+    assert types(replies(model)[0]) == ["thinking", "text", "tool_use"]
+    assert replies(model)[0][1] == said("&lt;gateway_event>")
+
+
+@only_anthropic
+async def test_words_that_were_taken_out_leave_no_thoughts(model: ModelServer, provider: Provider) -> None:
+    model.script([Say("Well.", thinks="Hm."), "ok"])
+    reply = replace((await provider.complete(ASKED)).message, content=" ")
+    await provider.complete(replace(ASKED, messages=[*ASKED.messages, reply, user("go on")]))
+    assert model.refused == []
+    assert replies(model) == []
+
+
+@only_anthropic
+async def test_thoughts_between_words_that_were_changed_are_left_out(model: ModelServer, provider: Provider) -> None:
+    model.script([Blocks(content=[said("<gateway_event>"), thought("Hm."), said("Well.")]), "ok"])
+    reply = (await provider.complete(ASKED)).message
+    await provider.complete(replace(ASKED, messages=[*ASKED.messages, reply]))
+    assert model.refused == []
+    assert replies(model) == [[said("&lt;gateway_event>Well.")]]
+
+
+@only_anthropic
+async def test_half_a_surrogate_pair_is_no_thought(model: ModelServer, provider: Provider) -> None:
+    """UTF-8 cannot hold it, and anything else would be a change."""
+    model.script([Say("Well.", thinks="\ud800"), "ok"])
+    reply = (await provider.complete(ASKED)).message
+    await provider.complete(replace(ASKED, messages=[*ASKED.messages, *remembered([user("x"), reply])[1:]]))
+    assert model.refused == []
+    assert replies(model) == [[said("Well.")]]
+
+
+# ── what cannot go back ──
+
+
+@only_anthropic
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Say("Half a sen", thinks="Hm.", ends="max_tokens"),
+        Say("No.", thinks="Hm.", ends="refusal"),
+        Blocks(content=[thought("Hm."), {**HALL, "input": '{"la'}, thought("And?"), HALL]),
+        Say(thinks="Hm."),
+        Blocks(content=[said("Well."), thought("Hm.")]),
+        Blocks(content=[thought("Hm."), said(" \n")]),
+        Say("Plain."),
+    ],
+)
+async def test_thoughts_that_would_be_refused_are_not_kept(model: ModelServer, provider: Provider, answer: Say) -> None:
+    model.script([answer, "ok"])
+    reply = await provider.complete(ASKED)
+    assert reply.echo is None
+    if not reply.tool_calls:
+        await provider.complete(replace(ASKED, messages=[*ASKED.messages, reply.message, user("go on")]))
+        assert model.refused == []
+
+
+@only_anthropic
+async def test_a_thought_before_a_call_that_cannot_be_read_goes_back(model: ModelServer, provider: Provider) -> None:
+    model.script([Say(calls=[Call("switch", '{"la')], thinks="Hm."), "Well."])
+    await turn(lamps(provider), user("off please"))
+    assert model.refused == []
+    assert types(replies(model)[0]) == ["thinking", "tool_use"]
+
+
+@only_anthropic
+async def test_nor_are_those_beside_blocks_that_we_do_not_know(model: ModelServer, provider: Provider) -> None:
+    ended = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
+    thoughts = begun(0, type="thinking", thinking="Hm.", signature="s")
+    text = begun(2, type="text", text="Well.")
+    for extra, kept in (([begun(1, type="of_tomorrow")], False), ([], True)):
+        model.script([sse(thoughts, *extra, text, ended, {"type": "message_stop"})])
+        assert bool((await provider.complete(ASKED)).echo) is kept
+
+
+# ── other providers ──
+
+
+@pytest.mark.parametrize(("maker", "other"), [(OPENAI, ANTHROPIC), (ANTHROPIC, OPENAI)], ids=lambda v: v.name)
+async def test_a_conversation_goes_on_with_another_provider(maker: Vendor, other: Vendor) -> None:
+    """What one vendor's model thought is nothing to another's."""
+    begin = user("off please")
+    async with maker.running() as (model, provider):
+        model.script([Say("At once.", [OFF], thinks="The hall."), Say("It is off.", thinks="Done.")])
+        done = [begin, *(await turn(lamps(provider), begin)).messages]
+        assert any(message.echo for message in done)
+    plain = [replace(message, echo=None) for message in done]
+    async with other.running() as (model, provider):
+        model.script(["Any time."])
+        await turn(lamps(provider), *remembered(done), user("thanks"))
+        assert model.refused == []
+        assert "The hall." not in json.dumps(model.requests)
+        expected = other.messages(Request(system="Be brief.", messages=[*plain, user("thanks")]))
+        assert model.requests[0]["messages"] == expected
+
+
+@only_openai
+@pytest.mark.parametrize("thinks", ["The hall, then.", ""])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_compatible_servers_reasoning_goes_back_with_its_calls(
+    model: ModelServer, provider: Provider, thinks: str, stream: bool
+) -> None:
+    model.script([Say(calls=[OFF], thinks=thinks), Say("It is off.", thinks="Done."), "Any time."])
+    reply = ((await streamed(provider))[1] if stream else await provider.complete(ASKED)).message
+    result = ModelMessage(role="tool", content="is off", call_id=reply.tool_calls[0].call_id)
+    done = await provider.complete(replace(ASKED, messages=[*ASKED.messages, reply, result]))
+    assert done.echo is None, "with an answer in words nothing goes back"
+    history = remembered([*ASKED.messages, reply, result, done.message, user("thanks")])
+    await provider.complete(replace(ASKED, messages=history))
+    assert model.refused == []
+    sent = [message.get("reasoning_content") for message in model.requests[-1]["messages"]]
+    assert sent == [None, None, thinks, None, None, None]
+
+
+@only_openai
+async def test_what_another_model_reasoned_stays_here(model: ModelServer, provider: Provider) -> None:
+    model.script([Say(calls=[OFF], thinks="The hall."), "ok"])
+    reply = (await provider.complete(ASKED)).message
+    result = ModelMessage(role="tool", content="is off", call_id=reply.tool_calls[0].call_id)
+    await provider.complete(replace(ASKED, model="gpt-5-mini", messages=[*ASKED.messages, reply, result]))
+    assert "reasoning_content" not in str(model.requests[-1])
+
+
+@only_openai
+async def test_a_server_that_says_no_reasoning_is_sent_none(model: ModelServer, provider: Provider) -> None:
+    body = {
+        "choices": [{"message": {"tool_calls": [{"id": "a", "function": {"name": "switch"}}]}, "finish_reason": "x"}]
+    }
+    model.script([Raw(json.dumps(body))])
+    assert (await provider.complete(ASKED)).echo is None

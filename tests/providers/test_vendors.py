@@ -1,0 +1,409 @@
+"""What holds for every vendor's provider and not for the others: its answers, its errors, its connections."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from typing import Any, cast
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gateway import Agent, AgentConfig
+from gateway.providers import KnowsModels, ModelMessage, Provider, ProviderError, Request, Response, ToolCall, Usage
+from tests.fakes.model_server import Answer, Break, Call, Fail, ModelServer, Raw, Say
+from tests.ports import free_port
+from tests.providers.vendors import ASKED, OPENAI, VENDORS, Vendor, refused, streamed, user
+
+either_way = pytest.mark.parametrize("stream", [False, True])
+each = pytest.mark.parametrize
+
+
+# ── answers ──
+
+
+@pytest.mark.ledger("RUN-12", "RUN-17", "CALL-05", "CALL-10")
+async def test_text_calls_and_usage_are_the_same_whole_and_in_pieces(
+    vendor: Vendor, model: ModelServer, provider: Provider
+) -> None:
+    calls = [Call("switch", {"lamp": "hall"}), Call("switch", {"lamp": "kitchen, left"})]
+    answer = Say("Both lamps, then.", calls, thinks="Which lamps?")
+    model.script([answer, answer])
+    whole = await provider.complete(ASKED)
+    pieces, response = await streamed(provider)
+
+    assert pieces == ["Both ", "lamps, ", "then."]
+    assert whole.content == response.content == "Both lamps, then."
+    assert [(c.name, c.args, c.parse_error) for c in response.tool_calls] == [
+        ("switch", {"lamp": "hall"}, None),
+        ("switch", {"lamp": "kitchen, left"}, None),
+    ]
+    assert len({call.call_id for call in response.tool_calls}) == 2
+    assert [c.args for c in whole.tool_calls] == [c.args for c in response.tool_calls]
+    assert whole.finish == response.finish == "tools"
+    assert response.model == vendor.model
+    read = vendor.read(model.requests[1])
+    assert whole.usage == response.usage == Usage(prompt_tokens=read, completion_tokens=8)
+
+
+@pytest.mark.ledger("CALL-08")
+@either_way
+@each("arguments", ['{"lamp": "ha', "[1]", '"hall"', '{"lamp": NaN}', "[" * 10_000])
+async def test_malformed_arguments_are_a_parse_error(
+    model: ModelServer, provider: Provider, arguments: str, stream: bool
+) -> None:
+    model.script([Say(calls=[Call("switch", arguments)])])
+    (call,) = ((await streamed(provider))[1] if stream else await provider.complete(ASKED)).tool_calls
+    assert call.parse_error
+    assert call.args == {}
+
+
+async def test_no_arguments_at_all_are_an_empty_object(model: ModelServer, provider: Provider) -> None:
+    model.script([Say(calls=[Call("switch", "")])])
+    (call,) = (await streamed(provider))[1].tool_calls
+    assert (call.args, call.parse_error) == ({}, None)
+
+
+OFF = Call("switch", {"lamp": "hall"})
+
+
+@each(
+    ("vendor", "answer", "finish", "calls"),
+    [
+        ("openai", Say("Half a sen", ends="length"), "length", 0),
+        ("openai", Say(calls=[Call("switch", '{"la')], ends="length"), "length", 1),
+        ("openai", Say("", ends="content_filter"), "refused", 0),
+        ("openai", Say("x", [OFF], ends="content_filter"), "refused", 0),
+        ("openai", Say(refusal="I can not help with that."), "refused", 0),
+        ("openai", Say(calls=[OFF], ends="stop"), "tools", 1),
+        ("openai", Say("fine", ends="tool_calls"), "stop", 0),
+        ("anthropic", Say("Half a sen", ends="max_tokens"), "length", 0),
+        ("anthropic", Say(calls=[Call("switch", '{"la')], ends="max_tokens"), "length", 1),
+        ("anthropic", Say(calls=[OFF], ends="model_context_window_exceeded"), "length", 1),
+        ("anthropic", Say("Let me look fur", ends="pause_turn"), "length", 0),
+        ("anthropic", Say("", ends="refusal"), "refused", 0),
+        ("anthropic", Say("x", [OFF], ends="refusal"), "refused", 0),
+        ("anthropic", Say(calls=[OFF], ends="end_turn"), "tools", 1),
+        ("anthropic", Say("fine", ends="tool_use"), "stop", 0),
+        ("anthropic", Say("fine", ends="a reason of tomorrow"), "stop", 0),
+    ],
+    indirect=["vendor"],
+)
+async def test_why_it_ended(model: ModelServer, provider: Provider, answer: Say, finish: str, calls: int) -> None:
+    model.script([answer, answer])
+    for response in (await provider.complete(ASKED), (await streamed(provider))[1]):
+        assert response.finish == finish
+        assert len(response.tool_calls) == calls
+        assert response.content == (answer.refusal or answer.text)
+
+
+@pytest.mark.ledger("CFG-01")
+async def test_an_agent_that_names_no_model_has_the_providers_own(
+    vendor: Vendor, model: ModelServer, provider: Provider
+) -> None:
+    model.script(["a", "b"])
+    await Agent(provider=provider).run("hello")
+    await Agent(provider=provider, config=AgentConfig(model="another")).run("hello")
+    assert [body["model"] for body in model.requests] == [vendor.model, "another"]
+
+
+# ── errors ──
+
+PAY = "has no credit left"
+LONG = "longer than the model takes"
+
+
+@pytest.mark.ledger("RTY-02", "RTY-03", "ERR-11")
+@either_way
+@each(
+    ("vendor", "fail", "retryable", "says"),
+    [
+        ("openai", Fail(400, "context_length_exceeded"), False, ("400 context_length_exceeded", LONG)),
+        ("openai", Fail(401, "invalid_api_key"), False, ("401 invalid_api_key", "the key in OPENAI_API_KEY")),
+        ("openai", Fail(402), False, ("402", "OPENAI_API_KEY", PAY)),
+        ("openai", Fail(403, "unsupported_country_region_territory"), False, ("403", "OPENAI_API_KEY may not use")),
+        ("openai", Fail(404, "model_not_found"), False, ("404", "no such model, or OPENAI_BASE_URL")),
+        ("openai", Fail(408), True, ("408",)),
+        ("openai", Fail(409), True, ("409",)),
+        ("openai", Fail(413), False, ("413", LONG)),
+        ("openai", Fail(422), False, ("422",)),
+        ("openai", Fail(429, "rate_limit_exceeded"), True, ("429 rate_limit_exceeded",)),
+        ("openai", Fail(429, type="insufficient_quota"), False, ("429 insufficient_quota", "OPENAI_API_KEY", PAY)),
+        ("openai", Fail(429, "credit_balance_exhausted"), False, ("429 credit_balance_exhausted", PAY)),
+        ("openai", Fail(429, "project_spend_limit_exceeded"), False, ("429", PAY)),
+        ("openai", Fail(500), True, ("500 server_error",)),
+        ("openai", Fail(503), True, ("503",)),
+        ("anthropic", Fail(400), False, ("400 invalid_request_error",)),
+        ("anthropic", Fail(400, message="prompt is too long: 2 tokens > 1"), False, ("400", LONG)),
+        ("anthropic", Fail(400, message="Your credit balance is too low to"), False, ("400", PAY)),
+        ("anthropic", Fail(401), False, ("401 authentication_error", "the key in ANTHROPIC_API_KEY was refused")),
+        ("anthropic", Fail(402), False, ("402 billing_error", "ANTHROPIC_API_KEY", PAY)),
+        ("anthropic", Fail(403), False, ("403 permission_error", "ANTHROPIC_API_KEY may not use this model")),
+        ("anthropic", Fail(404), False, ("404 not_found_error", "no such model, or ANTHROPIC_BASE_URL")),
+        ("anthropic", Fail(408), True, ("408",)),
+        ("anthropic", Fail(409), True, ("409 conflict_error",)),
+        ("anthropic", Fail(413), False, ("413 request_too_large", LONG)),
+        ("anthropic", Fail(422), False, ("422",)),
+        ("anthropic", Fail(429), True, ("429 rate_limit_error",)),
+        ("anthropic", Fail(429, "enforced_spend_limit_reached"), False, ("429 enforced_spend_limit_reached", PAY)),
+        ("anthropic", Fail(500), True, ("500 api_error",)),
+        ("anthropic", Fail(504), True, ("504 timeout_error",)),
+        ("anthropic", Fail(529), True, ("529 overloaded_error",)),
+    ],
+    indirect=["vendor"],
+)
+async def test_an_error_is_told_with_its_mend_and_without_the_vendors_words(
+    model: ModelServer, provider: Provider, fail: Fail, retryable: bool, says: tuple[str, ...], stream: bool
+) -> None:
+    words = f"{fail.message} Ana's words, 4290 tokens and sk-test-secret"
+    model.script([Fail(fail.status, fail.code, words, fail.type)])
+    error = await refused(provider, stream=stream)
+    assert error.retryable is retryable
+    assert error.rate_limited is (retryable and fail.status == 429)
+    assert [part for part in says if part not in error.code] == []
+    assert "Ana" not in str(error)
+    assert "sk-" not in str(error)
+
+
+@each(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "7"}, 7.0),
+        ({"Retry-After": "0.5"}, 0.5),
+        ({"Retry-After": "Wed, 21 Oct 2015 07:28:30 GMT", "Date": "Wed, 21 Oct 2015 07:28:00 GMT"}, 30.0),
+        ({"Retry-After": "Wed, 21 Oct 2015 07:28:30 GMT", "Date": "Wed, 21 Oct 2015 07:29:00 GMT"}, 0.0),
+        ({"Retry-After": "soon"}, None),
+        ({"Retry-After": "-3"}, None),
+        ({"Retry-After": "inf"}, None),
+        ({}, None),
+    ],
+)
+async def test_retry_after(
+    model: ModelServer, provider: Provider, headers: dict[str, str], seconds: float | None
+) -> None:
+    model.script([Fail(429, headers=headers)])
+    assert (await refused(provider)).retry_after_seconds == seconds
+
+
+async def test_the_library_does_not_retry_by_itself(model: ModelServer, provider: Provider) -> None:
+    model.script([Fail(529), "never reached"])
+    await refused(provider)
+    assert len(model.requests) == 1
+
+
+async def test_a_refused_key_names_the_setting_and_not_the_key(vendor: Vendor, model: ModelServer) -> None:
+    provider = vendor.at(model.url, "sk-wrong-9876543210")
+    error = await refused(provider)
+    await provider.close()
+    assert str(error).endswith(f": the key in {vendor.name.upper()}_API_KEY was refused")
+    assert "9876" not in str(error)
+
+
+async def test_a_path_that_is_not_the_api(vendor: Vendor, model: ModelServer) -> None:
+    wrong = {"openai": model.url.removesuffix("/v1"), "anthropic": f"{model.url}/v1"}
+    provider = vendor.at(wrong[vendor.name], model.key)
+    error = await refused(provider)
+    await provider.close()
+    assert "404" in error.code
+    assert f"{vendor.name.upper()}_BASE_URL" in error.code
+
+
+async def test_what_is_refused_is_named(vendor: Vendor, provider: Provider) -> None:
+    bad = Request(messages=ASKED.messages, tools=[type(ASKED.tools[0])(name="a b", description="", parameters={})])
+    error = await refused(provider, bad)
+    field = {"openai": "tools[0].function.name", "anthropic": "tools.0.custom.name"}
+    assert f"({field[vendor.name]})" in error.code
+    assert not error.retryable
+
+
+@each("how", ["reset", "end", "error", "garbage"])
+@each("after", [0, 2, 5])
+async def test_a_stream_that_breaks_off_gives_no_response(
+    model: ModelServer, provider: Provider, how: Any, after: int
+) -> None:
+    model.script([Say("Off", [OFF], breaks=Break(after, how))])
+    seen: list[str | Response] = []
+    with pytest.raises(ProviderError) as failed:
+        async for item in provider.stream(ASKED):
+            seen.append(item)
+    assert failed.value.retryable
+    assert all(isinstance(item, str) for item in seen)
+
+
+@pytest.mark.ledger("RTY-09")
+@either_way
+async def test_a_slow_first_byte_times_out(model: ModelServer, provider: Provider, stream: bool) -> None:
+    model.script([Say("too late", hold=asyncio.Event())])
+    error = await refused(provider, Request(messages=ASKED.messages, timeout_seconds=0.1), stream=stream)
+    assert error.retryable
+    assert "in time" in error.code
+
+
+async def test_a_silence_half_way_times_out(model: ModelServer, provider: Provider) -> None:
+    model.script([Say("and then", breaks=Break(2, "silence"))])
+    error = await refused(provider, Request(messages=ASKED.messages, timeout_seconds=0.1), stream=True)
+    assert error.retryable
+    assert "in time" in error.code
+
+
+NO_EVENTS = [Raw("<html>Bad gateway</html>", "text/html", status) for status in (200, 502)]
+
+
+def sse(*events: object) -> Raw:
+    lines = [f"event: {e['type'] if isinstance(e, dict) else 'message_start'}\ndata: {json.dumps(e)}" for e in events]
+    return Raw("\n\n".join([*lines, ""]), "text/event-stream")
+
+
+def begun(index: object, **block: object) -> dict[str, object]:
+    return {"type": "content_block_start", "index": index, "content_block": block}
+
+
+@either_way
+@each(
+    ("vendor", "answer"),
+    [
+        *(("openai", answer) for answer in NO_EVENTS),
+        *(("openai", Raw(body)) for body in ("{", "[]", "{}", '"text"', '{"choices": []}', '{"choices": ["x"]}')),
+        ("openai", Raw('{"choices": [{}]}')),
+        ("openai", Raw('{"choices": [{"message": "x", "finish_reason": "stop"}]}')),
+        ("openai", Raw('{"choices": [{"message": {"tool_calls": [7]}, "finish_reason": "stop"}]}')),
+        *(("anthropic", answer) for answer in NO_EVENTS),
+        ("anthropic", Raw("{}")),
+        ("anthropic", sse({"type": "message_start", "message": "x"})),
+        ("anthropic", sse(begun(0, type="tool_use", input=7))),
+        ("anthropic", sse({"type": "content_block_delta", "index": "x", "delta": {"type": "text_delta", "text": 7}})),
+        ("anthropic", sse("text")),
+        ("anthropic", sse([])),
+        ("anthropic", sse(None)),
+        ("anthropic", sse({"type": "message_stop"})),
+    ],
+    indirect=["vendor"],
+)
+async def test_an_answer_of_another_shape_is_a_retryable_error(
+    model: ModelServer, provider: Provider, answer: Answer, stream: bool
+) -> None:
+    model.script([answer])
+    assert (await refused(provider, stream=stream)).retryable
+
+
+# ── connections ──
+
+
+async def test_calls_at_the_same_time_share_their_connections(model: ModelServer, provider: Provider) -> None:
+    """And wait for no other: the first answer is held until the last one is there."""
+    hold = asyncio.Event()
+    model.script([Say("a", hold=hold), "b", "c"])
+    first = asyncio.ensure_future(provider.complete(ASKED))
+    await model.wait_for(1)
+    assert {answer.content for answer in await asyncio.gather(*(provider.complete(ASKED) for _ in "bc"))} == {"b", "c"}
+    hold.set()
+    assert (await first).content == "a"
+
+
+@either_way
+async def test_a_call_that_is_given_up_closes_its_connection(
+    model: ModelServer, provider: Provider, stream: bool
+) -> None:
+    model.script([Say("never", hold=asyncio.Event())])
+    call = asyncio.ensure_future(streamed(provider) if stream else provider.complete(ASKED))
+    await model.wait_for(1)
+    call.cancel()
+    await model.wait_for_hang_up()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+
+async def test_a_stream_that_is_left_early_closes_its_connection(model: ModelServer, provider: Provider) -> None:
+    model.script([Say("One two three four.", breaks=Break(4, "silence"))])
+    stream = cast("AsyncGenerator[str | Response, None]", provider.stream(ASKED))
+    assert await anext(stream) == "One "
+    await stream.aclose()
+    await model.wait_for_hang_up()
+
+
+def test_it_serves_one_event_loop_after_another(vendor: Vendor) -> None:
+    port = free_port()
+    made: list[Any] = []
+
+    async def once(*, close: bool) -> str:
+        async with vendor.fake(port=port) as model:
+            provider: Any = made[0] if made else vendor.at(model.url, model.key)
+            made.append(provider)
+            model.script(["hello"])
+            answer: Response = await provider.complete(ASKED)
+            # Without a word to the provider, as `run_sync` leaves it, its connections end with the loop.
+            await (provider.close() if close else (await provider._connections.client()).close())
+            return answer.content
+
+    assert [asyncio.run(once(close=False)), asyncio.run(once(close=True))] == ["hello", "hello"]
+
+
+async def test_nobody_listens(vendor: Vendor) -> None:
+    async with vendor.fake() as model:
+        url = model.url
+    provider = vendor.at(url, "k")
+    error = await refused(provider)
+    await provider.close()
+    assert error.retryable
+
+
+# ── models ──
+
+
+async def test_whether_the_server_has_a_model(model: ModelServer, provider: Provider) -> None:
+    assert isinstance(provider, KnowsModels)
+    model.models = {"other", "claude-test", "gpt-test"}
+    assert await provider.knows(timeout_seconds=5)
+    assert await provider.knows("other", timeout_seconds=5)
+    with pytest.raises(ProviderError, match=r"404 .*no such model"):
+        await provider.knows("gone", timeout_seconds=5)
+    assert model.requests == []
+
+
+async def test_a_server_that_keeps_no_list_of_models(vendor: Vendor, model: ModelServer) -> None:
+    provider = vendor.at(f"{model.url}/elsewhere", model.key)
+    assert isinstance(provider, KnowsModels)
+    assert not await provider.knows(timeout_seconds=5)
+    await provider.close()
+
+
+async def test_a_key_is_refused_when_a_model_is_looked_up(vendor: Vendor, model: ModelServer) -> None:
+    provider = vendor.at(model.url, "sk-wrong")
+    assert isinstance(provider, KnowsModels)
+    with pytest.raises(ProviderError, match="_API_KEY was refused"):
+        await provider.knows(timeout_seconds=5)
+    await provider.close()
+
+
+# ── histories ──
+
+_TEXT = st.text(st.characters(codec=None), max_size=12)
+_IDS = st.sampled_from(["", "a", "b", "call_0", "call_1", "c d", "c" * 41, "\ud800"])
+_CALLS = st.lists(
+    st.builds(ToolCall, call_id=_IDS, name=_TEXT, args=st.just({"x": "\ud800"})),
+    max_size=3,
+).map(tuple)
+_MESSAGES = st.lists(
+    st.builds(
+        ModelMessage,
+        role=st.sampled_from(["user", "assistant", "tool", "event"]),
+        content=_TEXT,
+        tool_calls=_CALLS,
+        call_id=st.sampled_from([None, "", "a", "b"]),
+        speaker=st.none() | _TEXT,
+    ),
+    max_size=8,
+)
+
+
+@pytest.mark.ledger("MISC-11")
+@each("name", VENDORS)
+@settings(suppress_health_check=[HealthCheck.too_slow])  # which a busy machine is
+@given(messages=_MESSAGES)
+def test_whatever_the_history_the_vendor_takes_it(name: str, messages: list[ModelMessage]) -> None:
+    vendor = VENDORS[name]
+    begin = [user("hello")] if vendor is OPENAI else []  # which takes no conversation without a word
+    body = vendor.body(Request(messages=[*begin, *messages]))
+    assert vendor.refusal_of(json.loads(json.dumps(body, ensure_ascii=False).encode())) is None

@@ -1,0 +1,118 @@
+"""The two vendors as tests see them: each through its real library, against a server with the real shapes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import pytest
+
+from gateway.providers import ModelMessage, Provider, ProviderError, Request, Response, ToolSpec
+from gateway.providers.anthropic import AnthropicProvider
+from gateway.providers.anthropic_messages import Conversation
+from gateway.providers.openai import OpenAIProvider
+from gateway.providers.openai_messages import chat_messages
+from tests.fakes import anthropic as fake_anthropic
+from tests.fakes import openai as fake_openai
+from tests.fakes.model_server import Fail, ModelServer
+
+__all__ = ["ANTHROPIC", "ASKED", "LIGHTS", "OPENAI", "VENDORS", "Vendor", "refused", "streamed", "user"]
+
+LIGHTS = ToolSpec(
+    name="switch",
+    description="Switch a lamp.",
+    parameters={"type": "object", "properties": {"lamp": {"type": "string"}}, "required": ["lamp"]},
+)
+
+
+def user(text: str) -> ModelMessage:
+    return ModelMessage(role="user", content=text)
+
+
+ASKED = Request(system="Be brief.", messages=[user("hello")], tools=[LIGHTS])
+
+
+@dataclass(frozen=True)
+class Vendor:
+    name: str
+    model: str
+    fake: Callable[..., ModelServer]
+    provider: Callable[..., Provider]
+    messages: Callable[[Request], Sequence[Mapping[str, Any]]]
+    """As its module renders them."""
+    refusal_of: Callable[[Any], Fail | None]
+    headers: Callable[[str], Mapping[str, str]]
+    """Of a request with this key."""
+    cut_off: str
+    """Why it ends when it is cut off, in its own word."""
+    read: Callable[[Mapping[str, Any]], int]
+    """Tokens that its fake counts for a request."""
+
+    def at(self, url: str, key: str) -> Provider:
+        return self.provider(self.model, api_key=key, base_url=url)
+
+    def body(self, request: Request) -> dict[str, Any]:
+        return {"model": self.model, "max_tokens": 9, "messages": list(self.messages(request))}
+
+    @asynccontextmanager
+    async def running(self, **options: Any) -> AsyncIterator[tuple[ModelServer, Provider]]:
+        """Its server, and a provider for it; nothing that the provider asked was refused."""
+        async with self.fake(**options) as model:
+            provider = self.at(model.url, model.key)
+            yield model, provider
+            await provider.close()
+
+    async def post(
+        self, model: ModelServer, body: Any, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, dict[str, Any]]:
+        """A request without a provider."""
+        url = model.url.removesuffix("/v1") + model.path
+        sent = self.headers(model.key) if headers is None else headers
+        async with aiohttp.ClientSession() as http, http.post(url, json=body, headers=sent) as answer:
+            return answer.status, await answer.json()
+
+
+OPENAI = Vendor(
+    name="openai",
+    model="gpt-test",
+    fake=fake_openai.FakeOpenAI,
+    provider=OpenAIProvider,
+    messages=lambda request: chat_messages(request, "gpt-test"),
+    refusal_of=fake_openai.refusal_of,
+    headers=lambda key: {"Authorization": f"Bearer {key}"},
+    cut_off="length",
+    read=lambda body: sum(len(str(message.get("content") or "").split()) for message in body["messages"]),
+)
+ANTHROPIC = Vendor(
+    name="anthropic",
+    model="claude-test",
+    fake=fake_anthropic.FakeAnthropic,
+    provider=AnthropicProvider,
+    messages=lambda request: Conversation(request, "claude-test").turns,
+    refusal_of=fake_anthropic.refusal_of,
+    headers=lambda key: {"x-api-key": key, "anthropic-version": fake_anthropic.VERSION},
+    cut_off="max_tokens",
+    read=lambda body: len(json.dumps(body["messages"]).split()) + 2,  # one from the cache, one into it
+)
+VENDORS = {vendor.name: vendor for vendor in (OPENAI, ANTHROPIC)}
+
+
+async def streamed(provider: Provider, request: Request = ASKED) -> tuple[list[str], Response]:
+    """The pieces of the text, none of them empty, and the response, which comes last."""
+    *pieces, last = [item async for item in provider.stream(request)]
+    assert isinstance(last, Response)
+    assert all(isinstance(piece, str) and piece for piece in pieces)
+    return [str(piece) for piece in pieces], last
+
+
+async def refused(provider: Provider, request: Request = ASKED, *, stream: bool = False) -> ProviderError:
+    """The error with which a call fails; nothing of a vendor's words comes with it."""
+    with pytest.raises(ProviderError) as failed:
+        await (streamed(provider, request) if stream else provider.complete(request))
+    assert failed.value.__cause__ is None
+    assert failed.value.__suppress_context__ or failed.value.__context__ is None
+    return failed.value

@@ -1,0 +1,28 @@
+"""The benches run: with tiny numbers, and nothing said of how fast."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.replies import lengthened, measured
+from bench.startup import four_channels, imported
+
+
+@pytest.mark.parametrize("platform", ["telegram", "slack"])
+@pytest.mark.parametrize("module", ["echo", "ours_replying"])
+def test_every_message_of_a_chat_is_replied_to(platform: str, module: str) -> None:
+    found = measured(platform, module, chats=2, turns=2)
+    assert min(found.p50_alone, found.cpu_seconds, found.rate) > 0
+
+
+def test_replies_come_with_redis_too() -> None:
+    assert measured("telegram", "ours_replying", chats=2, turns=1, redis=True).cpu_seconds > 0
+
+
+def test_a_conversation_is_lengthened() -> None:
+    assert lengthened(chats=1, early=1, late=2, redis=False) > 0
+
+
+def test_an_import_and_a_server_are_weighed() -> None:
+    assert imported("import gateway").megabytes > 0
+    assert four_channels() > 0

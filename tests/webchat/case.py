@@ -1,0 +1,81 @@
+"""The chat page for the contract: its session cookie, and the visible log in place of a platform."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from channels import Address, ButtonPress, Message, Parsed, Person, WebhookRequest, WebhookResponse
+from channels.webchat import COOKIE, SessionCookies, WebChatChannel
+from channels.webchat.verify import SESSION_SECONDS
+from gateway.testing import ChannelCase, Delivery, Webhook
+
+__all__ = ["webchat_case"]
+
+KEY = "k" * 32
+SESSION = "s" * 22
+ADDRESS = Address(channel="webchat", account="local", place=SESSION)
+ANSWER = WebhookResponse(headers={"Content-Type": "application/json"}, body=b'{"status": "accepted"}')
+
+
+def posted(said: dict[str, Any]) -> WebhookRequest:
+    """What the page posts. It posts elsewhere; the channel reads the same there."""
+    headers = {
+        "content-type": "application/json",
+        "host": "localhost:8000",
+        "origin": "http://localhost:8000",
+        "cookie": f"{COOKIE}={SESSION}.0.{'A' * 43}",  # as whose it comes; `prove` puts a true one in its place
+        "accept-language": "pt-BR,pt;q=0.9",
+    }
+    return WebhookRequest("POST", "http://localhost:8000/webhooks/webchat", headers, json.dumps(said).encode())
+
+
+def prove(request: WebhookRequest, at: datetime, attempt: int) -> WebhookRequest:
+    cookie = SessionCookies([KEY.encode()]).renew(SESSION, at).cookie
+    return replace(request, headers={**request.headers, "cookie": f"{COOKIE}={cookie}"})
+
+
+def parsed(kind: type[Message] | type[ButtonPress], client_id: str, **fields: Any) -> Parsed:
+    person = Person(channel="webchat", account="local", user_id=SESSION, name="Visitor", language="pt-BR")
+    event = kind(event_ids=(f"{SESSION}:{client_id}",), address=ADDRESS, person=person, **fields)
+    return Parsed((event,), ANSWER)
+
+
+def webchat_case() -> ChannelCase:
+    ids = itertools.count(1)
+    pressed = {"client_id": "pressed-1", "token": "00abc", "message_id": "m1"}
+    return ChannelCase(
+        channel=WebChatChannel,
+        settings={"WEBCHAT_KEY": KEY, "WEBCHAT_HOSTS": "localhost,127.0.0.1"},
+        address=ADDRESS,
+        webhook=Webhook(
+            deliveries=[
+                Delivery(
+                    name="message",
+                    request=posted({"client_id": "abcdefgh", "text": " apaga a fatura\0 "}),
+                    parsed=parsed(Message, "abcdefgh", text="apaga a fatura", message_id="abcdefgh"),
+                ),
+                Delivery(
+                    name="command",
+                    request=posted({"client_id": "abcdefgi", "text": "/Remind me\ntomorrow"}),
+                    parsed=parsed(Message, "abcdefgi", text="me\ntomorrow", command="remind", message_id="abcdefgi"),
+                ),
+                Delivery(
+                    name="press",
+                    request=posted(pressed),
+                    parsed=parsed(ButtonPress, "pressed-1", token="00abc", message_id="m1"),
+                ),
+            ],
+            says=lambda text: posted({"client_id": f"message-{next(ids)}", "text": text}),
+            presses=lambda token: posted({**pressed, "token": token}),
+            prove=prove,
+            proof=["cookie"],
+            covers_body=False,
+            window_seconds=(SESSION_SECONDS, 60),
+        ),
+        platform=None,
+        recognises_keys=True,
+    )
