@@ -60,7 +60,7 @@ def python_files(page: str) -> dict[str, str]:
 EXAMPLES = [(page, name) for page in TEXT for name in python_files(page)]
 
 
-@pytest.mark.timeout(120)  # an example may be a whole suite
+@pytest.mark.timeout(300)  # an example may be a whole suite
 @pytest.mark.parametrize(("page", "name"), EXAMPLES, ids=[f"{page}:{name}" for page, name in EXAMPLES])
 def test_an_example_runs(page: str, name: str, tmp_path: Path) -> None:
     for each, body in python_files(page).items():

@@ -45,7 +45,7 @@ async def says(page: Page, text: str) -> None:
     await box.press("Enter")
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 async def test_list_ask_confirm_pdf_and_reload(page: Page) -> None:
     chat, console = page.get_by_role("log"), page.get_by_role("complementary")
     await says(page, "list invoices")

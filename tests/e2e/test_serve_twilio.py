@@ -44,7 +44,7 @@ class Phone:
         return sent
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("whatsapp", [False, True], ids=["sms", "whatsapp"])
 async def test_the_whole_story(tmp_path: Path, whatsapp: bool) -> None:
     async with FakeTwilio() as twilio, FakeOpenAI() as model, aiohttp.ClientSession() as http:

@@ -11,7 +11,6 @@ from gateway.engine import answers, patience
 from gateway.store.base import Store
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
-from gateway.web import webhooks
 from tests.engine.machine import OnRedis, OnSqlite, Places
 from tests.store.conftest import prefix, redis_url
 
@@ -35,12 +34,6 @@ def kept_on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
         monkeypatch.setattr(app, "SqliteStore", opened)
     return kind
-
-
-@pytest.fixture(autouse=True)
-def a_slow_machine_is_no_silent_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Platforms are told within a quarter of a second that the store does not answer; here it is only slow."""
-    monkeypatch.setattr(webhooks, "ACCEPT_SECONDS", _PATIENCE_SECONDS)
 
 
 @pytest.fixture

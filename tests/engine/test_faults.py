@@ -98,7 +98,7 @@ async def test_any_call_may_fail(places: Places, tmp_path: Path, ending: Ending,
             assert wire.left is None, number
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("nobody_waits_long")
 @pytest.mark.parametrize("answer_lost", [False, True], ids=["before it took effect", "after it took effect"])
 async def test_a_process_may_die_at_any_call(places: Places, tmp_path: Path, answer_lost: bool) -> None:

@@ -171,7 +171,7 @@ class FakeSlack:
 
     # ── what a test looks at ──
 
-    async def wait_for(self, condition: Callable[[], T | None], timeout_seconds: float = 10.0) -> T:
+    async def wait_for(self, condition: Callable[[], T | None], timeout_seconds: float = 60.0) -> T:
         """The first truthy value of `condition`. Raises AssertionError when it takes too long."""
         return await first(condition, self._changed, timeout_seconds, lambda: [(m.channel, m.text) for m in self.sent])
 

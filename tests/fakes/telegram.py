@@ -145,7 +145,7 @@ class FakeTelegram:
 
     # ── what a test looks at ──
 
-    async def wait_for(self, condition: Callable[[], T | None], timeout_seconds: float = 10.0) -> T:
+    async def wait_for(self, condition: Callable[[], T | None], timeout_seconds: float = 60.0) -> T:
         """The first truthy value of `condition`. Raises AssertionError when it takes too long."""
 
         def seen() -> list[str]:

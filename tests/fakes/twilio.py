@@ -174,7 +174,7 @@ class FakeTwilio:
 
     # ── what a test looks at ──
 
-    async def wait_for(self, condition: Callable[[], T | None], timeout_seconds: float = 10.0) -> T:
+    async def wait_for(self, condition: Callable[[], T | None], timeout_seconds: float = 60.0) -> T:
         """The first truthy value of `condition`. Raises AssertionError when it takes too long."""
         return await first(condition, self._changed, timeout_seconds, lambda: [(s.to, s.body) for s in self.sent[-10:]])
 

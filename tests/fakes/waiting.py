@@ -18,7 +18,7 @@ class Hold:
     def __init__(self) -> None:
         self._reached, self._released = asyncio.Event(), asyncio.Event()
 
-    async def reached(self, timeout_seconds: float = 10.0) -> None:
+    async def reached(self, timeout_seconds: float = 60.0) -> None:
         """Returns when the bot has made the call."""
         async with asyncio.timeout(timeout_seconds):
             await self._reached.wait()

@@ -120,7 +120,7 @@ class Stage:
 
     async def until(self, condition: Callable[[], T | None]) -> T:
         """The first truthy value. It may take a take-over: on Redis what a killed process held is its for 6 seconds."""
-        return await self.telegram.wait_for(condition, timeout_seconds=20)
+        return await self.telegram.wait_for(condition, timeout_seconds=60)
 
     def texts(self, chat: Any) -> list[str]:
         return [message.text for message in self.telegram.sent if message.chat.id == chat.id]

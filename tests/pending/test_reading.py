@@ -254,11 +254,11 @@ def test_any_text_is_read_without_an_error(text: str, lang: str) -> None:
     ids=lambda text: f"{text[:6]!a}x{len(text)}",
 )
 def test_hostile_texts_are_unclear_at_once(text: str) -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()
     for lang in LANGUAGES:
         assert PARSER.classify(text, lang) == "unclear"
         assert not reads_as_answer(text, lang)
-    assert time.perf_counter() - begun < 1.0
+    assert time.process_time() - begun < 1.0
 
 
 # ── languages ──

@@ -64,6 +64,6 @@ async def test_it_closes_whenever_it_is_told_to(redis_url: str, prefix: str, yie
         await store.open()
         for _ in range(yields):
             await asyncio.sleep(0)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await store.close()
     assert asyncio.all_tasks() == {asyncio.current_task()}

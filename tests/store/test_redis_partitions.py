@@ -121,13 +121,13 @@ async def test_whoever_took_it_in(store: RedisStore, redis_url: str, prefix: str
         await other.accept([event(conversation(f"{number:02}"), refusable=True)])
     with pytest.raises(Overloaded):
         await other.accept([event(conversation("13"), refusable=True)])
-    async with asyncio.timeout(5):  # this one has counted before they came
+    async with asyncio.timeout(60):  # this one has counted before they came
         while await taken(store, conversation("14")):
             await asyncio.sleep(0.05)
     while (lease := await other.lease("w", ["turn"])) is not None:
         seqs = [(found.conversation, found.seq) for found in lease.events]
         await other.commit(Transaction(partition=lease.partition, lease=lease, consume=seqs, finish="done"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not await taken(store, conversation("15")):
             await asyncio.sleep(0.05)
     await other.close()

@@ -35,8 +35,14 @@ GOOD = {"redis_version": "7.0.0", "maxmemory_policy": "noeviction", "aof_enabled
 
 
 @pytest.fixture
-async def store(server: RedisServer) -> AsyncIterator[RedisStore]:
-    store = RedisStore(server.url)
+def ack_seconds() -> float:
+    """How long a platform waits: longer than any busy machine, where it is not what a test is about."""
+    return 15.0
+
+
+@pytest.fixture
+async def store(server: RedisServer, ack_seconds: float) -> AsyncIterator[RedisStore]:
+    store = RedisStore(server.url, ack_seconds=ack_seconds)
     await store.open()
     yield store
     await store.close()
@@ -124,7 +130,7 @@ async def test_a_server_that_is_not_there_is_told_at_once_and_may_come_later(ser
     await server.kill()
     store = RedisStore(server.url)
     with pytest.raises(StoreUnavailable, match="cannot be reached: see whether it runs"):
-        await asyncio.wait_for(store.open(), 2)
+        await asyncio.wait_for(store.open(), 15)
     await server.start()
     await store.open()
     await store.ping()
@@ -178,6 +184,7 @@ async def test_scripts_that_were_flushed_are_loaded_again(store: RedisStore, ser
     assert await store.lease("w", ["turn"]) is not None
 
 
+@pytest.mark.parametrize("ack_seconds", [0.25])
 async def test_a_platform_is_not_kept_waiting_by_a_frozen_server(store: RedisStore, server: RedisServer) -> None:
     await store.accept([message()])
     server.freeze()
@@ -188,10 +195,11 @@ async def test_a_platform_is_not_kept_waiting_by_a_frozen_server(store: RedisSto
     took = time.monotonic() - began
     server.thaw()
     assert {type(answer) for answer in answers} == {StoreUnavailable}
-    assert took < 1.5, "Slack waits 3 seconds; all gave up together"
-    await asyncio.wait_for(eventually_accepts(store), 5)
+    assert took < 2.5, "Slack waits 3 seconds; all gave up together"
+    await asyncio.wait_for(eventually_accepts(store), 60)
 
 
+@pytest.mark.parametrize("ack_seconds", [0.25])
 async def test_nobody_waits_for_a_server_that_has_been_silent_and_one_asks_whether_it_is_back(
     store: RedisStore, server: RedisServer
 ) -> None:
@@ -204,8 +212,8 @@ async def test_nobody_waits_for_a_server_that_has_been_silent_and_one_asks_wheth
     assert sum(seconds > 0.2 for seconds, _ in answers) <= 16, "one call, with a batch of each partition at most"
     server.thaw()
     began = time.monotonic()
-    await asyncio.wait_for(eventually_accepts(store), 5)
-    assert time.monotonic() - began < 2
+    await asyncio.wait_for(eventually_accepts(store), 60)
+    assert time.monotonic() - began < 15
 
 
 async def timed(call: Awaitable[object]) -> tuple[float, Exception | None]:
@@ -253,7 +261,7 @@ async def test_a_server_that_is_loading_cannot_be_used_yet(store: RedisStore, se
     calls = (store.ping, lambda: store.accept([message()]), store.stats, another.open)
     assert set(await asyncio.gather(*map(hears, calls))) == {loading}
     await starting
-    await asyncio.wait_for(eventually_accepts(store), 5)
+    await asyncio.wait_for(eventually_accepts(store), 60)
 
 
 async def test_a_server_that_cannot_write_to_its_disk_is_told_of(
@@ -354,7 +362,7 @@ async def test_a_replica_takes_no_writes_and_is_used_again_when_it_is_promoted(
     with pytest.raises(StoreUnavailable, match="replica"):
         await store.commit(Transaction(partition="00", puts={"r": Put(1)}))
     await server.command("REPLICAOF", "NO", "ONE")
-    await asyncio.wait_for(eventually_accepts(store), 5)
+    await asyncio.wait_for(eventually_accepts(store), 60)
 
 
 async def test_a_full_server_takes_decisions_and_lets_work_end_and_refuses_what_is_new(
@@ -395,11 +403,11 @@ async def test_who_waits_is_served_though_news_was_lost(store: RedisStore, serve
     await store.ping()
     await server.command("CLIENT", "KILL", "TYPE", "pubsub")
     await store.accept([message()])
-    assert await asyncio.wait_for(waiting, 5) is not None
+    assert await asyncio.wait_for(waiting, 15) is not None
 
 
 async def test_news_comes_from_other_processes(store: RedisStore, server: RedisServer) -> None:
-    other = RedisStore(server.url)
+    other = RedisStore(server.url, ack_seconds=15)
     await other.open()
     waiting = asyncio.create_task(store.lease("w", ["turn"], wait_seconds=20))
     entries = store.watch(Key("00", "log"))
@@ -408,7 +416,7 @@ async def test_news_comes_from_other_processes(store: RedisStore, server: RedisS
         pass
     await other.accept([message()])
     await other.commit(Transaction(partition="00", appends=[("log", "line")]))
-    assert await asyncio.wait_for(waiting, 1) is not None
-    assert (await asyncio.wait_for(watching, 1)).value == "line"
+    assert await asyncio.wait_for(waiting, 15) is not None
+    assert (await asyncio.wait_for(watching, 15)).value == "line"
     await entries.aclose()  # type: ignore[attr-defined]
     await other.close()

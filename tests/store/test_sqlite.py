@@ -185,7 +185,7 @@ async def test_a_full_disk_refuses_what_is_new_and_keeps_what_it_has(store: Sqli
             await fill()
         assert (await store.stats()).waiting == len(accepted), "it can still be read"
         with pytest.raises(StoreUnavailable):
-            await asyncio.wait_for(waiting, 5)
+            await asyncio.wait_for(waiting, 60)
     assert await store.accept([Incoming(conversation="c", event_ids=("more",), body=BODY)]) == [True]
     store = await restarted(store, path)
     assert (await store.stats()).waiting == len(accepted) + 1

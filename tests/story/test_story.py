@@ -59,7 +59,7 @@ def settings_of(provider: str, model: ModelServer) -> dict[str, str]:
 
 
 @pytest.mark.ledger("PEND-01", "PEND-02", "PEND-44")
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("channel", "store", "provider"), list(stories()))
 async def test_ask_confirm_once_and_get_the_file(channel: str, store: str, provider: str, tmp_path: Path) -> None:
     port = free_port()

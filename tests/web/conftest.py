@@ -134,7 +134,7 @@ def start(bot: Bot) -> Start:
         try:
             yield running
         finally:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await running.cleanup()
 
     return start

@@ -33,7 +33,7 @@ class Client:
     async def status(self) -> int:
         """The status of the next answer, once all of it is there; 0 when the server has closed instead."""
         received = b""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not _whole(received):
                 if not (piece := await self._receive()):
                     return 0
@@ -43,7 +43,7 @@ class Client:
     async def rest(self) -> bytes:
         """What comes until the server closes."""
         received = b""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while piece := await self._receive():
                 received += piece
         return received
@@ -68,7 +68,7 @@ async def exchange(port: int, *sent: bytes) -> bytes:
     """Send, and read until the server closes; empty when it just closed. Raises TimeoutError after ten seconds."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             for piece in sent:
                 writer.write(piece)
                 await writer.drain()

@@ -200,7 +200,7 @@ async def test_without_a_feed_there_is_no_console(bot: Bot, start: Start) -> Non
 
 
 async def test_a_page_that_has_gone_holds_no_stream(bot: Bot, start: Start) -> None:
-    async with start(), page(bot) as (http, _), asyncio.timeout(5):
+    async with start(), page(bot) as (http, _), asyncio.timeout(60):
         async with http.get("/chat/events") as response:
             await response.content.readline()
             assert bot.channel.on_typing
@@ -211,7 +211,7 @@ async def test_a_page_that_has_gone_holds_no_stream(bot: Bot, start: Start) -> N
 async def test_the_server_stops_although_pages_listen(bot: Bot, start: Start) -> None:
     async with start() as running, page(bot) as (http, _), http.get("/chat/events") as response:
         await response.content.readline()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await running.cleanup()
         assert bot.channel.on_typing == set()
 

@@ -198,7 +198,7 @@ async def test_what_could_not_be_acknowledged_comes_again_as_a_twin(
     polling = channel.poll()
     first = await polled(polling)
     await slack.drop()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while any(task.get_name() == "slack socket mode" for task in asyncio.all_tasks()):
             await asyncio.sleep(0)  # until our side knows it, too
     assert (await polled(polling)).event_ids == first.event_ids
