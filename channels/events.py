@@ -23,6 +23,7 @@ __all__ = [
     "Reaction",
     "event_from_json",
     "event_to_json",
+    "event_to_text",
 ]
 
 
@@ -186,6 +187,13 @@ def event_to_json(event: Event) -> dict[str, object]:
     kind = type(event).__name__
     body: dict[str, object] = _adapter(kind).dump_python(event, mode="json", exclude_defaults=True)
     return {"kind": kind, **body}
+
+
+def event_to_text(event: Event) -> str:
+    """The stored form as JSON text, in one go. Raises ValueError for what UTF-8 has no bytes for: lone surrogates."""
+    kind = type(event).__name__
+    fields = _adapter(kind).serializer.to_json(event, exclude_defaults=True).decode()
+    return f'{{"kind":"{kind}",{fields[1:]}'
 
 
 def event_from_json(stored: dict[str, object]) -> Event:

@@ -22,7 +22,7 @@ from channels.events import (
     Person,
 )
 from channels.events import Message as MessageEvent
-from channels.telegram.update import Callback, Chat, Entity, File, MemberChange, Message, Update, User
+from channels.telegram.update import Callback, Chat, Entity, File, MemberChange, Message, User, update_from
 
 __all__ = ["UpdateReader"]
 
@@ -57,35 +57,37 @@ class UpdateReader:
     def read(self, body: bytes) -> Parsed:
         """The events of one update. Raises Malformed for what is not a JSON object in UTF-8."""
         try:
-            update = Update.model_validate_json(body)
+            update = update_from(body)
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
             if first["type"] == "json_invalid" or not first["loc"]:
                 raise Malformed("telegram: the body is not a JSON object in UTF-8") from None
             return _NOT_UNDERSTOOD
-        ids = (str(update.update_id),)
-        if message := update.message or update.channel_post:
+        ids = (str(update["update_id"]),)
+        if message := update.get("message") or update.get("channel_post"):
             return self._message(ids, message)
-        if edited := update.edited_message or update.edited_channel_post:
+        if edited := update.get("edited_message") or update.get("edited_channel_post"):
             return Parsed((self._edited(ids, edited),), _OK)
-        if update.callback_query:
-            return self._press(ids, update.callback_query)
-        if update.my_chat_member:
-            return self._membership(ids, update.my_chat_member)
+        if press := update.get("callback_query"):
+            return self._press(ids, press)
+        if change := update.get("my_chat_member"):
+            return self._membership(ids, change)
         return _NOT_UNDERSTOOD
 
     def _message(self, ids: tuple[str, ...], message: Message) -> Parsed:
         address = self._address(message)
-        if message.migrate_to_chat_id is not None:
-            return self._moved(ids, address, self._place(str(message.migrate_to_chat_id), group=True))
-        if message.migrate_from_chat_id is not None:
-            return self._moved(ids, self._place(str(message.migrate_from_chat_id), group=True), address)
+        if (moved_to := message.get("migrate_to_chat_id")) is not None:
+            return self._moved(ids, address, self._place(str(moved_to), group=True))
+        if (moved_from := message.get("migrate_from_chat_id")) is not None:
+            return self._moved(ids, self._place(str(moved_from), group=True), address)
         attachments = _attachments(message)
-        text = message.text if message.text is not None else message.caption
-        if text is None and not attachments:
-            return _NOTHING if message.has_any(_SERVICE) else _NOT_UNDERSTOOD
-        text = text or ""
-        entities = message.entities or message.caption_entities
+        written_text = message.get("text")
+        if written_text is None:
+            written_text = message.get("caption")
+        if written_text is None and not attachments:
+            return _NOT_UNDERSTOOD if _SERVICE.isdisjoint(message) else _NOTHING
+        text = whole = written_text or ""
+        entities = message.get("entities") or message.get("caption_entities") or ()
         command: str | None = None
         written = _command(text, entities)
         if written:
@@ -93,26 +95,27 @@ class UpdateReader:
             if addressee and self._username and addressee.lower() != self._username.lower():
                 return _NOTHING
             text = text[len(written) :].strip()
-        mentioned = self._mentioned(message.text or message.caption or "", entities)
+        mentioned = self._mentioned(whole, entities)
         if mentioned and not command:
             text = self._mention_at_an_end.sub("", text)
-        answered = message.reply_to_message
-        if answered and message.is_topic_message and answered.message_id == message.message_thread_id:
+        answered = message.get("reply_to_message")
+        if answered and message.get("is_topic_message") and answered["message_id"] == message.get("message_thread_id"):
             answered = None  # every message of a topic "replies" to the message that opened the topic
-        to_bot = answered is not None and answered.sender is not None and str(answered.sender.id) == self._account
+        answered_person = answered.get("sender") if answered else None
+        to_bot = answered_person is not None and str(answered_person["id"]) == self._account
         event = MessageEvent(
             event_ids=ids,
             address=address,
             person=self._sender(message),
-            sent_at=_time(message.date),
+            sent_at=_time(message.get("date", 0)),
             text=text,
-            message_id=str(message.message_id),
+            message_id=str(message["message_id"]),
             command=command.lower() if command else None,
-            reply_to=str(answered.message_id) if answered else None,
+            reply_to=str(answered["message_id"]) if answered else None,
             attachments=attachments,
             mentions_bot=mentioned or to_bot,
-            forwarded=message.has_any(_FORWARDED),
-            via_bot=message.via_bot is not None,
+            forwarded=not _FORWARDED.isdisjoint(message),
+            via_bot=message.get("via_bot") is not None,
         )
         return Parsed((event,), _OK)
 
@@ -126,33 +129,35 @@ class UpdateReader:
             event_ids=ids,
             address=self._address(message),
             person=self._sender(message),
-            sent_at=_time(message.edit_date or 0),
-            message_id=str(message.message_id),
-            text=message.text or message.caption or "",
+            sent_at=_time(message.get("edit_date") or 0),
+            message_id=str(message["message_id"]),
+            text=message.get("text") or message.get("caption") or "",
         )
 
     def _press(self, ids: tuple[str, ...], callback: Callback) -> Parsed:
-        if callback.data is None:
+        token = callback.get("data")
+        if token is None:
             return _NOT_UNDERSTOOD
-        message = callback.message
+        message, sender = callback.get("message"), callback["sender"]
         press = ButtonPress(
             event_ids=ids,
             # Without a message the button was under an inline result, which has no chat of ours.
-            address=self._address(message) if message else self._place(str(callback.sender.id)),
-            person=self._person(callback.sender),
-            answer_to=callback.id,
-            token=callback.data,
-            message_id=str(message.message_id) if message else None,
+            address=self._address(message) if message else self._place(str(sender["id"])),
+            person=self._person(sender),
+            answer_to=callback["id"],
+            token=token,
+            message_id=str(message["message_id"]) if message else None,
         )
         return Parsed((press,), _OK)
 
     def _membership(self, ids: tuple[str, ...], change: MemberChange) -> Parsed:
-        address = self._place(str(change.chat.id), group=_is_group(change.chat))
-        person = self._person(change.sender)
-        sent_at = _time(change.date)
-        status = change.new_chat_member.status
+        address = self._place(str(change["chat"]["id"]), group=_is_group(change["chat"]))
+        person = self._person(change["sender"])
+        sent_at = _time(change.get("date", 0))
+        member = change["new_chat_member"]
+        status = member["status"]
         reachable = status in ("creator", "administrator", "member") or (
-            status == "restricted" and change.new_chat_member.is_member and change.new_chat_member.can_send_messages
+            status == "restricted" and member.get("is_member", True) and member.get("can_send_messages", True)
         )
         if not address.group:
             opt = OptOut(event_ids=ids, address=address, person=person, sent_at=sent_at, opted_in=reachable)
@@ -168,30 +173,34 @@ class UpdateReader:
         return Parsed((report,), _OK)
 
     def _address(self, message: Message) -> Address:
-        thread = message.message_thread_id if message.is_topic_message else None
-        return self._place(
-            str(message.chat.id), group=_is_group(message.chat), thread=None if thread is None else str(thread)
-        )
+        chat = message["chat"]
+        thread = message.get("message_thread_id") if message.get("is_topic_message") else None
+        return self._place(str(chat["id"]), group=_is_group(chat), thread=None if thread is None else str(thread))
 
     def _place(self, place: str, *, group: bool = False, thread: str | None = None) -> Address:
         return Address(channel=self._channel, account=self._account, place=place, thread=thread, group=group)
 
     def _sender(self, message: Message) -> Person | None:
         """A chat that writes in its own name (a channel, an anonymous admin) is nobody who could decide."""
-        if chat := message.sender_chat:
+        if chat := message.get("sender_chat"):
             return Person(
-                channel=self._channel, account=self._account, user_id=str(chat.id), name=chat.title, is_bot=True
+                channel=self._channel,
+                account=self._account,
+                user_id=str(chat["id"]),
+                name=chat.get("title"),
+                is_bot=True,
             )
-        return self._person(message.sender) if message.sender else None
+        sender = message.get("sender")
+        return self._person(sender) if sender else None
 
     def _person(self, user: User) -> Person:
         return Person(
             channel=self._channel,
             account=self._account,
-            user_id=str(user.id),
-            name=f"{user.first_name} {user.last_name}".strip() or None,
-            language=user.language_code,
-            is_bot=user.is_bot,
+            user_id=str(user["id"]),
+            name=f"{user.get('first_name', '')} {user.get('last_name', '')}".strip() or None,
+            language=user.get("language_code"),
+            is_bot=user.get("is_bot", False),
         )
 
     def _mentioned(self, text: str, entities: Sequence[Entity]) -> bool:
@@ -199,9 +208,10 @@ class UpdateReader:
             return False
         units = text.encode("utf-16-le")
         for entity in entities:
-            if entity.type == "text_mention" and entity.user and str(entity.user.id) == self._account:
+            user = entity.get("user")
+            if entity["type"] == "text_mention" and user and str(user["id"]) == self._account:
                 return True
-            if self._username and entity.type in ("mention", "bot_command"):
+            if self._username and entity["type"] in ("mention", "bot_command"):
                 _, _, name = _covered(units, entity).partition("@")
                 if name.lower() == self._username.lower():
                     return True
@@ -210,26 +220,27 @@ class UpdateReader:
 
 def _attachments(message: Message) -> tuple[Attachment, ...]:
     """What a message carries beside its text. Pictures come in several sizes: the largest counts."""
-    if not message.has_any(_CARRIED):
+    if _CARRIED.isdisjoint(message):
         return ()
-    picture = max(message.photo, key=lambda photo: photo.width * photo.height, default=None)
+    picture = max(message.get("photo", ()), key=lambda photo: photo["width"] * photo["height"], default=None)
+    animation = message.get("animation")
     # A moving picture is sent as a document too.
-    document = message.document if message.animation is None else None
+    document = message.get("document") if animation is None else None
     found = [
         _file("image", picture, "image/jpeg"),
-        _file("audio", message.audio),
-        _file("voice", message.voice, "audio/ogg"),
-        _file("video", message.video, "video/mp4"),
-        _file("video", message.video_note, "video/mp4"),
-        _file("video", message.animation, "video/mp4"),
+        _file("audio", message.get("audio")),
+        _file("voice", message.get("voice"), "audio/ogg"),
+        _file("video", message.get("video"), "video/mp4"),
+        _file("video", message.get("video_note"), "video/mp4"),
+        _file("video", animation, "video/mp4"),
         _file("document", document),
-        _file("sticker", message.sticker),
+        _file("sticker", message.get("sticker")),
     ]
-    if place := message.location:
-        found.append(Attachment(kind="location", ref=f"geo:{place.latitude},{place.longitude}"))
-    if contact := message.contact:
-        name = f"{contact.first_name} {contact.last_name}".strip()
-        found.append(Attachment(kind="contact", ref=f"tel:{contact.phone_number}", filename=name or None))
+    if place := message.get("location"):
+        found.append(Attachment(kind="location", ref=f"geo:{place['latitude']},{place['longitude']}"))
+    if contact := message.get("contact"):
+        name = f"{contact.get('first_name', '')} {contact.get('last_name', '')}".strip()
+        found.append(Attachment(kind="contact", ref=f"tel:{contact['phone_number']}", filename=name or None))
     return tuple(attachment for attachment in found if attachment)
 
 
@@ -240,26 +251,26 @@ def _file(
         return None
     return Attachment(
         kind=kind,
-        ref=file.file_id,
-        mime_type=file.mime_type or mime_type or None,
-        filename=file.file_name,
-        size=file.file_size,
+        ref=file["file_id"],
+        mime_type=file.get("mime_type") or mime_type or None,
+        filename=file.get("file_name"),
+        size=file.get("file_size"),
     )
 
 
 def _command(text: str, entities: Sequence[Entity]) -> str | None:
     """``/start@SomeBot`` when the text begins with a command."""
-    first = next((entity for entity in entities if entity.type == "bot_command" and entity.offset == 0), None)
+    first = next((each for each in entities if each["type"] == "bot_command" and each["offset"] == 0), None)
     return _covered(text.encode("utf-16-le"), first) if first else None
 
 
 def _covered(units: bytes, entity: Entity) -> str:
     """What an entity covers of a text in UTF-16."""
-    return units[2 * entity.offset : 2 * (entity.offset + entity.length)].decode("utf-16-le", "replace")
+    return units[2 * entity["offset"] : 2 * (entity["offset"] + entity["length"])].decode("utf-16-le", "replace")
 
 
 def _is_group(chat: Chat) -> bool:
-    return chat.type != "private"
+    return chat["type"] != "private"
 
 
 def _time(seconds: int) -> datetime | None:

@@ -24,6 +24,10 @@ from gateway.web import serve
 
 __all__ = ["base_url", "event_loop", "leave", "log_to_stderr", "run", "store_file", "until_signal"]
 
+_GARBAGE = 10_000
+"""Objects more than there were, before any are looked through: a few requests of an ordinary moment make Python's 700,
+and nearly all of them go by themselves."""
+
 
 @contextlib.contextmanager
 def until_signal() -> Iterator[asyncio.Event]:
@@ -95,6 +99,7 @@ def _settle_memory() -> None:
     second and more, again and again, and a platform waits meanwhile."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(_GARBAGE, *gc.get_threshold()[1:])
 
 
 def _reason(error: OSError | UnicodeError) -> str:

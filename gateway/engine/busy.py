@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from channels import Json, Message
-from channels.events import event_from_json
 from gateway.engine import trail
 from gateway.engine.batch import is_plain
 from gateway.engine.shared import Shared
-from gateway.store.base import Incoming, Lease, Transaction
+from gateway.store.base import Lease, Transaction
 
 __all__ = ["Ears", "interrupt"]
 
@@ -38,12 +37,11 @@ class Ears:
             self.stopping.set()
 
 
-async def interrupt(shared: Shared, incoming: Incoming) -> None:
+async def interrupt(shared: Shared, message: Message, conversation: str) -> None:
     """Tell the turn that runs in this conversation, wherever it does, that its person has written something else."""
-    message = event_from_json(cast("dict[str, object]", dict(incoming.body)))
-    if not isinstance(message, Message) or not is_plain(message, shared.bot.language or "en"):
+    if not is_plain(message, shared.bot.language or "en"):
         return
-    signal: Json = {"interrupt": str(message.person), "event": trail.event_of(incoming)}
-    partition = shared.store.partition(incoming.conversation)
-    await shared.store.commit(Transaction(partition=partition, signals=[(incoming.conversation, signal)]))
-    shared.nudge("turn", incoming.conversation)
+    signal: Json = {"interrupt": str(message.person), "event": "".join(message.event_ids[:1])}
+    partition = shared.store.partition(conversation)
+    await shared.store.commit(Transaction(partition=partition, signals=[(conversation, signal)]))
+    shared.nudge("turn", conversation)

@@ -21,7 +21,7 @@ from channels import (
     Person,
     Reply,
 )
-from channels.events import event_to_json
+from channels.events import event_to_json, event_to_text
 from gateway.access import Allowed
 from gateway.engine import trail
 from gateway.engine.batch import is_plain
@@ -54,30 +54,31 @@ class Inbox:
         """
         if parsed.not_understood:
             await self._put_aside(channel, parsed)
-        for incoming in await self._store(channel, parsed.events):
+        for event, incoming in await self._store(channel, parsed.events):
             if incoming.decides:
                 self._shared.tasks.start(self._decisions.decide(incoming.conversation), "decide")
-            elif incoming.wakes and self._shared.bot.when_busy == "interrupt":
-                self._shared.tasks.start(interrupt(self._shared, incoming), "interrupt")
+            elif isinstance(event, Message) and self._shared.bot.when_busy == "interrupt":
+                self._shared.tasks.start(interrupt(self._shared, event, incoming.conversation), "interrupt")
 
-    async def _store(self, channel: Channel, events: Sequence[Event]) -> list[Incoming]:
-        incoming = []
+    async def _store(self, channel: Channel, events: Sequence[Event]) -> list[tuple[Event, Incoming]]:
+        """Those that are new."""
+        taken: list[tuple[Event, Incoming]] = []
         for event in events:
             if self._allowed(event.person):
-                incoming.append(self._incoming(channel, event, await self._conversation(event)))
+                taken.append((event, self._incoming(channel, event, await self._conversation(event))))
             elif isinstance(event, OptOut):  # a stranger too may want to hear nothing
                 heard = replace(event, told=True)
-                incoming.append(self._incoming(channel, heard, await self._conversation(event)))
+                taken.append((heard, self._incoming(channel, heard, await self._conversation(event))))
             elif isinstance(event, Message) and event.person is not None and not event.address.group:
                 self._shared.tasks.start(self._turn_away(event.address, event.person), "turn away")
             elif isinstance(event, ButtonPress):
                 self._shared.tasks.start(self._refuse(channel, event), "refuse a press")
-        if not incoming:
+        if not taken:
             return []
-        fresh = await self._shared.store.accept(incoming)
-        for one, new in zip(incoming, fresh, strict=True):
-            trail.accepted(one, new=new)
-        return [one for one, new in zip(incoming, fresh, strict=True) if new]
+        fresh = await self._shared.store.accept([incoming for _, incoming in taken])
+        for (event, incoming), new in zip(taken, fresh, strict=True):
+            trail.accepted(event, incoming.conversation, new=new)
+        return [one for one, new in zip(taken, fresh, strict=True) if new]
 
     async def _conversation(self, event: Event) -> str:
         """Whose event it is: a group that moved goes on as the conversation it was.
@@ -111,7 +112,7 @@ class Inbox:
         return Incoming(
             conversation=conversation,
             event_ids=tuple(f"{account}:{event_id}" for event_id in event.event_ids),
-            body=cast("dict[str, Json]", event_to_json(event)),
+            body=_stored(event),
             decides=decisive,
             wakes=isinstance(event, Message),
             collects=may_wait and is_plain(cast("Message", event), bot.language or "en"),
@@ -156,6 +157,13 @@ class Inbox:
             payload=parsed.payload.decode(errors="backslashreplace"),
         )
         await shared.store.commit(Transaction(partition=shared.store.partition(conversation), dead=[letter]))
+
+
+def _stored(event: Event) -> dict[str, Json] | str:
+    try:
+        return event_to_text(event)
+    except ValueError:  # Slack sends half an emoji when it has cut a text
+        return cast("dict[str, Json]", event_to_json(event))
 
 
 def _comes_again(event: Event) -> bool:

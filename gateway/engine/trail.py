@@ -9,14 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from gateway.store.base import Incoming, QueuedPart, Waiting
+from channels import Event
+from gateway.store.base import QueuedPart, Waiting
 
 __all__ = ["accepted", "begun", "committed", "delivered", "event_of", "lost", "put_aside", "tried_again"]
 
 log = logging.getLogger("askfirst.events")
 
 
-def event_of(waiting: Waiting | Incoming) -> str:
+def event_of(waiting: Waiting) -> str:
     """The first id of an event; one of the gateway's own is called by its kind and action."""
     ids = waiting.body.get("event_ids")
     if isinstance(ids, list | tuple) and ids:
@@ -24,8 +25,9 @@ def event_of(waiting: Waiting | Incoming) -> str:
     return f"{waiting.body.get('kind')}/{waiting.body.get('action_id')}"
 
 
-def accepted(incoming: Incoming, *, new: bool) -> None:
-    log.info("accepted" if new else "seen before", extra=_of(event_of(incoming), incoming.conversation))
+def accepted(event: Event, conversation: str, *, new: bool) -> None:
+    event_id = event.event_ids[0] if event.event_ids else type(event).__name__
+    log.info("accepted" if new else "seen before", extra=_of(event_id, conversation))
 
 
 def begun(conversation: str, events: Iterable[Waiting], tries: int) -> None:

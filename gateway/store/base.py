@@ -129,7 +129,8 @@ class Incoming:
     that is read from the same bytes; the one exception is a message of a group that has just moved, delivered before
     the news of the move and again after it: it is then an event of the conversation that moved as well.
     """
-    body: Mapping[str, Json]
+    body: Mapping[str, Json] | str
+    """What it says; a text is JSON already."""
     decides: bool = False
     """Gets a pointer in the decision lane, and wakes the conversation only once it has lost it."""
     wakes: bool = True

@@ -15,6 +15,7 @@ __all__ = [
     "dead_to_text",
     "decode",
     "encode",
+    "encode_body",
     "incoming_from_text",
     "incoming_to_text",
     "micros",
@@ -31,6 +32,11 @@ _encoder = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=dict
 def encode(value: Json | Mapping[str, Json]) -> str:
     """JSON text, all ASCII: a lone surrogate in a person's text survives. Raises ValueError for NaN and infinity."""
     return _encoder.encode(value)
+
+
+def encode_body(body: Mapping[str, Json] | str) -> str:
+    """JSON text of what an event says, which may be JSON text already. Raises as `encode` does."""
+    return body if isinstance(body, str) else encode(body)
 
 
 def decode(text: str) -> Any:
@@ -120,7 +126,7 @@ def _incoming_to_json(incoming: Incoming) -> dict[str, Json]:
     return {
         "conversation": incoming.conversation,
         "event_ids": list(incoming.event_ids),
-        "body": dict(incoming.body),
+        "body": decode(encode_body(incoming.body)),
         "decides": incoming.decides,
         "wakes": incoming.wakes,
         "refusable": incoming.refusable,

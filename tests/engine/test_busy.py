@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from channels.events import event_to_json
 from gateway import Agent, ChannelAgent, Confirm, ToolContext, tool
 from gateway.agent import AgentConfig
 from gateway.engine.busy import interrupt
-from gateway.store.base import Incoming
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from gateway.wording import say
 from tests.engine.bots import Invoices
@@ -114,8 +112,7 @@ async def test_what_the_turn_is_of_does_not_interrupt_it(tmp_path: Path) -> None
         running = asyncio.create_task(chat.worker.turn())
         await invoices.model.waiting.wait()
         lane = chat.worker.shared.conversation(hello.address)
-        body: Any = event_to_json(hello)
-        await interrupt(chat.worker.shared, Incoming(conversation=lane, event_ids=(), body=body))
+        await interrupt(chat.worker.shared, hello, lane)
         await hears_nothing(chat)
         invoices.model.let_go.set()
         outcome = await running

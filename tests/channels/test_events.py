@@ -1,0 +1,46 @@
+"""Events as they are stored: two ways to write them, one to read them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from channels import (
+    Address,
+    ButtonPress,
+    ConversationMoved,
+    DeliveryReport,
+    Event,
+    Message,
+    MessageEdited,
+    OptOut,
+    Reaction,
+)
+from channels.events import event_from_json, event_to_json, event_to_text
+
+MOMENTS = st.datetimes(timezones=st.just(UTC))
+KINDS = (Message, ButtonPress, MessageEdited, Reaction, DeliveryReport, OptOut, ConversationMoved)
+EVENTS: st.SearchStrategy[Event] = st.one_of([st.builds(kind, sent_at=st.none() | MOMENTS) for kind in KINDS])
+
+
+@given(EVENTS)
+def test_the_text_of_an_event_is_its_stored_form_and_is_read_back(event: Event) -> None:
+    text = event_to_text(event)
+    assert json.loads(text) == event_to_json(event)
+    assert event_from_json(json.loads(text)) == event
+
+
+def test_what_has_no_bytes_in_utf8_is_told() -> None:
+    event = Message(
+        event_ids=("1",),
+        address=Address(channel="slack", account="T1", place="C1"),
+        person=None,
+        text="half an emoji \ud83d",
+    )
+    with pytest.raises(ValueError, match="surrogates"):
+        event_to_text(event)
+    assert event_from_json(event_to_json(event)) == event
