@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import logging
 import os
 import signal
 import sys
@@ -110,6 +111,7 @@ def _reason(error: OSError | UnicodeError) -> str:
 
 def leave() -> NoReturn:
     """End the process. Python itself would first wait for every thread, and a tool may hang in one for ever."""
+    logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):
             stream.flush()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import sys
 import traceback
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import PurePath
 from typing import TextIO
 from urllib.parse import quote
@@ -30,7 +32,7 @@ def configure_logging(level: str, *, secrets: Iterable[str] = (), stream: TextIO
     may be a person's. `secrets` are replaced wherever they appear. Libraries are heard from a warning on. Raises
     ValueError for an unknown level.
     """
-    handler = logging.StreamHandler(stream)
+    handler = _Rounds(stream)
     handler.setFormatter((_PlainLine if stream.isatty() else _JsonLine)(redact(secrets)))
     root = logging.getLogger()
     root.setLevel(level.upper())
@@ -62,6 +64,46 @@ def redact(secrets: Iterable[str]) -> Callable[[str], str]:
     return replace
 
 
+class _Rounds(logging.StreamHandler[TextIO]):
+    """Writes the lines of one round of the event loop together, where each one's own would hold the loop up.
+
+    From a warning on, and outside a loop, they are written at once.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._lines: list[str] = []
+        self._scheduled: asyncio.AbstractEventLoop | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._lines.append(self.format(record) + self.terminator)
+            loop = None if record.levelno >= logging.WARNING else asyncio._get_running_loop()
+            if loop is None:
+                self.flush()
+            elif self._scheduled is not loop:
+                self._scheduled = loop
+                loop.call_soon(self.flush)
+        except Exception:  # noqa: BLE001 - whatever it is, who logs must not fail for it
+            self.handleError(record)
+
+    def flush(self) -> None:
+        self.acquire()
+        try:
+            lines, self._lines, self._scheduled = self._lines, [], None
+            self.stream.write("".join(lines))
+            super().flush()
+        except (OSError, ValueError):  # nobody is there to read it, or the stream is closed
+            pass
+        finally:
+            self.release()
+
+
+@lru_cache(maxsize=2)  # thousands of lines may be of one second
+def _second(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
 class _Line(logging.Formatter):
     """What the two forms of a line share: a record's time, words, fields and error; its secrets are gone."""
 
@@ -71,7 +113,7 @@ class _Line(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         facts: dict[str, object] = {
-            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "at": f"{_second(int(record.created))}.{int(record.created * 1000) % 1000:03}+00:00",
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),

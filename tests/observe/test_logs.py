@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
@@ -114,3 +115,57 @@ def test_a_librarys_requests_are_not_logged_and_its_warnings_are(library: str) -
     configure_logging("error", stream=stream)
     logging.getLogger(library).warning("slow")
     assert stream.getvalue().count("\n") == 2
+
+
+class Writes(io.StringIO):
+    """What each write held."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[list[str]] = []
+
+    def write(self, text: str) -> int:
+        self.held.append([json.loads(line)["message"] for line in text.splitlines()])
+        return len(text)
+
+
+def test_the_lines_of_one_round_of_a_loop_are_one_write_and_none_is_lost() -> None:
+    stream = Writes()
+    configure_logging("info", stream=stream)
+    log = logging.getLogger("gateway.test")
+
+    async def rounds() -> None:
+        log.info("1")
+        log.info("2")
+        await asyncio.sleep(0)
+        assert stream.held == [["1", "2"]]
+        log.info("3")
+        log.warning("4")
+        assert stream.held[1:] == [["3", "4"]], "bad news is not kept back"
+
+    asyncio.run(rounds())
+    log.info("outside")
+    assert stream.held[-1] == ["outside"]
+
+    def last_words() -> None:
+        log.info("last words")
+
+    loop = asyncio.new_event_loop()
+    loop.call_soon(last_words)
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.close()
+    asyncio.run(rounds_of(log))
+    assert stream.held[-1] == ["last words", "in another loop"]
+
+
+async def rounds_of(log: logging.Logger) -> None:
+    log.info("in another loop")
+    await asyncio.sleep(0)
+
+
+def test_a_stream_that_is_gone_ends_nothing() -> None:
+    stream = io.StringIO()
+    configure_logging("info", stream=stream)
+    stream.close()
+    logging.getLogger("gateway.test").warning("nobody reads it")
