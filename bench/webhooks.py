@@ -61,6 +61,8 @@ def compared(platform: str, *, rounds: int, requests: int, peers: bool) -> str:
         "the limit": lambda: measured(platform, "limit", requests),
         "ours, SQLite": lambda: measured(platform, "ours", requests),
         "ours, Redis": lambda: measured(platform, "ours", requests, redis=True),
+        "the least that stores, SQLite": lambda: measured(platform, "floor", requests),
+        "the least that stores, Redis": lambda: measured(platform, "floor", requests, redis=True),
     }
     for name, module in PEERS[platform].items() if peers else ():
         contenders[name] = lambda module=module: measured(platform, module, requests)  # type: ignore[misc]

@@ -36,16 +36,17 @@ async def slack(request: web.Request) -> web.Response:
 
 async def twilio(request: web.Request) -> web.Response:
     fields = dict(parse_qsl((await request.read()).decode(), keep_blank_values=True))
-    signed = URL + "".join(name + fields[name] for name in sorted(fields))
+    signed = twilio_url(int(sys.argv[2])) + "".join(name + fields[name] for name in sorted(fields))
     signature = base64.b64encode(hmac.new(TWILIO_TOKEN.encode(), signed.encode(), hashlib.sha1).digest())
     if not hmac.compare_digest(signature, request.headers.get("X-Twilio-Signature", "").encode()):
         return web.Response(status=401)
     return web.Response(text="<Response/>", content_type="text/xml")
 
 
+HANDLERS = {"telegram": telegram, "slack": slack, "twilio": twilio}
+
 if __name__ == "__main__":
     platform, port = sys.argv[1], int(sys.argv[2])
-    URL = twilio_url(port)
     app = web.Application()
-    app.router.add_post(PATHS[platform], {"telegram": telegram, "slack": slack, "twilio": twilio}[platform])
+    app.router.add_post(PATHS[platform], HANDLERS[platform])
     web.run_app(app, host="127.0.0.1", port=port, access_log=None, print=None)

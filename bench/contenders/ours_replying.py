@@ -10,12 +10,15 @@ from dataclasses import replace
 from bench.messages import ANSWER
 from channels import Pace
 from gateway import Agent, ChannelAgent, Gateway
-from gateway.cli.running import event_loop, log_to_stderr
+from gateway.cli.running import event_loop, log_to_stderr, run
 from gateway.providers import Request, Response
-from gateway.web import serve
 
 UNPACED = Pace(account_per_second=1e6, place_per_second=1e6)
 """No platform lets a bot send as fast as this: it is asked for and counted as ever, and never waited for."""
+
+
+def nobody(url: str) -> None:
+    """Whoever waits for it tries the port."""
 
 
 class Instant:
@@ -38,9 +41,7 @@ async def main(port: int) -> None:
     log_to_stderr(gateway.settings, gateway.settings.log_level)
     for channel in gateway.channels.values():
         channel.capabilities = replace(channel.capabilities, pace=UNPACED)
-    async with gateway:
-        await serve(gateway.aiohttp_app(), "127.0.0.1", port)
-        await asyncio.Event().wait()
+    await run(gateway, "127.0.0.1", port, stopped=asyncio.Event().wait, grace_seconds=0, announce=nobody)
 
 
 if __name__ == "__main__":

@@ -36,8 +36,10 @@ class Unattended:
             return before
         try:
             async with asyncio.timeout(self._config.approval_timeout_seconds):
+                asked = (ask.tool.name, dict(ask.args), ask.reason)
                 # In a thread, since it may well wait for somebody at a keyboard.
-                answer: object = await asyncio.to_thread(confirm_action, ask.tool.name, dict(ask.args), ask.reason)
+                waits = inspect.iscoroutinefunction(confirm_action)
+                answer: object = confirm_action(*asked) if waits else await asyncio.to_thread(confirm_action, *asked)
                 approved = await answer if inspect.isawaitable(answer) else answer
         except TimeoutError:
             why = "nobody answered in time"

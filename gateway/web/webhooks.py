@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -21,6 +20,7 @@ from channels import (
     WebhookRequest,
     WebhookResponse,
 )
+from gateway.web.deadlines import Deadline
 from gateway.wording import say
 
 __all__ = ["ACCEPT_SECONDS", "Accept", "Unstored", "addressed", "in_english", "receive", "webhooks"]
@@ -95,7 +95,7 @@ async def receive(
     if parsed.not_understood:
         parsed = replace(parsed, payload=request.body)
     try:
-        async with asyncio.timeout(ACCEPT_SECONDS):
+        with Deadline(ACCEPT_SECONDS):
             await accept(channel, parsed)
     except (AskfirstError, TimeoutError) as error:
         log.warning("a request was not stored", extra={"channel": channel.name, "reason": type(error).__name__})

@@ -1,0 +1,111 @@
+"""The least that stores: the limit's handler on uvloop, and one row a message, committed in groups, before the answer.
+
+No twins are known, nothing is in order, nobody is woken, nothing is logged: what no gateway that stores can go below.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import sys
+import threading
+from queue import SimpleQueue
+
+import redis.asyncio
+from aiohttp import web
+
+from bench.contenders.limit import HANDLERS
+from bench.messages import PATHS
+from gateway.cli.running import event_loop
+
+Row = tuple[bytes, "asyncio.Future[None]"]
+
+
+class SqliteRows:
+    """A thread that commits all that waits in one transaction."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self._loop = path, asyncio.get_running_loop()
+        self._asked: list[Row] = []
+        self._queue: SimpleQueue[list[Row]] = SimpleQueue()
+        threading.Thread(target=self._live, daemon=True).start()
+
+    def put(self, body: bytes) -> asyncio.Future[None]:
+        stored: asyncio.Future[None] = self._loop.create_future()
+        if not self._asked:
+            self._loop.call_soon(self._hand_over)
+        self._asked.append((body, stored))
+        return stored
+
+    def _hand_over(self) -> None:
+        self._queue.put(self._asked)
+        self._asked = []
+
+    def _live(self) -> None:
+        db = sqlite3.connect(self._path, isolation_level=None)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("CREATE TABLE message (seq INTEGER PRIMARY KEY, body BLOB)")
+        while True:
+            rows = self._queue.get()
+            while not self._queue.empty():
+                rows += self._queue.get()
+            marks = ", ".join(["(?)"] * len(rows))
+            db.execute("BEGIN IMMEDIATE")
+            db.execute(f"INSERT INTO message (body) VALUES {marks}", [body for body, _ in rows])
+            db.execute("COMMIT")
+            self._loop.call_soon_threadsafe(_told, rows)
+
+
+class RedisRows:
+    """One call at a time, with all that came since the last one."""
+
+    def __init__(self, url: str) -> None:
+        self._client = redis.asyncio.Redis.from_url(url)
+        self._asked: list[Row] = []
+        self._flying: asyncio.Task[None] | None = None
+
+    def put(self, body: bytes) -> asyncio.Future[None]:
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._asked.append((body, stored))
+        if self._flying is None:
+            self._flying = asyncio.ensure_future(self._fly())
+        return stored
+
+    async def _fly(self) -> None:
+        while self._asked:
+            rows, self._asked = self._asked, []
+            await self._client.rpush("messages", *[body for body, _ in rows])
+            _told(rows)
+        self._flying = None
+
+
+def _told(rows: list[Row]) -> None:
+    for _, stored in rows:
+        if not stored.done():
+            stored.set_result(None)
+
+
+async def main(platform: str, port: int) -> None:
+    where = os.environ["ASKFIRST_STORE"]
+    rows = RedisRows(where) if where.startswith("redis:") else SqliteRows(where.removeprefix("sqlite:///"))
+    checked = HANDLERS[platform]
+
+    async def stored(request: web.Request) -> web.Response:
+        answer = await checked(request)
+        if answer.status == 200:
+            await rows.put(await request.read())
+        return answer
+
+    app = web.Application()
+    app.router.add_post(PATHS[platform], stored)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=event_loop) as running:
+        running.run(main(sys.argv[1], int(sys.argv[2])))

@@ -1,0 +1,71 @@
+"""A deadline for many that may all wait equally long, with one timer for all of them.
+
+`asyncio.timeout` sets a timer of the event loop's for each, which nearly always is cancelled again. It took as long as
+to prove and to read a message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from types import TracebackType
+from weakref import WeakKeyDictionary
+
+__all__ = ["Deadline"]
+
+
+class Deadline:
+    """As `asyncio.timeout(seconds)`, to be entered with `with`: TimeoutError is raised for what takes longer."""
+
+    __slots__ = ("_cancelled_before", "_passed", "_seconds", "_task", "until")
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._passed = False
+        self._cancelled_before = 0
+        self._task: asyncio.Task[object] | None = None
+        self.until = 0.0
+        """On the event loop's clock."""
+
+    def __enter__(self) -> None:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a deadline is a task's")
+        self._task, self._cancelled_before = task, task.cancelling()
+        loop = asyncio.get_running_loop()
+        self.until = loop.time() + self._seconds
+        waiting = _WAITING.get(loop)
+        if waiting is None:
+            waiting = _WAITING[loop] = {}
+        if (equals := waiting.get(self._seconds)) is None:
+            equals = waiting[self._seconds] = deque()
+        if not equals:
+            loop.call_at(self.until, _look, equals)
+        equals.append(self)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        task, self._task = self._task, None
+        # Who was cancelled by somebody else as well stays cancelled.
+        if task and self._passed and task.uncancel() <= self._cancelled_before and kind is asyncio.CancelledError:
+            raise TimeoutError from error
+
+    def end(self) -> None:
+        """It is time: whoever still waits, waits no longer."""
+        if self._task is not None:
+            self._passed = True
+            self._task.cancel()
+
+
+_WAITING: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[float, deque[Deadline]]] = WeakKeyDictionary()
+"""Of each event loop, by how long they wait: the first to begin is the first to end."""
+
+
+def _look(equals: deque[Deadline]) -> None:
+    loop = asyncio.get_running_loop()
+    now = loop.time()
+    while equals and equals[0].until <= now:
+        equals.popleft().end()
+    if equals:
+        loop.call_at(equals[0].until, _look, equals)

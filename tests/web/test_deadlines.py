@@ -1,0 +1,83 @@
+"""Deadlines that share a timer, beside what asyncio's own does."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+
+import pytest
+
+from gateway.web.deadlines import Deadline
+
+SOON = 0.01
+
+
+async def test_what_takes_too_long_is_ended_and_what_does_not_goes_on() -> None:
+    began: list[int] = []
+
+    async def takes(seconds: float, number: int) -> int:
+        with Deadline(SOON):
+            began.append(number)
+            await asyncio.sleep(seconds)
+        await asyncio.sleep(2 * SOON)  # what comes after it is not its business
+        return number
+
+    ended = await asyncio.gather(*(takes(number % 2 * 60, number) for number in range(20)), return_exceptions=True)
+    assert began == list(range(20))
+    assert [type(one) if number % 2 else one for number, one in enumerate(ended)] == [
+        TimeoutError if number % 2 else number for number in range(20)
+    ]
+
+
+async def test_each_length_has_its_own_timer() -> None:
+    async def never(seconds: float) -> None:
+        with Deadline(seconds):
+            await asyncio.Event().wait()
+
+    long = asyncio.create_task(never(3600))
+    with pytest.raises(TimeoutError):
+        await never(SOON)
+    with pytest.raises(TimeoutError):  # the timer goes on for those that came later
+        await never(SOON)
+    assert not long.done()
+    long.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await long
+
+
+async def test_who_is_cancelled_stays_cancelled() -> None:
+    entered = asyncio.Event()
+
+    async def takes_long() -> None:
+        with Deadline(SOON):
+            entered.set()
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:  # the deadline's; meanwhile it is cancelled by somebody else
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()
+                await asyncio.sleep(0)
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(takes_long())
+
+
+async def test_an_error_of_its_own_is_raised() -> None:
+    with pytest.raises(ValueError, match="own"), Deadline(SOON):
+        raise ValueError("own")
+    await asyncio.sleep(2 * SOON)  # nobody is cancelled afterwards
+
+
+def test_a_loop_that_is_gone_is_not_kept() -> None:
+    loops = []
+
+    async def waits() -> None:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        with Deadline(60):
+            await asyncio.sleep(0)
+
+    asyncio.run(waits())
+    gc.collect()
+    assert loops[0]() is None
