@@ -7,7 +7,7 @@ import json
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import PurePath
@@ -72,31 +72,35 @@ class _Rounds(logging.StreamHandler[TextIO]):
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
-        self._lines: list[str] = []
+        self._records: list[logging.LogRecord] = []
         self._scheduled: asyncio.AbstractEventLoop | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        try:
-            self._lines.append(self.format(record) + self.terminator)
-            loop = None if record.levelno >= logging.WARNING else asyncio._get_running_loop()
-            if loop is None:
-                self.flush()
-            elif self._scheduled is not loop:
-                self._scheduled = loop
-                loop.call_soon(self.flush)
-        except Exception:  # noqa: BLE001 - whatever it is, who logs must not fail for it
-            self.handleError(record)
+        self._records.append(record)
+        loop = None if record.levelno >= logging.WARNING else asyncio._get_running_loop()
+        if loop is None:
+            self.flush()
+        elif self._scheduled is not loop:
+            self._scheduled = loop
+            loop.call_soon(self.flush)
 
     def flush(self) -> None:
         self.acquire()
         try:
-            lines, self._lines, self._scheduled = self._lines, [], None
-            self.stream.write("".join(lines))
+            records, self._records, self._scheduled = self._records, [], None
+            self.stream.write("".join(self._lines(records)))
             super().flush()
         except (OSError, ValueError):  # nobody is there to read it, or the stream is closed
             pass
         finally:
             self.release()
+
+    def _lines(self, records: Iterable[logging.LogRecord]) -> Iterator[str]:
+        for record in records:
+            try:
+                yield self.format(record) + self.terminator
+            except Exception:  # noqa: BLE001 - whatever it is, who logs must not fail for it
+                self.handleError(record)
 
 
 @lru_cache(maxsize=2)  # thousands of lines may be of one second
