@@ -39,8 +39,7 @@ lock: .venv/test.installed
 	$(COMPILE) pyproject.toml --all-extras --group build --output-file requirements/run.txt
 	$(COMPILE) pyproject.toml --all-extras --group build --group test --constraint requirements/run.txt \
 		--output-file requirements/test.txt
-	$(COMPILE) pyproject.toml --all-extras --group build --group bench --constraint requirements/run.txt \
-		--output-file requirements/bench.txt
+	$(COMPILE) pyproject.toml --all-extras --group build --group bench --output-file requirements/bench.txt
 
 ## Measures the webhooks, whole turns and the start-up, beside others that do less; quiet machine, about 20 minutes.
 bench: .venv/test.installed .bench/installed
