@@ -51,6 +51,11 @@ class Deadline:
         if task and self._passed and task.uncancel() <= self._cancelled_before and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
+    @property
+    def over(self) -> bool:
+        """Whether nobody waits any more."""
+        return self._task is None
+
     def end(self) -> None:
         """It is time: whoever still waits, waits no longer."""
         if self._task is not None:
@@ -65,7 +70,7 @@ _WAITING: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[float, deque[Deadlin
 def _look(equals: deque[Deadline]) -> None:
     loop = asyncio.get_running_loop()
     now = loop.time()
-    while equals and equals[0].until <= now:
+    while equals and (equals[0].over or equals[0].until <= now):
         equals.popleft().end()
     if equals:
         loop.call_at(equals[0].until, _look, equals)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+from gateway.store.base import Kind
 from gateway.store.codec import span
 
-__all__ = ["Clock", "Moment"]
+__all__ = ["Clock", "Moment", "Woken"]
+
+
+Woken: TypeAlias = tuple[Kind, str | None]
+"""A kind of lane, and its pool; None: any."""
 
 
 class Moment(NamedTuple):
@@ -18,6 +23,8 @@ class Moment(NamedTuple):
     """Microseconds since 1970 on the store's clock. No two moments share one, so it also numbers fences."""
     real: float
     """Seconds of the machine's monotonic clock."""
+    woken: set[Woken]
+    """What the operation of this moment has made ready to be leased."""
 
 
 class Clock:
@@ -59,4 +66,4 @@ class Clock:
             self._base = max(self._base + real - self._read, self._wall())
             self._read = real
             self._last = max(self._last + 1, self._base // 1000 + self._offset)
-            return Moment(self._last, real / 1e9)
+            return Moment(self._last, real / 1e9, set())

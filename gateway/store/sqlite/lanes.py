@@ -59,6 +59,19 @@ _LAPSED = (
 )
 _ONLY = _LOOK + "AND needs <= ? AND lane = ? AND ready_at <= ? AND (worker IS NULL OR until <= ?)"
 
+
+def _soonest(moments: str) -> str:
+    """Of every kind: each finds its first by an index."""
+    return f"SELECT min(moment) FROM ({' UNION ALL '.join(moments.format(kind) for kind in _WORK)})"  # noqa: S608
+
+
+_DUE = _soonest("SELECT min(ready_at) AS moment FROM lane WHERE kind = '{}' AND worker IS NULL AND ready_at > :now")
+_LAPSES = _soonest(
+    "SELECT min(until) AS moment FROM lane "
+    "WHERE kind = '{}' AND worker IS NOT NULL AND until > :real AND ready_at IS NOT NULL"
+)
+_NEXT = f"SELECT ({_DUE}), ({_LAPSES})"
+
 EVENT_COLUMNS = "seq, conversation, stamp, body, pointed, collects, tries, needs"
 
 
@@ -86,6 +99,7 @@ _WAKE_TURNS = (
 
 def wake(db: sqlite3.Connection, at: Moment, kind: Kind, lane: str, pool: str = "") -> None:
     """The lane has work now."""
+    at.woken.add((kind, pool))
     db.execute(_WAKE, {"kind": kind, "lane": lane, "pool": pool, "now": at.now, "collects": False})
 
 
@@ -93,6 +107,7 @@ def wake_turns(db: sqlite3.Connection, at: Moment, conversations: Iterable[str],
     """Events wait in these conversations now, and may wait for more where the conversation does (`collects`)."""
     told: list[Json] = [*dict.fromkeys(conversations)]
     if told:
+        at.woken.add(("turn", ""))
         db.execute(_WAKE_TURNS, {"conversations": encode(told), "now": at.now, "collects": collects})
 
 
@@ -183,9 +198,9 @@ def hold(db: sqlite3.Connection, held: Lease) -> None:
         raise Fenced(f"the {held.kind} lease of {held.lane} is no longer held by {held.worker}")
 
 
-def leave(db: sqlite3.Connection, held: Lease, needs: int) -> None:
+def leave(db: sqlite3.Connection, at: Moment, held: Lease, needs: int) -> None:
     """Give the lane back as it was found, to whoever knows so much."""
-    give_back(db, held)
+    give_back(db, at, held)
     db.execute("UPDATE lane SET needs = ? WHERE kind = ? AND lane = ?", (needs, held.kind, held.lane))
 
 
@@ -212,7 +227,9 @@ def finish(
     ready_at = max(at.now, not_before) if has_work(db, kind, lane) else None
     if ready_at is not None and collect_until is not None and db.execute(_URGENT, (lane,)).fetchone() is None:
         ready_at = max(ready_at, micros(collect_until))
-    if ready_at is None and outcome == "done" and not_before <= at.now:
+    if ready_at is not None:
+        at.woken.add((kind, None))
+    elif outcome == "done" and not_before <= at.now:
         db.execute("DELETE FROM lane WHERE kind = ? AND lane = ?", (kind, lane))
         return
     db.execute(
@@ -222,8 +239,9 @@ def finish(
     )
 
 
-def give_back(db: sqlite3.Connection, held: Lease) -> None:
+def give_back(db: sqlite3.Connection, at: Moment, held: Lease) -> None:
     """Undo a lease that nobody received: the next one is told what this one would have been told."""
+    at.woken.add((held.kind, None))
     db.execute(
         "UPDATE lane SET worker = NULL, until = NULL, upto = NULL "
         "WHERE kind = ? AND lane = ? AND worker IS NOT NULL AND fence = ?",
@@ -252,19 +270,10 @@ def end_all(db: sqlite3.Connection) -> None:
 
 def seconds_to_next(db: sqlite3.Connection, at: Moment) -> float | None:
     """Until a lane becomes ready by time alone: it falls due, or its lease lapses."""
-    waits: list[float] = []
-    for kind in _WORK:
-        (due,) = db.execute(
-            "SELECT min(ready_at) FROM lane WHERE kind = ? AND worker IS NULL AND ready_at > ?", (kind, at.now)
-        ).fetchone()
-        if due is not None:
-            waits.append((due - at.now) / 1_000_000)
-        (until,) = db.execute(
-            "SELECT min(until) FROM lane WHERE kind = ? AND worker IS NOT NULL AND until > ? AND ready_at IS NOT NULL",
-            (kind, at.real),
-        ).fetchone()
-        if until is not None:
-            waits.append(until - at.real)
+    due, until = db.execute(_NEXT, {"now": at.now, "real": at.real}).fetchone()
+    waits = [] if due is None else [(due - at.now) / 1_000_000]
+    if until is not None:
+        waits.append(until - at.real)
     return min(waits, default=None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Hashable, Sequence
+from collections.abc import AsyncIterator, Hashable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from gateway.store.base import (
 from gateway.store.codec import moment
 from gateway.store.sqlite import counts, lanes, mailbox, records, upkeep
 from gateway.store.sqlite import transaction as transactions
-from gateway.store.sqlite.clock import Clock
+from gateway.store.sqlite.clock import Clock, Woken
 from gateway.store.sqlite.inbox import Inbox
 from gateway.store.sqlite.room import Room
 from gateway.store.sqlite.writer import Operation, Writer
@@ -124,10 +124,18 @@ class SqliteStore:
     ) -> Lease | None:
         kinds = tuple(kinds)
         topic: Hashable = (kinds, only, pool, knows)
+
+        def concerned(woken: Iterable[Woken]) -> bool:
+            return any(
+                kind in kinds and (only is not None or where is None or kind != "out" or where == pool)
+                for kind, where in woken
+            )
+
         future = self._writer.submit(
             lambda db, at: lanes.lease(db, at, worker, kinds, only, pool, lease_seconds, knows),
             settled=self._keep_or_give_back,
             topic=topic,
+            concerned=concerned,
             wait_seconds=wait_seconds,
         )
         try:
@@ -144,7 +152,7 @@ class SqliteStore:
     def _keep_or_give_back(self, lease: Lease | None, received: bool) -> None:
         """A lease whose caller was cancelled meanwhile is nobody's: others need not wait until it lapses."""
         if lease is not None and not received and self._open is not None:
-            returned = self._open.submit(lambda db, at: lanes.give_back(db, lease))
+            returned = self._open.submit(lambda db, at: lanes.give_back(db, at, lease))
             returned.add_done_callback(asyncio.Future.exception)  # if it fails, the lease lapses
 
     async def renew(self, lease: Lease, *, lease_seconds: float = 6.0) -> Control:

@@ -53,7 +53,7 @@ def apply(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> datet
     if transaction.lease is not None:
         lanes.checkpoint(db, transaction.lease.lane, [encode(step) for step in transaction.steps])
         if transaction.finish == "left":
-            lanes.leave(db, transaction.lease, transaction.needs)
+            lanes.leave(db, at, transaction.lease, transaction.needs)
         elif transaction.finish is not None:
             lanes.finish(db, at, transaction.lease, transaction.finish, transaction.due, transaction.collect_until)
     return moment(at.now)

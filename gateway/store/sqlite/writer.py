@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from gateway.store.base import StoreUnavailable
 from gateway.store.sqlite import lanes, schema, upkeep
-from gateway.store.sqlite.clock import Clock, Moment
+from gateway.store.sqlite.clock import Clock, Moment, Woken
 
 __all__ = ["Operation", "Writer"]
 
@@ -30,6 +30,8 @@ Operation = Callable[[sqlite3.Connection, Moment], T]
 """Reads and writes within the transaction it is given; runs again when its group had to be rolled back."""
 
 _GROUP = 1000
+_LOOK_AGAIN_SECONDS = 0.05
+"""However busy the thread is, so often those that wait see what time alone has made ready."""
 _LOOK_UP_SECONDS = 30.0
 """The thread wakes at least this often: for what expired, and in case the machine was suspended."""
 
@@ -40,6 +42,7 @@ class _Job:
     future: asyncio.Future[Any]
     settled: Callable[[Any, bool], None] | None
     topic: Hashable | None
+    concerned: Callable[[set[Woken]], bool]
     give_up: float
 
 
@@ -69,6 +72,7 @@ class Writer:
         """In this round of the loop: all go to the thread together, which is one wake-up and one commit."""
         self._queue: SimpleQueue[list[_Job] | _Call] = SimpleQueue()
         self._waiting: list[_Job] = []
+        self._look_at = 0.0
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._closed = False
@@ -96,13 +100,15 @@ class Writer:
         *,
         settled: Callable[[T, bool], None] | None = None,
         topic: Hashable | None = None,
+        concerned: Callable[[set[Woken]], bool] = bool,
         wait_seconds: float = 0.0,
     ) -> asyncio.Future[T]:
         """Have an operation run. What it raises is the future's; an error of the database becomes StoreUnavailable.
 
         `settled` is called in the loop with the result, and whether the future was still waiting for it. An operation
-        with a `topic` that gives None is tried again when something changed, for `wait_seconds`; when one of a topic
-        finds nothing, the others of that topic are not tried.
+        with a `topic` that gives None is tried again for `wait_seconds`: when others have woken what it is `concerned`
+        with, and now and then, for what time alone makes ready. When one of a topic finds nothing, the others of that
+        topic are not tried.
         """
         future: asyncio.Future[T] = self._loop.create_future()
         if self._closed:
@@ -110,7 +116,7 @@ class Writer:
         else:
             if not self._asked:
                 self._loop.call_soon(self._hand_over)
-            self._asked.append(_Job(run, future, settled, topic, time.monotonic() + wait_seconds))
+            self._asked.append(_Job(run, future, settled, topic, concerned, time.monotonic() + wait_seconds))
         return future
 
     def _hand_over(self) -> None:
@@ -224,20 +230,23 @@ class Writer:
         before = db.total_changes
         answers: list[_Answer] = []
         waiting = [*self._waiting]
+        woken: set[Woken] = set()
         for job in jobs:
-            answer = self._attempt(db, job, apart)
+            answer = self._attempt(db, job, woken, apart)
             if job.topic is not None and answer.value is None and answer.error is None:
                 waiting.append(job)
             else:
                 answers.append(answer)
+        if look_up or time.monotonic() >= self._look_at:
+            look_up, self._look_at = True, time.monotonic() + _LOOK_AGAIN_SECONDS
         fruitless: set[Hashable] = set()
         still_waiting: list[_Job] = []
         for job in waiting:
             if job.future.done():  # its caller was cancelled
                 continue
             answer = _Answer(job, None, None)
-            if (look_up or db.total_changes != before) and job.topic not in fruitless:
-                answer = self._attempt(db, job, apart)
+            if (look_up or job.concerned(woken)) and job.topic not in fruitless:
+                answer = self._attempt(db, job, woken, apart)
             if answer.value is None and answer.error is None:
                 fruitless.add(job.topic)
                 if time.monotonic() < job.give_up:
@@ -248,7 +257,7 @@ class Writer:
             upkeep.set_high_water(db, self._clock.tick())
         return answers, still_waiting
 
-    def _attempt(self, db: sqlite3.Connection, job: _Job, apart: bool) -> _Answer:
+    def _attempt(self, db: sqlite3.Connection, job: _Job, woken: set[Woken], apart: bool) -> _Answer:
         at, before = self._clock.tick(), db.total_changes
         if apart:
             db.execute("SAVEPOINT job")
@@ -264,6 +273,7 @@ class Writer:
             answer = _Answer(job, None, error)  # its caller gets it, and nobody else
         if apart:
             db.execute("RELEASE job")
+        woken |= at.woken
         return answer
 
     def _tell(self, callback: Callable[..., object], *arguments: object) -> None:
