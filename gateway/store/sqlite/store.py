@@ -136,6 +136,7 @@ class SqliteStore:
             settled=self._keep_or_give_back,
             topic=topic,
             concerned=concerned,
+            durable=False,
             wait_seconds=wait_seconds,
         )
         try:
@@ -144,7 +145,7 @@ class SqliteStore:
             if future.done() and not future.cancelled() and future.exception() is None:
                 self._keep_or_give_back(future.result(), received=False)
             elif self._open is not None:
-                asked_before = self._open.submit(lambda db, at: None)
+                asked_before = self._open.submit(lambda db, at: None, durable=False)
                 asked_before.add_done_callback(asyncio.Future.exception)
                 await asyncio.wait([asked_before])  # until then the lease may be given, and has to be given back
             raise
@@ -152,7 +153,7 @@ class SqliteStore:
     def _keep_or_give_back(self, lease: Lease | None, received: bool) -> None:
         """A lease whose caller was cancelled meanwhile is nobody's: others need not wait until it lapses."""
         if lease is not None and not received and self._open is not None:
-            returned = self._open.submit(lambda db, at: lanes.give_back(db, at, lease))
+            returned = self._open.submit(lambda db, at: lanes.give_back(db, at, lease), durable=False)
             returned.add_done_callback(asyncio.Future.exception)  # if it fails, the lease lapses
 
     async def renew(self, lease: Lease, *, lease_seconds: float = 6.0) -> Control:
@@ -204,7 +205,7 @@ class SqliteStore:
         )
 
     async def tick(self) -> float | None:
-        return await self._do(mailbox.tick)
+        return await self._do(mailbox.tick, durable=True)
 
     async def take(self, cells: Sequence[Cell]) -> float:
         cells = tuple(cells)
@@ -217,10 +218,10 @@ class SqliteStore:
         return await self._do(mailbox.dead)
 
     async def replay(self, dead_id: str) -> bool:
-        return await self._do(partial(mailbox.replay, dead_id=dead_id))
+        return await self._do(partial(mailbox.replay, dead_id=dead_id), durable=True)
 
     async def drop(self, dead_id: str) -> bool:
-        return await self._do(partial(mailbox.drop, dead_id=dead_id))
+        return await self._do(partial(mailbox.drop, dead_id=dead_id), durable=True)
 
     async def stats(self) -> Stats:
         return await self._do(counts.stats)
@@ -229,7 +230,7 @@ class SqliteStore:
         return await self._room.enough()
 
     async def ping(self) -> None:
-        await self._do(upkeep.set_high_water)
+        await self._do(upkeep.set_high_water, durable=True)
 
     @property
     def _writer(self) -> Writer:
@@ -237,5 +238,5 @@ class SqliteStore:
             raise StoreUnavailable("the store is not open")
         return self._open
 
-    async def _do(self, run: Operation[T]) -> T:
-        return await self._writer.submit(run)
+    async def _do(self, run: Operation[T], *, durable: bool = False) -> T:
+        return await self._writer.submit(run, durable=durable)

@@ -1,7 +1,8 @@
 """One thread owns the connection and groups all that waits into one transaction.
 
 A commit waits for the disk once for everybody in its group, which is what makes SQLite fast at `synchronous=FULL`.
-Nobody is answered before the disk has it. Of an operation that is refused nothing stays, and the others of its group
+Nobody is answered before the disk has it, but who asked for nothing that has to last: a lease ends with its process
+anyway. Of an operation that is refused nothing stays, and the others of its group
 are none the wiser.
 """
 
@@ -44,6 +45,7 @@ class _Job:
     topic: Hashable | None
     concerned: Callable[[set[Woken]], bool]
     give_up: float
+    durable: bool
 
 
 class _HalfDone(Exception):
@@ -73,6 +75,7 @@ class Writer:
         self._queue: SimpleQueue[list[_Job] | _Call] = SimpleQueue()
         self._waiting: list[_Job] = []
         self._look_at = 0.0
+        self._durably = True
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._closed = False
@@ -102,8 +105,11 @@ class Writer:
         topic: Hashable | None = None,
         concerned: Callable[[set[Woken]], bool] = bool,
         wait_seconds: float = 0.0,
+        durable: bool = True,
     ) -> asyncio.Future[T]:
         """Have an operation run. What it raises is the future's; an error of the database becomes StoreUnavailable.
+
+        What is not `durable` is answered before the disk has it: a read, or what means nothing to the next process.
 
         `settled` is called in the loop with the result, and whether the future was still waiting for it. An operation
         with a `topic` that gives None is tried again for `wait_seconds`: when others have woken what it is `concerned`
@@ -116,7 +122,7 @@ class Writer:
         else:
             if not self._asked:
                 self._loop.call_soon(self._hand_over)
-            self._asked.append(_Job(run, future, settled, topic, concerned, time.monotonic() + wait_seconds))
+            self._asked.append(_Job(run, future, settled, topic, concerned, time.monotonic() + wait_seconds, durable))
         return future
 
     def _hand_over(self) -> None:
@@ -195,6 +201,7 @@ class Writer:
         that is rare, and savepoints cost as much as a third of the work.
         """
         try:
+            self._wait_for_disk(db, any(job.durable for job in jobs))
             db.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             self._fail(jobs, error)
@@ -218,6 +225,12 @@ class Writer:
         self._waiting = waiting
         if answers:
             self._tell(_deliver, answers)
+
+    def _wait_for_disk(self, db: sqlite3.Connection, durably: bool) -> None:
+        """The write-ahead log is one: with the next durable commit the disk has all before it too."""
+        if durably != self._durably:
+            db.execute(f"PRAGMA synchronous = {'FULL' if durably else 'NORMAL'}")
+            self._durably = durably
 
     def _fail(self, jobs: list[_Job], error: sqlite3.Error) -> None:
         failed, self._waiting = [*jobs, *self._waiting], []
