@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from urllib.parse import parse_qsl
 from xml.etree import ElementTree
 
 import pytest
@@ -21,14 +22,16 @@ from channels import (
     OptOut,
     Parsed,
     Person,
+    WebhookRequest,
 )
 from channels.events import event_from_json, event_to_json
-from channels.twilio.form import is_for
+from channels.twilio.form import is_for, read_form
 from channels.twilio.parse import FormReader, spoken
 from gateway.pending.reading import CodeReply, read_code
 from tests.channels.twilio.forms import ANA, FORMS, MEDIA, OF_OURS, OURS, SID, request
 
 READERS = {name: FormReader(name) for name in ("sms", "whatsapp")}
+FORM = {"content-type": "application/x-www-form-urlencoded"}
 EMPTY = '<?xml version="1.0" encoding="UTF-8"?><Response></Response>'
 
 
@@ -337,3 +340,16 @@ def test_any_values_are_read(changes: Mapping[str, str]) -> None:
     for reader in READERS.values():
         for found in reader.read(request(form)).events:
             assert event_from_json(event_to_json(found)) == found
+
+
+WRITTEN = st.lists(
+    st.sampled_from([*"ab=&+%#?/; ~\t\n\0'\"", "%20", "%3D", "%26", "%2b", "%00", "%25", "%4", "%zz", "%C3%A9", "&&"])
+    | st.text(st.characters(max_codepoint=127), max_size=3),
+    max_size=12,
+).map("".join)
+
+
+@given(WRITTEN)
+def test_a_form_is_read_as_the_standard_library_reads_it(text: str) -> None:
+    form = read_form(WebhookRequest("POST", "https://example.org", FORM, text.encode()))
+    assert list(form.items()) == parse_qsl(text, keep_blank_values=True)
