@@ -8,20 +8,32 @@ documented is not understood. Slack writes null for much that is absent.
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Annotated, Literal, TypeAlias
 
-__all__ = ["BlockActions", "Command", "Envelope", "Event", "EventCallback", "File", "Inner"]
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+__all__ = [
+    "BlockActions",
+    "Command",
+    "Event",
+    "EventCallback",
+    "File",
+    "Inner",
+    "Payload",
+    "Verification",
+    "payload_from",
+]
 
 
 class _Fields(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True)
 
 
-class Envelope(_Fields):
-    """What every JSON payload has."""
+class Verification(_Fields):
+    """Slack asks whether we are there."""
 
-    type: str
-    challenge: str | None = None
+    type: Literal["url_verification"]
+    challenge: str
 
 
 class Authorization(_Fields):
@@ -84,6 +96,7 @@ class Event(_Fields):
 
 
 class EventCallback(_Fields):
+    type: Literal["event_callback"]
     team_id: str | None = None
     event_id: str = Field(min_length=1)
     event: Event
@@ -118,6 +131,7 @@ class Action(_Fields):
 
 
 class BlockActions(_Fields):
+    type: Literal["block_actions"]
     team: _Id | None = None
     enterprise: _Id | None = None
     is_enterprise_install: bool = False
@@ -127,6 +141,16 @@ class BlockActions(_Fields):
     message: Pressed | None = None
     actions: list[Action]
     response_url: str | None = None
+
+
+Payload: TypeAlias = EventCallback | BlockActions | Verification
+"""What comes as JSON."""
+_PAYLOAD: TypeAdapter[Payload] = TypeAdapter(Annotated[Payload, Field(discriminator="type")])
+
+
+def payload_from(body: bytes) -> Payload:
+    """Raises ValidationError."""
+    return _PAYLOAD.validate_json(body)
 
 
 class Command(_Fields):
