@@ -33,7 +33,7 @@ def configure_logging(level: str, *, secrets: Iterable[str] = (), stream: TextIO
     ValueError for an unknown level.
     """
     handler = _Rounds(stream)
-    handler.setFormatter((_PlainLine if stream.isatty() else _JsonLine)(redact(secrets)))
+    handler.setFormatter(_Line(_plain if stream.isatty() else _json, redact(secrets)))
     root = logging.getLogger()
     root.setLevel(level.upper())
     root.handlers = [handler]
@@ -109,11 +109,11 @@ def _second(at: int) -> str:
 
 
 class _Line(logging.Formatter):
-    """What the two forms of a line share: a record's time, words, fields and error; its secrets are gone."""
+    """A record's time, words, fields and error as one line, without secrets."""
 
-    def __init__(self, clean: Callable[[str], str]) -> None:
+    def __init__(self, written: Callable[[dict[str, object]], str], clean: Callable[[str], str]) -> None:
         super().__init__()
-        self._clean = clean
+        self._written, self._clean = written, clean
 
     def format(self, record: logging.LogRecord) -> str:
         facts: dict[str, object] = {
@@ -125,28 +125,20 @@ class _Line(logging.Formatter):
         facts |= {key: value for key, value in vars(record).items() if key not in _STANDARD}
         if record.exc_info and record.exc_info[1]:
             facts["error"] = describe_error(record.exc_info[1])
-        return self._clean(self.written(facts))
-
-    def written(self, facts: dict[str, object]) -> str:
-        raise NotImplementedError
+        return self._clean(self._written(facts))
 
 
-class _JsonLine(_Line):
-    # ASCII only, so every control, direction and line separator character is escaped.
-    _encode = staticmethod(json.JSONEncoder(ensure_ascii=True, default=str).encode)
-
-    def written(self, facts: dict[str, object]) -> str:
-        return self._encode(facts)
+_json = json.JSONEncoder(ensure_ascii=True, default=str).encode
+"""ASCII only, so every control, direction and line separator character is escaped."""
 
 
-class _PlainLine(_Line):
-    def written(self, facts: dict[str, object]) -> str:
-        at, level, name, message = (str(facts.pop(key)) for key in ("at", "level", "logger", "message"))
-        fields = "".join(f" {key}={value}" for key, value in facts.items())
-        return "".join(
-            c if c.isprintable() else c.encode("unicode_escape").decode()
-            for c in f"{at[11:19]} {level:<7} {name}: {message}{fields}"
-        )
+def _plain(facts: dict[str, object]) -> str:
+    at, level, name, message = (str(facts.pop(key)) for key in ("at", "level", "logger", "message"))
+    fields = "".join(f" {key}={value}" for key, value in facts.items())
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode()
+        for c in f"{at[11:19]} {level:<7} {name}: {message}{fields}"
+    )
 
 
 def describe_error(error: BaseException) -> str:
