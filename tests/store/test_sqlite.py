@@ -6,6 +6,7 @@ import asyncio
 import resource
 import sqlite3
 import stat
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -25,7 +26,9 @@ from gateway.store.base import (
     Timer,
     Transaction,
 )
-from gateway.store.sqlite import SqliteStore, room
+from gateway.store.sqlite import SqliteStore, lanes, mailbox, room
+from gateway.store.sqlite.clock import Clock, Moment
+from gateway.store.sqlite.writer import Writer
 
 BODY = {"text": "x" * 300}
 
@@ -244,6 +247,29 @@ async def test_a_failing_neighbour_in_a_group_takes_nobody_with_it(store: Sqlite
     assert [n for n, answer in enumerate(done) if isinstance(answer, BaseException)] == [10]
     assert isinstance(done[10], StoreUnavailable)
     assert len(await store.scan("small")) == 20
+
+
+async def test_a_lane_that_falls_due_while_the_thread_is_busy_is_noticed() -> None:
+    """The writer has looked a moment ago, and looks again before it sleeps for long."""
+    passed = 0
+    writer = Writer(None, Clock(lambda: time.time_ns() + passed, lambda: time.monotonic_ns() + passed))
+    await writer.start()
+
+    def makes_due(db: sqlite3.Connection, at: Moment) -> None:
+        mailbox.queue(db, at._replace(now=at.now + 20_000), QueuedPart(part_id="p", conversation="c", body=BODY))
+
+    def takes_long(db: sqlite3.Connection, at: Moment) -> None:
+        nonlocal passed
+        passed += 30_000_000
+
+    await writer.submit(makes_due)
+    lease = writer.submit(
+        lambda db, at: lanes.lease(db, at, "w", ["out"], None, "", 6.0, 1), topic="out", wait_seconds=60.0
+    )
+    await writer.submit(takes_long)
+    async with asyncio.timeout(15):
+        assert (await lease) is not None
+    await writer.stop()
 
 
 async def test_what_has_expired_leaves_the_file(store: SqliteStore, path: Path) -> None:

@@ -268,9 +268,9 @@ def end_all(db: sqlite3.Connection) -> None:
     db.execute("UPDATE lane SET until = 0 WHERE worker IS NOT NULL")
 
 
-def seconds_to_next(db: sqlite3.Connection, at: Moment) -> float | None:
-    """Until a lane becomes ready by time alone: it falls due, or its lease lapses."""
-    due, until = db.execute(_NEXT, {"now": at.now, "real": at.real}).fetchone()
+def seconds_to_next(db: sqlite3.Connection, at: Moment, since: Moment) -> float | None:
+    """Until a lane becomes ready by time alone: it falls due, or its lease lapses. Below 0: one has since then."""
+    due, until = db.execute(_NEXT, {"now": since.now, "real": since.real}).fetchone()
     waits = [] if due is None else [(due - at.now) / 1_000_000]
     if until is not None:
         waits.append(until - at.real)

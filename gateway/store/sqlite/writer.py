@@ -74,7 +74,7 @@ class Writer:
         """In this round of the loop: all go to the thread together, which is one wake-up and one commit."""
         self._queue: SimpleQueue[list[_Job] | _Call] = SimpleQueue()
         self._waiting: list[_Job] = []
-        self._look_at = 0.0
+        self._looked = clock.tick()
         self._durably = True
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
@@ -189,10 +189,14 @@ class Writer:
         at = self._clock.tick()
         give_up = min(job.give_up for job in self._waiting) - at.real
         try:
-            ready = lanes.seconds_to_next(db, at)
+            ready = lanes.seconds_to_next(db, at, since=self._looked)
         except sqlite3.Error:  # whoever asks next is told
             return 1.0
-        return max(0.0, min(_LOOK_UP_SECONDS, give_up, _LOOK_UP_SECONDS if ready is None else ready))
+        if ready is None:
+            ready = _LOOK_UP_SECONDS
+        elif ready <= 0:  # fell due while the thread had other things to do; what was woken may be among it
+            ready = self._looked.real + _LOOK_AGAIN_SECONDS - at.real
+        return max(0.0, min(_LOOK_UP_SECONDS, give_up, ready))
 
     def _run(self, db: sqlite3.Connection, jobs: list[_Job], *, look_up: bool, apart: bool = False) -> None:
         """Commit the jobs together; when the database fails on the way, each alone, so that few fail.
@@ -207,7 +211,7 @@ class Writer:
             self._fail(jobs, error)
             return
         try:
-            answers, waiting = self._transact(db, jobs, look_up=look_up, apart=apart)
+            answers, waiting, looked = self._transact(db, jobs, look_up=look_up, apart=apart)
             db.execute("COMMIT")
         except _HalfDone:
             db.execute("ROLLBACK")
@@ -222,7 +226,7 @@ class Writer:
             else:
                 self._fail(jobs, error)
             return
-        self._waiting = waiting
+        self._waiting, self._looked = waiting, looked
         if answers:
             self._tell(_deliver, answers)
 
@@ -238,8 +242,11 @@ class Writer:
 
     def _transact(
         self, db: sqlite3.Connection, jobs: list[_Job], *, look_up: bool, apart: bool
-    ) -> tuple[list[_Answer], list[_Job]]:
-        """The answers, and the jobs that go on waiting. Raises _HalfDone, unless each job is kept apart."""
+    ) -> tuple[list[_Answer], list[_Job], Moment]:
+        """The answers, the jobs that go on waiting, and when they were last looked at for what time has made ready.
+
+        Raises _HalfDone, unless each job is kept apart.
+        """
         before = db.total_changes
         answers: list[_Answer] = []
         waiting = [*self._waiting]
@@ -250,8 +257,9 @@ class Writer:
                 waiting.append(job)
             else:
                 answers.append(answer)
-        if look_up or time.monotonic() >= self._look_at:
-            look_up, self._look_at = True, time.monotonic() + _LOOK_AGAIN_SECONDS
+        at, looked = self._clock.tick(), self._looked
+        if look_up or at.real >= looked.real + _LOOK_AGAIN_SECONDS:
+            look_up, looked = True, at
         fruitless: set[Hashable] = set()
         still_waiting: list[_Job] = []
         for job in waiting:
@@ -268,7 +276,7 @@ class Writer:
             answers.append(answer)
         if db.total_changes != before:
             upkeep.set_high_water(db, self._clock.tick())
-        return answers, still_waiting
+        return answers, still_waiting, looked
 
     def _attempt(self, db: sqlite3.Connection, job: _Job, woken: set[Woken], apart: bool) -> _Answer:
         at, before = self._clock.tick(), db.total_changes
