@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_address
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 from urllib.parse import SplitResult, urlsplit
@@ -119,6 +120,14 @@ class Settings(BaseSettings):
         _refuse(self._half_there(way))
         return tuple(name for name in names() if self._meant(name))
 
+    def channels_either_way(self) -> dict[str, Way]:
+        """The channels whose settings are there for a way in, and which one. Raises MissingSetting as `channels_on`."""
+        ways: dict[str, Way] = {
+            name: "polling" if any(self._lacks(name, "webhook")) else "webhook" for name in names() if self._meant(name)
+        }
+        _refuse([*chain.from_iterable(self._lacks(*each) for each in ways.items()), *self._unused()])
+        return ways
+
     def channel_settings(self, name: str) -> Mapping[str, str]:
         """What one channel may know: its own variables, and of those the ones that are set."""
         return {
@@ -131,10 +140,13 @@ class Settings(BaseSettings):
 
     def _half_there(self, way: Way) -> Iterator[tuple[str, str]]:
         for name in names():
-            for setting in settings_of(name):
-                if way in setting.needed_for and self._meant(name) and self._value(setting.name) is None:
-                    yield setting.name, f"{setting.mend} ({name} is set up by half)"
+            yield from self._lacks(name, way)
         yield from self._unused()
+
+    def _lacks(self, name: str, way: Way) -> Iterator[tuple[str, str]]:
+        for setting in settings_of(name):
+            if way in setting.needed_for and self._meant(name) and self._value(setting.name) is None:
+                yield setting.name, f"{setting.mend} ({name} is set up by half)"
 
     def _unused(self) -> Iterator[tuple[str, str]]:
         """A secret that several channels share, while none of them is set up."""

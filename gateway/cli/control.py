@@ -20,7 +20,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from channels import AskfirstError, Channel, Json, MissingSetting, Way
+from channels import AskfirstError, Channel, Json
 from channels.catalogue import load
 from channels.direct import DirectChannel
 from channels.webchat import WebChatChannel
@@ -171,12 +171,7 @@ def _channels(settings: Settings) -> Mapping[str, Channel]:
         DirectChannel.name: DirectChannel(),
         WebChatChannel.name: WebChatChannel(keys=(), hosts=()),
     }
-    way: Way = "webhook"
-    try:
-        on = settings.channels_on(way)
-    except MissingSetting:
-        on = settings.channels_on(way := "polling")
-    for name in on:
+    for name, way in settings.channels_either_way().items():
         channels[name] = load(name).from_settings(settings.channel_settings(name), way=way)
     return channels
 

@@ -47,7 +47,7 @@ def set_webhooks(bot: BotRef | None) -> None:
     agent = bot.load() if bot is not None else None
 
     async def register() -> None:
-        async with _registering(settings, "webhook") as channels:
+        async with _registering(settings, dict.fromkeys(settings.channels_on("webhook"), "webhook")) as channels:
             for name, channel in channels.items():
                 url = webhook_url(base, name, channel)
                 await channel.register(url)
@@ -67,7 +67,7 @@ def show_webhooks(bot: BotRef | None, *, as_json: bool) -> None:
     settings = _settings(bot)
 
     async def registered() -> dict[str, str | None]:
-        async with _registering(settings, "polling") as channels:
+        async with _registering(settings, settings.channels_either_way()) as channels:
             return {name: await channel.registered() for name, channel in channels.items()}
 
     found = asyncio.run(registered())
@@ -85,7 +85,7 @@ def delete_webhooks(bot: BotRef | None) -> None:
     settings = _settings(bot)
 
     async def unregister() -> None:
-        async with _registering(settings, "polling") as channels:
+        async with _registering(settings, settings.channels_either_way()) as channels:
             for name, channel in channels.items():
                 await channel.unregister()
                 click.echo(f"{name}: deleted")
@@ -103,13 +103,13 @@ def _settings(bot: BotRef | None) -> Settings:
 
 
 @asynccontextmanager
-async def _registering(settings: Settings, way: Way) -> AsyncIterator[Mapping[str, CanRegister]]:
-    """The channels that are on and can register a webhook, started; of the others it is said that one does so by hand.
+async def _registering(settings: Settings, ways: Mapping[str, Way]) -> AsyncIterator[Mapping[str, CanRegister]]:
+    """Those of the channels that can register a webhook, started; of the others it is said that one does so by hand.
 
     Raises AskfirstError when none is on.
     """
     on: dict[str, Channel] = {
-        name: load(name).from_settings(settings.channel_settings(name), way=way) for name in settings.channels_on(way)
+        name: load(name).from_settings(settings.channel_settings(name), way=way) for name, way in ways.items()
     }
     able = {name: channel for name, channel in on.items() if isinstance(channel, CanRegister)}
     for name in (name for name in on if name not in able):

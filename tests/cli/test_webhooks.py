@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.processes import askfirst
+from tests.fakes.telegram import FakeTelegram
 from tests.fakes.twilio import FakeTwilio
 
 URL = "https://bot.example.com/webhooks/twilio"
@@ -54,3 +55,23 @@ async def test_a_number_of_somebody_else_is_named(here: Path, twilio: FakeTwilio
     code, _, err = await askfirst("webhooks", "set", cwd=here, env=settings)
     assert code == 1 and "+15559990000 is no number of this account" in err
     assert twilio.auth_token not in err
+
+
+async def test_what_is_registered_needs_no_other_way_in_of_another_channel(here: Path, twilio: FakeTwilio) -> None:
+    """Slack is set up for a server, Telegram for a laptop: neither keeps anybody from looking, or from sending."""
+    async with FakeTelegram() as telegram:
+        settings = env(twilio, "sms") | {
+            "TELEGRAM_BOT_TOKEN": telegram.token,
+            "TELEGRAM_API_URL": telegram.url,
+            "SLACK_BOT_TOKEN": "xoxb-1234567890-abcdefghij",
+            "SLACK_SIGNING_SECRET": "8f742231b10e8888abcd99yyyzzz85a5",
+        }
+        code, out, _ = await askfirst("webhooks", "show", "--json", cwd=here, env=settings)
+        assert (code, json.loads(out)) == (0, {"sms": None, "telegram": None})
+        code, out, _ = await askfirst("webhooks", "delete", cwd=here, env=settings)
+        assert (code, set(out.splitlines())) == (0, {"sms: deleted", "telegram: deleted"})
+        account, _, _ = telegram.token.partition(":")
+        sent = await askfirst("send", f"telegram:{account}:1001", "Hello.", "--bot", "bot.py", cwd=here, env=settings)
+        assert sent[0] == 0
+        code, _, err = await askfirst("webhooks", "show", cwd=here, env={"SLACK_SIGNING_SECRET": "8" * 32})
+        assert code == 78 and "SLACK_BOT_TOKEN: set it" in err
