@@ -65,12 +65,13 @@ def dev(bot: BotRef, host: str, port: int) -> None:
             more = f"\n{authors_traceback(error.error)}" if isinstance(error, LifespanFailed) else ""
             click.echo(f"{error}{more}\n\nIt starts with the next save. Ctrl-C ends.", err=True)
             saved = runner.run(_until(saving, lambda stopped: stopped()))
-    if saved:
-        click.echo("Saved: starting anew.")
-        sys.stdout.flush()
-        # Not what .env has added to the environment: it may be another one by now.
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environ)  # noqa: S606 - our own command line
-    leave()
+        # Within the block, at whose end Python waits for every thread.
+        if saved:
+            click.echo("Saved: starting anew.")
+            sys.stdout.flush()
+            # Not what .env has added to the environment: it may be another one by now.
+            os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environ)  # noqa: S606 - our own command line
+        leave()
 
 
 async def _watch(directory: Path) -> asyncio.Task[None]:

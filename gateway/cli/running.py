@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -23,7 +24,9 @@ from gateway.observe import configure_logging
 from gateway.settings import LogLevel, Settings
 from gateway.web import serve
 
-__all__ = ["base_url", "event_loop", "leave", "log_to_stderr", "run", "store_file", "until_signal"]
+__all__ = ["base_url", "event_loop", "leave", "leave_after", "log_to_stderr", "run", "store_file", "until_signal"]
+
+log = logging.getLogger("askfirst.cli")
 
 _GARBAGE = 10_000
 """Objects more than there were, before any are looked through: a few requests of an ordinary moment make Python's 700,
@@ -109,8 +112,21 @@ def _reason(error: OSError | UnicodeError) -> str:
     return os.strerror(number) if number > 0 else getattr(error, "strerror", None) or "no such name"
 
 
+def leave_after(seconds: float) -> None:
+    """End the process in so many seconds, unless it has ended by then, also while something holds up its event loop."""
+
+    def give_up() -> None:
+        log.warning("something does not end, and is left as it is")
+        leave()
+
+    timer = threading.Timer(seconds, give_up)
+    timer.daemon = True
+    timer.start()
+
+
 def leave() -> NoReturn:
-    """End the process. Python itself would first wait for every thread, and a tool may hang in one for ever."""
+    """End the process. Python itself, and its event loop, would first wait for every thread and every task: a tool may
+    hang in one for ever."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):

@@ -10,13 +10,15 @@ import click
 from gateway.app import Gateway
 from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.container import goes_with_container
-from gateway.cli.running import event_loop, leave, log_to_stderr, run, store_file, until_signal
+from gateway.cli.running import event_loop, leave, leave_after, log_to_stderr, run, store_file, until_signal
 from gateway.cli.webhooks import webhook_url
 from gateway.settings import Role
 
 __all__ = ["serve"]
 
 GRACE_SECONDS = 20.0
+LAST_SECONDS = 10.0
+"""After the grace: for handing back, closing, and what a bot does at its end. Then the process ends, whatever hangs."""
 
 
 @click.command()
@@ -52,11 +54,16 @@ def serve(bot: BotRef, host: str, port: int, role: Role) -> None:
 
     async def main() -> None:
         with until_signal() as signalled:
-            await run(gateway, host, port, stopped=signalled.wait, grace_seconds=GRACE_SECONDS, announce=announce)
+
+            async def stopped() -> None:
+                await signalled.wait()
+                leave_after(GRACE_SECONDS + LAST_SECONDS)
+
+            await run(gateway, host, port, stopped=stopped, grace_seconds=GRACE_SECONDS, announce=announce)
 
     with asyncio.Runner(loop_factory=event_loop) as runner:
         runner.run(main())
-    leave()
+        leave()
 
 
 def _channels(gateway: Gateway, base: str) -> Iterable[str]:

@@ -23,6 +23,10 @@ __all__ = ["Shared", "Tasks", "in_thread", "person_of", "typed"]
 log = logging.getLogger("askfirst.engine")
 
 
+_CANCELLED_SECONDS = 3.0
+"""How long work that was cancelled may take for what it has to hand back."""
+
+
 class Tasks:
     """Background work of this process: kept until it ends, its failures logged by their type."""
 
@@ -43,14 +47,19 @@ class Tasks:
             await asyncio.wait(self._running)
 
     async def drain(self, grace_seconds: float) -> None:
-        """Let it end for so long; then cancel it."""
+        """Let it end for so long; then cancel it. What does not let itself be cancelled is left."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace_seconds):
                 await self.ended()
-        while self._running:
-            for task in self._running:
-                task.cancel()
-            await asyncio.wait(self._running)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CANCELLED_SECONDS):
+                while self._running:
+                    for task in self._running:
+                        task.cancel()
+                    await asyncio.wait(self._running)
+        for task in self._running:
+            log.warning("%s was cancelled and does not end: it is left", task.get_name())
+        self._running.clear()
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
