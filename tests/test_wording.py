@@ -104,6 +104,8 @@ def test_a_sentence_or_a_value_that_is_missing_is_an_error() -> None:
     ("seconds", "language", "text"),
     [
         (60, "en", "1 minute"),
+        (119, "en", "1 minute and 59 seconds"),
+        (899, "en", "14 minutes"),
         (900, "en", "15 minutes"),
         (900, "es-AR", "15 minutos"),
         (900, "pt-BR", "15 minutos"),

@@ -21,6 +21,7 @@ LANGUAGES: Mapping[str, Mapping[str, str]] = {
 }
 """Language -> name of a sentence -> the sentence. Read at import: a turn reads no file."""
 
+_SECONDS_COUNT_BELOW = 120
 _UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 
 
@@ -50,11 +51,15 @@ def resolve(language: str | None) -> str:
 
 
 def duration(seconds: float, language: str | None) -> str:
-    """A span of time in its two largest units, never longer than it is: ``15 minutes``, ``1 hour and 30 minutes``."""
+    """A span of time as one says it, never longer than it is: ``14 minutes``, ``1 hour and 30 minutes``.
+
+    In its two largest units; from two minutes on nobody counts the seconds.
+    """
     from babel.units import format_unit
 
     locale = resolve(language)
     left = max(int(seconds), 0)
+    left -= left % 60 if left >= _SECONDS_COUNT_BELOW else 0
     counts: list[tuple[str, int]] = []
     for unit, length in _UNITS:
         count, left = divmod(left, length)
