@@ -7,4 +7,14 @@ import multiprocessing
 __all__ = ["children"]
 
 children = multiprocessing.get_context("forkserver")
-children.set_forkserver_preload(["tests.store.worker", "tests.chaos.worker"])
+children.set_forkserver_preload(
+    [
+        "tests.store.worker",
+        "tests.chaos.worker",
+        "tests.cli.command",
+        *(f"channels.{name}.channel" for name in ("slack", "telegram", "twilio", "webchat")),
+        *(f"gateway.providers.{name}" for name in ("anthropic", "openai")),
+        "gateway.store.redis",
+        "uvloop",
+    ]
+)

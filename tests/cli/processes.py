@@ -9,18 +9,37 @@ import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Protocol
 
-__all__ = ["Process", "askfirst", "running"]
+from tests.children import children
+from tests.cli import command
+
+__all__ = ["Process", "askfirst", "forked", "running"]
 
 LISTENS = re.compile(r"http://127\.0\.0\.1:\d+")
 ENDS_WITHIN_SECONDS = 25.0
 
 
+class Started(Protocol):
+    """What `asyncio.subprocess.Process` and `Fork` have in common."""
+
+    @property
+    def stdout(self) -> asyncio.StreamReader | None: ...
+    @property
+    def pid(self) -> int: ...
+    @property
+    def returncode(self) -> int | None: ...
+    def send_signal(self, signal: int) -> None: ...
+    def kill(self) -> None: ...
+    async def wait(self) -> int: ...
+
+
 class Process:
     """A running command. Everything it wrote, to either stream, is in `said`."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: Started) -> None:
         self._process = process
         self.said = ""
         self._more = asyncio.Condition()
@@ -68,6 +87,62 @@ class Process:
         await self._reading
         # the transport of a child closes its pipes in the next turn of the loop
         await asyncio.sleep(0)
+
+
+class Fork:
+    """A child that is given the command: as `asyncio.subprocess.Process`."""
+
+    def __init__(self, process: BaseProcess, stdout: asyncio.StreamReader) -> None:
+        self._process = process
+        self.stdout = stdout
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid or 0
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def send_signal(self, signal: int) -> None:
+        os.kill(self.pid, signal)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    async def wait(self) -> int:
+        loop = asyncio.get_running_loop()
+        gone = asyncio.Event()
+        loop.add_reader(self._process.sentinel, gone.set)
+        await gone.wait()
+        loop.remove_reader(self._process.sentinel)
+        self._process.join()
+        return self._process.exitcode or 0
+
+
+@contextlib.asynccontextmanager
+async def forked(
+    *arguments: str | Path, cwd: Path, env: Mapping[str, str] | None = None, lease_seconds: float | None = None
+) -> AsyncIterator[Process]:
+    """As `running`, begun within milliseconds: for tests that are about what a process does, not how it begins.
+
+    `lease_seconds`: how long its leases last, where a test would wait for their end.
+    """
+    said, theirs = children.Pipe(duplex=False)
+    job = (theirs, [*map(str, arguments)], cwd, {**os.environ, **(env or {})}, lease_seconds)
+    child = children.Process(target=command.run, args=job, daemon=True)
+    await asyncio.to_thread(child.start)
+    theirs.close()
+    stdout = asyncio.StreamReader()
+    ours = os.fdopen(os.dup(said.fileno()), "rb", buffering=0)
+    said.close()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdout), ours)
+    process = Process(Fork(child, stdout))
+    try:
+        yield process
+    finally:
+        await process.end()
+        child.close()
 
 
 @contextlib.asynccontextmanager

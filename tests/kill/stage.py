@@ -11,16 +11,17 @@ from typing import Any, Self, TypeVar
 from aiohttp import web
 
 from gateway.settings import Role
-from tests.cli.processes import Process, running
+from tests.cli.processes import Process, forked
 from tests.e2e.house import SECRET, SIGNING
 from tests.fakes.openai import FakeOpenAI
 from tests.fakes.telegram import FakeTelegram
 
-__all__ = ["Business", "Stage", "on_stage"]
+__all__ = ["LEASE_SECONDS", "Business", "Stage", "on_stage"]
 
 T = TypeVar("T")
 
 BOT = Path(__file__).with_name("bot.py")
+LEASE_SECONDS = 2.0
 
 
 class Business:
@@ -102,7 +103,9 @@ class Stage:
     async def start(self, role: Role = "all", **env: str) -> Process:
         """One more process; Telegram's webhook goes there from now on, if it is not a worker. `env` is its own."""
         arguments = ("serve", BOT, "--host=127.0.0.1", "--port=0", f"--role={role}")
-        process = await self._processes.enter_async_context(running(*arguments, cwd=self.directory, env=self.env | env))
+        process = await self._processes.enter_async_context(
+            forked(*arguments, cwd=self.directory, env=self.env | env, lease_seconds=LEASE_SECONDS)
+        )
         await process.url()
         self._latest = process
         if role != "worker":
@@ -119,7 +122,7 @@ class Stage:
         await self._latest.end()
 
     async def until(self, condition: Callable[[], T | None]) -> T:
-        """The first truthy value. It may take a take-over: on Redis what a killed process held is its for 6 seconds."""
+        """The first truthy value. It may take a take-over: on Redis what a killed process held is its for a lease."""
         return await self.telegram.wait_for(condition, timeout_seconds=60)
 
     def texts(self, chat: Any) -> list[str]:

@@ -1,0 +1,39 @@
+"""``askfirst`` as a fork of a process that has everything imported: see `tests.children`."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from gateway import wording
+from gateway.cli import main
+from gateway.engine.shared import Shared
+
+__all__ = ["run"]
+
+wording.prepare()  # so that no child has to
+
+
+def run(
+    said: Connection, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], lease_seconds: float | None
+) -> None:
+    """What the process does: the command, in this directory and environment; both its streams go into the pipe.
+
+    `lease_seconds`: of every lease it takes; None: as long as they are.
+    """
+    gc.freeze()  # what was there before the fork is not looked through again
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(said.fileno(), stream.fileno())
+    said.close()
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    sys.path.insert(0, str(cwd))
+    if lease_seconds is not None:
+        Shared.__init__ = functools.partialmethod(Shared.__init__, lease_seconds=lease_seconds)  # type: ignore[assignment]
+    main(arguments, prog_name="askfirst")
