@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from channels.halves import without_halves
 
 __all__ = [
     "BlockActions",
@@ -150,7 +152,10 @@ _PAYLOAD: TypeAdapter[Payload] = TypeAdapter(Annotated[Payload, Field(discrimina
 
 def payload_from(body: bytes) -> Payload:
     """Raises ValidationError."""
-    return _PAYLOAD.validate_json(body)
+    try:
+        return _PAYLOAD.validate_json(body)
+    except ValidationError:
+        return _PAYLOAD.validate_json(without_halves(body))
 
 
 class Command(_Fields):

@@ -162,7 +162,7 @@ class Inbox:
 def _stored(event: Event) -> dict[str, Json] | str:
     try:
         return event_to_text(event)
-    except ValueError:  # Slack sends half an emoji when it has cut a text
+    except ValueError:  # half a character, which another distribution's channel may hand on
         return cast("dict[str, Json]", event_to_json(event))
 
 
