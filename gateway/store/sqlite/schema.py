@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from gateway.store.base import StoreRefused
 
-__all__ = ["connect", "lock"]
+__all__ = ["connect", "lock", "mend"]
 
 _APPLICATION_ID = 0x41534B46  # "ASKF", in the header of every file of ours
 
@@ -153,6 +154,15 @@ _MIGRATIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
 """Each brings a file of the version before it forward. One that was released is never changed."""
 
 
+_MENDS = {
+    "FULL": "the disk is full: make room",
+    "BUSY": "another program holds the file",
+    "IOERR": "the disk does not take or give it: see whether it is full, read-only or broken",
+    "READONLY": "this user may not write to it",
+    "CANTOPEN": "this user may not write to its directory",
+}
+
+
 def lock(path: Path) -> FileLock:
     """Make this process the owner of the file. Raises StoreRefused when another is.
 
@@ -173,7 +183,8 @@ def lock(path: Path) -> FileLock:
         raise StoreRefused(
             f"{side} cannot be written: {error.strerror}. Give this user a directory it may write to."
         ) from error
-    side.write_text(f"{os.getpid()}\n")
+    with suppress(OSError):  # it only tells who it is; a full disk is told of by whoever needs room
+        side.write_text(f"{os.getpid()}\n")
     return held
 
 
@@ -190,13 +201,22 @@ def connect(path: Path | None) -> sqlite3.Connection:
         return _prepared(db, str(path))
     except sqlite3.Error as error:
         db.close()
+        what = mend(error.sqlite_errorname)
         raise StoreRefused(
             f"{path} cannot be used ({error.sqlite_errorname}: {error}). It was left as it is: "
-            "restore it from a backup, or name another file in ASKFIRST_STORE."
+            f"{what or 'restore it from a backup, or name another file in ASKFIRST_STORE'}."
         ) from error
     except StoreRefused:
         db.close()
         raise
+
+
+def mend(errorname: str) -> str | None:
+    """What an operator can do about an error that is not the file's own fault; None: it may be."""
+    for kind, what in _MENDS.items():
+        if errorname.startswith(f"SQLITE_{kind}"):
+            return what
+    return None
 
 
 def _prepared(db: sqlite3.Connection, name: str) -> sqlite3.Connection:
@@ -215,6 +235,7 @@ def _prepared(db: sqlite3.Connection, name: str) -> sqlite3.Connection:
         raise StoreRefused(f"{name} is damaged ({damage}). It was left as it is: restore it from a backup.")
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
+    db.execute("PRAGMA temp_store = MEMORY")  # no other directory has to be there, or have room
     for number, script in enumerate(_MIGRATIONS[version:], version + 1):
         db.executescript(
             f"BEGIN IMMEDIATE; {script};"

@@ -343,5 +343,5 @@ def _closed() -> StoreUnavailable:
 
 def _unavailable(error: sqlite3.Error) -> StoreUnavailable:
     name = getattr(error, "sqlite_errorname", type(error).__name__)
-    hint = {"SQLITE_FULL": "; the disk is full: make room", "SQLITE_BUSY": "; another program holds the file"}
-    return StoreUnavailable(f"the store cannot be used now ({name}){hint.get(name, '')}")
+    what = schema.mend(name)
+    return StoreUnavailable(f"the store cannot be used now ({name})" + (f"; {what}" if what else ""))
