@@ -4,28 +4,34 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 SOURCES := $(wildcard gateway channels tests examples bench scripts)
 BIN := .venv/bin
+MYPY = $(BIN)/mypy $(SOURCES)
+PYTEST = $(BIN)/pytest -n 2 -m "not chaos"
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation
 
-.PHONY: run test chaos bench lint format lock
+.PHONY: run test chaos bench lint style format lock
 
 ## The invoices example in the browser: offline model, embedded store, no account.
 run: .venv/run.installed
 	$(BIN)/askfirst dev examples/invoices.py
 
-## Formatting, lint, types, import rules, then every test but the long ones.
+## Formatting, lint and import rules, then every test but the long ones; mypy runs beside them and is told at the end.
 test: .venv/test.installed
 	@$(BIN)/python -m scripts.chromium
-	$(MAKE) --no-print-directory lint
-	$(BIN)/pytest -n 2 -m "not chaos"
+	$(MAKE) --no-print-directory style
+	@$(MYPY) >.venv/types.txt 2>&1 & types=$$!; trap 'kill $$types 2>/dev/null' EXIT; trap 'exit 130' INT TERM; \
+	echo '$(PYTEST)'; $(PYTEST); tested=$$?; \
+	wait $$types; typed=$$?; echo '$(MYPY)'; cat .venv/types.txt; exit $$((tested | typed))
 
 ## The tests that take over 30 seconds: real processes, killed at every step.
 chaos: .venv/test.installed
 	$(BIN)/pytest -m chaos --timeout 600 || [ $$? -eq 5 ]  # 5: there is none
 
-lint: .venv/test.installed
+lint: style
+	$(MYPY)
+
+style: .venv/test.installed
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
-	$(BIN)/mypy $(SOURCES)
 	$(BIN)/lint-imports
 
 format: .venv/test.installed

@@ -15,6 +15,7 @@ children.set_forkserver_preload(
         *(f"channels.{name}.channel" for name in ("slack", "telegram", "twilio", "webchat")),
         *(f"gateway.providers.{name}" for name in ("anthropic", "openai")),
         "gateway.store.redis",
+        "fpdf",
         "uvloop",
     ]
 )

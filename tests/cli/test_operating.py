@@ -29,7 +29,7 @@ from gateway.store.sqlite import SqliteStore
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from gateway.tools import OutcomeUnknown, tool
 from tests.cli.pages import Page
-from tests.cli.processes import askfirst, running
+from tests.cli.processes import askfirst, forked
 from tests.e2e.house import SIGNING
 from tests.fakes.telegram import FakeTelegram, Message, User
 from tests.store.redis_server import RedisServer
@@ -98,7 +98,7 @@ async def ana(at: Mapping[str, str]) -> AsyncIterator[Person]:
 
 
 async def test_an_ask_is_withdrawn_while_a_server_runs(here: Path, ana: Person) -> None:
-    async with running(*DEV, cwd=here, env=ana.env) as process:
+    async with forked(*DEV, cwd=here, env=ana.env) as process:
         await process.url()
         prompt = await ana.asks_to_delete("INV-42")
         [asked] = await told("pending", "list", env=ana.env)
@@ -119,7 +119,7 @@ async def test_an_ask_is_withdrawn_while_a_server_runs(here: Path, ana: Person) 
 async def test_an_ask_is_withdrawn_beside_a_stopped_server_and_told_by_the_next(
     here: Path, ana: Person, at: Mapping[str, str]
 ) -> None:
-    async with running(*DEV, cwd=here, env=ana.env) as process:
+    async with forked(*DEV, cwd=here, env=ana.env) as process:
         await process.url()
         prompt = await ana.asks_to_delete("INV-7")
         process.signal(signal.SIGTERM)
@@ -130,7 +130,7 @@ async def test_an_ask_is_withdrawn_beside_a_stopped_server_and_told_by_the_next(
     assert "telegram is not on: its settings are needed" in await refusal("pending", "cancel", asked["id"], env=at)
     assert (await told("pending", "cancel", asked["id"], env=ana.env))["reason"] == "withdrawn"
     assert ana.telegram.sent == [prompt]
-    async with running(*DEV, cwd=here, env=ana.env) as process:
+    async with forked(*DEV, cwd=here, env=ana.env) as process:
         await process.url()
         await ana.telegram.wait_for(lambda: "Withdrawn" in prompt.text and not prompt.buttons)
         await ana.hears("Cancelled: Delete invoice INV-7")
@@ -138,7 +138,7 @@ async def test_an_ask_is_withdrawn_beside_a_stopped_server_and_told_by_the_next(
 
 async def test_a_person_is_written_to(here: Path, at: Mapping[str, str]) -> None:
     async with (
-        running(*DEV, cwd=here, env=at) as process,
+        forked(*DEV, cwd=here, env=at) as process,
         aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as http,
     ):
         page = Page(http, await process.url())
@@ -169,7 +169,7 @@ async def test_the_socket_is_its_owners_alone_wherever_it_is(here: Path, deep: b
     else:
         with socket.socket(socket.AF_UNIX) as stale:
             stale.bind(str(name))
-    async with running(*DEV, cwd=directory) as process:
+    async with forked(*DEV, cwd=directory) as process:
         await process.url()
         place = name.resolve()
         assert (place.stat().st_mode & 0o777, place.is_socket()) == (0o600, True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 
-from tests.cli.processes import Process, running
+from tests.cli.processes import Process, forked
 from tests.e2e.house import SECRET
 from tests.fakes.openai import FakeOpenAI
 from tests.fakes.slack import FakeSlack
@@ -62,7 +62,7 @@ async def served(directory: Path, *, failing: int = 0) -> AsyncIterator[Served]:
             "OPENAI_API_KEY": model.key,
             "OPENAI_BASE_URL": model.url,
         }
-        async with running("serve", EXAMPLE, "--host=127.0.0.1", "--port=0", cwd=directory, env=env) as process:
+        async with forked("serve", EXAMPLE, "--host=127.0.0.1", "--port=0", cwd=directory, env=env) as process:
             url = await process.url()
             telegram.webhook.update(url=f"{url}/webhooks/telegram", secret=SECRET)
             slack.webhook = f"{url}/webhooks/slack"

@@ -10,7 +10,7 @@ from pathlib import Path
 from pypdf import PdfReader
 
 from gateway.wording import say
-from tests.cli.processes import running
+from tests.cli.processes import forked, running
 from tests.e2e.house import SIGNING
 from tests.fakes.openai import Call, FakeOpenAI
 from tests.fakes.slack import FakeSlack, Sent
@@ -67,7 +67,7 @@ async def test_the_whole_story(tmp_path: Path) -> None:
             first.signal(signal.SIGTERM)
             assert await first.ended() == 0
 
-        async with running(*SERVE, url.rpartition(":")[2], cwd=tmp_path, env=env) as second:
+        async with forked(*SERVE, url.rpartition(":")[2], cwd=tmp_path, env=env) as second:
             await second.url()
             waiting = await answered(slack, ana, team, f"{bot} /pending", thread=prompt.thread)
             assert "Delete invoice INV-42 for good?" in waiting.shown
@@ -128,14 +128,14 @@ async def test_what_a_killed_process_had_sent_is_found_and_not_sent_again(tmp_pa
         env, ana = served(slack, model, tmp_path), slack.person("ana")
         hold = slack.hold("chat.postMessage", "after")
         model.script(["Hello."])
-        async with running(*SERVE, "0", cwd=tmp_path, env=env) as first:
+        async with forked(*SERVE, "0", cwd=tmp_path, env=env) as first:
             url = await first.url()
             slack.webhook = f"{url}/webhooks/slack"
             await slack.says(ana, slack.direct(ana), "hello")
             await hold.reached()
             first.signal(signal.SIGKILL)
             await first.ended()
-        async with running(*SERVE, url.rpartition(":")[2], cwd=tmp_path, env=env) as second:
+        async with forked(*SERVE, url.rpartition(":")[2], cwd=tmp_path, env=env) as second:
             await second.url()
             model.script(["Hello again."])
             await slack.says(ana, slack.direct(ana), "hello again")

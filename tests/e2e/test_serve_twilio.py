@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from pypdf import PdfReader
 
-from tests.cli.processes import running
+from tests.cli.processes import forked, running
 from tests.e2e.house import SIGNING
 from tests.fakes.openai import Call, FakeOpenAI
 from tests.fakes.twilio import Answer, FakeTwilio, Sent
@@ -82,7 +82,7 @@ async def test_the_whole_story(tmp_path: Path, whatsapp: bool) -> None:
             first.signal(signal.SIGTERM)
             assert await first.ended() == 0
 
-        async with running(*serve, cwd=tmp_path, env=env) as second:
+        async with forked(*serve, cwd=tmp_path, env=env) as second:
             await second.url()
             model.script(["I know no such code."])
             await phone.answered("YES 0000", "I know no such code.")

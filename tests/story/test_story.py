@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pypdf import PdfReader
 
-from tests.cli.processes import askfirst, running
+from tests.cli.processes import forked, running
 from tests.fakes.anthropic import FakeAnthropic
 from tests.fakes.model_server import Call, ModelServer
 from tests.fakes.openai import FakeOpenAI
@@ -88,7 +88,7 @@ async def test_ask_confirm_once_and_get_the_file(channel: str, store: str, provi
             first.signal(signal.SIGTERM)
             assert await first.ended() == 0
 
-        async with running(*serve, cwd=tmp_path, env=env) as second:
+        async with forked(*serve, cwd=tmp_path, env=env) as second:
             await second.url()
             await phone.confirms()
             await phone.reads("Invoice INV-42 of Café Aurora is deleted.")
@@ -105,8 +105,9 @@ async def test_ask_confirm_once_and_get_the_file(channel: str, store: str, provi
 
         assert sum("INV-42 of Café Aurora is deleted" in text for text in phone.screen()) == 1
         assert phone.refusals() == []
-        code, listed, error = await askfirst("dead", "list", "--json", cwd=tmp_path, env=env)
-        assert (code, listed.strip()) == (0, "[]"), error
+        async with forked("dead", "list", "--json", cwd=tmp_path, env=env) as dead:
+            assert await dead.ended() == 0, dead.said
+            assert dead.said.strip() == "[]"
     said = first.said + second.said
     for hidden in (*phone.secrets, SIGNING, model.key, "Aurora", "Bakery", "list the open"):
         assert hidden not in said
