@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import sys
 import traceback
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import PurePath
 from typing import TextIO
 from urllib.parse import quote
@@ -74,6 +76,7 @@ class _Rounds(logging.StreamHandler[TextIO]):
         super().__init__(stream)
         self._records: list[logging.LogRecord] = []
         self._scheduled: asyncio.AbstractEventLoop | None = None
+        os.register_at_fork(after_in_child=partial(_forget, weakref.ref(self)))
 
     def emit(self, record: logging.LogRecord) -> None:
         self._records.append(record)
@@ -101,6 +104,12 @@ class _Rounds(logging.StreamHandler[TextIO]):
                 yield self.format(record) + self.terminator
             except Exception:  # noqa: BLE001 - whatever it is, who logs must not fail for it
                 self.handleError(record)
+
+
+def _forget(handler: weakref.ref[_Rounds]) -> None:
+    """What waits to be written is the parent's, which writes it."""
+    if (rounds := handler()) is not None:
+        rounds._records.clear()
 
 
 @lru_cache(maxsize=2)  # thousands of lines may be of one second

@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import logging
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -162,6 +163,26 @@ def test_the_lines_of_one_round_of_a_loop_are_one_write_and_none_is_lost() -> No
 async def rounds_of(log: logging.Logger) -> None:
     log.info("in another loop")
     await asyncio.sleep(0)
+
+
+def test_what_a_process_has_yet_to_write_its_child_does_not_write_too() -> None:
+    """A tool may bring workers of its own, which are forked."""
+    stream = io.StringIO()
+    configure_logging("info", stream=stream)
+
+    def in_a_round() -> int:
+        log = logging.getLogger("gateway.test")
+        log.info("the parent's")
+        if (child := os.fork()) == 0:
+            log.warning("the child's")
+            os._exit(stream.getvalue().count("\n"))
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    async def round_() -> int:
+        return in_a_round()
+
+    assert asyncio.run(round_()) == 1, "lines that the child wrote"
+    assert stream.getvalue().count("\n") == 1
 
 
 def test_a_stream_that_is_gone_ends_nothing() -> None:
