@@ -15,9 +15,8 @@ run: .venv/run.installed
 	$(BIN)/askfirst dev examples/invoices.py
 
 ## Formatting, lint and import rules, then every test but the long ones; mypy runs beside them and is told at the end.
-test: .venv/test.installed
+test: style
 	@$(BIN)/python -m scripts.chromium
-	$(MAKE) --no-print-directory style
 	@$(MYPY) >.venv/types.txt 2>&1 & types=$$!; trap 'kill $$types 2>/dev/null' EXIT; trap 'exit 130' INT TERM; \
 	echo '$(PYTEST)'; $(PYTEST); tested=$$?; \
 	wait $$types; typed=$$?; echo '$(MYPY)'; cat .venv/types.txt; exit $$((tested | typed))
