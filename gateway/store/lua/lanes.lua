@@ -32,7 +32,7 @@ local function save_lane(kind, lane, state)
   local name, way = key('lane', kind .. ':' .. lane), way_of(kind, state)
   redis.call('DEL', name)
   for _, index in ipairs({ 'free', 'held', 'idle' }) do redis.call('ZREM', key(index, state.indexed), lane) end
-  local known = state.ready or state.worker or state.tries > 0 or state.died
+  local known = state.ready or state.worker or state.tries > 0 or state.died or state.needs > 1
   if not known and state.due <= now then return end
   redis.call('HSET', name, 'due', state.due, 'tries', state.tries, 'died', state.died and 1 or 0, 'pool', state.pool)
   if state.needs > 1 then redis.call('HSET', name, 'needs', state.needs) end
@@ -133,18 +133,23 @@ local function choose(kinds, only, knows)
 end
 
 -- Microseconds until a lane becomes ready by time alone (it falls due, or its lease lapses); -1: none will.
-local function patience(kinds)
+local function patience(kinds, only)
   local soonest = -1
   local function consider(wait)
-    if soonest < 0 or wait < soonest then soonest = math.max(wait, 0) end
+    if wait > 0 and (soonest < 0 or wait < soonest) then soonest = wait end
   end
-  for i = 2, #kinds, 2 do
-    local way = kinds[i]
-    local due = redis.call('ZRANGEBYSCORE', key('free', way), '(' .. text(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-    if due[1] then consider(tonumber(due[2]) - now) end
-    local lapses =
-      redis.call('ZRANGEBYSCORE', key('held', way), '(' .. text(real), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-    if lapses[1] then consider(tonumber(lapses[2]) - real) end
+  for i = 1, #kinds, 2 do
+    local kind, way = kinds[i], kinds[i + 1]
+    if only then
+      local state = read_lane(kind, only)
+      if state.ready then consider(state.worker and state.lapses - real or state.ready - now) end
+    else
+      local due = redis.call('ZRANGEBYSCORE', key('free', way), '(' .. text(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+      if due[1] then consider(tonumber(due[2]) - now) end
+      local lapses =
+        redis.call('ZRANGEBYSCORE', key('held', way), '(' .. text(real), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+      if lapses[1] then consider(tonumber(lapses[2]) - real) end
+    end
   end
   return soonest
 end

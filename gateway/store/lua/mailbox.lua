@@ -23,6 +23,10 @@ local function is_seen(id)
   return until_when and until_when > now
 end
 
+local function know(id, keep)
+  redis.call('SET', key('seen', id), now + keep, 'PX', math.max(1, math.ceil(keep / 1000)))
+end
+
 -- Whether none of its ids was known. All are, from now on: a twin may bring an id of its own.
 local function remember(event)
   local fresh = true
@@ -30,7 +34,7 @@ local function remember(event)
     if is_seen(id) then
       fresh = false
     else
-      redis.call('SET', key('seen', id), now + event.keep, 'PX', math.max(1, math.ceil(event.keep / 1000)))
+      know(id, event.keep)
     end
   end
   return fresh

@@ -58,8 +58,9 @@ def check(transaction: Transaction, partition_of: Callable[[str], str]) -> None:
         raise ValueError(f"the lease is of partition {lease.partition}, and the transaction of {partition}")
     if transaction.finish is None and not (transaction.due is transaction.collect_until is None):
         raise ValueError("due and collect_until belong to finish, and the transaction finishes nothing")
-    if transaction.steps and lease is not None and lease.kind != "turn":
-        raise ValueError(f"steps are the checkpoint of a turn, and the lease is for {lease.kind!r}")
+    of_a_turn = transaction.steps or transaction.collect_until is not None
+    if of_a_turn and lease is not None and lease.kind != "turn":
+        raise ValueError(f"steps and collect_until are of a turn, and the lease is for {lease.kind!r}")
     for conversation in _conversations(transaction):
         if partition_of(conversation) != partition:
             raise ValueError(f"{conversation} is of partition {partition_of(conversation)}, not {partition}")

@@ -14,6 +14,7 @@ from gateway.store.codec import span
 from gateway.store.redis import scripts
 from gateway.store.redis.arguments import lane_arguments, lease_arguments, read_lease, ways
 from gateway.store.redis.keys import PARTITIONS, to_bytes
+from gateway.store.redis.news import EVERYTHING
 from gateway.store.redis.server import Server
 
 __all__ = ["Leases", "Wanted"]
@@ -45,8 +46,7 @@ class Leases:
         with suppress(TimeoutError):
             # Of many who wait here for the same, one looks, and the next when that one was served.
             async with asyncio.timeout(wait_seconds), queue:
-                kinds, _, pool, knows = wanted
-                with self._server.news.following(way for _, way in ways(kinds, pool, knows)) as heard:
+                with self._server.news.following(_topics(*wanted)) as heard:
                     while True:
                         heard.clear()
                         lease, patience = await self._attempt(worker, wanted, lease_seconds)
@@ -95,3 +95,10 @@ class Leases:
             lease, _ = await looking
             if lease is not None:
                 await self._server.run(scripts.GIVE_BACK, [lease.partition], *lease_arguments(lease))
+
+
+def _topics(kinds: tuple[Kind, ...], only: str | None, pool: str, knows: int) -> list[bytes]:
+    """What may make ready what is wanted. An outbox that is named may be of any pool."""
+    if only is not None and "out" in kinds:
+        return [EVERYTHING]
+    return [way for _, way in ways(kinds, pool, knows)]

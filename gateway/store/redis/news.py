@@ -17,8 +17,10 @@ from redis.exceptions import RedisError
 
 from gateway.store.redis.client import connecting, ended, unavailable
 
-__all__ = ["News"]
+__all__ = ["EVERYTHING", "News"]
 
+EVERYTHING: Final = b""
+"""A topic whose followers hear of all others."""
 _AGAIN_SECONDS: Final = 0.5
 _BEAT_SECONDS: Final = 5.0
 """A connection that was silent for so long is asked whether it still lives."""
@@ -69,7 +71,7 @@ class News:
             self._tell(topic)
 
     def _tell(self, topic: bytes) -> None:
-        for heard in self._followers.get(topic, ()):
+        for heard in (*self._followers.get(topic, ()), *self._followers.get(EVERYTHING, ())):
             heard.set()
 
     async def _listen(self, begun: asyncio.Future[None]) -> None:

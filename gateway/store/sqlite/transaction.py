@@ -21,8 +21,9 @@ def check(transaction: Transaction) -> None:
         raise ValueError("finish and steps belong to a lease, and the transaction names none")
     if transaction.finish is None and not (transaction.due is transaction.collect_until is None):
         raise ValueError("due and collect_until belong to finish, and the transaction finishes nothing")
-    if transaction.steps and transaction.lease is not None and transaction.lease.kind != "turn":
-        raise ValueError(f"steps are the checkpoint of a turn, and the lease is for {transaction.lease.kind!r}")
+    of_a_turn = transaction.steps or transaction.collect_until is not None
+    if of_a_turn and transaction.lease is not None and transaction.lease.kind != "turn":
+        raise ValueError(f"steps and collect_until are of a turn, and the lease is for {transaction.lease.kind!r}")
 
 
 def apply(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> datetime:

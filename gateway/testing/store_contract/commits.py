@@ -129,6 +129,7 @@ class CommitsContract:
             transaction(store, steps=["s"]),
             transaction(store, of=out, due=await store.now()),
             transaction(store, of=out, steps=["s"]),
+            transaction(store, of=out, finish="done", collect_until=await store.now()),
             Transaction(partition="no such partition"),
         ]
         for mistaken in wrong:

@@ -38,6 +38,17 @@ class DeadLettersContract:
         assert await store.accept([event("c", "a")]) == [False]
         assert await store.dead() == []
 
+    async def test_from_its_replay_on_an_event_is_known_for_as_long_again(self, store: Store) -> None:
+        await store.accept([event("c", "a", keep_seconds=100)])
+        letter = Dead(dead_id="d", conversation="c", reason="r", incoming=event("c", "a", keep_seconds=100))
+        await store.commit(transaction(store, dead=[letter]))
+        store.offset_seconds = 60
+        await store.replay("d")
+        store.offset_seconds = 120
+        assert await store.accept([event("c", "a", keep_seconds=100)]) == [False]
+        store.offset_seconds = 180
+        assert await store.accept([event("c", "a", keep_seconds=100)]) == [True]
+
     async def test_a_replayed_event_that_decides_is_pointed_again(self, store: Store) -> None:
         letter = Dead(dead_id="d", conversation="c", reason="r", incoming=event("c", "a", decides=True))
         await store.commit(transaction(store, dead=[letter]))

@@ -61,6 +61,15 @@ class FormsContract:
         newer = await take(store, knows=NEWER)
         assert [waiting.body["n"] for waiting in newer.events] == [1, 2]
 
+    async def test_it_stays_left_when_its_work_goes_and_more_comes(self, store: Store) -> None:
+        await store.commit(transaction(store, parts=[part("p")]))
+        await store.commit(transaction(store, of=await take(store, "out"), finish="left", needs=NEWER))
+        await store.commit(transaction(store, sent=["p"]))
+        assert (await store.stats()).parked == 0
+        await store.commit(transaction(store, parts=[part("q")]))
+        assert await store.lease("older", ["out"]) is None
+        assert [queued.part_id for queued in (await take(store, "out", knows=NEWER)).parts] == ["q"]
+
     async def test_when_a_newer_worker_is_gone_an_older_may_look_again(self, store: Store) -> None:
         await arrive(store)
         await store.commit(transaction(store, of=await take(store), finish="left", needs=NEWER))

@@ -122,6 +122,12 @@ class OutboxContract:
         assert await store.replay("l")
         assert (await take(store, "out", pool="slow")).parts[0].body == {}
 
+    async def test_who_waits_for_one_outbox_of_any_pool_sees_it_fall_due(self, store: Store) -> None:
+        await store.commit(transaction(store, parts=[pooled("a", "c", "slow")]))
+        lease = await take(store, "out", pool="slow")
+        await store.commit(transaction(store, of=lease, finish="failed", due=await later(store, 0.05)))
+        await asyncio.wait_for(take(store, "out", only="c", wait_seconds=20), 5)
+
     async def test_who_waits_for_a_pool_hears_of_its_parts(self, store: Store) -> None:
         waits = asyncio.create_task(take(store, "out", pool="slow", wait_seconds=10.0))
         await asyncio.sleep(0)
