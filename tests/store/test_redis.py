@@ -13,8 +13,10 @@ from gateway.testing import StoreContract
 from gateway.testing.store_contract.actions import ActionsContract
 from gateway.testing.store_contract.forms import FormsContract
 from gateway.testing.store_contract.lanes import LanesContract
+from gateway.testing.store_contract.model import ModelContract
 from gateway.testing.store_contract.outbox import OutboxContract
 from gateway.testing.store_contract.takeover import TakeoverContract
+from gateway.testing.store_contract.waiting import WaitingContract
 
 
 @pytest.mark.ledger("TEST-08")
@@ -27,7 +29,9 @@ class TestOnRedis(StoreContract):
         await store.close()
 
 
-class TestNobodyLooksAgain(ActionsContract, FormsContract, LanesContract, OutboxContract, TakeoverContract):
+class TestNobodyLooksAgain(
+    ActionsContract, FormsContract, LanesContract, OutboxContract, TakeoverContract, WaitingContract, ModelContract
+):
     """Who waits for a lane hears of it, or knows when it is ready: an idle worker asks the server next to nothing."""
 
     @pytest.fixture

@@ -26,11 +26,11 @@ from gateway.testing.store_contract.logs import LogsContract
 from gateway.testing.store_contract.mailbox import MAX_WAITING, MailboxContract
 from gateway.testing.store_contract.model import ModelContract
 from gateway.testing.store_contract.outbox import OutboxContract
-from gateway.testing.store_contract.plain import PlainContract
 from gateway.testing.store_contract.records import RecordsContract
 from gateway.testing.store_contract.service import ServiceContract
 from gateway.testing.store_contract.takeover import TakeoverContract
 from gateway.testing.store_contract.timers import TimersContract
+from gateway.testing.store_contract.waiting import WaitingContract
 
 __all__ = ["StoreContract"]
 
@@ -39,6 +39,7 @@ class StoreContract(
     MailboxContract,
     DecisionsContract,
     LanesContract,
+    WaitingContract,
     TakeoverContract,
     ActionsContract,
     OutboxContract,
@@ -51,7 +52,6 @@ class StoreContract(
     FormsContract,
     ServiceContract,
     ModelContract,
-    PlainContract,
 ):
     """Subclass it with one async fixture `store`, made with `max_waiting=self.max_waiting`."""
 

@@ -184,35 +184,11 @@ class LanesContract:
         store.offset_seconds = 61
         await take(store)
 
-    async def test_who_waits_is_given_the_lane_at_once(self, store: Store) -> None:
-        waiting = asyncio.create_task(take(store, wait_seconds=20))
-        other = asyncio.create_task(take(store, "out", wait_seconds=20))
-        await arrive(store)
-        assert (await asyncio.wait_for(waiting, 2)).lane == "c"
-        await store.commit(transaction(store, parts=[part("p")]))
-        assert (await asyncio.wait_for(other, 2)).kind == "out"
-
-    async def test_who_waits_is_given_the_lane_when_it_is_finished_with_work_left(self, store: Store) -> None:
-        await arrive(store)
-        lease = await take(store)
-        waiting = asyncio.create_task(take(store, wait_seconds=20))
-        await store.commit(transaction(store, of=lease, finish="done"))
-        await asyncio.wait_for(waiting, 2)
-
     async def test_who_waits_is_given_the_lane_when_it_falls_due(self, store: Store) -> None:
         await arrive(store)
         lease = await take(store)
         await store.commit(transaction(store, of=lease, finish="failed", due=await later(store, 0.05)))
         await asyncio.wait_for(take(store, wait_seconds=20), 2)
-
-    async def test_who_waits_is_given_the_lane_when_the_clock_is_moved(self, store: Store) -> None:
-        await arrive(store)
-        lease = await take(store)
-        await store.commit(transaction(store, of=lease, finish="failed", due=await later(store, 3600)))
-        waiting = asyncio.create_task(take(store, wait_seconds=20))
-        await store.ping()
-        store.offset_seconds = 3601
-        await asyncio.wait_for(waiting, 2)
 
     async def test_a_conversation_has_work_until_it_is_dealt_with_whoever_holds_it(self, store: Store) -> None:
         assert not await store.has_work("c")

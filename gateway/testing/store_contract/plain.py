@@ -1,53 +1,124 @@
-"""Random histories of what a store keeps beside its lanes, against a model of plain dicts: records, logs, timers, dead
-letters, rates, outboxes, and what was left to a newer release."""
+"""What a store holds and who may lease what, as plain Python that shares no code with any store."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import count
-from typing import Any
+from typing import Any, Literal
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from gateway.store.base import FORM, Kind, Lease, Stats
 
-from gateway.store.base import FORM, Cell, Conflict, Dead, Key, Put, Store, Timer, TooLate
-from gateway.testing.store_contract.helpers import event, later, many_histories, part, seqs, transaction
+__all__ = ["BURST", "FOREVER", "NEVER", "Item", "Kept", "Lane", "Moment", "Plain", "Timed", "Wanted"]
 
-__all__ = ["PlainContract"]
-
-Step = tuple[str, Any]
-BURST = 3
-KEPT, PASSES = 100.0, 60.0
-"""Seconds: what is kept for so long is there after one step of time and gone after two."""
+Moment = tuple[float, int]
+"""Seconds of the history, and which of its steps: what one step made ready has no order."""
+NEVER: Moment = (0.0, 0)
 FOREVER = 1e12
-
-names = st.sampled_from(["a", "b"])
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("put"), st.tuples(names, st.booleans())),
-        st.tuples(st.just("delete"), names),
-        st.tuples(st.just("expect"), st.tuples(names, st.integers(-1, 1))),
-        st.tuples(st.just("too_late"), names),
-        st.tuples(st.just("append"), names),
-        st.tuples(st.just("read"), st.tuples(names, st.integers(0, 4), st.sampled_from([None, 0, 1, 3]))),
-        st.tuples(st.just("set_timer"), st.tuples(names, st.sampled_from([10.0, 70.0]))),
-        st.tuples(st.just("cancel"), names),
-        st.tuples(st.just("pass_time"), st.just(PASSES)),
-        st.tuples(st.just("bury"), names),
-        st.tuples(st.just("replay"), names),
-        st.tuples(st.just("drop"), names),
-        st.tuples(st.just("take"), st.integers(1, BURST)),
-        st.tuples(st.just("queue"), names),
-        st.tuples(st.just("send"), names),
-        st.tuples(st.just("leave"), st.integers(0, 2)),
-    ),
-    max_size=30,
-)
+BURST = 3
 
 
-@dataclass
+@dataclass(eq=False, slots=True)
+class Item:
+    """An event, a part or a launch that waits."""
+
+    name: Any
+    wakes: bool = True
+    pointed: bool = False
+    collects: bool = False
+    tries: int = 0
+    needs: int = FORM
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a worker asks for."""
+
+    kinds: tuple[Kind, ...]
+    only: str | None = None
+    pool: str = ""
+    knows: int = FORM
+
+
+@dataclass(eq=False, slots=True)
+class Lane:
+    """What can be leased, by whom it is held, and what is remembered from one lease to the next."""
+
+    kind: Kind
+    name: str
+    pool: str = ""
+    items: list[Item] = field(default_factory=list)
+    ready: Moment | None = None
+    due: Moment = NEVER
+    needs: int = FORM
+    held: Lease | None = None
+    lapsed: bool = False
+    gone: Lease | None = None
+    """The last lease that was lost or ended."""
+    handed: list[Item] = field(default_factory=list)
+    """What the lease is answerable for."""
+    tries: int = 0
+    died: bool = False
+    steps: list[str] = field(default_factory=list)
+    signals: list[str] = field(default_factory=list)
+
+    @property
+    def work(self) -> list[Item]:
+        return [item for item in self.items if item.wakes and not item.pointed]
+
+    @property
+    def free(self) -> bool:
+        return self.held is None or self.lapsed
+
+    def put(self, item: Item, at: Moment) -> None:
+        self.items.append(item)
+        if item.wakes and not item.pointed:
+            self.wake(at, collects=item.collects)
+
+    def wake(self, at: Moment, *, collects: bool = False) -> None:
+        soonest = max(at, self.due)
+        waits_for_more = self.ready is not None and self.held is None and self.ready > soonest
+        if self.ready is None or (waits_for_more and not collects):
+            self.ready = soonest
+
+    def remove(self, gone: Sequence[Any]) -> None:
+        self.items = [item for item in self.items if item.name not in gone]
+        if not self.work:
+            self.ready = None
+
+    def take(self, lease: Lease) -> None:
+        if self.lapsed:
+            self.tries += 1
+            self.died = True
+            self.blame()
+        self.gone = self.held or self.gone
+        self.held, self.lapsed, self.needs, self.signals = lease, False, FORM, []
+        self.handed = self.items[:1] if self.kind == "out" else self.items[:]
+
+    def finish(
+        self, outcome: Literal["done", "failed"], at: Moment, due: Moment = NEVER, collect_until: Moment = NEVER
+    ) -> None:
+        if outcome == "failed" or self.kind == "out":
+            self.blame()
+        if outcome == "done":
+            self.steps = []
+        if outcome == "done" and self.kind == "action":
+            self.items = [item for item in self.items if item not in self.handed]
+        self.tries = 0 if outcome == "done" else self.tries + 1
+        self.gone, self.held, self.lapsed, self.died, self.signals = self.held, None, False, False, []
+        self.due = due
+        self.ready = max(at, due) if self.work else None
+        if self.ready is not None and all(item.collects for item in self.work):
+            self.ready = max(self.ready, collect_until)
+
+    def leave(self, needs: int) -> None:
+        self.gone, self.held, self.lapsed, self.needs = self.held, None, False, needs
+
+    def blame(self) -> None:
+        for item in self.handed:
+            item.tries += 1
+
+
+@dataclass(slots=True)
 class Kept:
     """A record as it was last written; its version outlives it."""
 
@@ -57,159 +128,87 @@ class Kept:
     gone: bool = False
 
 
-@dataclass
-class Plain:
-    """What a store should hold of one history."""
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """An event of a timer."""
 
-    store: Store
-    name: str
+    due: Moment
+    lane: Lane
+    item: Item
+
+
+@dataclass(slots=True)
+class Plain:
+    """All that a store holds."""
+
     now: float = 0.0
+    step: int = 0
+    lanes: list[Lane] = field(default_factory=list)
+    seen: dict[str, float] = field(default_factory=dict)
+    """Until when each id is known."""
     records: dict[str, Kept] = field(default_factory=dict)
     logs: dict[str, list[int]] = field(default_factory=dict)
-    timers: dict[str, tuple[float, int]] = field(default_factory=dict)
-    pointed: list[tuple[int, int]] = field(default_factory=list)
-    """What each decision says, and the form that whoever takes it must know."""
-    letters: dict[str, int] = field(default_factory=dict)
-    parts: list[str] = field(default_factory=list)
+    timers: dict[str, Timed] = field(default_factory=dict)
+    letters: dict[str, tuple[str | None, Item]] = field(default_factory=dict)
+    """Events with their id, and parts."""
     taken: int = 0
-    numbers: Any = field(default_factory=count)
+    """Of a rate that comes back in so long that it never does."""
 
-    async def commit(self, **changes: Any) -> None:
-        await self.store.commit(transaction(self.store, conversation=self.name, **changes))
+    @property
+    def at(self) -> Moment:
+        return (self.now, self.step)
 
-    def named(self, name: str) -> str:
-        return f"{self.name}/{name}"
+    def later(self, seconds: float) -> Moment:
+        return (self.now + seconds, self.step)
+
+    def lane(self, kind: Kind, name: str) -> Lane:
+        return next(lane for lane in self.lanes if (lane.kind, lane.name) == (kind, name))
+
+    def is_ready(self, lane: Lane) -> bool:
+        return lane.free and lane.ready is not None and lane.ready <= self.at
+
+    def first(self, wanted: Wanted) -> list[Lane]:
+        """Of the lanes that are wanted and ready, the one that has been so longest; more if that was one step."""
+        found = [
+            lane
+            for lane in self.lanes
+            if lane.kind in wanted.kinds
+            and (lane.name == wanted.only if wanted.only else lane.kind != "out" or lane.pool == wanted.pool)
+            and lane.needs <= wanted.knows
+            and self.is_ready(lane)
+        ]
+        since = min((lane.ready or NEVER for lane in found), default=NEVER)
+        return [lane for lane in found if lane.ready == since]
+
+    def is_new(self, event_id: str) -> bool:
+        return self.seen.get(event_id, 0.0) <= self.now
 
     def version(self, name: str) -> int:
         kept = self.records.get(name)
         return 0 if kept is None or kept.gone or kept.ends <= self.now else kept.version
 
-    async def put(self, step: tuple[str, bool]) -> None:
-        name, ends = step
+    def put(self, name: str, value: int, ends: float) -> None:
         before = self.records.get(name)
-        value = next(self.numbers)
-        await self.commit(puts={self.named(name): Put(value, KEPT if ends else None)})
-        until = self.now + KEPT if ends else FOREVER
-        self.records[name] = Kept(value, 1 if before is None else before.version + 1, until)
+        self.records[name] = Kept(value, 1 if before is None else before.version + 1, ends)
 
-    async def delete(self, name: str) -> None:
-        await self.commit(deletes=[self.named(name)])
-        if name in self.records:
-            self.records[name].gone = True
+    def ring(self) -> None:
+        """Accept what timers have fallen due."""
+        for name, timed in sorted(self.timers.items(), key=lambda item: item[1].due):
+            if timed.due <= self.at:
+                del self.timers[name]
+                timed.lane.put(timed.item, self.at)
 
-    async def expect(self, step: tuple[str, int]) -> None:
-        """The right version goes through, and one beside it changes nothing."""
-        name, beside = step
-        version = self.version(name)
-        changes: dict[str, Any] = {"expect": {self.named(name): version + beside}, "appends": [(self.named("a"), -1)]}
-        if beside:
-            with pytest.raises(Conflict):
-                await self.commit(**changes)
-        else:
-            await self.commit(**changes)
-            self.logs.setdefault("a", []).append(-1)
-
-    async def too_late(self, name: str) -> None:
-        with pytest.raises(TooLate):
-            await self.commit(not_after=await later(self.store, -1), deletes=[self.named(name)])
-
-    async def append(self, name: str) -> None:
-        value = next(self.numbers)
-        await self.commit(appends=[(self.named(name), value)])
-        self.logs.setdefault(name, []).append(value)
-
-    async def read(self, step: tuple[str, int, int | None]) -> None:
-        name, after, last = step
-        key = Key(self.store.partition(self.name), self.named(name))
-        lines = list(enumerate(self.logs.get(name, []), start=1))[after:]
-        lines = lines if last is None else lines[max(0, len(lines) - last) :]
-        assert [(entry.seq, entry.value) for entry in await self.store.read(key, after=after, last=last)] == lines
-
-    async def set_timer(self, step: tuple[str, float]) -> None:
-        name, seconds = step
-        body = next(self.numbers)
-        arriving = event(self.name, self.named(f"timer {body}"), decides=True, body={"n": body})
-        await self.commit(
-            timers=[Timer(timer_id=self.named(name), due=await later(self.store, seconds), incoming=arriving)]
+    def stats(self) -> Stats:
+        mail = [item for lane in self.lanes if lane.kind == "turn" for item in lane.items]
+        waits = [lane for lane in self.lanes if lane.held is None and lane.ready is not None]
+        return Stats(
+            waiting=len(mail),
+            pointed=sum(item.pointed and item.needs == FORM for item in mail),
+            ready=sum(self.is_ready(lane) and lane.needs == FORM for lane in self.lanes),
+            leased=sum(not lane.free for lane in self.lanes),
+            parked=sum(lane.needs > FORM or not self.is_ready(lane) for lane in waits),
+            parts=sum(len(lane.items) for lane in self.lanes if lane.kind == "out"),
+            timers=len(self.timers),
+            dead=len(self.letters),
+            oldest_waiting_seconds=0.0,
         )
-        self.timers[name] = (self.now + seconds, body)
-
-    async def cancel(self, name: str) -> None:
-        await self.commit(cancel=[self.named(name)])
-        self.timers.pop(name, None)
-
-    async def pass_time(self, seconds: float) -> None:
-        self.store.offset_seconds += seconds
-        self.now += seconds
-        await self.store.tick()
-        due = sorted((at, body, name) for name, (at, body) in self.timers.items() if at <= self.now)
-        for _, body, name in due:
-            del self.timers[name]
-            self.pointed.append((body, FORM))
-
-    async def bury(self, name: str) -> None:
-        body = next(self.numbers)
-        held = event(self.name, self.named(f"letter {body}"), decides=True, body={"n": body})
-        await self.commit(dead=[Dead(dead_id=self.named(name), conversation=self.name, reason="r", incoming=held)])
-        self.letters[name] = body
-
-    async def replay(self, name: str) -> None:
-        assert await self.store.replay(self.named(name)) is (name in self.letters)
-        if name in self.letters:
-            self.pointed.append((self.letters.pop(name), FORM))
-
-    async def drop(self, name: str) -> None:
-        assert await self.store.drop(self.named(name)) is (self.letters.pop(name, None) is not None)
-
-    async def take(self, cost: int) -> None:
-        rate = Cell(name=self.named("rate"), burst=BURST, period_seconds=FOREVER / 1e3, cost=cost)
-        fits = self.taken + cost <= BURST
-        assert (await self.store.take([rate]) == 0.0) is fits
-        self.taken += cost if fits else 0
-
-    async def queue(self, name: str) -> None:
-        await self.commit(parts=[part(self.named(name), self.name)])
-        if name not in self.parts:
-            self.parts.append(name)
-
-    async def send(self, name: str) -> None:
-        await self.commit(sent=[self.named(name)])
-        self.parts = [waiting for waiting in self.parts if waiting != name]
-
-    async def leave(self, number: int) -> None:
-        found = await self.store.pointed(self.name)
-        if number < len(found):
-            await self.commit(leave=seqs([found[number]]), needs=FORM + 1)
-            left = (int(str(found[number].body["n"])), FORM)
-            self.pointed[self.pointed.index(left)] = (left[0], FORM + 1)
-
-    async def check(self) -> None:
-        """The store says of everything what the model does."""
-        store, partition = self.store, self.store.partition(self.name)
-        keys = {name: Key(partition, self.named(name)) for name in ("a", "b")}
-        snapshot = await store.get(list(keys.values()))
-        for name, key in keys.items():
-            there = self.version(name)
-            assert snapshot[key].version == there
-            assert snapshot[key].value == (self.records[name].value if there else None)
-        scanned = [key.name for key, _ in await store.scan(f"{self.name}/")]
-        assert scanned == [key.name for name, key in keys.items() if self.version(name)]
-        for knows in (FORM, FORM + 1):
-            found = await store.pointed(self.name, knows=knows)
-            assert [(waiting.body["n"], waiting.needs) for waiting in found] == [
-                waiting for waiting in self.pointed if waiting[1] <= knows
-            ]
-        letters = {letter.dead_id for letter in await store.dead() if letter.conversation == self.name}
-        assert letters == {self.named(name) for name in self.letters}
-        assert [waiting.part_id for waiting in await store.outbox(self.name)] == list(map(self.named, self.parts))
-        assert await store.has_work(self.name) is bool(self.parts)
-
-
-class PlainContract:
-    @many_histories
-    @given(steps=STEPS)
-    async def test_what_is_kept_is_what_the_model_says(self, store: Store, steps: Sequence[Step]) -> None:
-        plain = Plain(store, f"plain {await store.now()}")
-        for name, argument in steps:
-            await getattr(plain, name)(argument)
-            await plain.check()

@@ -1,0 +1,122 @@
+"""Who waits for a lease is given it as soon as there is one: whatever makes a lane ready is heard of.
+
+A store may look again now and then, for what it did not hear; it is the tests of that store that keep it from doing so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gateway.store.base import FORM, Dead, Kind, Lease, QueuedPart, Store, Timer
+from gateway.testing.store_contract.helpers import arrive, event, later, near, part, seqs, take, transaction
+
+__all__ = ["WaitingContract"]
+
+PATIENCE = 5.0
+
+
+@asynccontextmanager
+async def waiting(store: Store, kind: Kind, **options: Any) -> AsyncIterator[asyncio.Task[Lease | None]]:
+    """Somebody who waits for a lease, and has looked; in the end it is there."""
+    asked = asyncio.create_task(store.lease("waits", [kind], wait_seconds=3600, lease_seconds=60, **options))
+    for _ in range(3):
+        await store.stats()
+    assert not asked.done()
+    yield asked
+    async with asyncio.timeout(PATIENCE):
+        lease = await asked
+    assert lease is not None
+    assert (lease.kind, lease.worker) == (kind, "waits")
+
+
+def pooled(part_id: str = "p", pool: str = "slow") -> QueuedPart:
+    return replace(part(part_id), pool=pool)
+
+
+class WaitingContract:
+    async def test_who_waits_hears_of_what_arrives(self, store: Store) -> None:
+        async with waiting(store, "turn"):
+            await arrive(store)
+
+    async def test_who_waits_hears_of_what_a_transaction_accepts(self, store: Store) -> None:
+        async with waiting(store, "turn", only="c"):
+            await store.commit(transaction(store, accept=[event()]))
+
+    async def test_who_waits_hears_of_what_loses_its_pointer(self, store: Store) -> None:
+        await arrive(store, decides=True)
+        async with waiting(store, "turn"):
+            await store.commit(transaction(store, unpoint=seqs(await store.pointed())))
+
+    async def test_who_waits_hears_of_what_a_timer_brings(self, store: Store) -> None:
+        timer = Timer(timer_id="t", due=await later(store, -1), incoming=event())
+        await store.commit(transaction(store, timers=[timer]))
+        async with waiting(store, "turn"):
+            await store.tick()
+
+    @pytest.mark.parametrize("options", [{"pool": "slow"}, {"only": "c"}, {"only": "c", "pool": "fast"}])
+    async def test_who_waits_hears_of_parts(self, store: Store, options: dict[str, str]) -> None:
+        async with waiting(store, "out", **options) as asked:
+            await store.commit(transaction(store, parts=[replace(part("d", near(store, "d")), pool="fast")]))
+            await store.stats()
+            assert not asked.done()
+            await store.commit(transaction(store, parts=[pooled()]))
+
+    async def test_who_waits_hears_of_an_action(self, store: Store) -> None:
+        async with waiting(store, "action"):
+            await store.commit(transaction(store, actions=["act"]))
+
+    @pytest.mark.parametrize("kind", ["turn", "out"])
+    async def test_who_waits_hears_of_what_comes_back_from_the_dead_letters(self, store: Store, kind: Kind) -> None:
+        held: dict[str, Any] = {"incoming": event()} if kind == "turn" else {"part": pooled(pool="")}
+        await store.commit(transaction(store, dead=[Dead(dead_id="l", conversation="c", reason="r", **held)]))
+        async with waiting(store, kind):
+            await store.replay("l")
+
+    @pytest.mark.parametrize("kind", ["turn", "out", "action"])
+    @pytest.mark.parametrize("way", ["failed", "left"])
+    async def test_who_waits_hears_of_a_lane_that_is_given_back(self, store: Store, kind: Kind, way: Any) -> None:
+        await arrive(store)
+        await store.commit(transaction(store, parts=[pooled()], actions=["act"]))
+        held = await take(store, kind, pool="slow", lease_seconds=60)
+        async with waiting(store, kind, pool="slow", knows=FORM + 1):
+            await store.commit(transaction(store, of=held, finish=way, needs=FORM + 1))
+
+    async def test_who_waits_hears_of_what_ends_the_wait_for_more(self, store: Store) -> None:
+        await arrive(store, collects=True)
+        until = await later(store, 3600)
+        await store.commit(transaction(store, of=await take(store), finish="done", collect_until=until))
+        async with waiting(store, "turn"):
+            await arrive(store)
+
+    async def test_who_waits_hears_of_the_clock_that_was_moved(self, store: Store) -> None:
+        await arrive(store)
+        rest = transaction(store, of=await take(store), finish="failed", due=await later(store, 3600))
+        await store.commit(rest)
+        async with waiting(store, "turn"):
+            store.offset_seconds = 3601
+
+    @pytest.mark.parametrize("yields", range(0, 60, 3))
+    async def test_who_waits_hears_of_what_a_cancelled_caller_was_about_to_be_given(
+        self, store: Store, yields: int
+    ) -> None:
+        first = asyncio.create_task(store.lease("w", ["turn"], wait_seconds=3600, lease_seconds=60))
+        await store.stats()
+        second = asyncio.create_task(store.lease("w", ["turn"], wait_seconds=3600, lease_seconds=60))
+        await store.stats()
+        arriving = asyncio.create_task(arrive(store))
+        for _ in range(yields):
+            await asyncio.sleep(0)
+        if first.cancel():
+            await asyncio.gather(first, arriving, return_exceptions=True)
+            async with asyncio.timeout(PATIENCE):
+                assert await second is not None
+        else:
+            assert first.result() is not None
+            second.cancel()
+            await asyncio.gather(second, arriving, return_exceptions=True)
