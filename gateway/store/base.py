@@ -428,7 +428,8 @@ class Store(Protocol):
         """All or nothing; returns the store's clock at the commit.
 
         Raises Conflict, Fenced, TooLate, or StoreUnavailable (outcome unknown: read, do not repeat); ValueError for a
-        transaction that is wrong in itself (another partition's, `finish` without a lease, steps or `collect_until` of no turn).
+        transaction that is wrong in itself (another partition's, `finish` without a lease, steps or
+        `collect_until` of no turn).
         """
         ...
 
