@@ -20,11 +20,13 @@ from gateway.engine.outgoing import queue
 from gateway.engine.patience import wait_for_store, waits
 from gateway.engine.shared import Shared
 from gateway.pending.desk import Desk
+from gateway.pending.prompt import statement
 from gateway.pending.transitions import may_relaunch
 from gateway.store.base import Conflict, Fenced, Key, Lease, StoreError, StoreUnavailable, Transaction
 from gateway.store.form import NewerForm
 from gateway.tools import OutcomeUnknown, Tool, ToolContext, ToolError, ToolExecutionError, serialise
 from gateway.tools.action import PendingAction, check_schema
+from gateway.wording import say
 
 __all__ = ["Actions"]
 
@@ -187,6 +189,8 @@ class Actions:
         except NotKept as error:
             log.error("action %s is done, but its file is lost: %s", action.pending_action_id, error)
             media = ()
+            done = text or say("done", action.language, preview=statement(action.preview))
+            text = f"{done}\n\n{say('file_lost', action.language)}"
         return _End("done", serialise(result), text=text or None, media=media)
 
     def _failure(self, action: PendingAction, tool: Tool, error: ToolError) -> _End:

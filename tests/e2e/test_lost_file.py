@@ -1,0 +1,34 @@
+"""A file that cannot be kept, as on a full disk: its action is done, and the person learns that the file is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.e2e.house import House
+from tests.fakes.openai import Call
+
+
+async def test_the_action_is_done_and_its_person_learns_that_the_file_is_lost(house: House, tmp_path: Path) -> None:
+    artifacts = house.gateway.engine.shared.artifacts
+    artifacts.directory = tmp_path / "in the way"
+    artifacts.directory.touch()
+    prompt = await house.asks("archive INV-42", Call("archive_invoice", {"invoice_id": "INV-42"}))
+    await house.idle()
+    await house.presses(prompt)
+    told = await house.next(house.ana, 1)
+    assert told.text.split("\n\n") == [
+        "Invoice INV-42 is archived.",
+        "The file that belongs to it is lost: it could not be stored.",
+    ]
+    await house.idle()
+    (action,) = await house.actions()
+    assert (action.state, await house.gateway.store.dead()) == ("done", [])
+
+
+async def test_the_model_is_told_and_says_so(house: House, tmp_path: Path) -> None:
+    artifacts = house.gateway.engine.shared.artifacts
+    artifacts.directory = tmp_path / "in the way"
+    artifacts.directory.touch()
+    told = await house.asks("send it", Call("send_invoice_pdf", {"invoice_id": "INV-7"}), "Sorry, it is lost.")
+    assert told.text == "Sorry, it is lost."
+    assert house.model.requests[-1]["messages"][-1]["content"].endswith("nobody gets them. Tell the person.")
