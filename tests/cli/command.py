@@ -20,16 +20,21 @@ wording.prepare()  # so that no child has to
 
 
 def run(
-    said: Connection, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], lease_seconds: float | None
+    pipes: tuple[Connection, Connection],
+    arguments: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    lease_seconds: float | None,
 ) -> None:
-    """What the process does: the command, in this directory and environment; both its streams go into the pipe.
+    """What the process does: the command, in this directory and environment; its streams go into the pipes.
 
     `lease_seconds`: of every lease it takes; None: as long as they are.
     """
     gc.freeze()  # what was there before the fork is not looked through again
-    for stream in (sys.stdout, sys.stderr):
-        os.dup2(said.fileno(), stream.fileno())
-    said.close()
+    for stream, pipe in zip((sys.stdout, sys.stderr), pipes, strict=True):
+        os.dup2(pipe.fileno(), stream.fileno())
+    for pipe in pipes:
+        pipe.close()
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)

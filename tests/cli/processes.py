@@ -8,7 +8,8 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Protocol
@@ -114,8 +115,10 @@ class Fork:
         loop = asyncio.get_running_loop()
         gone = asyncio.Event()
         loop.add_reader(self._process.sentinel, gone.set)
-        await gone.wait()
-        loop.remove_reader(self._process.sentinel)
+        try:
+            await gone.wait()
+        finally:
+            loop.remove_reader(self._process.sentinel)
         self._process.join()
         return self._process.exitcode or 0
 
@@ -129,20 +132,38 @@ async def forked(
     `lease_seconds`: how long its leases last, where a test would wait for their end.
     """
     said, theirs = children.Pipe(duplex=False)
-    job = (theirs, [*map(str, arguments)], cwd, {**os.environ, **(env or {})}, lease_seconds)
-    child = children.Process(target=command.run, args=job, daemon=True)
-    await asyncio.to_thread(child.start)
-    theirs.close()
-    stdout = asyncio.StreamReader()
-    ours = os.fdopen(os.dup(said.fileno()), "rb", buffering=0)
-    said.close()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdout), ours)
-    process = Process(Fork(child, stdout))
+    child = await _child((theirs, theirs), arguments, cwd, env, lease_seconds)
+    process = Process(Fork(child, await _reader(said)))
     try:
         yield process
     finally:
         await process.end()
         child.close()
+
+
+async def _child(
+    pipes: tuple[Connection, Connection],
+    arguments: Sequence[str | Path],
+    cwd: Path,
+    env: Mapping[str, str] | None,
+    lease_seconds: float | None = None,
+) -> BaseProcess:
+    """A child that runs the command. The ends of the pipes are its own from now on."""
+    job = (pipes, [*map(str, arguments)], cwd, {**os.environ, **(env or {})}, lease_seconds)
+    child = children.Process(target=command.run, args=job, daemon=True)
+    await asyncio.to_thread(child.start)
+    for pipe in pipes:
+        pipe.close()
+    return child
+
+
+async def _reader(pipe: Connection) -> asyncio.StreamReader:
+    """What comes out of the pipe, to its end."""
+    reader = asyncio.StreamReader()
+    ours = os.fdopen(os.dup(pipe.fileno()), "rb", buffering=0)
+    pipe.close()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), ours)
+    return reader
 
 
 @contextlib.asynccontextmanager
@@ -172,9 +193,16 @@ async def running(
 
 
 async def askfirst(
-    *arguments: str | Path, cwd: Path, env: Mapping[str, str] | None = None, stdin: str = ""
+    *arguments: str | Path, cwd: Path, env: Mapping[str, str] | None = None, stdin: str | None = None
 ) -> tuple[int, str, str]:
-    """Run ``askfirst`` to its end: exit code, stdout, stderr."""
+    """Run ``askfirst`` to its end: exit code, stdout, stderr. What is given nothing to read is a fork."""
+    if stdin is None:
+        (said, theirs), (told, too) = children.Pipe(duplex=False), children.Pipe(duplex=False)
+        child = await _child((theirs, too), arguments, cwd, env)
+        out, err = await asyncio.gather(*[(await _reader(pipe)).read() for pipe in (said, told)])
+        code = await Fork(child, asyncio.StreamReader()).wait()
+        child.close()
+        return code, out.decode(), err.decode()
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gateway.cli import main
-from tests.cli.processes import askfirst, running
+from tests.cli.processes import askfirst, forked
 from tests.fakes.model_server import Fail, ModelServer
 from tests.fakes.slack import FakeSlack
 from tests.fakes.telegram import FakeTelegram
@@ -336,7 +336,7 @@ async def test_a_redis_without_what_several_instances_share(
 
 
 async def test_a_store_in_use_is_well_while_its_server_answers(here: Path, env: dict[str, str]) -> None:
-    async with running("serve", "bot.py", "--host", "127.0.0.1", "--port", "0", cwd=here, env=env) as process:
+    async with forked("serve", "bot.py", "--host", "127.0.0.1", "--port", "0", cwd=here, env=env) as process:
         await process.url()
         _, out, _ = await askfirst("doctor", "bot.py", cwd=here, env=env)
         assert "askfirst.db is in use by a server, which answers" in out

@@ -15,7 +15,7 @@ import pytest
 from channels import AskfirstError
 from gateway.app import home_of
 from gateway.settings import Settings
-from tests.cli.processes import Process, askfirst, running
+from tests.cli.processes import Process, askfirst, forked, running
 from tests.fakes.openai import Call, FakeOpenAI, Say
 from tests.fakes.telegram import FakeTelegram
 
@@ -172,14 +172,14 @@ async def test_a_confirmed_action_from_a_webhook_to_an_end_in_peace(here: Path, 
 
 
 async def test_the_chat_page_is_not_served(here: Path) -> None:
-    async with running(*SERVE, cwd=here, env={"ASKFIRST_ALLOW": "*"}) as server, aiohttp.ClientSession() as http:
+    async with forked(*SERVE, cwd=here, env={"ASKFIRST_ALLOW": "*"}) as server, aiohttp.ClientSession() as http:
         async with http.get(f"{await server.url()}/chat") as page:
             assert page.status == 404
         await server.says("no channel is on")
 
 
 async def test_a_second_start_on_the_same_store_is_refused(here: Path) -> None:
-    async with running(*SERVE, cwd=here, env={"ASKFIRST_ALLOW": "*"}) as server:
+    async with forked(*SERVE, cwd=here, env={"ASKFIRST_ALLOW": "*"}) as server:
         await server.url()
         code, _, err = await askfirst(*SERVE, cwd=here, env={"ASKFIRST_ALLOW": "*"})
         assert code == 1
@@ -205,7 +205,7 @@ async def test_a_running_turn_is_let_finish_and_what_it_says_is_not_lost(here: P
             await until_not_ready(http, await server.url())
             held.set()
             assert await server.ended() == 0
-        async with running(*SERVE, cwd=here, env=env) as server:
+        async with forked(*SERVE, cwd=here, env=env) as server:
             await server.url()
             await telegram.wait_for(lambda: telegram.last(ana))
             server.signal(signal.SIGINT)
