@@ -81,9 +81,10 @@ def test_what_the_project_asks_for_is_what_is_locked() -> None:
                 assert pins[name] in requirement.specifier, f"{name} in {lock.name}: run `make lock`"
 
 
-def test_the_locks_agree() -> None:
+def test_what_is_tested_is_what_runs() -> None:
+    """The bench has an environment of its own: beside our newest there is no aiogram of today."""
     pins = {lock.name: dict(PINNED.findall(lock.read_text(encoding="utf-8"))) for lock in LOCKS}
-    assert all(pins["run.txt"].items() <= more.items() for more in pins.values())
+    assert pins["run.txt"].items() <= pins["test.txt"].items()
 
 
 def test_a_chromium_that_does_not_start_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
