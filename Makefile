@@ -5,7 +5,8 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 SOURCES := $(wildcard gateway channels tests examples bench scripts)
 BIN := .venv/bin
 MYPY = $(BIN)/mypy $(SOURCES)
-PYTEST = $(BIN)/pytest -n 2 -m "not chaos"
+# Bytecode is kept whatever the environment says: workers and a hundred child processes would compile everything anew.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 -m "not chaos"
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation
 
 .PHONY: run test chaos bench lint style format lock
