@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -32,7 +32,7 @@ from gateway.engine.shared import Shared
 from gateway.pending.desk import Say
 from gateway.pending.index import Index
 from gateway.pending.reading import decides
-from gateway.store.base import Cell, Dead, Incoming, Put, StoreUnavailable, Transaction
+from gateway.store.base import Cell, Dead, Incoming, Put, StoreUnavailable, Transaction, Written
 from gateway.store.form import NewerForm
 from gateway.wording import say
 
@@ -159,9 +159,9 @@ class Inbox:
         await shared.store.commit(Transaction(partition=shared.store.partition(conversation), dead=[letter]))
 
 
-def _stored(event: Event) -> dict[str, Json] | str:
+def _stored(event: Event) -> Mapping[str, Json]:
     try:
-        return event_to_text(event)
+        return Written(event_to_text(event))
     except ValueError:  # half a character, which another distribution's channel may hand on
         return cast("dict[str, Json]", event_to_json(event))
 

@@ -102,8 +102,7 @@ class Operator:
         """All of one dead letter, what a person wrote included. Raises NotDone."""
         dead = await self._dead(dead_id)
         held = dead.incoming or dead.part
-        body = dead.payload if held is None else held.body
-        return {**_letter(dead), "body": dict(body) if isinstance(body, Mapping) else body}
+        return {**_letter(dead), "body": dict(held.body) if held is not None else dead.payload}
 
     async def replay(self, dead_id: str) -> Told:
         """Put a dead letter back where it came from. Raises NotDone."""

@@ -16,10 +16,12 @@ A NewerForm is no failure of the store: a newer release wrote what was read, and
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, NamedTuple, Protocol
+from functools import cached_property
+from typing import Literal, NamedTuple, Protocol, cast
 
 from channels import AskfirstError, Json
 from gateway.store.form import FORM, NewerForm, check_form
@@ -51,6 +53,7 @@ __all__ = [
     "TooLate",
     "Transaction",
     "Waiting",
+    "Written",
     "check_form",
 ]
 
@@ -117,6 +120,26 @@ class Snapshot:
         return self.records[key]
 
 
+class Written(Mapping[str, Json]):
+    """A body that was JSON text from the beginning, as it is stored; it is read only where somebody looks into it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def _read(self) -> dict[str, Json]:
+        return cast("dict[str, Json]", json.loads(self.text))
+
+    def __getitem__(self, name: str) -> Json:
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read)
+
+    def __len__(self) -> int:
+        return len(self._read)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incoming:
     """An event on its way into a conversation's mailbox."""
@@ -129,8 +152,8 @@ class Incoming:
     that is read from the same bytes; the one exception is a message of a group that has just moved, delivered before
     the news of the move and again after it: it is then an event of the conversation that moved as well.
     """
-    body: Mapping[str, Json] | str
-    """What it says; a text is JSON already."""
+    body: Mapping[str, Json]
+    """What it says; see `Written`."""
     decides: bool = False
     """Gets a pointer in the decision lane, and wakes the conversation only once it has lost it."""
     wakes: bool = True

@@ -8,14 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from channels import Json
-from gateway.store.base import Dead, Incoming, NewerForm, QueuedPart, check_form
+from gateway.store.base import Dead, Incoming, NewerForm, QueuedPart, Written, check_form
 
 __all__ = [
     "dead_from_text",
     "dead_to_text",
     "decode",
     "encode",
-    "encode_body",
     "incoming_from_text",
     "incoming_to_text",
     "micros",
@@ -31,12 +30,7 @@ _encoder = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=dict
 
 def encode(value: Json | Mapping[str, Json]) -> str:
     """JSON text, all ASCII: a lone surrogate in a person's text survives. Raises ValueError for NaN and infinity."""
-    return _encoder.encode(value)
-
-
-def encode_body(body: Mapping[str, Json] | str) -> str:
-    """JSON text of what an event says, which may be JSON text already. Raises as `encode` does."""
-    return body if isinstance(body, str) else encode(body)
+    return value.text if isinstance(value, Written) else _encoder.encode(value)
 
 
 def decode(text: str) -> Any:
@@ -126,7 +120,7 @@ def _incoming_to_json(incoming: Incoming) -> dict[str, Json]:
     return {
         "conversation": incoming.conversation,
         "event_ids": list(incoming.event_ids),
-        "body": decode(encode_body(incoming.body)),
+        "body": dict(incoming.body),
         "decides": incoming.decides,
         "wakes": incoming.wakes,
         "refusable": incoming.refusable,

@@ -10,7 +10,6 @@ from gateway.store.codec import (
     dead_to_text,
     decode,
     encode,
-    encode_body,
     incoming_to_text,
     micros,
     moment,
@@ -108,7 +107,7 @@ def event_arguments(event: Incoming) -> list[Value]:
     return [
         to_bytes(event.conversation),
         "" if event.stamp is None else micros(event.stamp),
-        encode_body(event.body),
+        encode(event.body),
         int(event.decides),
         int(event.wakes),
         int(event.collects),

@@ -13,7 +13,6 @@ from gateway.store.codec import (
     dead_from_text,
     dead_to_text,
     encode,
-    encode_body,
     incoming_from_text,
     micros,
     moment,
@@ -60,7 +59,7 @@ def arrival(event: Incoming) -> Arrival:
         collects=event.collects,
         conversation=event.conversation,
         stamp=None if event.stamp is None else micros(event.stamp),
-        body=encode_body(event.body),
+        body=encode(event.body),
     )
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gateway.store.base import Overloaded, Store
+from gateway.store.base import Overloaded, Store, Timer, Written
 from gateway.testing.store_contract.helpers import arrive, event, near, seqs, take, transaction
 
 __all__ = ["MAX_WAITING", "MailboxContract"]
@@ -30,6 +30,17 @@ class MailboxContract:
         body = {"text": text, text: [1, 1.5, True, None, {"deep": [text]}]}
         await arrive(store, body=body)
         assert (await take(store)).events[0].body == body
+
+    async def test_a_body_that_is_text_already_is_as_any_other(self, store: Store) -> None:
+        body = Written('{"text":"olá\\u2028","n":[1,null]}')
+        later = Timer(timer_id="t", due=await store.now(), incoming=event(near(store, "later"), body=body))
+        other = event(near(store, "committed"), body=body)
+        await store.accept([event("c", body=body)])
+        await store.commit(transaction(store, accept=[other], timers=[later]))
+        await store.tick()
+        for conversation in ("c", other.conversation, later.incoming.conversation):
+            (waiting,) = (await take(store, only=conversation)).events
+            assert waiting.body == {"text": "olá\u2028", "n": [1, None]}
 
     async def test_an_event_keeps_the_stamp_it_came_with(self, store: Store) -> None:
         first = await store.now()
