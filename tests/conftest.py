@@ -84,6 +84,7 @@ def nothing_leaves_this_machine() -> Iterator[None]:
 def a_slow_machine_is_no_silent_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """Platforms are told within a quarter of a second that the store does not answer; here it may be only slow."""
     monkeypatch.setattr(webhooks, "ACCEPT_SECONDS", 15.0)
+    monkeypatch.setattr(webhooks, "INSIST_SECONDS", 0.3)
 
 
 @pytest.fixture(scope="session")

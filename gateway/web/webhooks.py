@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -35,6 +36,11 @@ Unstored: TypeAlias = Callable[[Channel, Parsed], str]
 
 ACCEPT_SECONDS = 0.25
 """A platform waits a few seconds at most (Slack: 3), and it delivers again what was not accepted."""
+
+INSIST_SECONDS = 3.0
+"""Where nothing is delivered again, for so long it is tried, before a person is asked to write once more. Twilio waits
+15 (https://www.twilio.com/docs/usage/webhooks/webhooks-connection-overrides)."""
+_PAUSE_SECONDS = 0.1
 
 
 def _text(status: int, text: str, **headers: str) -> WebhookResponse:
@@ -95,8 +101,7 @@ async def receive(
     if parsed.not_understood:
         parsed = replace(parsed, payload=request.body)
     try:
-        with Deadline(ACCEPT_SECONDS):
-            await accept(channel, parsed)
+        await _stored(channel, parsed, accept)
     except (AskfirstError, TimeoutError) as error:
         log.warning("a request was not stored", extra={"channel": channel.name, "reason": type(error).__name__})
     except Exception as error:
@@ -104,5 +109,25 @@ async def receive(
     else:
         return parsed.response
     told = unstored(channel, parsed)
-    somebody = any(event.person is not None for event in parsed.events)
-    return channel.ask_again(told) if somebody and isinstance(channel, CanAskAgain) else _NOT_STORED
+    return channel.ask_again(told) if isinstance(channel, CanAskAgain) and _says(parsed) else _NOT_STORED
+
+
+async def _stored(channel: Channel, parsed: Parsed, accept: Accept) -> None:
+    """What comes only once is tried again and again: if it was stored after all, it is known by its ids."""
+    until: float | None = None
+    while True:
+        try:
+            with Deadline(ACCEPT_SECONDS):
+                return await accept(channel, parsed)
+        except (AskfirstError, TimeoutError):
+            now = asyncio.get_running_loop().time()
+            if until is None:
+                until = now + (INSIST_SECONDS if isinstance(channel, CanAskAgain) and _says(parsed) else 0.0)
+            if now >= until:
+                raise
+        await asyncio.sleep(_PAUSE_SECONDS)
+
+
+def _says(parsed: Parsed) -> bool:
+    """Whether somebody said something, who could say it again."""
+    return any(event.person is not None for event in parsed.events)

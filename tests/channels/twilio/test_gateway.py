@@ -18,7 +18,7 @@ from channels.formatting import GSM
 from gateway import Gateway, Settings, emit_artifact
 from gateway.artifacts import collecting
 from gateway.testing import ScriptedProvider, ToolCall
-from gateway.web import serve
+from gateway.web import serve, webhooks
 from tests.channels.twilio.conftest import ANA
 from tests.channels.twilio.forms import request
 from tests.e2e.shop import Shop, pdf_of
@@ -404,6 +404,24 @@ async def test_who_was_not_heard_is_asked_to_send_it_again(
     assert notices.count("not_stored") == 1
     assert "a request was not stored" in [record.getMessage() for record in caplog.records]
     assert "hello" not in caplog.text and ANA not in caplog.text
+
+
+async def test_who_can_be_heard_a_moment_later_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Twilio waits long enough, and delivers once."""
+    monkeypatch.setattr(webhooks, "INSIST_SECONDS", 60.0)
+    async with open_house(tmp_path, ["Hello, Ana."]) as house:
+        await house.gateway.store.close()
+        writing = asyncio.create_task(house.twilio.person_says(ANA, "hello"))
+        await asyncio.sleep(0.05)
+        await house.gateway.store.open()
+        assert await writing == TAKEN
+        sent = await house.twilio.wait_for(lambda: house.twilio.last(ANA))
+        assert sent.body == "Hello, Ana."
+        await house.idle()
+        assert len(house.twilio.sent) == 1
+    assert "a request was not stored" not in caplog.text
 
 
 async def test_what_is_written_while_the_api_is_down_from_the_start_is_answered_once_it_is_up(tmp_path: Path) -> None:
