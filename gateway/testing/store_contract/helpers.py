@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from itertools import chain, count
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from channels import Json
 from gateway.store.base import Incoming, Lease, QueuedPart, Store, Transaction, Waiting
@@ -17,6 +17,7 @@ __all__ = ["arrive", "event", "later", "many_histories", "near", "part", "seqs",
 many_histories = settings(
     derandomize=True,
     deadline=None,
+    phases=set(Phase) - {Phase.explain},  # it tries a failing history many times more
     suppress_health_check=[
         HealthCheck.function_scoped_fixture,  # histories share a store: each keeps to names of its own
         HealthCheck.differing_executors,  # one test, inherited by the suite of each store

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gateway.store.base import FORM, Kind
 from gateway.testing.store_contract.plain import BURST
 
-__all__ = ["KEPT", "KINDS", "PASSES", "SORTS", "Doom", "Rest", "Step", "Way", "histories"]
+__all__ = ["HISTORIES", "KEPT", "KINDS", "PASSES", "SORTS", "Doom", "Rest", "Step", "Way"]
 
 KINDS: tuple[Kind, ...] = ("turn", "action", "out")
 PASSES = 60.0
@@ -30,56 +30,95 @@ SORTS: dict[str, dict[str, bool]] = {
 
 ab = st.sampled_from("ab")
 few = st.integers(0, 3)
-sorts = st.sampled_from(list(SORTS))
+sorts = st.sampled_from(["message", "message", *SORTS])
 moments = st.sampled_from([SOON, LATER])
-RULES: dict[str, st.SearchStrategy[Any]] = {
-    # what comes in
-    "accept": st.tuples(ab, sorts, st.integers(0, 5), st.booleans()),
-    "queue": st.tuples(ab, few),
-    "launch": st.tuples(ab),
-    "signal": st.tuples(ab),
-    # leases
-    "lease": st.tuples(
-        st.sampled_from([KINDS, *((kind,) for kind in KINDS)]),
-        st.sampled_from([None, None, "a", "b"]),
+
+
+def leases(*kinds: Kind) -> st.SearchStrategy[Any]:
+    """For some of these kinds, or for each of them."""
+    return st.tuples(
+        st.sampled_from([kinds, *((kind,) for kind in kinds)]),
+        st.sampled_from([None, None, None, "a", "b"]),
         st.sampled_from("ab"),
-        st.sampled_from([FORM, FORM, FORM + 1]),
-        st.booleans(),
-    ),
+        st.sampled_from([FORM, FORM + 1]),
+        st.sampled_from([False, False, True]),
+    )
+
+
+Rules = dict[str, st.SearchStrategy[Any]]
+HOLDING: Rules = {
     "work": st.tuples(few, few, st.booleans()),
     "finish": st.tuples(
-        few, st.sampled_from(["done", "failed"]), few, st.sampled_from([None, None, "due", "collect_until"]), moments
+        few,
+        st.sampled_from(["done", "failed"]),
+        st.sampled_from([0, 0, 1, 3]),
+        st.sampled_from([None, None, None, "due", "collect_until"]),
+        moments,
     ),
     "leave": st.tuples(few),
     "renew": st.tuples(few),
     "die": st.tuples(few),
     "zombie": st.tuples(few),
     "give_up": st.just(()),
-    # decisions and what is sent without a lease
-    "decide": st.tuples(ab, few, st.sampled_from(["consume", "unpoint", "leave", "replace"])),
-    "send": st.tuples(ab, few),
-    # time
     "pass_time": st.just(()),
-    "set_timer": st.tuples(ab, sorts, moments),
-    "cancel": st.tuples(ab),
-    # what is kept
+}
+TURNS: Rules = HOLDING | {
+    "accept": st.tuples(ab, sorts, st.integers(0, 5), st.booleans()),
+    "decide": st.tuples(ab, few, st.sampled_from(["consume", "unpoint", "leave", "replace"])),
+    "signal": st.tuples(ab, st.integers(1, 2)),
+    "lease": leases("turn"),
+}
+OTHERS: Rules = HOLDING | {
+    "queue": st.tuples(ab, few),
+    "send": st.tuples(ab, few),
+    "launch": st.tuples(ab),
+    "lease": leases("out", "action"),
+}
+KEEPING: Rules = {
+    "accept": TURNS["accept"],
+    "pass_time": st.just(()),
     "put": st.tuples(ab, st.booleans()),
     "delete": st.tuples(ab),
     "append": st.tuples(ab),
     "read": st.tuples(ab, few, st.sampled_from([None, 0, 1, 3])),
     "take": st.tuples(st.integers(1, BURST)),
+    "set_timer": st.tuples(ab, sorts, moments),
+    "cancel": st.tuples(ab),
     "bury": st.tuples(ab, st.booleans(), st.integers(0, 5)),
     "replay": st.tuples(ab),
     "drop": st.tuples(ab),
-    "check": st.just(()),
-    # what comes to nothing
     "doom": st.tuples(st.sampled_from(["expect", "not_after", "consume", "unpoint", "leave", "replace"])),
+    "check": st.just(()),
 }
+ALL: Rules = TURNS | OTHERS | KEEPING | {"lease": leases(*KINDS)}
 Step = tuple[str, tuple[Any, ...]]
 
 
-def histories(*often: str) -> st.SearchStrategy[list[Step]]:
-    """Long ones, of all rules; a failing one is shrunk to the steps that matter."""
-    rules = [st.tuples(st.just(name), RULES[name]) for name in (*RULES, *often)]
-    drawn = st.lists(st.none() | st.one_of(rules), min_size=30, max_size=50)
+def histories(rules: Rules) -> st.SearchStrategy[list[Step]]:
+    """Long ones; one that fails is shrunk to the steps that matter."""
+    often = (
+        "accept",
+        "accept",
+        "queue",
+        "launch",
+        "lease",
+        "lease",
+        "lease",
+        "lease",
+    )  # without work no step does much
+    names = [*rules, *(name for name in often if name in rules)]
+    steps = st.one_of([st.tuples(st.just(name), rules[name]) for name in names])
+    drawn = st.lists(st.none() | steps, min_size=30, max_size=50)
     return drawn.map(lambda steps: [step for step in steps if step is not None])
+
+
+COLLECTING: Rules = {
+    "accept": st.tuples(ab, st.sampled_from(list(SORTS)), few, st.just(False)),
+    "decide": st.tuples(ab, few, st.just("unpoint")),
+    "lease": leases("turn"),
+    "finish": st.tuples(few, st.just("done"), st.sampled_from([0, 0, 1]), st.just("collect_until"), moments),
+    "pass_time": st.just(()),
+}
+POOLS: Rules = {name: OTHERS[name] for name in ("queue", "finish", "die")} | {"lease": leases("out")}
+HISTORIES = st.one_of([histories(rules) for rules in (TURNS, OTHERS, KEEPING, COLLECTING, POOLS, ALL)])
+"""Of few rules, which meet often, and of all."""

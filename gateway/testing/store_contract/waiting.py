@@ -25,8 +25,8 @@ PATIENCE = 5.0
 async def waiting(store: Store, kind: Kind, **options: Any) -> AsyncIterator[asyncio.Task[Lease | None]]:
     """Somebody who waits for a lease, and has looked; in the end it is there."""
     asked = asyncio.create_task(store.lease("waits", [kind], wait_seconds=3600, lease_seconds=60, **options))
-    for _ in range(3):
-        await store.stats()
+    for _ in range(20):
+        await store.has_work("c")
     assert not asked.done()
     yield asked
     async with asyncio.timeout(PATIENCE):
@@ -107,7 +107,7 @@ class WaitingContract:
     ) -> None:
         first = asyncio.create_task(store.lease("w", ["turn"], wait_seconds=3600, lease_seconds=60))
         await store.stats()
-        second = asyncio.create_task(store.lease("w", ["turn"], wait_seconds=3600, lease_seconds=60))
+        second = asyncio.create_task(store.lease("w", ["turn", "out"], wait_seconds=3600, lease_seconds=60))
         await store.stats()
         arriving = asyncio.create_task(arrive(store))
         for _ in range(yields):
