@@ -113,7 +113,7 @@ def histories(rules: Rules) -> st.SearchStrategy[list[Step]]:
 
 
 COLLECTING: Rules = {
-    "accept": st.tuples(ab, st.sampled_from(list(SORTS)), few, st.just(False)),
+    "accept": st.tuples(ab, st.sampled_from(list(SORTS)), st.integers(0, 99), st.just(False)),
     "decide": st.tuples(ab, few, st.just("unpoint")),
     "lease": leases("turn"),
     "finish": st.tuples(few, st.just("done"), st.sampled_from([0, 0, 1]), st.just("collect_until"), moments),
