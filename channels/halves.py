@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import json
+from typing import TypeVar
 
-__all__ = ["without_halves"]
+from pydantic import TypeAdapter, ValidationError
+
+__all__ = ["validated"]
+
+T = TypeVar("T")
 
 
-def without_halves(body: bytes) -> bytes:
+def validated(shape: TypeAdapter[T], body: bytes) -> T:
+    """What a body says, read strictly; for half a character it has "?". Raises ValidationError."""
+    try:
+        return shape.validate_json(body, strict=True)
+    except ValidationError:
+        return shape.validate_json(_without_halves(body), strict=True)
+
+
+def _without_halves(body: bytes) -> bytes:
     """The same JSON with "?" for half a character, which UTF-8 cannot hold; what is no JSON stays as it is.
 
     A reader that refuses such bodies would refuse the whole message, wherever in it the half is.

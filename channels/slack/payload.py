@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from channels.halves import without_halves
+from channels.halves import validated
 
 __all__ = [
     "BlockActions",
@@ -152,10 +152,7 @@ _PAYLOAD: TypeAdapter[Payload] = TypeAdapter(Annotated[Payload, Field(discrimina
 
 def payload_from(body: bytes) -> Payload:
     """Raises ValidationError."""
-    try:
-        return _PAYLOAD.validate_json(body)
-    except ValidationError:
-        return _PAYLOAD.validate_json(without_halves(body))
+    return validated(_PAYLOAD, body)
 
 
 class Command(_Fields):

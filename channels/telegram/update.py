@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Required
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, Field, TypeAdapter, with_config
 from typing_extensions import TypedDict  # pydantic reads the standard library's from Python 3.12 on
 
-from channels.halves import without_halves
+from channels.halves import validated
 
 __all__ = [
     "Callback",
@@ -154,7 +154,4 @@ _UPDATE: TypeAdapter[Update] = TypeAdapter(Update)
 
 def update_from(body: bytes) -> Update:
     """Raises ValidationError."""
-    try:
-        return _UPDATE.validate_json(body, strict=True)
-    except ValidationError:
-        return _UPDATE.validate_json(without_halves(body), strict=True)
+    return validated(_UPDATE, body)
