@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,31 +11,15 @@ from pathlib import Path
 import pytest
 
 from channels import Message, WebhookRequest
-from gateway import Agent, ChannelAgent, Gateway, Settings
+from gateway import Agent, ChannelAgent, Gateway
 from gateway.store.base import Incoming, Store
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
 from gateway.testing import ChannelCase
-from tests.channels.slack.case import slack_case
-from tests.channels.telegram.case import telegram_case
-from tests.channels.twilio.case import twilio_case
-from tests.e2e.house import SIGNING
+from tests.e2e.every_channel import case, settings_of
 from tests.store.conftest import prefix, redis_url
 
-__all__ = ["prefix", "redis_url"]
-
-CASES: dict[str, Callable[[pytest.MonkeyPatch], AbstractAsyncContextManager[ChannelCase]]] = {
-    "telegram": telegram_case,
-    "slack": slack_case,
-    "sms": lambda patch: twilio_case("sms", patch),
-    "whatsapp": lambda patch: twilio_case("whatsapp", patch),
-}
-
-
-@pytest.fixture(params=CASES)
-async def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ChannelCase]:
-    async with CASES[request.param](monkeypatch) as case:
-        yield case
+__all__ = ["case", "prefix", "redis_url"]
 
 
 @pytest.fixture(params=["sqlite", "redis"])
@@ -50,14 +33,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 @pytest.fixture
 async def gateway(case: ChannelCase, store: Store, tmp_path: Path) -> AsyncIterator[Gateway]:
     """Where so much waits already that nothing more may."""
-    settings = Settings(
-        store=f"sqlite:///{tmp_path / 'keys.db'}",
-        secret=SIGNING,
-        allow="*",
-        **{name.lower().removeprefix("askfirst_"): value for name, value in case.settings.items()},
-    )
     bot = ChannelAgent(Agent([], provider="demo"), store=store)
-    async with await asyncio.to_thread(Gateway, bot, settings) as gateway:
+    async with await asyncio.to_thread(Gateway, bot, settings_of(case, tmp_path)) as gateway:
         await store.accept([Incoming(conversation="elsewhere", event_ids=(), body={}, wakes=False)])
         yield gateway
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,39 +14,19 @@ from urllib.parse import urlencode
 import pytest
 
 from channels import WebhookRequest
-from gateway import Agent, ChannelAgent, Gateway, Settings
+from gateway import Agent, ChannelAgent, Gateway
 from gateway.store.sqlite import SqliteStore
 from gateway.testing import ChannelCase
 from gateway.web.limits import MAX_BODY_BYTES
-from tests.channels.slack.case import slack_case
-from tests.channels.telegram.case import telegram_case
-from tests.channels.twilio.case import twilio_case
-from tests.e2e.house import SIGNING
+from tests.e2e.every_channel import case, settings_of
 
-CASES: dict[str, Callable[[pytest.MonkeyPatch], AbstractAsyncContextManager[ChannelCase]]] = {
-    "telegram": telegram_case,
-    "slack": slack_case,
-    "sms": lambda patch: twilio_case("sms", patch),
-    "whatsapp": lambda patch: twilio_case("whatsapp", patch),
-}
-
-
-@pytest.fixture(params=CASES)
-async def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ChannelCase]:
-    async with CASES[request.param](monkeypatch) as case:
-        yield case
+__all__ = ["case"]
 
 
 @pytest.fixture
 async def gateway(case: ChannelCase, tmp_path: Path) -> AsyncIterator[Gateway]:
-    settings = Settings(
-        store=f"sqlite:///{tmp_path / 'keys.db'}",
-        secret=SIGNING,
-        allow="*",
-        **{name.lower().removeprefix("askfirst_"): value for name, value in case.settings.items()},
-    )
     bot = ChannelAgent(Agent([], provider="demo"), store=SqliteStore(":memory:"))
-    async with await asyncio.to_thread(Gateway, bot, settings, role="web") as gateway:
+    async with await asyncio.to_thread(Gateway, bot, settings_of(case, tmp_path), role="web") as gateway:
         yield gateway
 
 
