@@ -13,6 +13,7 @@ import os
 import socket
 import time
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -21,6 +22,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
 from gateway.observe import describe_error
+from gateway.web.direct import WEBHOOKS, Written, is_ordinary
 
 __all__ = ["MAX_BODY_BYTES", "Limits", "Running", "limit_bodies", "serve"]
 
@@ -53,6 +55,8 @@ class Limits:
     request is closed: so nobody can hold them all, and behind a proxy, where all have one address, nobody is refused
     for another's."""
 
+
+_Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 _LIMITS = web.AppKey("limits", Limits)
 
@@ -177,6 +181,7 @@ async def serve(app: web.Application, host: str, port: int) -> Running:
     manager = runner.server
     if manager is None:
         raise RuntimeError("the web server was not set up")
+    manager.request_handler = _directly(app, manager.request_handler)
     connections: OrderedDict[_Connection, asyncio.Transport] = OrderedDict()
     log = _server_log()
 
@@ -203,6 +208,22 @@ async def serve(app: web.Application, host: str, port: int) -> Running:
         await runner.cleanup()
         raise
     return Running(runner, server)
+
+
+def _directly(app: web.Application, otherwise: _Handler) -> _Handler:
+    """A handler that takes the application's ordinary webhooks, and leaves the rest to `otherwise`."""
+    webhooks = app.get(WEBHOOKS, {})
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        take, connection = webhooks.get(request.raw_path), request.protocol
+        if take is None or not isinstance(connection, _Connection) or not is_ordinary(request, MAX_BODY_BYTES):
+            return await otherwise(request)
+        connection.heard()
+        body = request.content.read_nowait()
+        connection.whole()
+        return Written(await take(request, body))
+
+    return handle
 
 
 def _let_wait(listening: int, limits: Limits) -> None:

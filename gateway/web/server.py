@@ -14,12 +14,15 @@ from aiohttp.typedefs import Handler
 
 from channels import Channel, Json, WebhookRequest, WebhookResponse
 from gateway.artifacts import ArtifactStore, BadLink
+from gateway.web.direct import WEBHOOKS, Take
 from gateway.web.limits import MAX_BODY_BYTES, Limits, limit_bodies
 from gateway.web.webhooks import Accept, Unstored, addressed, in_english, receive, webhooks
 
 __all__ = ["Ready", "answer", "as_called", "headers_of", "web_app"]
 
 READY_SECONDS = 1.0
+
+_NOBODYS = WebhookResponse(status=404, headers={"Content-Type": "text/plain"}, body=b"404: Not Found")
 
 
 class Ready(NamedTuple):
@@ -47,15 +50,21 @@ def web_app(
     app = web.Application(client_max_size=MAX_BODY_BYTES)
     limit_bodies(app, limits or Limits())
 
-    def webhook(name: str) -> Handler:
-        async def take(request: web.Request) -> web.Response:
-            called = await as_called(request, public_url)
+    def webhook(name: str) -> Take:
+        async def take(request: web.BaseRequest, body: bytes) -> WebhookResponse:
+            called = as_called(request, body, public_url)
             channel = addressed(channels, name, called)
             if channel is None:
-                raise web.HTTPNotFound
-            return answer(await receive(channel, called, accept=accept, now=now(), unstored=unstored))
+                return _NOBODYS
+            return await receive(channel, called, accept=accept, now=now(), unstored=unstored)
 
         return take
+
+    def routed(take: Take) -> Handler:
+        async def handle(request: web.Request) -> web.Response:
+            return answer(await take(request, await request.read()))
+
+        return handle
 
     async def artifact(request: web.Request) -> web.StreamResponse:
         try:
@@ -85,8 +94,9 @@ def web_app(
         return web.json_response(dict(found.checks), status=200 if found.ready else 503)
 
     app.on_response_prepare.append(_say_little)
-    for name in webhooks(channels):
-        app.router.add_post(f"/webhooks/{name}", webhook(name))
+    app[WEBHOOKS] = {f"/webhooks/{name}": webhook(name) for name in webhooks(channels)}
+    for path, take in app[WEBHOOKS].items():
+        app.router.add_post(path, routed(take))
     app.router.add_get("/artifacts/{token}", artifact)
     app.router.add_get("/livez", live)
     app.router.add_get("/readyz", readiness)
@@ -104,23 +114,18 @@ async def _say_little(request: web.Request, response: web.StreamResponse) -> Non
     response.headers.popall(hdrs.SERVER, None)
 
 
-async def as_called(request: web.Request, public_url: str | None) -> WebhookRequest:
+def as_called(request: web.BaseRequest, body: bytes, public_url: str | None) -> WebhookRequest:
     """The request as its sender made it: under our public URL, whatever stands in front of us."""
     base = public_url.rstrip("/") if public_url else f"{request.scheme}://{request.host}"
-    return WebhookRequest(
-        method=request.method,
-        url=base + request.raw_path,
-        headers=headers_of(request),
-        body=await request.read(),
-    )
+    return WebhookRequest(method=request.method, url=base + request.raw_path, headers=headers_of(request), body=body)
 
 
-def headers_of(request: web.Request) -> dict[str, str]:
+def headers_of(request: web.BaseRequest) -> dict[str, str]:
     """Names in lower case; a header that comes twice is one value with a comma (RFC 9110, 5.3), so none is missed."""
-    headers: dict[str, str] = {}
-    for name, value in request.headers.items():
-        name = name.lower()
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    given = request.headers
+    headers = {name.lower(): value for name, value in given.items()}
+    if len(headers) < len(given):
+        headers = {name: ", ".join(given.getall(name)) for name in headers}
     return headers
 
 

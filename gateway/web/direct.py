@@ -1,0 +1,66 @@
+"""A webhook's short way through the web server, where nothing is out of the ordinary.
+
+Routes, middlewares, signals and an answer put together of objects serve any page; for a message they took longer than
+to prove it and to read it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from email.utils import formatdate
+from functools import lru_cache
+from http.client import responses
+from typing import TypeAlias
+
+from aiohttp import HttpVersion11, hdrs, web
+
+from channels import WebhookResponse
+
+__all__ = ["WEBHOOKS", "Take", "Written", "is_ordinary"]
+
+Take: TypeAlias = Callable[[web.BaseRequest, bytes], Awaitable[WebhookResponse]]
+"""What becomes of a platform's request and its body."""
+
+WEBHOOKS = web.AppKey("webhooks", Mapping[str, Take])
+"""Of an application: each by its path."""
+
+
+def is_ordinary(request: web.BaseRequest, most_bytes: int) -> bool:
+    """Whether all of a request is there, as it is, of a client that stays: then nothing needs to be waited for."""
+    headers = request.headers
+    return (
+        request.content.is_eof()
+        and request.keep_alive
+        and request.version == HttpVersion11
+        and request.method == hdrs.METH_POST
+        and (request.content_length or most_bytes + 1) <= most_bytes
+        and hdrs.CONTENT_ENCODING not in headers
+        and hdrs.EXPECT not in headers
+    )
+
+
+class Written(web.StreamResponse):
+    """The answer to an ordinary request, as the bytes it is."""
+
+    def __init__(self, response: WebhookResponse) -> None:
+        super().__init__(status=response.status)
+        self._text = _text(response.status, tuple(response.headers.items()), response.body, int(time.time()))
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        self._keep_alive = True
+        # Raises ConnectionError when the client has gone, and waits for one that does not read what it is sent.
+        await request.writer.write_eof(self._text)
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """All is written."""
+
+
+@lru_cache(maxsize=256)  # a platform is told the same again and again
+def _text(status: int, headers: tuple[tuple[str, str], ...], body: bytes, now: int) -> bytes:
+    named = {hdrs.DATE: formatdate(now, usegmt=True), **dict(headers), hdrs.CONTENT_LENGTH: str(len(body))}
+    lines = [f"{name}: {value}" for name, value in named.items()]
+    for line in lines:
+        if not line.isprintable():
+            raise ValueError("a header of the answer holds a control character")
+    return "\r\n".join([f"HTTP/1.1 {status} {responses.get(status, '')}", *lines, "", ""]).encode() + body
