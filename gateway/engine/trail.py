@@ -1,11 +1,12 @@
 """The way of a message in the log: one line a station, each with the id of the event that it is about.
 
 `event` is the platform's id (of an action's outcome: the action's), `conversation` says whose. The lines of one event
-are those that name it; a turn names all of its events.
+are those that name it: a turn names all of its events, and what was stored in one moment shares a line too.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable
 
@@ -27,16 +28,48 @@ def event_of(waiting: Waiting) -> str:
 
 def accepted(event: Event, conversation: str, *, new: bool) -> None:
     event_id = event.event_ids[0] if event.event_ids else type(event).__name__
-    log.info("accepted" if new else "seen before", extra=_of(event_id, conversation))
+    if new:
+        _moment.add(event_id, conversation)
+    else:
+        log.info("seen before", extra=_of(event_id, conversation))
+
+
+class _Moment:
+    """What was stored in one round of the event loop: a line for each took as long as to read the message."""
+
+    def __init__(self) -> None:
+        self._events: list[str] = []
+        self._conversations: list[str] = []
+        self._scheduled: asyncio.AbstractEventLoop | None = None
+
+    def add(self, event_id: str, conversation: str) -> None:
+        self._events.append(event_id)
+        self._conversations.append(conversation)
+        loop = asyncio.get_running_loop()
+        if self._scheduled is not loop:
+            self._scheduled = loop
+            loop.call_soon(self.tell)
+
+    def tell(self) -> None:
+        events, self._events = self._events, []
+        conversations, self._conversations = self._conversations, []
+        self._scheduled = None
+        if events:
+            log.info("accepted", extra=_of(", ".join(events), ", ".join(conversations)))
+
+
+_moment = _Moment()
 
 
 def begun(conversation: str, events: Iterable[Waiting], tries: int) -> None:
     """A turn begins, or is tried again."""
+    _moment.tell()
     log.info("turn begun", extra={**_of(_all(events), conversation), **({"tries": tries} if tries else {})})
 
 
 def committed(conversation: str, events: Iterable[Waiting], parts: Iterable[QueuedPart], how: str) -> None:
     """What the events came to is stored, with the parts that are to be sent for them."""
+    _moment.tell()
     sent = [part.part_id for part in parts]
     log.info("committed", extra={**_of(_all(events), conversation), "how": how, "parts": sent})
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.house import House, open_house
+from channels import WebhookRequest
+from tests.e2e.house import SIGNED, House, open_house
 
 
 def way(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
@@ -62,3 +65,23 @@ async def test_what_comes_again_and_what_is_refused(tmp_path: Path, caplog: pyte
         await house.idle()
         event = last_update(house)
         assert way(caplog, event) == ["accepted", "turn begun", "committed", "not delivered: %s"]
+
+
+async def test_those_of_one_moment_share_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    people = range(900, 920)
+    async with open_house(tmp_path) as house:
+
+        def wrote(person: int) -> WebhookRequest:
+            sender = {"id": person, "is_bot": False, "first_name": "Ana"}
+            message = {"message_id": 1, "date": 1, "from": sender, "chat": {"id": person, "type": "private"}}
+            body = json.dumps({"update_id": person, "message": message | {"text": "hello"}})
+            return WebhookRequest("POST", house.webhook, {n.lower(): v for n, v in SIGNED.items()}, body.encode())
+
+        house.model.script(["Hello."] * len(people))
+        answers = await asyncio.gather(*(house.gateway.webhook("telegram", wrote(person)) for person in people))
+        assert {answer.status for answer in answers} == {200}
+        await house.idle()
+    assert all(way(caplog, str(person))[:3] == ["accepted", "turn begun", "committed"] for person in people)
+    (stored,) = [vars(record) for record in caplog.records if record.getMessage() == "accepted"]
+    said = zip(stored["event"].split(", "), stored["conversation"].split(", "), strict=True)
+    assert all(conversation.endswith(f":{event}") for event, conversation in said)
