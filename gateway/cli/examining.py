@@ -23,6 +23,7 @@ from gateway.cli.webhooks import webhook_url
 from gateway.providers import KnowsModels, ModelMessage, Provider, ProviderConfigurationError, ProviderError, Request
 from gateway.settings import Settings
 from gateway.store.base import Store, StoreRefused, StoreUnavailable
+from gateway.store.sqlite.mounts import warn_of_network
 
 __all__ = ["Finding", "artifacts", "faults", "looked", "model", "platforms", "settings", "store"]
 
@@ -179,6 +180,7 @@ def store(settings: Settings) -> str:
     file = store_file(settings.store)
     if file is not None and not file.exists():
         _write_into(file.parent, "ASKFIRST_STORE")
+        warn_of_network(file)
         return f"{file} will be made"
     try:
         asyncio.run(_opened(open_store(settings.store)))

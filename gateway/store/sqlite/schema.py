@@ -10,6 +10,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from gateway.store.base import StoreRefused
+from gateway.store.sqlite.mounts import warn_of_network
 
 __all__ = ["connect", "lock", "mend"]
 
@@ -166,12 +167,14 @@ _MENDS = {
 def lock(path: Path) -> FileLock:
     """Make this process the owner of the file. Raises StoreRefused when another is.
 
-    The lock is the operating system's: it is gone with its process, however that ends.
+    The lock is the operating system's: it is gone with its process, however that ends. Where it may not hold, on a
+    network file system, a warning is logged.
     """
     side = Path(f"{path}.lock")
     held = FileLock(side, timeout=0)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        warn_of_network(path)
         held.acquire()
     except Timeout:
         owner = side.read_text().strip() or "unknown"

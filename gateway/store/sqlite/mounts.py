@@ -1,0 +1,63 @@
+"""Whether a file is on a disk of this machine: SQLite's write-ahead log is for those alone (https://sqlite.org/wal.html)."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Final
+
+__all__ = ["file_system", "warn_of_network"]
+
+log = logging.getLogger("askfirst.store")
+
+_PROC = Path("/proc/self")
+_NETWORK: Final = frozenset(
+    (
+        *("9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "fhgfs", "gpfs", "ibrix", "k-afs", "lustre", "ncpfs"),
+        *("nfs", "nfs4", "orangefs", "panfs", "prl_fs", "pvfs2", "smb2", "smb3", "smbfs", "snfs", "vboxsf", "vmhgfs"),
+        *("ceph-fuse", "curlftpfs", "davfs", "gcsfuse", "glusterfs", "goofys", "juicefs", "rclone", "s3fs", "smbnetfs"),
+        *("sshfs", "moosefs", "mfs"),
+    )
+)
+"""Types of file systems whose files another machine has, that of the host of a virtual one included."""
+
+
+def warn_of_network(file: Path) -> None:
+    """Log a warning when this file is, or would be made, on a network file system; on a system that does not tell: no.
+
+    Blocking.
+    """
+    directory = next(path for path in file.absolute().parents if path.exists())
+    try:
+        here = os.open(directory, os.O_RDONLY)
+        try:
+            details = (_PROC / "fdinfo" / str(here)).read_text()
+        finally:
+            os.close(here)
+        mounts = (_PROC / "mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return
+    kind = file_system(details, mounts)
+    if kind is not None and kind.removeprefix("fuse.") in _NETWORK:
+        log.warning(
+            "%s is on a network file system (%s): SQLite's log needs memory that one machine's processes share, and "
+            "locks that hold, so what is stored there may be damaged. Name a file on a local disk, or a Redis, in "
+            "ASKFIRST_STORE.",
+            file,
+            kind,
+        )
+
+
+def file_system(details: str, mounts: str) -> str | None:
+    """The type of the file system that an open file is on, by its ``/proc/self/fdinfo`` and ``/proc/self/mountinfo``.
+
+    None when it is not told. That file names the mount, so that one that hides another, and a name that is written with
+    escapes, are no matter. See proc_pid_fdinfo(5) and proc_pid_mountinfo(5).
+    """
+    found = [line.split()[1] for line in details.splitlines() if line.startswith("mnt_id:")]
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        if before.split(" ")[:1] == found:
+            return after.split(" ")[0]
+    return None
