@@ -8,6 +8,8 @@ back: nobody else waits for it.
 from __future__ import annotations
 
 import asyncio
+import errno
+import ssl
 import time
 from collections.abc import Sequence
 from typing import Any, Final
@@ -155,11 +157,32 @@ def unavailable(error: Exception) -> StoreUnavailable:
         case TimeoutError() | NoAnswer():
             why = "it did not answer in time"
         case NotThere() | OSError():
-            why = "it cannot be reached: see whether it runs, and whether ASKFIRST_STORE names it"
+            why = _unreached(error.__cause__ or error.__context__)
         case _ if str(error).startswith("NEWERFORMAT"):
             why = "a newer release has brought what is stored there to its own format: stop this one, or update it"
         case _ if str(error).startswith("MISCONF"):
             why = "it cannot write to its disk: make room there, and see its log"
+        case _ if str(error).startswith("NOREPLICAS"):
+            why = "too few replicas follow it, and it was told (min-replicas-to-write) to take no writes then"
+        case _ if "DB index" in str(error):
+            why = "it has no database of that number: mend the number at the end of ASKFIRST_STORE"
         case _:
             why = type(error).__name__
     return StoreUnavailable(f"Redis cannot be used now: {why}")
+
+
+def _unreached(below: BaseException | None) -> str:
+    """Why there is no connection, by what redis-py does not pass on."""
+    match below:
+        case ssl.SSLCertVerificationError():
+            return (
+                f"its certificate is not trusted ({below.verify_message}): name the host that it is for in "
+                "ASKFIRST_STORE, and the CA that signed it (rediss://host:6379?ssl_ca_certs=/path/to/ca.pem)"
+            )
+        case ssl.SSLError():
+            mend = "see that its port takes TLS, and the files that ASKFIRST_STORE names"
+            return f"TLS with it fails ({below.reason}): {mend}"
+        case OSError(errno=errno.ENOENT | errno.EACCES | errno.EISDIR):
+            return "a file that ASKFIRST_STORE names for TLS cannot be read: see that it is there, for this user"
+        case _:
+            return "it cannot be reached: see whether it runs, and whether ASKFIRST_STORE names it"

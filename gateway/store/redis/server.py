@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from gateway.store.base import StoreRefused, StoreUnavailable
+from gateway.store.base import StoreUnavailable
 from gateway.store.codec import moment
-from gateway.store.redis import startup
+from gateway.store.redis import address, startup
 from gateway.store.redis.client import Call, Client, Value
 from gateway.store.redis.flights import Flights
 from gateway.store.redis.keys import Keys
@@ -43,21 +43,21 @@ class Server:
         self._open = True
         self._room, self._look_at = True, 0.0
         self._running: set[asyncio.Future[Any]] = set()
-        try:
-            self._work = Client(url, timeout_seconds=_WORK_SECONDS, connections=32)
-            self._flights = Flights(self._work)
-            self._ack = Client(url, timeout_seconds=ack_seconds, connections=16)
-            self.news = News(url, self.keys.news)
-        except ValueError:  # its text may hold the password
-            raise StoreRefused(
-                "ASKFIRST_STORE is no address: write redis://[user:password@]host:6379[/number]"
-            ) from None
+        address.check(url)
+        self._url = url
+        self._work = Client(url, timeout_seconds=_WORK_SECONDS, connections=32)
+        self._flights = Flights(self._work)
+        self._ack = Client(url, timeout_seconds=ack_seconds, connections=16)
+        self.news = News(url, self.keys.news)
         self._watch = startup.Watch(self._work, self.keys)
 
     async def open(self) -> None:
         """Look whether it can be trusted. Raises StoreRefused and StoreUnavailable."""
         try:
-            await startup.check(self._work, self.keys)
+            try:
+                await startup.check(self._work, self.keys)
+            except StoreUnavailable as error:
+                raise address.at_first(self._url, error) from error.__cause__
             await self.news.open()
         except BaseException:
             await self.close()

@@ -1,0 +1,218 @@
+"""An ASKFIRST_STORE that is wrong in a word: refused at the start, with what to mend, and nothing secret told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gateway.store.base import Incoming, StoreRefused, StoreUnavailable
+from gateway.store.redis import RedisStore
+from gateway.store.redis import server as server_module
+from tests.ports import free_port
+from tests.store.redis_server import DURABLE, RedisServer
+
+SECRET = "very-secret"
+MAKE = (
+    "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost "
+    "-addext subjectAltName=DNS:localhost -keyout key.pem -out ca.pem"
+)
+
+
+@dataclass(frozen=True)
+class Tls:
+    """A server with a port for TLS beside its plain one. Its certificate is for localhost, and signed by itself."""
+
+    plain: RedisServer
+    port: int
+    ca: Path
+
+    def url(self, host: str = "localhost", *, scheme: str = "rediss", path: str = "", **options: object) -> str:
+        query = "&".join(f"{name}={value}" for name, value in options.items())
+        return f"{scheme}://:{SECRET}@{host}:{self.port}{path}{'?' if query else ''}{query}"
+
+
+async def ran(*command: str | Path, cwd: Path) -> int:
+    """Its exit code."""
+    quiet = asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(*command, cwd=cwd, stdout=quiet, stderr=quiet, stdin=quiet)
+    return await process.wait()
+
+
+@pytest.fixture
+async def tls(tmp_path: Path) -> AsyncIterator[Tls]:
+    assert shutil.which("openssl"), "there is no openssl, which makes the certificate: install it"
+    assert await ran(*MAKE.split(), cwd=tmp_path) == 0
+    port, certificate = free_port(), str(tmp_path / "ca.pem")
+    files = ("--tls-cert-file", certificate, "--tls-key-file", str(tmp_path / "key.pem"), "--tls-ca-cert-file")
+    options = (*DURABLE, "--tls-port", str(port), *files, certificate, "--tls-auth-clients", "optional")
+    server = RedisServer(tmp_path, options=options)
+    await server.start()
+    yield Tls(server, port, tmp_path / "ca.pem")
+    await server.kill()
+
+
+async def refusal(url: str) -> str:
+    """Why it does not open."""
+    with pytest.raises((StoreRefused, StoreUnavailable)) as caught:
+        await asyncio.wait_for(RedisStore(url).open(), 15)
+    assert SECRET not in str(caught.value)
+    assert "ASKFIRST_STORE" in str(caught.value)
+    return str(caught.value)
+
+
+# ───────────── what is no address ─────────────
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"redis://:{SECRET}@127.0.0.1:6379/one",  # redis-py would take database 0
+        f"redis://:{SECRET}@127.0.0.1:6379/-1",
+        f"redis://:{SECRET}@127.0.0.1:6379/0/1",
+        f"redis://:{SECRET}@127.0.0.1:6379/9999999999",
+        f"redis://:{SECRET}@127.0.0.1:6379/0#1",
+        f"redis://:{SECRET}@127.0.0.1:0",
+        f"redis://:{SECRET}@127.0.0.1:65536",
+        f"redis://:1/{SECRET}@127.0.0.1:6379",  # a password with a slash
+        f"redis://:1#{SECRET}@127.0.0.1:6379",
+        f"redis://:1?{SECRET}@127.0.0.1:6379",
+    ],
+)
+async def test_what_is_no_address(url: str) -> None:
+    assert "is no address: write redis://" in await refusal(url)
+
+
+@pytest.mark.parametrize(
+    "options", ["decode_responses=true", "socket_timeout=60", "db=1", "ssl_ca_certs=/ca.pem", "x="]
+)
+async def test_options_are_for_tls(options: str) -> None:
+    assert "has options, which are for TLS" in await refusal(f"redis://:{SECRET}@127.0.0.1:6379?{options}")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "socket_timeout=60",
+        f"password={SECRET}",
+        "ssl_ca_data=x",
+        "ssl_ca_certs=",
+        "ssl_cert_reqs=CERT_NONE",
+        "ssl_check_hostname=perhaps",
+        "ssl_cert_reqs=required&ssl_cert_reqs=none",
+    ],
+)
+async def test_an_option_that_is_none(options: str) -> None:
+    told = await refusal(f"rediss://:{SECRET}@127.0.0.1:6379?{options}")
+    assert "there are ssl_ca_certs, " in told
+
+
+# ───────────── what is another's address ─────────────
+
+
+@pytest.mark.parametrize("number", [16, 999_999_999])
+async def test_a_database_that_is_not_there(server: RedisServer, number: int) -> None:
+    told = await refusal(f"{server.url.replace('//', f'//:{SECRET}@')}/{number}")
+    assert "no database of that number" in told
+
+
+async def test_each_database_is_one_of_its_own(server: RedisServer) -> None:
+    stores = [RedisStore(f"{server.url}{path}", ack_seconds=15) for path in ("", "/", "/0", "/15")]
+    for store in stores:
+        await store.open()
+    await stores[0].accept([Incoming(conversation="c", event_ids=(), body={})])
+    assert [(await store.stats()).waiting for store in stores] == [1, 1, 1, 0]
+    for store in stores:
+        await store.close()
+
+
+async def test_a_user_that_is_not_there_or_may_not(server: RedisServer) -> None:
+    await server.command("ACL", "SETUSER", "reads", "on", f">{SECRET}", "~*", "+@read", "+info")
+    for user in ("nobody", "reads"):
+        told = await refusal(server.url.replace("//", f"//{user}:{SECRET}@"))
+        assert "user or password, or does not let that user do this" in told
+
+
+async def test_what_is_no_redis() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        assert "see whether it is a Redis at all" in await refusal(f"redis://:{SECRET}@127.0.0.1:{port}")
+
+
+async def test_where_nobody_listens() -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        for scheme in ("redis", "rediss"):
+            told = await refusal(f"{scheme}://:{SECRET}@127.0.0.1:{nobody.getsockname()[1]}")
+            assert "cannot be reached: see whether it runs" in told
+
+
+# ───────────── TLS ─────────────
+
+
+async def test_tls_with_a_ca_that_the_address_names(tls: Tls, caplog: pytest.LogCaptureFixture) -> None:
+    await tls.plain.command("CONFIG", "SET", "requirepass", SECRET)
+    store = RedisStore(tls.url(path="/3", ssl_ca_certs=tls.ca), ack_seconds=15)
+    await store.open()
+    waiting = asyncio.create_task(store.lease("w", ["turn"], wait_seconds=60))
+    await store.ping()
+    await store.accept([Incoming(conversation="c", event_ids=(), body={})])
+    assert await asyncio.wait_for(waiting, 15) is not None
+    await store.close()
+    assert caplog.record_tuples == []
+
+
+async def test_a_server_that_wants_to_know_us(tls: Tls) -> None:
+    await tls.plain.command("CONFIG", "SET", "tls-auth-clients", "yes")
+    assert "TLS with it fails (" in await refusal(tls.url(ssl_ca_certs=tls.ca))
+    key = tls.ca.with_name("key.pem")
+    store = RedisStore(tls.url(ssl_ca_certs=tls.ca, ssl_certfile=tls.ca, ssl_keyfile=key), ack_seconds=15)
+    await store.open()
+    await store.close()
+
+
+async def test_a_certificate_that_nobody_vouches_for(tls: Tls, caplog: pytest.LogCaptureFixture) -> None:
+    told = await refusal(tls.url())
+    assert "not trusted (self-signed certificate): name" in told
+    assert "?ssl_ca_certs=/path/to/ca.pem" in told
+    for option in ({"ssl_cert_reqs": "none"}, {"ssl_ca_certs": tls.ca, "ssl_check_hostname": "false"}):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            store = RedisStore(tls.url(**option), ack_seconds=15)
+            await store.open()
+            await store.close()
+        assert "Redis need not prove that it is the one" in caplog.text
+
+
+async def test_a_certificate_for_another_host(tls: Tls) -> None:
+    told = await refusal(tls.url("127.0.0.1", ssl_ca_certs=tls.ca))
+    assert "not valid for '127.0.0.1'" in told
+
+
+async def test_a_ca_that_is_none(tls: Tls) -> None:
+    assert "a file that ASKFIRST_STORE names" in await refusal(tls.url(ssl_ca_certs=tls.ca.with_name("none.pem")))
+    told = await refusal(tls.url(ssl_ca_certs=tls.ca.with_name("key.pem")))
+    assert "TLS with it fails (" in told
+    assert "the files that ASKFIRST_STORE names" in told
+
+
+async def test_plain_where_tls_is_spoken(tls: Tls) -> None:
+    assert "if its port takes TLS, write rediss://" in await refusal(tls.url(scheme="redis"))
+
+
+async def test_tls_where_none_is_spoken(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Redis waits for the end of what it takes for a command: the handshake is never answered."""
+    monkeypatch.setattr(server_module, "_WORK_SECONDS", 0.3)
+    told = await refusal(server.url.replace("redis://", f"rediss://:{SECRET}@"))
+    assert "did not answer in time: see that its port takes TLS, or write redis://" in told
