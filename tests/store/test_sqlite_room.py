@@ -1,0 +1,64 @@
+"""How much room is left is looked at in a thread of its own: what the loop's threads wait for holds nothing up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from gateway.store.base import Incoming
+from gateway.store.sqlite import SqliteStore, room
+from tests.threads import no_more_threads
+
+NEW = Incoming(conversation="c", event_ids=(), body={"text": "hello"}, refusable=True)
+
+
+async def test_a_message_is_stored_while_every_thread_of_the_loop_waits_for_a_name(tmp_path: Path) -> None:
+    """A name server that is silent holds each look-up for many seconds, in a thread of the loop."""
+    waits = threading.Event()
+    with ThreadPoolExecutor(1) as threads:
+        asyncio.get_running_loop().set_default_executor(threads)
+        looking_up = asyncio.get_running_loop().run_in_executor(None, waits.wait)
+        try:
+            store = SqliteStore(tmp_path / "askfirst.db")
+            await store.open()
+            async with asyncio.timeout(15):
+                assert await store.accept([NEW]) == [True]
+            await store.close()
+        finally:
+            waits.set()
+        await looking_up
+
+
+async def test_a_message_is_stored_where_no_thread_can_be_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SqliteStore(tmp_path / "askfirst.db")
+    await store.open()
+    monkeypatch.setattr(room, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(room, "_RESERVE_BYTES", 1 << 62)
+    monkeypatch.setattr(room, "_THREAD", ThreadPoolExecutor(1))
+    with no_more_threads():
+        assert await store.accept([NEW]) == [True]
+        assert await store.has_room(), "nobody could look"
+    assert not await store.has_room()
+    await store.close()
+
+
+async def test_the_log_says_once_that_there_is_no_room_and_once_that_there_is_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "askfirst.db"
+    monkeypatch.setattr(room, "_LOOK_SECONDS", 0.0)
+    looks = room.Room(file)
+    for reserve, enough in ((1, True), (1 << 62, False), (1, True)):
+        monkeypatch.setattr(room, "_RESERVE_BYTES", reserve)
+        assert [await looks.enough() for _ in range(3)] == [enough] * 3
+    none, again = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert none.startswith(f"the disk of {file} has less than ")
+    assert none.endswith("new messages and launches wait; make room")
+    assert again == f"there is room again on the disk of {file}: goes on"
