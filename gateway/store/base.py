@@ -28,6 +28,7 @@ from gateway.store.form import FORM, NewerForm, check_form
 
 __all__ = [
     "FORM",
+    "GATHER_SECONDS",
     "Cell",
     "Conflict",
     "Control",
@@ -56,6 +57,10 @@ __all__ = [
     "Written",
     "check_form",
 ]
+
+GATHER_SECONDS = 0.002
+"""Where events come in faster than they are stored, so long they wait for more: one call for many of them takes a
+fraction of what several take. One that comes alone never waits."""
 
 Kind = Literal["turn", "action", "out"]
 """What a lease is for: a conversation's waiting events, an action to execute, a conversation's outbox."""

@@ -1,6 +1,6 @@
 """Events on their way in: what comes while a call is on its way goes together with the next.
 
-One process takes in far more this way than with a call each, and nobody waits longer for it.
+One process takes in far more this way than with a call each.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 from redis.exceptions import OutOfMemoryError, RedisError
 
-from gateway.store.base import Incoming, Overloaded, StoreUnavailable
+from gateway.store.base import GATHER_SECONDS, Incoming, Overloaded, StoreUnavailable
 from gateway.store.redis import scripts
 from gateway.store.redis.arguments import event_arguments
 from gateway.store.redis.client import Call, Value, unavailable
@@ -104,6 +104,8 @@ class Inbox:
                 for partition, batches in aboard.items():
                     for batch, verdict in zip(batches, verdicts[partition], strict=True):
                         self._settle(batch, verdict)
+                if self._waiting:
+                    await asyncio.sleep(GATHER_SECONDS)
         finally:
             self._busy = None
 

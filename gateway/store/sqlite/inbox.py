@@ -1,6 +1,6 @@
 """Events on their way in: what comes while others are being stored goes together with the next.
 
-One process takes in far more this way than with an operation each, and nobody waits longer for it.
+One process takes in far more this way than with an operation each.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
-from gateway.store.base import Incoming, Overloaded
+from gateway.store.base import GATHER_SECONDS, Incoming, Overloaded
 from gateway.store.sqlite import mailbox
 from gateway.store.sqlite.writer import Writer
 
@@ -53,8 +53,10 @@ class Inbox:
         stored.add_done_callback(lambda stored: self._stored(aboard, stored))
 
     def _stored(self, aboard: list[_Put], stored: asyncio.Future[list[list[bool] | Overloaded]]) -> None:
-        if self._waiting:
+        if len(self._waiting) >= _MOST:
             self._store()
+        elif self._waiting:
+            asyncio.get_running_loop().call_later(GATHER_SECONDS, self._store)
         else:
             self._idle.set()
         error = stored.exception()
