@@ -144,7 +144,8 @@ def take_overs(lines: Sequence[Line], lease_seconds: float) -> list[float]:
 
     Not counted is one between whose leases another one died before it was recorded: its tries tell of it. After the
     lease has lapsed, the time in which nobody leased anything does not count either: all workers were dead, and a new
-    one takes seconds to start.
+    one takes seconds to start. A worker that was thawed before its leases lapsed goes on with them: others can take
+    over only when it is hit again.
     """
     leased = [line["t"] for line in lines if line["what"] == "leased"]
     held: dict[str, Line] = {}
@@ -166,6 +167,9 @@ def take_overs(lines: Sequence[Line], lease_seconds: float) -> list[float]:
             case "signal":
                 of_it = {each: lease for each, lease in held.items() if lease["pid"] == line["to"]}
                 hit = {each: (line["t"], lease["tries"]) for each, lease in of_it.items()} | hit
+            case "thawed":
+                in_time = {each for each, (at, _) in hit.items() if line["t"] < at + lease_seconds}
+                hit = {each: of for each, of in hit.items() if each not in in_time or held[each]["pid"] != line["who"]}
     return took
 
 

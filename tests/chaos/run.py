@@ -209,6 +209,7 @@ class Run:
         async def freeze(worker: Worker, seconds: float) -> None:
             self.signal(worker, signal.SIGSTOP)
             await asyncio.sleep(seconds)
+            self.record.write("thawed", who=worker.process.pid)
             worker.signal(signal.SIGCONT)
 
         async with asyncio.TaskGroup() as group:

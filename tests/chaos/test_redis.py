@@ -50,7 +50,7 @@ async def run_through(form: Form, directory: Path, server: RedisServer) -> list[
 @pytest.mark.timeout(600)
 async def test_whatever_dies_nothing_is_lost_and_nothing_happens_twice(tmp_path: Path, server: RedisServer) -> None:
     took = await run_through(SHORT, tmp_path, server)
-    assert within(took, 0.5) < SHORT.lease_seconds + 10, "on a machine that may be busy with much else"
+    assert within(took, 0.99) < SHORT.lease_seconds + 2
 
 
 @pytest.mark.chaos
