@@ -45,7 +45,7 @@ from gateway.pending.seal import Keyring
 from gateway.settings import Role, Settings
 from gateway.store.base import Store
 from gateway.store.sqlite import SqliteStore
-from gateway.web import Ready, addressed, receive, web_app
+from gateway.web import Ready, Webhooks, receive, web_app
 from gateway.web.chat import Chat, add_chat
 from gateway.wording import prepare, say
 
@@ -212,6 +212,7 @@ class Gateway:
             public_url=self.settings.public_url,
         )
         self._platforms = Platforms(self.channels, self.engine, way)
+        self._webhooks = Webhooks(self.channels)
         self._stack: contextlib.AsyncExitStack | None = None
 
     @property
@@ -277,7 +278,7 @@ class Gateway:
 
     async def webhook(self, channel: str, request: WebhookRequest) -> WebhookResponse:
         """One request of a platform, from any server; 404 for a channel that is not on."""
-        found = addressed(self.channels, channel, request)
+        found = self._webhooks.addressed(channel, request)
         if found is None or found is self._webchat:
             return WebhookResponse(status=404)
         return await receive(found, request, accept=self._platforms.take, now=_now(), unstored=self._unstored)

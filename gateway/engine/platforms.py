@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Self
 
 import aiohttp
@@ -65,7 +65,7 @@ class Platforms:
         for channel in self._channels.values():
             await channel.close()
 
-    async def take(self, channel: Channel, parsed: Parsed) -> None:
+    def take(self, channel: Channel, parsed: Parsed) -> Awaitable[None]:
         """Store what a request held; see `Inbox.take`.
 
         Raises NotStarted while the platform was never reached, unless it delivers nothing a second time.
@@ -73,7 +73,7 @@ class Platforms:
         name = channel.name
         if name not in self._started and name in self._channels and name not in self._delivering_once:
             raise NotStarted(f"{name} is not started")
-        await self._engine.inbox.take(channel, parsed)
+        return self._engine.inbox.take(channel, parsed)
 
     def answering(self) -> dict[str, Json]:
         """Channel -> whether its platform took this process's last call."""

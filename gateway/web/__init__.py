@@ -2,6 +2,6 @@
 
 from gateway.web.limits import Limits, Running, serve
 from gateway.web.server import Ready, web_app
-from gateway.web.webhooks import Accept, addressed, receive
+from gateway.web.webhooks import Accept, Webhooks, receive
 
-__all__ = ["Accept", "Limits", "Ready", "Running", "addressed", "receive", "serve", "web_app"]
+__all__ = ["Accept", "Limits", "Ready", "Running", "Webhooks", "receive", "serve", "web_app"]

@@ -17,7 +17,7 @@ from aiohttp import HttpVersion11, hdrs, web
 
 from channels import WebhookResponse
 
-__all__ = ["WEBHOOKS", "Take", "Written", "is_ordinary"]
+__all__ = ["WEBHOOKS", "Take", "is_ordinary", "written"]
 
 Take: TypeAlias = Callable[[web.BaseRequest, bytes], Awaitable[WebhookResponse]]
 """What becomes of a platform's request and its body."""
@@ -41,14 +41,14 @@ def is_ordinary(request: web.BaseRequest, most_bytes: int) -> bool:
 
 
 class Written(web.StreamResponse):
-    """The answer to an ordinary request, as the bytes it is."""
+    """The answer to an ordinary request as the bytes it is; one may answer any number of them."""
 
-    def __init__(self, response: WebhookResponse) -> None:
-        super().__init__(status=response.status)
-        self._text = _text(response.status, tuple(response.headers.items()), response.body, int(time.time()))
+    def __init__(self, status: int, text: bytes) -> None:
+        super().__init__(status=status)
+        self._keep_alive = True
+        self._text = text
 
     async def prepare(self, request: web.BaseRequest) -> None:
-        self._keep_alive = True
         # Raises ConnectionError when the client has gone, and waits for one that does not read what it is sent.
         await request.writer.write_eof(self._text)
 
@@ -56,11 +56,16 @@ class Written(web.StreamResponse):
         """All is written."""
 
 
+def written(response: WebhookResponse) -> Written:
+    """Raises ValueError for a header that would end before its end."""
+    return _written(response.status, tuple(response.headers.items()), response.body, int(time.time()))
+
+
 @lru_cache(maxsize=256)  # a platform is told the same again and again
-def _text(status: int, headers: tuple[tuple[str, str], ...], body: bytes, now: int) -> bytes:
+def _written(status: int, headers: tuple[tuple[str, str], ...], body: bytes, now: int) -> Written:
     named = {hdrs.DATE: formatdate(now, usegmt=True), **dict(headers), hdrs.CONTENT_LENGTH: str(len(body))}
     lines = [f"{name}: {value}" for name, value in named.items()]
-    for line in lines:
-        if not line.isprintable():
-            raise ValueError("a header of the answer holds a control character")
-    return "\r\n".join([f"HTTP/1.1 {status} {responses.get(status, '')}", *lines, "", ""]).encode() + body
+    if not all(map(str.isprintable, lines)):
+        raise ValueError("a header of the answer holds a control character")
+    head = "\r\n".join([f"HTTP/1.1 {status} {responses.get(status, '')}", *lines, "", ""])
+    return Written(status, head.encode() + body)

@@ -22,7 +22,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
 from gateway.observe import describe_error
-from gateway.web.direct import WEBHOOKS, Written, is_ordinary
+from gateway.web.direct import WEBHOOKS, is_ordinary, written
 
 __all__ = ["MAX_BODY_BYTES", "Limits", "Running", "limit_bodies", "serve"]
 
@@ -221,7 +221,7 @@ def _directly(app: web.Application, otherwise: _Handler) -> _Handler:
         connection.heard()
         body = request.content.read_nowait()
         connection.whole()
-        return Written(await take(request, body))
+        return written(await take(request, body))
 
     return handle
 

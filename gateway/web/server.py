@@ -16,7 +16,7 @@ from channels import Channel, Json, WebhookRequest, WebhookResponse
 from gateway.artifacts import ArtifactStore, BadLink
 from gateway.web.direct import WEBHOOKS, Take
 from gateway.web.limits import MAX_BODY_BYTES, Limits, limit_bodies
-from gateway.web.webhooks import Accept, Unstored, addressed, in_english, receive, webhooks
+from gateway.web.webhooks import Accept, Unstored, Webhooks, in_english, receive
 
 __all__ = ["Ready", "answer", "as_called", "headers_of", "web_app"]
 
@@ -49,11 +49,12 @@ def web_app(
     """
     app = web.Application(client_max_size=MAX_BODY_BYTES)
     limit_bodies(app, limits or Limits())
+    webhooks, base = Webhooks(channels), public_url and public_url.rstrip("/")
 
     def webhook(name: str) -> Take:
         async def take(request: web.BaseRequest, body: bytes) -> WebhookResponse:
-            called = as_called(request, body, public_url)
-            channel = addressed(channels, name, called)
+            called = as_called(request, body, base)
+            channel = webhooks.addressed(name, called)
             if channel is None:
                 return _NOBODYS
             return await receive(channel, called, accept=accept, now=now(), unstored=unstored)
@@ -94,7 +95,7 @@ def web_app(
         return web.json_response(dict(found.checks), status=200 if found.ready else 503)
 
     app.on_response_prepare.append(_say_little)
-    app[WEBHOOKS] = {f"/webhooks/{name}": webhook(name) for name in webhooks(channels)}
+    app[WEBHOOKS] = {f"/webhooks/{name}": webhook(name) for name in webhooks.names}
     for path, take in app[WEBHOOKS].items():
         app.router.add_post(path, routed(take))
     app.router.add_get("/artifacts/{token}", artifact)
@@ -114,9 +115,9 @@ async def _say_little(request: web.Request, response: web.StreamResponse) -> Non
     response.headers.popall(hdrs.SERVER, None)
 
 
-def as_called(request: web.BaseRequest, body: bytes, public_url: str | None) -> WebhookRequest:
-    """The request as its sender made it: under our public URL, whatever stands in front of us."""
-    base = public_url.rstrip("/") if public_url else f"{request.scheme}://{request.host}"
+def as_called(request: web.BaseRequest, body: bytes, base: str | None) -> WebhookRequest:
+    """The request as its sender made it: under `base`, our public URL, whatever stands in front of us."""
+    base = base or f"{request.scheme}://{request.host}"
     return WebhookRequest(method=request.method, url=base + request.raw_path, headers=headers_of(request), body=body)
 
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from channels import (
     AskfirstError,
@@ -24,7 +24,7 @@ from channels import (
 from gateway.web.deadlines import Deadline
 from gateway.wording import say
 
-__all__ = ["ACCEPT_SECONDS", "Accept", "Unstored", "addressed", "in_english", "receive", "webhooks"]
+__all__ = ["ACCEPT_SECONDS", "Accept", "Unstored", "Webhooks", "in_english", "receive"]
 
 log = logging.getLogger(__name__)
 
@@ -52,18 +52,26 @@ _UNREADABLE = _text(400, "not in the platform's encoding")
 _NOT_STORED = _text(503, "not stored, please deliver again", **{"Retry-After": "5"})
 
 
-def addressed(channels: Mapping[str, Channel], name: str, request: WebhookRequest) -> Channel | None:
-    """The channel that a request to ``/webhooks/{name}`` is for; a URL may be shared by several."""
-    if name in channels:
-        return channels[name]
-    sharing = (c for c in channels.values() if isinstance(c, SharesWebhook) and name in c.webhooks)
-    return next((channel for channel in sharing if channel.takes(request)), None)
+class Webhooks:
+    """The names of these channels' URLs, ``/webhooks/{name}``, and whom a request to one of them is for."""
 
+    def __init__(self, channels: Mapping[str, Channel]) -> None:
+        self._own = channels
+        self._shared: dict[str, list[SharesWebhook]] = {}
+        for channel in channels.values():
+            if isinstance(channel, SharesWebhook):
+                for name in channel.webhooks:
+                    self._shared.setdefault(name, []).append(channel)
 
-def webhooks(channels: Mapping[str, Channel]) -> list[str]:
-    """Every name that is some channel's; see `addressed`."""
-    shared = [name for c in channels.values() if isinstance(c, SharesWebhook) for name in c.webhooks]
-    return list(dict.fromkeys([*channels, *shared]))
+    @property
+    def names(self) -> list[str]:
+        return list(dict.fromkeys([*self._own, *self._shared]))
+
+    def addressed(self, name: str, request: WebhookRequest) -> Channel | None:
+        """A URL may be shared by several channels: they say themselves whose a request is."""
+        if name in self._own:
+            return self._own[name]
+        return next((cast("Channel", one) for one in self._shared.get(name, ()) if one.takes(request)), None)
 
 
 def in_english(channel: Channel, parsed: Parsed) -> str:
@@ -101,7 +109,13 @@ async def receive(
     if parsed.not_understood:
         parsed = replace(parsed, payload=request.body)
     try:
-        await _stored(channel, parsed, accept)
+        try:
+            with Deadline(ACCEPT_SECONDS):
+                await accept(channel, parsed)
+        except (AskfirstError, TimeoutError):
+            if not (_says(parsed) and isinstance(channel, CanAskAgain)):
+                raise
+            await _insist(channel, parsed, accept)
     except (AskfirstError, TimeoutError) as error:
         log.warning("a request was not stored", extra={"channel": channel.name, "reason": type(error).__name__})
     except Exception as error:
@@ -109,23 +123,21 @@ async def receive(
     else:
         return parsed.response
     told = unstored(channel, parsed)
-    return channel.ask_again(told) if isinstance(channel, CanAskAgain) and _says(parsed) else _NOT_STORED
+    return channel.ask_again(told) if _says(parsed) and isinstance(channel, CanAskAgain) else _NOT_STORED
 
 
-async def _stored(channel: Channel, parsed: Parsed, accept: Accept) -> None:
+async def _insist(channel: Channel, parsed: Parsed, accept: Accept) -> None:
     """What comes only once is tried again and again: if it was stored after all, it is known by its ids."""
-    until: float | None = None
+    loop = asyncio.get_running_loop()
+    until = loop.time() + INSIST_SECONDS
     while True:
+        await asyncio.sleep(_PAUSE_SECONDS)
         try:
             with Deadline(ACCEPT_SECONDS):
                 return await accept(channel, parsed)
         except (AskfirstError, TimeoutError):
-            now = asyncio.get_running_loop().time()
-            if until is None:
-                until = now + (INSIST_SECONDS if isinstance(channel, CanAskAgain) and _says(parsed) else 0.0)
-            if now >= until:
+            if loop.time() >= until:
                 raise
-        await asyncio.sleep(_PAUSE_SECONDS)
 
 
 def _says(parsed: Parsed) -> bool:
