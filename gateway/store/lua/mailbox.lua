@@ -12,10 +12,12 @@
 
 -- ARGV: conversation, stamp (or ''), body, decides, wakes, collects, refusable, keep (microseconds), its ids
 local function read_event()
-  return {
-    conversation = argument(), stamp = tonumber(argument()), body = argument(),
-    decides = flag(), wakes = flag(), collects = flag(), refusable = flag(), keep = tonumber(argument()), ids = list(),
-  }
+  local event = { conversation = argument(), stamp = tonumber(argument()), body = argument() }
+  local marks = tonumber(argument())
+  event.decides, event.wakes = bit.band(marks, 1) > 0, bit.band(marks, 2) > 0
+  event.collects, event.refusable = bit.band(marks, 4) > 0, bit.band(marks, 8) > 0
+  event.keep, event.ids = tonumber(argument()), list()
+  return event
 end
 
 local function is_seen(id)

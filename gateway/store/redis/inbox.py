@@ -65,6 +65,9 @@ class Inbox:
     async def accept(self, events: Sequence[Incoming]) -> list[bool]:
         """Which of them are new. Raises Overloaded and StoreUnavailable."""
         self._server.check_open()
+        if len(events) == 1:
+            [new] = await self._put(self._partition(events[0].conversation), _batch(events))
+            return [bool(new)]
         groups: defaultdict[str, list[int]] = defaultdict(list)
         for number, event in enumerate(events):
             groups[self._partition(event.conversation)].append(number)
