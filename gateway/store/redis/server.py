@@ -23,6 +23,9 @@ T = TypeVar("T")
 
 _WORK_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 1.0
+_PACE: Final = 0.999
+"""How fast time goes on here where the server's clock does not: slower than any clock that is right, so that where the
+server's is, nobody here is ahead of it, and one that was set back is caught up with."""
 
 
 class Server:
@@ -30,8 +33,10 @@ class Server:
 
     What goes over the second travels together (`Flights`).
 
-    Every script is told the same first: by how much the clock is moved, the latest moment that anybody here has seen
-    (behind which it does not go back), and where news goes to.
+    Every script is told the same first: by how much the clock is moved, what it is here (behind which it does not go
+    back), and where news goes to. The clock is the server's. When that is set back, or a replica whose clock is behind
+    takes over, time goes on from the latest moment that was seen here: an open question does not stay open for as long
+    as the server takes to catch up, nor does a reply wait so long that is tried again.
     """
 
     def __init__(self, url: str, prefix: str, ack_seconds: float) -> None:
@@ -39,7 +44,8 @@ class Server:
         self.keys = Keys(prefix)
         self.offset = 0
         """Microseconds."""
-        self._latest = 0
+        self._latest, self._latest_at = 0, 0.0
+        """A moment that was seen, and when that was on this machine's monotonic clock."""
         self._open = True
         self._room, self._look_at = True, 0.0
         self._running: set[asyncio.Future[Any]] = set()
@@ -75,13 +81,19 @@ class Server:
 
     def seen(self, micros: int) -> datetime:
         """A moment that somebody is told of."""
-        self._latest = max(self._latest, micros)
+        if micros > self._latest:
+            self._latest, self._latest_at = micros, time.monotonic()
         return moment(self._latest)
+
+    def _carried(self) -> int:
+        """What the clock is by what was seen, without asking the server. Nothing was seen: 0."""
+        since = time.monotonic() - self._latest_at
+        return self._latest and self._latest + int(since * _PACE * 1_000_000)
 
     async def now(self) -> datetime:
         self.check_open()
         seconds, micros = await self.to_its_end(self._work.command("TIME"))
-        return self.seen(int(seconds) * 1_000_000 + int(micros) + self.offset)
+        return self.seen(max(int(seconds) * 1_000_000 + int(micros) + self.offset, self._carried()))
 
     async def ping(self) -> None:
         """Raises StoreUnavailable when it does not answer, and when it takes no writes: then nothing can be stored."""
@@ -123,7 +135,7 @@ class Server:
         return await self.to_its_end(self._ack.each(self._headed(calls)))
 
     def _headed(self, calls: Sequence[Call]) -> list[Call]:
-        head: list[Value] = [self.offset, self._latest, self.keys.news]
+        head: list[Value] = [self.offset, self._carried(), self.keys.news]
         return [(script, base, [*head, *told]) for script, base, told in calls]
 
     async def to_its_end(self, call: Awaitable[T]) -> T:
