@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Literal
 from urllib.parse import parse_qsl
 
@@ -28,7 +27,7 @@ _WRITTEN = frozenset({None, "file_share", "thread_broadcast"})
 _OF_NO_USE = frozenset({"app_home_opened"})
 _NO_FILE = frozenset({"tombstone", "hidden_by_limit"})
 _MOST_FIELDS = 100
-_TS = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
+_TS = re.compile(r"(\d{1,12})(?:\.(\d{1,9}))?", re.ASCII)
 _SLACKBOT = "USLACKBOT"
 _COMMAND = re.compile(r"/([^\W\d]\w*)(?:\s+(.*))?", re.DOTALL)
 """In a thread Slack takes no slash command: there it is written to the bot, ``@Askfirst /stop``."""
@@ -278,11 +277,11 @@ def _kind(file: File) -> Literal["image", "audio", "voice", "video", "document"]
 
 
 def _time(ts: str) -> datetime | None:
-    """A ``seconds.micros`` of Slack's; read as a decimal, since a float loses the last digit."""
-    if not ts.isascii() or not _TS.fullmatch(ts):
+    """A ``seconds.micros`` of Slack's; as a float it would lose the last digit."""
+    found = _TS.fullmatch(ts)
+    if found is None:
         return None
     try:
-        seconds = Decimal(ts)
-        return datetime.fromtimestamp(int(seconds), UTC).replace(microsecond=int(seconds % 1 * 1_000_000))
+        return datetime.fromtimestamp(int(found[1]), UTC).replace(microsecond=int((found[2] or "")[:6].ljust(6, "0")))
     except (ValueError, OverflowError, OSError):
         return None

@@ -19,6 +19,8 @@ def plain(text: str) -> str:
     """The words as the person saw them: ``@name`` for a mention, ``label (address)`` for a link."""
     pieces: list[str] = []
     done = 0
+    if "<" not in text:  # nearly always
+        return _unescaped(text)
     for found in _TOKEN.finditer(text):
         pieces += (_unescaped(text[done : found.start()]), _unescaped(_said(found[1], found[2])))
         done = found.end()
@@ -26,12 +28,14 @@ def plain(text: str) -> str:
 
 
 def mentions(text: str, user_id: str) -> bool:
-    return any(found[1] == f"@{user_id}" for found in _TOKEN.finditer(text))
+    return "<@" in text and any(found[1] == f"@{user_id}" for found in _TOKEN.finditer(text))
 
 
 def without_mention(text: str, user_id: str) -> str:
     """Without a mention of this user at the beginning or the end: it says who is meant, and is no part of the words."""
     words = text.strip()
+    if "<@" not in words:
+        return words
     if (first := _TOKEN.match(words)) and first[1] == f"@{user_id}":
         words = words[first.end() :].lstrip(_AROUND)
     if (last := _TOKEN.fullmatch(words[max(0, words.rfind("<")) :])) and last[1] == f"@{user_id}":

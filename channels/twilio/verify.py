@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from base64 import b64encode
 from collections.abc import Mapping
 from urllib.parse import parse_qs, urldefrag, urlsplit
 
@@ -16,6 +17,7 @@ __all__ = ["Verifier"]
 _SIGNATURE = "x-twilio-signature"
 _SETTINGS = "x-twilio-webhooks-signature-settings"
 _BODY_HASH = "bodySHA256"
+_HASHES = {HMAC_SHA1: "sha1", HMAC_SHA256: "sha256"}
 """All: https://www.twilio.com/docs/usage/webhooks/webhooks-security and twilio.request_validator."""
 
 
@@ -67,7 +69,8 @@ class Verifier:
         if algorithm != self._algorithm:
             return False
         if not isinstance(body, str):  # nearly always Twilio signs the URL as it stands, and this is all there is to do
-            computed = self._validator.compute_signature(url, body, algorithm)
-            if hmac.compare_digest(computed.encode(), signature.encode("utf-8", "replace")):
+            signed = url + "".join(map("".join, sorted(set(body.items()))))
+            computed = b64encode(hmac.digest(self._validator.token, signed.encode(), _HASHES[algorithm]))
+            if hmac.compare_digest(computed, signature.encode("utf-8", "replace")):
                 return True
         return bool(self._validator.validate(url, body, signature, algorithm))
