@@ -1,0 +1,70 @@
+"""A story in which an action expires and another is confirmed, as a process of its own: what is left of it, as JSON.
+
+All of it happens at one minute that is always the same, but for what it waits for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sqlite3
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from gateway.observe.logs import configure_logging
+from gateway.store.sqlite import SqliteStore
+from gateway.store.sqlite.clock import Moment
+from tests.engine.bots import Invoices
+from tests.engine.rig import rig
+
+BEGINS = datetime(2038, 4, 3, 14, 50, 20, tzinfo=UTC)
+"""On Lord Howe Island summer time ends ten minutes later."""
+WAITS_SECONDS = 16 * 60
+
+
+async def story(directory: Path) -> dict[str, Any]:
+    async with rig(Invoices().bot(), directory) as chat:
+        await chat.advance((BEGINS - await chat.store.now()).total_seconds())
+        await chat.says("ana", "delete INV-1")
+        await chat.turns()
+        asked = await dump(chat.store)
+        await chat.advance(WAITS_SECONDS)
+        await chat.turns()
+        await chat.says("ana", "delete INV-2")
+        await chat.turns()
+        code = chat.platform.texts()[-1].partition("**OK ")[2][:4]
+        await chat.says("ana", f"ok {code}")
+        await chat.worker.engine._actions.run(await chat.worker.lease("action"))
+        await chat.turns()
+        texts = [re.sub(r"\b(OK|NO) \w{4}\b", r"\1 code", text) for text in chat.platform.texts()]
+        return {"texts": texts, "asked": asked, "ended": await dump(chat.store)}
+
+
+async def dump(store: Any) -> list[str]:
+    """Everything in the store that has a moment in it: to the minute, and without what is drawn anew each time."""
+
+    def rows(db: sqlite3.Connection, at: Moment) -> list[str]:
+        tables = ("record", "log", "timer", "part", "event")
+        return [f"{table} {json.dumps(row)}" for table in tables for row in db.execute(f"SELECT * FROM {table}")]
+
+    assert isinstance(store, SqliteStore)
+    found = await store._do(rows)
+    drawn = r"(?=[\w-]*[\dA-Z])[\w-]{20,}|\b(?:OK|NO) \w{4}\b|(?<=code\\\":\\\")\w{4}"
+    for what, instead in ((drawn, "drawn"), (r"\b\d{16}\b", _minute), (r"(T\d\d:\d\d):\d\d(\.\d+)?", r"\1")):
+        found = [re.sub(what, instead, row) for row in found]
+    return sorted(found)
+
+
+def _minute(found: re.Match[str]) -> str:
+    return f"{datetime.fromtimestamp(int(found[0]) / 1e6, UTC):%Y-%m-%d %H:%M}"
+
+
+if __name__ == "__main__":
+    configure_logging("ERROR")
+    with tempfile.TemporaryDirectory() as directory:
+        told = asyncio.run(story(Path(directory)))
+    print(json.dumps({"offset": time.localtime(BEGINS.timestamp()).tm_gmtoff, **told}))
