@@ -143,8 +143,9 @@ async def test_on_a_nearly_full_disk_messages_are_put_off_and_decisions_are_kept
         assert await taken(process, old) == 200
         await stage.until(lambda: "Hello!" in stage.texts(ana))
         with disk.filled(process, leaving=SIZE // 2):
-            while (await post(process, old))[0] == 200:  # a twin; the disk is looked at now and then
-                pass
+            async with asyncio.timeout(30):
+                while (await post(process, old))[0] == 200:  # a twin; the disk is looked at now and then
+                    pass
             assert (await post(process, new))[0] == 503
             assert await ready(process) == 200
             assert (await post(process, pressing))[0] == 200
