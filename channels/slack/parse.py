@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 from urllib.parse import parse_qsl
 
@@ -28,6 +28,7 @@ _OF_NO_USE = frozenset({"app_home_opened"})
 _NO_FILE = frozenset({"tombstone", "hidden_by_limit"})
 _MOST_FIELDS = 100
 _TS = re.compile(r"(\d{1,12})(?:\.(\d{1,9}))?", re.ASCII)
+_EPOCH = datetime.fromtimestamp(0, UTC)
 _SLACKBOT = "USLACKBOT"
 _COMMAND = re.compile(r"/([^\W\d]\w*)(?:\s+(.*))?", re.DOTALL)
 """In a thread Slack takes no slash command: there it is written to the bot, ``@Askfirst /stop``."""
@@ -282,6 +283,6 @@ def _time(ts: str) -> datetime | None:
     if found is None:
         return None
     try:
-        return datetime.fromtimestamp(int(found[1]), UTC).replace(microsecond=int((found[2] or "")[:6].ljust(6, "0")))
-    except (ValueError, OverflowError, OSError):
+        return _EPOCH + timedelta(seconds=int(found[1]), microseconds=int((found[2] or "")[:6].ljust(6, "0")))
+    except OverflowError:  # no calendar holds it
         return None

@@ -56,9 +56,15 @@ def is_for(channel: str, request: WebhookRequest) -> bool:
         form = read_form(request)
     except Malformed:
         return True  # it is refused, whichever channel takes it
-    whatsapp = any(form.get(name, "").startswith(ADDRESS_PREFIX["whatsapp"]) for name in ("To", "From"))
+    prefix = ADDRESS_PREFIX["whatsapp"]
+    whatsapp = form.get("To", "").startswith(prefix) or form.get("From", "").startswith(prefix)
     return whatsapp == (channel == "whatsapp")
 
 
 def _media_type(request: WebhookRequest) -> str:
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return _named(request.headers.get("content-type", ""))
+
+
+@lru_cache(maxsize=16)
+def _named(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()

@@ -36,12 +36,20 @@ class Room:
 
     async def enough(self) -> bool:
         """What was seen last, when no thread can be started to look."""
-        now = time.monotonic()
-        if self._file is not None and now >= self._next:
-            self._next = now + _LOOK_SECONDS
+        if self._file is not None and not self._fresh:
+            self._next = time.monotonic() + _LOOK_SECONDS
             with suppress(RuntimeError):
                 await asyncio.get_running_loop().run_in_executor(_THREAD, self._look, self._file)
         return self._enough
+
+    @property
+    def seen(self) -> bool:
+        """Whether enough was seen a moment ago: nothing has to be waited for then."""
+        return self._enough and (self._file is None or self._fresh)
+
+    @property
+    def _fresh(self) -> bool:
+        return time.monotonic() < self._next
 
     def _look(self, file: Path) -> None:
         """In the thread, whose answer counts also when its caller has given up waiting for it."""

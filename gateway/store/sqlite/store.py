@@ -97,7 +97,7 @@ class SqliteStore:
     async def accept(self, events: Sequence[Incoming]) -> list[bool]:
         if self._inbox is None:
             raise StoreUnavailable("the store is not open")
-        if any(event.refusable for event in events) and not await self.has_room():
+        if not self._room.seen and any(event.refusable for event in events) and not await self.has_room():
             raise Overloaded("the disk is nearly full, and what is left of it is for ending what was begun: make room")
         return await self._inbox.accept(events)
 
