@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from channels.slack.parse import PayloadReader
 from channels.slack.render import CAPABILITIES, POST, linked, render, shown
 from channels.slack.socket import envelopes
 from channels.slack.verify import verify
+from channels.threads import in_thread
 
 __all__ = ["SlackChannel"]
 
@@ -234,9 +234,11 @@ class SlackChannel:
             return linked(media.filename, media.link)
         http, api = self._api
         try:
-            file = await asyncio.to_thread(media.path.open, "rb")
+            file = await in_thread(lambda: media.path.open("rb"))
         except OSError:
             raise Undeliverable("file_gone") from None
+        except RuntimeError:  # no thread can be started: nothing was sent
+            raise Unavailable("no_thread") from None
         with file:
             try:
                 place = await api.call("files.getUploadURLExternal", {"filename": media.filename, "length": media.size})

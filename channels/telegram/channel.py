@@ -8,6 +8,7 @@ import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
 
@@ -34,6 +35,7 @@ from channels.telegram.media import open_upload
 from channels.telegram.parse import UpdateReader
 from channels.telegram.render import CAPABILITIES, FILE_FIELD, render
 from channels.telegram.verify import verify
+from channels.threads import in_thread
 
 __all__ = ["TelegramChannel"]
 
@@ -249,9 +251,11 @@ class TelegramChannel:
             named = {"type": "text_link", "offset": 0, "length": utf16_length(media.filename), "url": media.link}
             return await self._api.call(call, **arguments, entities=[named])
         try:
-            upload = await asyncio.to_thread(open_upload, media)
+            upload = await in_thread(partial(open_upload, media))
         except OSError:
             raise Undeliverable("file_gone") from None
+        except RuntimeError:  # no thread can be started: nothing was sent
+            raise Unavailable("no_thread") from None
         return await self._api.call(call, **arguments, **{FILE_FIELD[call]: upload})
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import inspect
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -11,6 +10,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, TypeVar, get_args
 
+from channels.threads import in_thread
 from gateway.tools.context import ToolContext
 
 __all__ = ["Function"]
@@ -82,7 +82,7 @@ def _is_context(annotation: Any) -> bool:
 
 
 async def _in_thread(context: contextvars.Context, function: Callable[..., T], *args: Any) -> T:
-    return await asyncio.get_running_loop().run_in_executor(_THREADS, context.run, _called, function, *args)
+    return await in_thread(partial(context.run, _called, function, *args), threads=_THREADS)
 
 
 def _called(function: Callable[..., T], *args: Any) -> T:

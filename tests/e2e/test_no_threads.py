@@ -41,3 +41,19 @@ async def test_a_turn_whose_file_cannot_be_kept_is_tried_again(house: House, cap
         await logged("failed: RuntimeError", caplog)
         await house.idle()
     await arrived(house)
+
+
+async def test_a_file_that_cannot_be_opened_waits_and_is_no_duplicate(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    await house.asks("hi", "Hello.")
+    house.model.script([Call("send_invoice_pdf", {"invoice_id": "INV-7"}), "Here it is."])
+    hold = house.telegram.hold("sendMessage", "after")
+    await house.says("send it")
+    await hold.reached()
+    none_started()
+    with no_more_threads():
+        hold.release()
+        await logged("not delivered yet: Unavailable: no_thread", caplog)
+        await house.idle()
+    await arrived(house)

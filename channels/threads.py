@@ -1,0 +1,36 @@
+"""A call in a thread that is not made later, when nobody waits for it any more."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import TypeVar
+
+__all__ = ["in_thread"]
+
+T = TypeVar("T")
+
+
+async def in_thread(function: Callable[[], T], *, threads: Executor | None = None) -> T:
+    """What the function returns, run in one of these threads, or of the loop's, in a copy of the caller's context.
+
+    Raises RuntimeError when no thread can be started; the function is not run then, now or later.
+    """
+    context = contextvars.copy_context()
+    ended: Future[T] = Future()
+
+    def run() -> None:
+        if ended.set_running_or_notify_cancel():
+            try:
+                ended.set_result(context.run(function))
+            except BaseException as error:  # noqa: BLE001 - whoever waits raises it
+                ended.set_exception(error)
+
+    try:
+        _ = asyncio.get_running_loop().run_in_executor(threads, run)
+    except RuntimeError:  # but it is in the pool's queue, and a thread that is started for another would take it up
+        if ended.cancel():
+            raise
+    return await asyncio.wrap_future(ended)
