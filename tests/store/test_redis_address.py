@@ -175,7 +175,9 @@ async def test_tls_with_a_ca_that_the_address_names(tls: Tls, caplog: pytest.Log
 
 async def test_a_server_that_wants_to_know_us(tls: Tls) -> None:
     await tls.plain.command("CONFIG", "SET", "tls-auth-clients", "yes")
-    assert "TLS with it fails (" in await refusal(tls.url(ssl_ca_certs=tls.ca))
+    told = await refusal(tls.url(ssl_ca_certs=tls.ca))
+    # Its reason comes after the handshake, and may be overtaken by the end of the connection.
+    assert "TLS with it fails (" in told or "ssl_certfile=" in told
     key = tls.ca.with_name("key.pem")
     store = RedisStore(tls.url(ssl_ca_certs=tls.ca, ssl_certfile=tls.ca, ssl_keyfile=key), ack_seconds=15)
     await store.open()

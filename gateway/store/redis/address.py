@@ -70,6 +70,11 @@ def at_first(url: str, error: StoreUnavailable) -> StoreUnavailable:
     if urlsplit(url).scheme == "rediss":
         if isinstance(cause, (TimeoutError, NoAnswer)):
             return StoreUnavailable(f"{error}: see that its port takes TLS, or write redis:// in ASKFIRST_STORE")
+        if type(cause) is NotThere and _was_there(cause):
+            return StoreUnavailable(
+                "Redis cannot be used now: it hung up: if it wants to know who calls, name a certificate and its key in "
+                "ASKFIRST_STORE (rediss://host:6379?ssl_certfile=...&ssl_keyfile=...)"
+            )
     elif isinstance(cause, InvalidResponse) or (type(cause) is NotThere and _was_there(cause)):
         return StoreUnavailable(
             "Redis cannot be used now: it hung up at the first word: if its port takes TLS, write rediss:// in "
