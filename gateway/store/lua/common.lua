@@ -46,8 +46,9 @@ end
 
 local news = {}
 
--- The last act of a script that writes: the clock never goes back behind what was written, and who waits hears of it.
+-- The last act of a script that writes: the clock never goes back behind what was written, and who waits hears of it,
+-- and in which partition.
 local function settle()
   redis.call('SET', key('clock'), latest)
-  for topic in pairs(news) do redis.call('PUBLISH', ARGV[3], topic) end
+  for topic in pairs(news) do redis.call('PUBLISH', ARGV[3], string.match(base, '{(%d%d)%a*}$') .. topic) end
 end

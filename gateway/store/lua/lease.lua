@@ -1,8 +1,10 @@
 -- ARGV: worker, how long (microseconds); what is wanted, as in lanes.lua
+-- Answers what peek.lua would afterwards, and the lease, if there was one to be had.
 local EVENTS, PARTS = 100, 20
 local worker, long = argument(), tonumber(argument())
-local best = choose(read_wanted())
-if not best then return false end
+local kinds, only, knows = read_wanted()
+local best = choose(kinds, only, knows)
+if not best then return { -1, patience(kinds, only), false } end
 local kind, lane = best[1], best[2]
 local state = read_lane(kind, lane)
 if state.worker then
@@ -27,4 +29,8 @@ end
 state.worker, state.fence, state.lapses, state.needs = worker, tick(), real + long, 1
 save_lane(kind, lane, state)
 settle()
-return { latest, kind, lane, state.fence, state.tries, state.died and 1 or 0, events, parts, steps }
+best = choose(kinds, only, knows)
+return {
+  best and best[3] or -1, patience(kinds, only),
+  { latest, kind, lane, state.fence, state.tries, state.died and 1 or 0, events, parts, steps },
+}

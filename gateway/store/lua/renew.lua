@@ -3,7 +3,9 @@
 local kind, lane, fence = argument(), argument(), argument()
 local state = hold(kind, lane, fence)
 if not state then return false end
-state.lapses = real + tonumber(argument())
+local lapses = real + tonumber(argument())
+if lapses < state.lapses then news[way_of(kind, state)] = true end -- who waits would look too late
+state.lapses = lapses
 save_lane(kind, lane, state)
 settle()
 if kind ~= 'turn' then return {} end

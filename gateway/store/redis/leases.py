@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,19 +15,67 @@ from gateway.store.codec import span
 from gateway.store.redis import scripts
 from gateway.store.redis.arguments import lane_arguments, lease_arguments, read_lease, ways
 from gateway.store.redis.keys import PARTITIONS, to_bytes
-from gateway.store.redis.news import EVERYTHING
+from gateway.store.redis.news import EVERYTHING, Heard
 from gateway.store.redis.server import Server
 
 __all__ = ["Leases", "Wanted"]
 
 _LOOK_AGAIN_SECONDS: Final = 5.0
-"""Who waits looks at least this often, in case news was lost: what comes is heard of, and what falls due or lapses was
-seen coming by the look before."""
+"""Who waits looks at least this often, or as often as a lease may lapse: what comes is heard of, what falls due or
+lapses was seen coming by the look before, and no lease that was taken since lapses before the next."""
 _GIVE_BACK_SECONDS: Final = 1.0
 """How long a caller who is cancelled is kept until what he was about to be given is given back."""
 
 Wanted = tuple[tuple[Kind, ...], str | None, str, int]
 """The kinds, the one lane when only that will do, the pool, and which forms the worker knows."""
+
+
+class _Known:
+    """What is known of the lanes that are wanted: what was seen in each partition, and what was heard of it since."""
+
+    def __init__(self, heard: Heard, partitions: Sequence[str]) -> None:
+        self.heard, self.partitions = heard, partitions
+        self._ready: dict[str, float] = {}
+        """Partition -> since when its first lane has been ready."""
+        self._look_at = 0.0
+
+    def forget(self) -> None:
+        """All has to be looked at anew."""
+        self._look_at = 0.0
+
+    def saw(self, partition: str, since: int, wait: int) -> None:
+        """That no lane is ready (-1) or one since then, and how long (microseconds) until time makes one ready."""
+        self._ready.pop(partition, None)
+        if since >= 0:
+            self._ready[partition] = since
+        if wait >= 0:
+            self._look_at = min(self._look_at, time.monotonic() + wait / 1_000_000)
+
+    def begin(self, look_again_seconds: float) -> None:
+        """All partitions are looked at now."""
+        self.heard.take()
+        self._ready.clear()
+        self._look_at = time.monotonic() + look_again_seconds
+
+    @property
+    def is_old(self) -> bool:
+        """Whether only another look tells what is ready."""
+        places = self.heard.take()
+        if places is None:
+            self._look_at = 0.0
+        else:
+            for place in places:
+                self._ready.setdefault(place, math.inf)
+        return time.monotonic() >= self._look_at
+
+    @property
+    def first(self) -> str | None:
+        """Where the lane is that has been ready longest."""
+        return min(self._ready, key=lambda partition: self._ready[partition], default=None)
+
+    @property
+    def patience(self) -> float:
+        return max(0.0, self._look_at - time.monotonic())
 
 
 class Leases:
@@ -36,30 +85,52 @@ class Leases:
         self._server = server
         self._partition = partition
         self._queues: WeakValueDictionary[Wanted, asyncio.Lock] = WeakValueDictionary()
+        self._known: dict[Wanted, _Known] = {}
+        """Of those who take any lane of a kind: there are few of them, and they wait again and again."""
 
     async def take(self, worker: str, wanted: Wanted, wait_seconds: float, lease_seconds: float) -> Lease | None:
-        """The lane that has been ready longest, or None after the wait."""
-        lease, _ = await self._attempt(worker, wanted, lease_seconds)
-        if lease is not None or wait_seconds <= 0:
-            return lease
+        """The lane that has been ready longest, or None after the wait.
+
+        Who waits goes by what was seen and heard; who does not, by a look of his own.
+        """
+        _, only, _, _ = wanted
+        news = self._server.news
+        if only is None and wait_seconds > 0:
+            known = self._known.get(wanted)
+            if known is None:
+                known = self._known[wanted] = _Known(news.follow(_topics(*wanted)), PARTITIONS)
+            return await self._wait(worker, wanted, known, wait_seconds, lease_seconds)
+        with news.following(_topics(*wanted)) as heard:
+            known = _Known(heard, self._places(wanted))
+            if wait_seconds > 0:
+                return await self._wait(worker, wanted, known, wait_seconds, lease_seconds)
+            return await self._attempt(worker, wanted, known, lease_seconds)
+
+    def _places(self, wanted: Wanted) -> Sequence[str]:
+        kinds, only, _, _ = wanted
+        if only is not None and "action" not in kinds:  # an action's id does not say its partition
+            return [self._partition(only)]
+        return PARTITIONS
+
+    async def _wait(
+        self, worker: str, wanted: Wanted, known: _Known, wait_seconds: float, lease_seconds: float
+    ) -> Lease | None:
         queue = self._queues.setdefault(wanted, asyncio.Lock())
         with suppress(TimeoutError):
             # Of many who wait here for the same, one looks, and the next when that one was served.
             async with asyncio.timeout(wait_seconds), queue:
-                with self._server.news.following(_topics(*wanted)) as heard:
-                    while True:
-                        heard.clear()
-                        lease, patience = await self._attempt(worker, wanted, lease_seconds)
-                        if lease is not None:
-                            return lease
-                        with suppress(TimeoutError):
-                            async with asyncio.timeout(patience):
-                                await heard.wait()
+                while True:
+                    lease = await self._attempt(worker, wanted, known, lease_seconds)
+                    if lease is not None:
+                        return lease
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(known.patience):
+                            await known.heard.wait()
         return None
 
-    async def _attempt(self, worker: str, wanted: Wanted, lease_seconds: float) -> tuple[Lease | None, float]:
-        """A lease, or how long until it is worth to look again. A caller who is cancelled holds nothing."""
-        looking = asyncio.ensure_future(self._look(worker, wanted, lease_seconds))
+    async def _attempt(self, worker: str, wanted: Wanted, known: _Known, lease_seconds: float) -> Lease | None:
+        """A caller who is cancelled holds nothing."""
+        looking = asyncio.ensure_future(self._look(worker, wanted, known, lease_seconds))
         try:
             return await asyncio.shield(looking)
         except asyncio.CancelledError:
@@ -68,31 +139,35 @@ class Leases:
             await asyncio.wait([giving_back], timeout=_GIVE_BACK_SECONDS)
             raise
 
-    async def _look(self, worker: str, wanted: Wanted, lease_seconds: float) -> tuple[Lease | None, float]:
-        kinds, only, _, _ = wanted
+    async def _look(self, worker: str, wanted: Wanted, known: _Known, lease_seconds: float) -> Lease | None:
         lanes = lane_arguments(*wanted)
-        partitions: Sequence[str] = PARTITIONS
-        if only is not None and "action" not in kinds:  # an action's id does not say its partition
-            partitions = [self._partition(only)]
-        while True:
-            looks = await self._server.run(scripts.PEEK, partitions, *lanes)
-            ready = sorted((since, p) for p, (since, _) in zip(partitions, looks, strict=True) if since >= 0)
-            for _, partition in ready:
-                sure_until = time.monotonic() + lease_seconds
-                [shown] = await self._server.run(
+        try:
+            if known.is_old:
+                known.begin(min(_LOOK_AGAIN_SECONDS, lease_seconds))
+                looks = await self._server.run(scripts.PEEK, known.partitions, *lanes)
+                for partition, (since, wait) in zip(known.partitions, looks, strict=True):
+                    known.saw(partition, since, wait)
+            while known.first is not None:
+                partition, sure_until = known.first, time.monotonic() + lease_seconds
+                [(since, wait, shown)] = await self._server.run(
                     scripts.LEASE, [partition], to_bytes(worker), span(lease_seconds), *lanes
                 )
+                known.saw(partition, since, wait)
                 if shown is not None:
                     self._server.seen(shown[0])
-                    return read_lease(worker, partition, shown, sure_until), 0.0
-            if not ready:
-                waits = [wait / 1_000_000 for _, wait in looks if wait >= 0]
-                return None, min([*waits, _LOOK_AGAIN_SECONDS])
+                    for (kinds, *_), others in self._known.items():
+                        if others is not known and shown[1].decode() in kinds:
+                            others.heard.tell(partition)  # they have not seen when this one lapses
+                    return read_lease(worker, partition, shown, sure_until)
+        except BaseException:
+            known.forget()
+            raise
+        return None
 
-    async def _give_back(self, looking: asyncio.Future[tuple[Lease | None, float]]) -> None:
+    async def _give_back(self, looking: asyncio.Future[Lease | None]) -> None:
         """Others need not wait until it lapses; if this fails, it does."""
         with suppress(StoreUnavailable):
-            lease, _ = await looking
+            lease = await looking
             if lease is not None:
                 await self._server.run(scripts.GIVE_BACK, [lease.partition], *lease_arguments(lease))
 

@@ -1,4 +1,4 @@
-"""Who waits for something hears when it came, from whichever process it came.
+"""Who waits for something hears when and in which partition it came, from whichever process it came.
 
 News travels by publish and subscribe. It may be lost with its connection, so a new connection is news of everything,
 and whoever waits looks for himself now and then.
@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 
 from gateway.store.redis.client import connecting, ended, unavailable
 
-__all__ = ["EVERYTHING", "News"]
+__all__ = ["EVERYTHING", "Heard", "News"]
 
 EVERYTHING: Final = b""
 """A topic whose followers hear of all others."""
@@ -26,13 +26,39 @@ _BEAT_SECONDS: Final = 5.0
 """A connection that was silent for so long is asked whether it still lives."""
 
 
+class Heard:
+    """What a follower heard of since it was asked last; at first it may be anything."""
+
+    def __init__(self) -> None:
+        self._told = asyncio.Event()
+        self._places: set[str] | None = None
+
+    def tell(self, place: str | None) -> None:
+        """News of this partition; None: of any."""
+        if place is None:
+            self._places = None
+        elif self._places is not None:
+            self._places.add(place)
+        self._told.set()
+
+    def take(self) -> set[str] | None:
+        """Where something came since; None: anywhere, for news may have been lost."""
+        places, self._places = self._places, set()
+        self._told.clear()
+        return places
+
+    async def wait(self) -> None:
+        """Until there is something to take that was not taken yet."""
+        await self._told.wait()
+
+
 class News:
-    """Listens on a channel where each message is a topic."""
+    """Listens on a channel where each message is a partition and a topic."""
 
     def __init__(self, url: str, channel: str) -> None:
         self._redis: Redis = Redis.from_url(url, **connecting(_BEAT_SECONDS))
         self._channel = channel
-        self._followers: defaultdict[bytes, set[asyncio.Event]] = defaultdict(set)
+        self._followers: defaultdict[bytes, set[Heard]] = defaultdict(set)
         self._listening: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -51,13 +77,18 @@ class News:
         await self._redis.aclose()
         self.tell_all()
 
-    @contextmanager
-    def following(self, topics: Iterable[bytes]) -> Iterator[asyncio.Event]:
-        """An event that is set by news of any of the topics."""
-        heard = asyncio.Event()
-        topics = set(topics)
+    def follow(self, topics: Iterable[bytes]) -> Heard:
+        """News of these topics, for as long as there is any."""
+        heard = Heard()
         for topic in topics:
             self._followers[topic].add(heard)
+        return heard
+
+    @contextmanager
+    def following(self, topics: Iterable[bytes]) -> Iterator[Heard]:
+        """News of these topics, for the length of a block."""
+        topics = set(topics)
+        heard = self.follow(topics)
         try:
             yield heard
         finally:
@@ -68,11 +99,11 @@ class News:
 
     def tell_all(self) -> None:
         for topic in self._followers:
-            self._tell(topic)
+            self._tell(topic, None)
 
-    def _tell(self, topic: bytes) -> None:
+    def _tell(self, topic: bytes, place: str | None) -> None:
         for heard in (*self._followers.get(topic, ()), *self._followers.get(EVERYTHING, ())):
-            heard.set()
+            heard.tell(place)
 
     async def _listen(self, begun: asyncio.Future[None]) -> None:
         while True:
@@ -94,7 +125,8 @@ class News:
                             if not begun.done():
                                 begun.set_result(None)
                         elif message["type"] == "message":
-                            self._tell(message["data"])
+                            told: bytes = message["data"]
+                            self._tell(told[2:], told[:2].decode())
             except (RedisError, OSError) as error:
                 if not begun.done():
                     begun.set_exception(error)

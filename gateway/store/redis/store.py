@@ -213,7 +213,7 @@ class RedisStore:
     async def watch(self, log: Key, *, after: int = 0) -> AsyncIterator[Entry]:
         with self._server.news.following([self._server.keys.log(*log)]) as heard:
             while True:
-                heard.clear()
+                heard.take()
                 for entry in await self.read(log, after=after):
                     yield entry
                     after = entry.seq
