@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from channels.channel import Malformed, Parsed, WebhookRequest, WebhookResponse
 from channels.events import Address, Attachment, ButtonPress, Message, MessageEdited, Person, Reaction
-from channels.slack.payload import BlockActions, Command, Event, EventCallback, File, Verification, payload_from
+from channels.slack.payload import BlockActions, Command, Event, EventCallback, File, payload_from
 from channels.slack.text import mentions, plain, without_mention
 
 __all__ = ["PayloadReader"]
@@ -69,14 +69,12 @@ class PayloadReader:
             if first["type"] in ("json_invalid", "dict_type"):
                 raise Malformed("slack: the body is not a JSON object in UTF-8") from None
             return _NOT_UNDERSTOOD
-        match payload:
-            case EventCallback():
-                return self._event(payload)
-            case BlockActions():
-                return self._presses(payload)
-            case Verification():
-                headers = {"Content-Type": "text/plain; charset=utf-8"}
-                return Parsed((), WebhookResponse(headers=headers, body=payload.challenge.encode()))
+        if payload["type"] == "event_callback":
+            return self._event(payload)
+        if payload["type"] == "block_actions":
+            return self._presses(payload)
+        headers = {"Content-Type": "text/plain; charset=utf-8"}
+        return Parsed((), WebhookResponse(headers=headers, body=payload["challenge"].encode()))
 
     def read_command(self, fields: object) -> Parsed:
         """A slash command."""
@@ -102,118 +100,123 @@ class PayloadReader:
     # ── events ──
 
     def _event(self, callback: EventCallback) -> Parsed:
-        event = callback.event
-        if event.type in _OF_NO_USE:
+        event, event_id = callback["event"], callback["event_id"]
+        kind, subtype = event["type"], event.get("subtype")
+        if kind in _OF_NO_USE:
             return _NOTHING
-        installed = next(iter(callback.authorizations or ()), None)
-        theirs, bot_user = callback.team_id, self._bot_user
+        installed = next(iter(callback.get("authorizations") or ()), None)
+        theirs, bot_user = callback.get("team_id"), self._bot_user
         if installed is not None:
-            theirs = (installed.enterprise_id if installed.is_enterprise_install else installed.team_id) or theirs
-            bot_user = bot_user or (installed.user_id if installed.is_bot else None)
-            if self._account not in (None, installed.team_id, installed.enterprise_id):
+            team, enterprise = installed.get("team_id"), installed.get("enterprise_id")
+            theirs = (enterprise if installed.get("is_enterprise_install") else team) or theirs
+            bot_user = bot_user or (installed.get("user_id") if installed.get("is_bot") else None)
+            if self._account not in (None, team, enterprise):
                 return _NOTHING  # the same app in another workspace, for which we have no token
         account = self._account or theirs
         if not account:
             return _NOT_UNDERSTOOD
-        match event.type:
-            case "message" if event.subtype == "message_changed":
-                return self._edited(callback.event_id, account, event, bot_user)
-            case "message" | "app_mention" if event.subtype in _WRITTEN:
-                return self._message(callback.event_id, account, event, bot_user)
+        match kind:
+            case "message" if subtype == "message_changed":
+                return self._edited(event_id, account, event, bot_user)
+            case "message" | "app_mention" if subtype in _WRITTEN:
+                return self._message(event_id, account, event, bot_user)
             case "message":
                 return _NOTHING
             case "reaction_added" | "reaction_removed":
-                return self._reaction(callback.event_id, account, event, bot_user)
+                return self._reaction(event_id, account, event, bot_user)
             case _:
                 return _NOT_UNDERSTOOD
 
     def _message(self, event_id: str, account: str, event: Event, bot_user: str | None) -> Parsed:
-        if event.bot_id or event.user in (_SLACKBOT, bot_user or _SLACKBOT):
+        channel, user, ts, thread_ts = event.get("channel"), event.get("user"), event.get("ts"), event.get("thread_ts")
+        if event.get("bot_id") or user in (_SLACKBOT, bot_user or _SLACKBOT):
             return _NOTHING
-        if not (event.channel and event.user and event.ts):
+        if not (channel and user and ts):
             return _NOT_UNDERSTOOD
-        text = event.text or ""
-        mentioned = event.type == "app_mention" or (bot_user is not None and mentions(text, bot_user))
-        in_thread = event.thread_ts is not None and event.thread_ts != event.ts
-        to_bot = in_thread and bot_user is not None and event.parent_user_id == bot_user
+        text = event.get("text") or ""
+        mentioned = event["type"] == "app_mention" or (bot_user is not None and mentions(text, bot_user))
+        in_thread = thread_ts is not None and thread_ts != ts
+        to_bot = in_thread and bot_user is not None and event.get("parent_user_id") == bot_user
         words, command = _words(text, bot_user), None
         if written := _COMMAND.fullmatch(words):
             command, words = written[1].lower(), written[2] or ""
         message = Message(
             # A mention in a channel that the bot reads comes twice: as a message and as a mention.
-            event_ids=(event_id, f"{event.channel}/{event.ts}"),
-            address=self._address(account, event.channel, _thread(event.channel, event.ts, event.thread_ts)),
-            person=self._person(account, event.user),
-            sent_at=_time(event.ts),
+            event_ids=(event_id, f"{channel}/{ts}"),
+            address=self._address(account, channel, _thread(channel, ts, thread_ts)),
+            person=self._person(account, user),
+            sent_at=_time(ts),
             text=words,
             command=command,
-            message_id=event.ts,
-            reply_to=event.thread_ts if to_bot else None,
-            attachments=_attachments(event.files or ()),
+            message_id=ts,
+            reply_to=thread_ts if to_bot else None,
+            attachments=_attachments(event.get("files") or ()),
             mentions_bot=mentioned,
         )
         return Parsed((message,), _OK)
 
     def _edited(self, event_id: str, account: str, event: Event, bot_user: str | None) -> Parsed:
-        now, before = event.message, event.previous_message
-        if not event.channel or now is None:
+        channel, now, before = event.get("channel"), event.get("message"), event.get("previous_message")
+        if not channel or now is None:
             return _NOT_UNDERSTOOD
+        text, user = now.get("text"), now.get("user")
         # Slack also says "changed" when it has put a link's preview under a message.
-        unchanged = before is not None and before.text == now.text
-        if unchanged or now.bot_id or now.user in (None, _SLACKBOT) or now.subtype not in _WRITTEN:
+        unchanged = before is not None and before.get("text") == text
+        if unchanged or now.get("bot_id") or user in (None, _SLACKBOT) or now.get("subtype") not in _WRITTEN:
             return _NOTHING
         edited = MessageEdited(
             event_ids=(event_id,),
-            address=self._address(account, event.channel, _thread(event.channel, now.ts, now.thread_ts)),
-            person=self._person(account, now.user),
-            sent_at=_time(event.ts or ""),
-            message_id=now.ts,
-            text=_words(now.text or "", bot_user),
+            address=self._address(account, channel, _thread(channel, now["ts"], now.get("thread_ts"))),
+            person=self._person(account, user),
+            sent_at=_time(event.get("ts") or ""),
+            message_id=now["ts"],
+            text=_words(text or "", bot_user),
         )
         return Parsed((edited,), _OK)
 
     def _reaction(self, event_id: str, account: str, event: Event, bot_user: str | None) -> Parsed:
-        item = event.item
-        if not event.user or not event.reaction or item is None:
+        item, user, emoji = event.get("item"), event.get("user"), event.get("reaction")
+        if not user or not emoji or item is None:
             return _NOT_UNDERSTOOD
-        if item.type != "message" or not item.channel or not item.ts or event.user == bot_user:
+        channel, ts = item.get("channel"), item.get("ts")
+        if item["type"] != "message" or not channel or not ts or user == bot_user:
             return _NOTHING
         reaction = Reaction(
             event_ids=(event_id,),
             # Slack does not say in which thread the message is.
-            address=self._address(account, item.channel),
-            person=self._person(account, event.user),
-            sent_at=_time(event.event_ts or ""),
-            message_id=item.ts,
-            emoji=event.reaction,
-            added=event.type == "reaction_added",
+            address=self._address(account, channel),
+            person=self._person(account, user),
+            sent_at=_time(event.get("event_ts") or ""),
+            message_id=ts,
+            emoji=emoji,
+            added=event["type"] == "reaction_added",
         )
         return Parsed((reaction,), _OK)
 
     # ── presses ──
 
     def _presses(self, actions: BlockActions) -> Parsed:
-        container = actions.container
-        wide = actions.enterprise.id if actions.is_enterprise_install and actions.enterprise else None
-        account = self._account or wide or (actions.team.id if actions.team else actions.user.team_id)
-        place = actions.channel.id if actions.channel else container.channel_id
-        message_id = container.message_ts
-        pressed = [a for a in actions.actions if a.type == "button" and a.value and a.action_ts]
+        container, user, team = actions["container"], actions["user"], actions.get("team")
+        enterprise, channel, under = actions.get("enterprise"), actions.get("channel"), actions.get("message")
+        wide = enterprise["id"] if actions.get("is_enterprise_install") and enterprise else None
+        account = self._account or wide or (team["id"] if team else user.get("team_id"))
+        place = channel["id"] if channel else container.get("channel_id")
+        message_id = container.get("message_ts")
+        pressed = [a for a in actions["actions"] if a["type"] == "button" and a.get("value") and a.get("action_ts")]
         if not (account and place and message_id and pressed):
             return _NOT_UNDERSTOOD
-        thread = (actions.message.thread_ts if actions.message else None) or container.thread_ts
+        thread = (under.get("thread_ts") if under else None) or container.get("thread_ts")
         # A message that has a thread under it names itself, as if it were in there.
         address = self._address(account, place, None if thread == message_id else thread)
-        user = actions.user
         presses = (
             ButtonPress(
                 # Slack gives a press no id.
-                event_ids=(f"{user.id}/{place}/{message_id}/{action.action_id}/{action.action_ts}",),
+                event_ids=(f"{user['id']}/{place}/{message_id}/{action.get('action_id', '')}/{action['action_ts']}",),
                 address=address,
-                person=self._person(account, user.id, user.username or user.name),
-                sent_at=_time(action.action_ts),
-                answer_to=_answer_to(actions.response_url, address.thread),
-                token=action.value or "",
+                person=self._person(account, user["id"], user.get("username") or user.get("name")),
+                sent_at=_time(action["action_ts"]),
+                answer_to=_answer_to(actions.get("response_url"), address.thread),
+                token=action.get("value") or "",
                 message_id=message_id,
             )
             for action in pressed
@@ -253,20 +256,20 @@ def _attachments(files: Sequence[File]) -> tuple[Attachment, ...]:
     return tuple(
         Attachment(
             kind=_kind(file),
-            ref=file.url_private_download or file.url_private or file.id,
-            mime_type=file.mimetype or None,
-            filename=file.name or None,
-            size=file.size,
+            ref=file.get("url_private_download") or file.get("url_private") or file["id"],
+            mime_type=file.get("mimetype") or None,
+            filename=file.get("name") or None,
+            size=file.get("size"),
         )
         for file in files
-        if file.mode not in _NO_FILE
+        if file.get("mode") not in _NO_FILE
     )
 
 
 def _kind(file: File) -> Literal["image", "audio", "voice", "video", "document"]:
-    if file.subtype == "slack_audio":
+    if file.get("subtype") == "slack_audio":
         return "voice"
-    match (file.mimetype or "").partition("/")[0]:
+    match (file.get("mimetype") or "").partition("/")[0]:
         case "image":
             return "image"
         case "audio":

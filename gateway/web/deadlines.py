@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 __all__ = ["Deadline"]
 
@@ -34,11 +36,10 @@ class Deadline:
         self._task, self._cancelled_before = task, task.cancelling()
         loop = asyncio.get_running_loop()
         self.until = loop.time() + self._seconds
-        waiting = _WAITING.get(loop)
-        if waiting is None:
-            waiting = _WAITING[loop] = {}
-        if (equals := waiting.get(self._seconds)) is None:
-            equals = waiting[self._seconds] = deque()
+        if _waiting.of() is not loop:
+            _waiting.of, _waiting.equals = ref(loop), {}
+        if (equals := _waiting.equals.get(self._seconds)) is None:
+            equals = _waiting.equals[self._seconds] = deque()
         if not equals:
             loop.call_at(self.until, _look, equals)
         equals.append(self)
@@ -63,8 +64,15 @@ class Deadline:
             self._task.cancel()
 
 
-_WAITING: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[float, deque[Deadline]]] = WeakKeyDictionary()
-"""Of each event loop, by how long they wait: the first to begin is the first to end."""
+@dataclass(slots=True)
+class _Waiting:
+    """Those of the event loop that was here last, by how long they wait: the first to begin is the first to end."""
+
+    of: Callable[[], asyncio.AbstractEventLoop | None]
+    equals: dict[float, deque[Deadline]]
+
+
+_waiting = _Waiting(lambda: None, {})
 
 
 def _look(equals: deque[Deadline]) -> None:

@@ -72,8 +72,8 @@ def at_first(url: str, error: StoreUnavailable) -> StoreUnavailable:
             return StoreUnavailable(f"{error}: see that its port takes TLS, or write redis:// in ASKFIRST_STORE")
         if type(cause) is NotThere and _was_there(cause):
             return StoreUnavailable(
-                "Redis cannot be used now: it hung up: if it wants to know who calls, name a certificate and its key in "
-                "ASKFIRST_STORE (rediss://host:6379?ssl_certfile=...&ssl_keyfile=...)"
+                "Redis cannot be used now: it hung up: if it wants to know who calls, name a certificate and its key "
+                "in ASKFIRST_STORE (rediss://host:6379?ssl_certfile=...&ssl_keyfile=...)"
             )
     elif isinstance(cause, InvalidResponse) or (type(cause) is NotThere and _was_there(cause)):
         return StoreUnavailable(

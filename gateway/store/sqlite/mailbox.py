@@ -78,13 +78,18 @@ def accept(
     until: dict[str, int] = {}
     for batch in batches:
         fresh: list[bool] = []
+        new: list[Arrival] = []
         ids: dict[str, int] = {}
+        before = -1
+        """So many come before the last that may be refused."""
         for event in batch:
             fresh.append(seen.isdisjoint(event.event_ids) and ids.keys().isdisjoint(event.event_ids))
-            ids |= dict.fromkeys(event.event_ids, at.now + event.keep)
-        new = [event for event, is_fresh in zip(batch, fresh, strict=True) if is_fresh]
-        refusable = [number for number, event in enumerate(new) if event.refusable]
-        if max_waiting is not None and refusable and waiting + refusable[-1] >= max_waiting:
+            if fresh[-1]:
+                before = len(new) if event.refusable else before
+                new.append(event)
+            for event_id in event.event_ids:
+                ids[event_id] = at.now + event.keep
+        if max_waiting is not None and before >= 0 and waiting + before >= max_waiting:
             verdicts.append(
                 Overloaded(f"{waiting} events wait, which is all that may: try again when some are dealt with")
             )
