@@ -78,7 +78,7 @@ class Inbox:
         fresh = await self._shared.store.accept([incoming for _, incoming in taken])
         for (event, incoming), new in zip(taken, fresh, strict=True):
             trail.accepted(event, incoming.conversation, new=new)
-        return [one for one, new in zip(taken, fresh, strict=True) if new]
+        return taken if all(fresh) else [one for one, new in zip(taken, fresh, strict=True) if new]
 
     async def _conversation(self, event: Event) -> str:
         """Whose event it is: a group that moved goes on as the conversation it was.
@@ -111,7 +111,7 @@ class Inbox:
         may_wait = bot.collect_seconds > 0 and isinstance(event, Message) and not decisive
         return Incoming(
             conversation=conversation,
-            event_ids=tuple(f"{account}:{event_id}" for event_id in event.event_ids),
+            event_ids=tuple([f"{account}:{event_id}" for event_id in event.event_ids]),
             body=_stored(event),
             decides=decisive,
             wakes=isinstance(event, Message),

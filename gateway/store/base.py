@@ -58,9 +58,9 @@ __all__ = [
     "check_form",
 ]
 
-GATHER_SECONDS = 0.002
-"""Where events come in faster than they are stored, so long they wait for more: one call for many of them takes a
-fraction of what several take. One that comes alone never waits."""
+GATHER_SECONDS = 0.003
+"""So long after events were stored the next ones wait for more: one call for many of them takes a fraction of what
+several take. One that comes alone does not wait."""
 
 Kind = Literal["turn", "action", "out"]
 """What a lease is for: a conversation's waiting events, an action to execute, a conversation's outbox."""
@@ -145,9 +145,9 @@ class Written(Mapping[str, Json]):
         return len(self._read)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Incoming:
-    """An event on its way into a conversation's mailbox."""
+    """An event on its way into a conversation's mailbox. Not frozen: each would take twice as long to make."""
 
     conversation: str
     event_ids: tuple[str, ...]

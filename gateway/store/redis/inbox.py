@@ -58,6 +58,7 @@ class Inbox:
         self._max_waiting = max_waiting
         self._waiting: defaultdict[str, list[_Batch]] = defaultdict(list)
         self._busy: asyncio.Task[None] | None = None
+        self._not_before = -math.inf
         self._counts = dict.fromkeys(PARTITIONS, 0)
         """How many wait in each partition, as it was heard last."""
         self._counted_at = -math.inf
@@ -99,6 +100,8 @@ class Inbox:
     async def _work_off(self) -> None:
         try:
             while self._waiting:
+                if (wait := self._not_before - asyncio.get_running_loop().time()) > 0:
+                    await asyncio.sleep(wait)
                 aboard = {partition: self._next(partition) for partition in list(self._waiting)}
                 try:
                     verdicts = await self._deliver(aboard)
@@ -107,8 +110,7 @@ class Inbox:
                 for partition, batches in aboard.items():
                     for batch, verdict in zip(batches, verdicts[partition], strict=True):
                         self._settle(batch, verdict)
-                if self._waiting:
-                    await asyncio.sleep(GATHER_SECONDS)
+                self._not_before = asyncio.get_running_loop().time() + GATHER_SECONDS
         finally:
             self._busy = None
 

@@ -6,6 +6,7 @@ One process takes in far more this way than with an operation each.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Sequence
 
@@ -30,6 +31,7 @@ class Inbox:
         self._waiting: deque[_Put] = deque()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._not_before = -math.inf
 
     def accept(self, events: Sequence[Incoming]) -> asyncio.Future[list[bool]]:
         """Which of them are new. Raises ValueError for what cannot be stored; the future, Overloaded."""
@@ -39,7 +41,8 @@ class Inbox:
         self._waiting.append((arrivals, answer))
         if self._idle.is_set():
             self._idle.clear()
-            loop.call_soon(self._store)  # with what else came in the same moment
+            # With what else came in the same moment, or shortly after others.
+            loop.call_later(max(0.0, self._not_before - loop.time()), self._store)
         return answer
 
     async def finished(self) -> None:
@@ -53,10 +56,12 @@ class Inbox:
         stored.add_done_callback(lambda stored: self._stored(aboard, stored))
 
     def _stored(self, aboard: list[_Put], stored: asyncio.Future[list[list[bool] | Overloaded]]) -> None:
+        loop = asyncio.get_running_loop()
+        self._not_before = loop.time() + GATHER_SECONDS
         if len(self._waiting) >= _MOST:
             self._store()
         elif self._waiting:
-            asyncio.get_running_loop().call_later(GATHER_SECONDS, self._store)
+            loop.call_at(self._not_before, self._store)
         else:
             self._idle.set()
         error = stored.exception()
