@@ -1,0 +1,151 @@
+"""A webhook that is out of the ordinary in nothing goes a short way; it and all others are answered alike."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp.web import BaseRequest
+
+from channels import Channel, Parsed, WebhookRequest, WebhookResponse
+from channels.telegram.channel import TelegramChannel
+from gateway.artifacts import ArtifactStore
+from gateway.web import Ready, Running, direct, limits, serve, web_app
+from tests.web.conftest import KEY, now
+from tests.web.raw import exchange, status
+
+SECRET = "a-secret-of-telegrams-0123456789"
+PERSON = {"id": 5, "is_bot": False, "first_name": "Ana"}
+MESSAGE = {"message_id": 1, "date": 1, "chat": {"id": 5, "type": "private"}, "from": PERSON, "text": "hello"}
+BODY = json.dumps({"update_id": 1, "message": MESSAGE}).encode()
+LAST = b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+
+
+class Odd(TelegramChannel):
+    """Says what it has heard, in headers of the answer."""
+
+    said = "heard"
+
+    def parse(self, request: WebhookRequest) -> Parsed:
+        heard = json.dumps(dict(request.headers)).encode()
+        return Parsed(super().parse(request).events, WebhookResponse(202, {"X-Said": self.said}, heard))
+
+
+@contextlib.asynccontextmanager
+async def serving(channel: Channel, directory: Path) -> AsyncIterator[tuple[Running, list[str]]]:
+    texts: list[str] = []
+
+    async def accept(channel: Channel, parsed: Parsed) -> None:
+        texts.extend(str(getattr(event, "text", "")) for event in parsed.events)
+
+    async def ready() -> Ready:
+        return Ready(True, {})
+
+    artifacts = ArtifactStore(directory, [KEY], public_url=None, now=now)
+    app = web_app(channels={"telegram": channel}, accept=accept, artifacts=artifacts, ready=ready, now=now)
+    running = await serve(app, "127.0.0.1", 0)
+    try:
+        yield running, texts
+    finally:
+        await running.cleanup()
+
+
+def post(*lines: str, body: bytes = BODY, version: str = "1.1", length: bool = True) -> bytes:
+    """A request as Telegram makes it, with these headers too."""
+    head = [
+        f"POST /webhooks/telegram HTTP/{version}",
+        "Host: a",
+        f"X-Telegram-Bot-Api-Secret-Token: {SECRET}",
+        *([f"Content-Length: {len(body)}"] if length else []),
+        *lines,
+    ]
+    return "\r\n".join([*head, "", ""]).encode() + body
+
+
+def parts(answer: bytes) -> tuple[bytes, dict[bytes, bytes], bytes]:
+    """Status line, headers and what follows them."""
+    head, _, rest = answer.partition(b"\r\n\r\n")
+    first, *lines = head.split(b"\r\n")
+    return first, dict(line.split(b": ", 1) for line in lines), rest
+
+
+@pytest.fixture
+def short_ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of what went the short way."""
+    gone: list[str] = []
+    ordinary = direct.is_ordinary
+
+    def noted(request: BaseRequest, most_bytes: int) -> bool:
+        is_so = ordinary(request, most_bytes)
+        if is_so:
+            gone.append(request.path)
+        return is_so
+
+    monkeypatch.setattr(limits, "is_ordinary", noted)
+    return gone
+
+
+async def test_an_ordinary_one_is_answered_in_full(tmp_path: Path, short_ways: list[str]) -> None:
+    channel = Odd("123456:abc", SECRET)
+    async with serving(channel, tmp_path) as (running, texts):
+        answer = await exchange(running.port, post("X-Twice: one", "x-twice: two"), LAST)
+    first, headers, rest = parts(answer)
+    length = int(headers[b"Content-Length"])
+    assert (first, headers[b"X-Said"], texts) == (b"HTTP/1.1 202 Accepted", b"heard", ["hello"])
+    assert json.loads(rest[:length])["x-twice"] == "one, two"
+    assert headers[b"Date"].endswith(b" GMT")
+    assert b"Server" not in headers
+    assert rest[length:].startswith(b"HTTP/1.1 200 OK")
+    assert short_ways == ["/webhooks/telegram"]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [post(version="1.0")],
+        [post("Connection: close")],
+        [post("Expect: 100-continue", "Connection: close")],
+        [post()[:-10], post()[-10:] + LAST],
+        [post("Transfer-Encoding: chunked", length=False, body=b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)) + LAST],
+    ],
+    ids=["an old client", "a last request", "a careful client", "in two pieces", "in chunks"],
+)
+async def test_any_other_is_answered_alike(tmp_path: Path, sent: list[bytes], short_ways: list[str]) -> None:
+    async with serving(TelegramChannel("123456:abc", SECRET), tmp_path) as (running, texts):
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+        for piece in sent:
+            writer.write(piece)
+            await asyncio.sleep(0.05)  # the first piece is read before the second is there
+        answer = (await reader.read()).removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
+        writer.close()
+    first, headers, _ = parts(answer)
+    assert first.endswith(b"200 OK")
+    assert (headers[b"Content-Length"], texts) == (b"0", ["hello"])
+    assert b"Server" not in headers
+    assert short_ways == []
+
+
+async def test_any_number_at_once_are_answered_in_order(tmp_path: Path) -> None:
+    async with serving(TelegramChannel("123456:abc", SECRET), tmp_path) as (running, texts):
+        forged = post().replace(SECRET.encode(), b"a-guess-of-somebody-else-0123456")
+        answer = await exchange(running.port, post() + forged + post() + LAST)
+    assert [int(line.split()[0]) for line in answer.split(b"HTTP/1.1 ")[1:]] == [200, 401, 200, 200]
+    assert texts == ["hello", "hello"]
+
+
+async def test_a_header_that_would_end_before_its_end_is_not_sent(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    channel = Odd("123456:abc", SECRET)
+    channel.said = "heard\r\nSet-Cookie: theirs"
+    with caplog.at_level(logging.ERROR):
+        async with serving(channel, tmp_path) as (running, _):
+            answer = await exchange(running.port, post())
+    assert status(answer) == 500
+    assert b"Set-Cookie" not in answer
+    assert "a request could not be handled" in caplog.text
