@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ __all__ = [
     "dead_from_text",
     "dead_to_text",
     "decode",
+    "decode_all",
     "encode",
     "incoming_from_text",
     "incoming_to_text",
@@ -36,6 +37,11 @@ def encode(value: Json | Mapping[str, Json]) -> str:
 def decode(text: str) -> Any:
     """The value that `encode` was given."""
     return json.loads(text)
+
+
+def decode_all(texts: Iterable[str]) -> list[Any]:
+    """The values of many, in a fraction of the time that one by one takes."""
+    return cast("list[Any]", json.loads(f"[{','.join(texts)}]"))
 
 
 def micros(when: datetime) -> int:

@@ -33,7 +33,7 @@ from gateway.store.base import (
     Transaction,
     Waiting,
 )
-from gateway.store.codec import dead_from_text, decode, incoming_from_text, moment, span
+from gateway.store.codec import dead_from_text, decode, decode_all, incoming_from_text, moment, span
 from gateway.store.redis import arguments as told
 from gateway.store.redis import scripts
 from gateway.store.redis.client import Value
@@ -204,11 +204,12 @@ class RedisStore:
             return []
         most = -1 if last is None else max(last, 0)
         [(before, lines)] = await self._server.run(scripts.READ, [log.partition], to_bytes(log.name), after, most)
-        entries = []
-        for seq, line in enumerate(lines, before + 1):
-            stamp, _, value = line.partition(b" ")
-            entries.append(Entry(seq=seq, stamp=moment(int(stamp)), value=decode(value.decode())))
-        return entries
+        told = [line.partition(b" ") for line in lines]
+        values = decode_all(text.decode() for _, _, text in told)
+        return [
+            Entry(seq=seq, stamp=moment(int(stamp)), value=value)
+            for seq, (stamp, _, _), value in zip(range(before + 1, before + 1 + len(told)), told, values, strict=True)
+        ]
 
     async def watch(self, log: Key, *, after: int = 0) -> AsyncIterator[Entry]:
         with self._server.news.following([self._server.keys.log(*log)]) as heard:

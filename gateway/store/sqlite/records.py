@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from gateway.store.base import Cell, Entry, Key, Put, Record, Snapshot
-from gateway.store.codec import decode, encode, moment, span
+from gateway.store.codec import decode, decode_all, encode, moment, span
 from gateway.store.sqlite.clock import Moment
 from gateway.store.sqlite.lanes import PARTITION
 
@@ -76,8 +76,11 @@ def read(db: sqlite3.Connection, at: Moment, log: Key, after: int, last: int | N
     found = db.execute(
         "SELECT seq, stamp, value FROM log WHERE log = ? AND seq > ? ORDER BY seq DESC LIMIT ?",
         (log.name, after, -1 if last is None else max(last, 0)),
-    ).fetchall()
-    return [Entry(seq=seq, stamp=moment(stamp), value=decode(value)) for seq, stamp, value in reversed(found)]
+    ).fetchall()[::-1]
+    values = decode_all(text for _, _, text in found)
+    return [
+        Entry(seq=seq, stamp=moment(stamp), value=value) for (seq, stamp, _), value in zip(found, values, strict=True)
+    ]
 
 
 def take(db: sqlite3.Connection, at: Moment, cells: Sequence[Cell]) -> float:
