@@ -30,8 +30,7 @@ from gateway.store.base import Incoming, Put, Store, Transaction
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
 from gateway.testing import ScriptedProvider
-from tests.store.conftest import answers
-from tests.store.redis_server import RedisServer
+from tests.store.redis_server import RedisServer, answers
 
 TURNS, IDS, KNOWN = 1_000, 20_000, 100_000
 AT_ONCE = 50

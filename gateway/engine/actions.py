@@ -68,7 +68,8 @@ class Actions:
                 elif found.state == "running" and (left := await self._after_a_death(found)) is not None:
                     ended = await self._finish(found, left, lease)
                 elif found.state == "approved" and not await self._shared.store.has_room():
-                    log.warning("action %s waits: the store has no room to write its end", lease.lane)
+                    if not lease.tries:
+                        log.warning("action %s waits: the store has no room to write its end", lease.lane)
                     await self._give_back(lease, again=True)
                 elif (launched := await self._launch(lease, found)) is None:
                     await self._give_back(lease)

@@ -11,7 +11,6 @@ import logging
 import math
 import os
 import socket
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -21,7 +20,8 @@ from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
-from gateway.observe import describe_error
+from gateway.observe import Seldom, describe_error
+from gateway.web import webhooks
 from gateway.web.direct import WEBHOOKS, is_ordinary, written
 
 __all__ = ["MAX_BODY_BYTES", "Limits", "Running", "limit_bodies", "serve"]
@@ -212,10 +212,10 @@ async def serve(app: web.Application, host: str, port: int) -> Running:
 
 def _directly(app: web.Application, otherwise: _Handler) -> _Handler:
     """A handler that takes the application's ordinary webhooks, and leaves the rest to `otherwise`."""
-    webhooks = app.get(WEBHOOKS, {})
+    takes = app.get(WEBHOOKS, {})
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
-        take, connection = webhooks.get(request.raw_path), request.protocol
+        take, connection = takes.get(request.raw_path), request.protocol
         if take is None or not isinstance(connection, _Connection) or not is_ordinary(request, MAX_BODY_BYTES):
             return await otherwise(request)
         connection.heard()
@@ -234,31 +234,27 @@ def _let_wait(listening: int, limits: Limits) -> None:
             same.setsockopt(socket.IPPROTO_TCP, user_timeout, int(limits.unread_seconds * 1000))
 
 
-class _OneLine(logging.Filter):
-    """Of what the server could not handle, one line a second: what and where, without the sender's bytes."""
+def _failure(record: logging.LogRecord) -> str | None:
+    return "failure" if record.exc_info and record.exc_info[1] else None
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._next = 0.0
-        self._left_out = 0
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        if error is None:
-            return True
-        now = time.monotonic()
-        if now < self._next:
-            self._left_out += 1
-            return False
-        if isinstance(error, HttpProcessingError):
-            record.levelno, record.levelname = logging.WARNING, "WARNING"  # its sender's fault
+def _without_bytes(record: logging.LogRecord) -> bool:
+    """Of what the server could not handle: what and where, without the sender's bytes."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError):
+        record.levelno, record.levelname = logging.WARNING, "WARNING"  # its sender's fault
+    if error is not None:
         record.msg, record.args = "a request could not be handled: %s", (describe_error(error),)
         record.exc_info = record.exc_text = None
-        record.left_out, self._left_out, self._next = self._left_out, 0, now + 1.0
-        return True
+    return True
+
+
+def _of_channel(record: logging.LogRecord) -> tuple[str, str]:
+    return record.msg, str(vars(record).get("channel"))
 
 
 def _server_log() -> logging.Logger:
     logger = logging.getLogger("gateway.web.http")
-    logger.filters[:] = [_OneLine()]
+    logger.filters[:] = [Seldom(_failure), _without_bytes]
+    logging.getLogger(webhooks.__name__).filters[:] = [Seldom(_of_channel)]
     return logger

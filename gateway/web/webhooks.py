@@ -117,7 +117,10 @@ async def receive(
                 raise
             await _insist(channel, parsed, accept)
     except (AskfirstError, TimeoutError) as error:
-        log.warning("a request was not stored", extra={"channel": channel.name, "reason": type(error).__name__})
+        about = {"channel": channel.name, "reason": type(error).__name__}
+        if isinstance(error, AskfirstError):  # in our own words, which say what to do
+            about["why"] = str(error)
+        log.warning("a request was not stored", extra=about)
     except Exception as error:
         log.error("a request was not stored", exc_info=error, extra={"channel": channel.name})
     else:

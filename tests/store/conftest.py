@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from redis.asyncio import Redis
 
-from tests.store.redis_server import RedisServer
+from tests.store.redis_server import RedisServer, answers
 
 
 @pytest.fixture(scope="session")
@@ -28,15 +26,6 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         while not answers(server.url):
             time.sleep(0.01)
         yield server.url
-
-
-def answers(url: str) -> bool:
-    where = urlsplit(url)
-    try:
-        socket.create_connection((where.hostname or "", where.port or 6379), timeout=1).close()
-    except OSError:
-        return False
-    return True
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,10 +18,20 @@ from redis.exceptions import ConnectionError as NotThere
 
 from tests.ports import free_port
 
-__all__ = ["Cutting", "RedisServer"]
+__all__ = ["Cutting", "RedisServer", "answers"]
 
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--save", "")
 PROGRAM = shutil.which("redis-server") or "redis-server"
+
+
+def answers(url: str) -> bool:
+    """Whether somebody listens there."""
+    where = urlsplit(url)
+    try:
+        socket.create_connection((where.hostname or "", where.port or 6379), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 class RedisServer:

@@ -15,6 +15,7 @@ from aiohttp.web import BaseRequest
 from channels import Channel, Parsed, WebhookRequest, WebhookResponse
 from channels.telegram.channel import TelegramChannel
 from gateway.artifacts import ArtifactStore
+from gateway.store.base import StoreUnavailable
 from gateway.web import Ready, Running, direct, limits, serve, web_app
 from tests.web.conftest import KEY, now
 from tests.web.raw import exchange, status
@@ -41,6 +42,8 @@ async def serving(channel: Channel, directory: Path) -> AsyncIterator[tuple[Runn
     texts: list[str] = []
 
     async def accept(channel: Channel, parsed: Parsed) -> None:
+        if "full" in texts:
+            raise StoreUnavailable("the disk is full: make room")
         texts.extend(str(getattr(event, "text", "")) for event in parsed.events)
 
     async def ready() -> Ready:
@@ -136,6 +139,22 @@ async def test_any_number_at_once_are_answered_in_order(tmp_path: Path) -> None:
         answer = await exchange(running.port, post() + forged + post() + LAST)
     assert [int(line.split()[0]) for line in answer.split(b"HTTP/1.1 ")[1:]] == [200, 401, 200, 200]
     assert texts == ["hello", "hello"]
+
+
+async def test_any_number_that_is_refused_is_a_line_a_second_with_its_mend(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        async with serving(TelegramChannel("123456:abc", SECRET), tmp_path) as (running, texts):
+            forged = post().replace(SECRET.encode(), b"a-guess-of-somebody-else-0123456")
+            texts.append("full")
+            answer = await exchange(running.port, (post() + forged) * 30 + LAST)
+    assert [answer.count(b"HTTP/1.1 %d" % code) for code in (503, 401)] == [30, 30]
+    lines = [record for record in caplog.records if record.name == "gateway.web.webhooks"]
+    assert len(lines) < 20
+    (first, *_) = [vars(line) for line in lines if line.levelno == logging.WARNING]
+    assert (first["channel"], first["reason"]) == ("telegram", "StoreUnavailable")
+    assert first["why"] == "the disk is full: make room"
 
 
 async def test_a_header_that_would_end_before_its_end_is_not_sent(

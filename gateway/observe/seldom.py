@@ -1,0 +1,35 @@
+"""Lines about what may befall every request, which anybody can make as many of as they like."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Hashable
+
+__all__ = ["Seldom"]
+
+
+class Seldom(logging.Filter):
+    """Lets through one record a second of each kind, with how many were left out since the last in `left_out`.
+
+    `kind` names a record's; what is of none (None) always goes through. `now` is in seconds.
+    """
+
+    def __init__(
+        self, kind: Callable[[logging.LogRecord], Hashable | None], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__()
+        self._kind, self._now = kind, now
+        self._next: dict[Hashable, float] = {}
+        self._left_out: dict[Hashable, int] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind, now = self._kind(record), self._now()
+        if kind is None:
+            return True
+        if now < self._next.get(kind, now):
+            self._left_out[kind] = self._left_out.get(kind, 0) + 1
+            return False
+        self._next[kind] = now + 1.0
+        record.left_out = self._left_out.pop(kind, 0)
+        return True
