@@ -28,7 +28,6 @@ from gateway.store.form import FORM, NewerForm, check_form
 
 __all__ = [
     "FORM",
-    "GATHER_SECONDS",
     "Cell",
     "Conflict",
     "Control",
@@ -57,10 +56,6 @@ __all__ = [
     "Written",
     "check_form",
 ]
-
-GATHER_SECONDS = 0.003
-"""So long after events were stored the next ones wait for more: one call for many of them takes a fraction of what
-several take. One that comes alone does not wait."""
 
 Kind = Literal["turn", "action", "out"]
 """What a lease is for: a conversation's waiting events, an action to execute, a conversation's outbox."""

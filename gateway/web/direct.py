@@ -40,6 +40,9 @@ def is_ordinary(request: web.BaseRequest, most_bytes: int) -> bool:
     )
 
 
+_UNREAD_BYTES = 16 * 1024
+
+
 class Written(web.StreamResponse):
     """The answer to an ordinary request as the bytes it is; one may answer any number of them."""
 
@@ -49,8 +52,12 @@ class Written(web.StreamResponse):
         self._text = text
 
     async def prepare(self, request: web.BaseRequest) -> None:
-        # Raises ConnectionError when the client has gone, and waits for one that does not read what it is sent.
-        await request.writer.write_eof(self._text)
+        transport = request.transport
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError("the client has gone")
+        transport.write(self._text)
+        if transport.get_write_buffer_size() > _UNREAD_BYTES:
+            await request.writer.drain()  # the client does not read what it is sent
 
     async def write_eof(self, data: bytes = b"") -> None:
         """All is written."""

@@ -15,7 +15,7 @@ from typing import Final
 
 from redis.exceptions import OutOfMemoryError, RedisError
 
-from gateway.store.base import GATHER_SECONDS, Incoming, Overloaded, StoreUnavailable
+from gateway.store.base import Incoming, Overloaded, StoreUnavailable
 from gateway.store.redis import scripts
 from gateway.store.redis.arguments import event_arguments
 from gateway.store.redis.client import Call, Value, unavailable
@@ -28,6 +28,9 @@ _COUNTED_SECONDS: Final = 1.0
 """How old the count of what waits elsewhere may be."""
 _COUNTED_ANEW_SECONDS: Final = 0.1
 """How old it may be to refuse by it."""
+GATHER_SECONDS: Final = 0.002
+"""So long after events were stored the next ones wait for more, as they do while a call is on its way: one for many of
+them takes a fraction of what several take. One that comes alone does not wait."""
 _MOST: Final = 200
 """At most so many batches of one partition at once, so that its call stays short."""
 
