@@ -17,8 +17,8 @@ from gateway.store.sqlite.writer import Writer
 __all__ = ["Inbox"]
 
 GATHER_SECONDS = 0.003
-"""So long after events were stored the next ones wait for more: one transaction of many takes a fraction of what several
-take. One that comes alone does not wait."""
+"""So long after events were stored the next ones wait for more: one transaction of many takes a fraction of what
+several take. One that comes alone does not wait."""
 _MOST = 200
 """At most so many batches in one operation, so that it stays short."""
 
