@@ -39,10 +39,6 @@ class _Known:
         """Partition -> since when its first lane has been ready."""
         self._look_at = 0.0
 
-    def forget(self) -> None:
-        """All has to be looked at anew."""
-        self._look_at = 0.0
-
     def saw(self, partition: str, since: int, wait: int) -> None:
         """That no lane is ready (-1) or one since then, and how long (microseconds) until time makes one ready."""
         self._ready.pop(partition, None)
@@ -53,19 +49,21 @@ class _Known:
 
     def begin(self, look_again_seconds: float) -> None:
         """All partitions are looked at now."""
-        self.heard.take()
         self._ready.clear()
         self._look_at = time.monotonic() + look_again_seconds
 
-    @property
-    def is_old(self) -> bool:
-        """Whether only another look tells what is ready."""
+    def hear(self) -> None:
+        """Take note of what was heard since."""
         places = self.heard.take()
         if places is None:
             self._look_at = 0.0
         else:
             for place in places:
                 self._ready.setdefault(place, math.inf)
+
+    @property
+    def is_old(self) -> bool:
+        """Whether only another look tells what is ready."""
         return time.monotonic() >= self._look_at
 
     @property
@@ -142,6 +140,7 @@ class Leases:
     async def _look(self, worker: str, wanted: Wanted, known: _Known, lease_seconds: float) -> Lease | None:
         lanes = lane_arguments(*wanted)
         try:
+            known.hear()
             if known.is_old:
                 known.begin(min(_LOOK_AGAIN_SECONDS, lease_seconds))
                 looks = await self._server.run(scripts.PEEK, known.partitions, *lanes)
@@ -160,7 +159,7 @@ class Leases:
                             others.heard.tell(partition)  # they have not seen when this one lapses
                     return read_lease(worker, partition, shown, sure_until)
         except BaseException:
-            known.forget()
+            known.heard.tell(None)  # nobody knows what became of it: whoever goes by this looks anew
             raise
         return None
 
