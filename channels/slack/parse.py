@@ -66,7 +66,7 @@ class PayloadReader:
             payload = payload_from(body)
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            if first["type"] in ("json_invalid", "dict_type"):
+            if first["type"] == "json_invalid" or (first["type"] == "dict_type" and not first["loc"]):
                 raise Malformed("slack: the body is not a JSON object in UTF-8") from None
             return _NOT_UNDERSTOOD
         if payload["type"] == "event_callback":

@@ -34,6 +34,10 @@ def accepted(event: Event, conversation: str, *, new: bool) -> None:
         log.info("seen before", extra=_of(event_id, conversation))
 
 
+_MOST_IN_A_LINE = 50
+"""Some who collect logs cut a line after 16 KiB."""
+
+
 class _Moment:
     """What was stored in one round of the event loop: a line for each took as long as to read the message."""
 
@@ -46,7 +50,9 @@ class _Moment:
         self._events.append(event_id)
         self._conversations.append(conversation)
         loop = asyncio.get_running_loop()
-        if self._scheduled is not loop:
+        if len(self._events) >= _MOST_IN_A_LINE:
+            self.tell()
+        elif self._scheduled is not loop:
             self._scheduled = loop
             loop.call_soon(self.tell)
 

@@ -23,8 +23,9 @@ from channels.webchat.verify import SESSION_SECONDS, check_host
 from gateway.artifacts import LINK_SECONDS, ArtifactStore
 from gateway.observe import Feed
 from gateway.store.base import Entry
+from gateway.web.direct import answer
 from gateway.web.markdown import to_html
-from gateway.web.server import answer, as_called, headers_of
+from gateway.web.server import as_called, headers_of
 from gateway.web.webhooks import Accept, receive
 
 __all__ = ["Chat", "add_chat"]

@@ -7,9 +7,9 @@ to prove and to read a message.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import TracebackType
 from weakref import ref
 
@@ -64,15 +64,15 @@ class Deadline:
             self._task.cancel()
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """Those of the event loop that was here last, by how long they wait: the first to begin is the first to end."""
+class _Waiting(threading.local):
+    """Those of the event loop that was last in this thread, by how long they wait: the first to begin ends first."""
 
-    of: Callable[[], asyncio.AbstractEventLoop | None]
-    equals: dict[float, deque[Deadline]]
+    def __init__(self) -> None:
+        self.of: Callable[[], asyncio.AbstractEventLoop | None] = lambda: None
+        self.equals: dict[float, deque[Deadline]] = {}
 
 
-_waiting = _Waiting(lambda: None, {})
+_waiting = _Waiting()
 
 
 def _look(equals: deque[Deadline]) -> None:

@@ -17,7 +17,7 @@ from aiohttp import HttpVersion11, hdrs, web
 
 from channels import WebhookResponse
 
-__all__ = ["WEBHOOKS", "Take", "is_ordinary", "written"]
+__all__ = ["WEBHOOKS", "Take", "answer", "is_ordinary", "is_plain", "written"]
 
 Take: TypeAlias = Callable[[web.BaseRequest, bytes], Awaitable[WebhookResponse]]
 """What becomes of a platform's request and its body."""
@@ -40,6 +40,24 @@ def is_ordinary(request: web.BaseRequest, most_bytes: int) -> bool:
     )
 
 
+def is_plain(response: WebhookResponse) -> bool:
+    """Whether an answer says what it is, and leaves to us where it ends."""
+    names = {name.lower() for name in response.headers}
+    return (
+        response.status >= 200
+        and response.status not in _BODILESS
+        and (not response.body or "content-type" in names)
+        and names.isdisjoint(_OURS)
+    )
+
+
+def answer(response: WebhookResponse) -> web.Response:
+    """A channel's answer as aiohttp sends it."""
+    return web.Response(status=response.status, headers=dict(response.headers), body=response.body)
+
+
+_BODILESS = (204, 304)
+_OURS = frozenset({"connection", "content-length", "date", "server", "transfer-encoding"})
 _UNREAD_BYTES = 16 * 1024
 
 

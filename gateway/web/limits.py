@@ -22,7 +22,7 @@ from aiohttp.typedefs import Handler
 
 from gateway.observe import Seldom, describe_error
 from gateway.web import webhooks
-from gateway.web.direct import WEBHOOKS, is_ordinary, written
+from gateway.web.direct import WEBHOOKS, answer, is_ordinary, is_plain, written
 
 __all__ = ["MAX_BODY_BYTES", "Limits", "Running", "limit_bodies", "serve"]
 
@@ -221,7 +221,12 @@ def _directly(app: web.Application, otherwise: _Handler) -> _Handler:
         connection.heard()
         body = request.content.read_nowait()
         connection.whole()
-        return written(await take(request, body))
+        response = await take(request, body)
+        if is_plain(response):
+            return written(response)
+        mended = answer(response)
+        mended.headers[hdrs.SERVER] = "-"  # nobody is told what serves them
+        return mended
 
     return handle
 
@@ -249,8 +254,9 @@ def _without_bytes(record: logging.LogRecord) -> bool:
     return True
 
 
-def _of_channel(record: logging.LogRecord) -> tuple[str, str]:
-    return record.msg, str(vars(record).get("channel"))
+def _of_channel(record: logging.LogRecord) -> tuple[str, str, str]:
+    about = vars(record)
+    return record.msg, str(about.get("channel")), str(about.get("reason"))
 
 
 def _server_log() -> logging.Logger:

@@ -14,11 +14,11 @@ from aiohttp.typedefs import Handler
 
 from channels import Channel, Json, WebhookRequest, WebhookResponse
 from gateway.artifacts import ArtifactStore, BadLink
-from gateway.web.direct import WEBHOOKS, Take
+from gateway.web.direct import WEBHOOKS, Take, answer
 from gateway.web.limits import MAX_BODY_BYTES, Limits, limit_bodies
 from gateway.web.webhooks import Accept, Unstored, Webhooks, in_english, receive
 
-__all__ = ["Ready", "answer", "as_called", "headers_of", "web_app"]
+__all__ = ["Ready", "as_called", "headers_of", "web_app"]
 
 READY_SECONDS = 1.0
 
@@ -128,8 +128,3 @@ def headers_of(request: web.BaseRequest) -> dict[str, str]:
     if len(headers) < len(given):
         headers = {name: ", ".join(given.getall(name)) for name in headers}
     return headers
-
-
-def answer(response: WebhookResponse) -> web.Response:
-    """A channel's answer as aiohttp sends it."""
-    return web.Response(status=response.status, headers=dict(response.headers), body=response.body)

@@ -34,7 +34,10 @@ class Odd(TelegramChannel):
 
     def parse(self, request: WebhookRequest) -> Parsed:
         heard = json.dumps(dict(request.headers)).encode()
-        return Parsed(super().parse(request).events, WebhookResponse(202, {"X-Said": self.said}, heard))
+        return Parsed(
+            super().parse(request).events,
+            WebhookResponse(202, {"Content-Type": "application/json", "X-Said": self.said}, heard),
+        )
 
 
 @contextlib.asynccontextmanager
@@ -139,6 +142,34 @@ async def test_any_number_at_once_are_answered_in_order(tmp_path: Path) -> None:
         answer = await exchange(running.port, post() + forged + post() + LAST)
     assert [int(line.split()[0]) for line in answer.split(b"HTTP/1.1 ")[1:]] == [200, 401, 200, 200]
     assert texts == ["hello", "hello"]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        WebhookResponse(204, {}, b"x"),
+        WebhookResponse(304, {}, b"x"),
+        WebhookResponse(200, {"content-length": "1"}, b"x"),
+        WebhookResponse(200, {"Server": "theirs"}, b""),
+        WebhookResponse(200, {}, b"x"),
+    ],
+)
+async def test_an_answer_that_is_not_plain_is_mended(tmp_path: Path, odd: WebhookResponse) -> None:
+    class Theirs(TelegramChannel):
+        def parse(self, request: WebhookRequest) -> Parsed:
+            return Parsed((), odd)
+
+    async with serving(Theirs("123456:abc", SECRET), tmp_path) as (running, _):
+        answer = await exchange(running.port, post() + LAST)
+    assert [int(line.split()[0]) for line in answer.split(b"HTTP/1.1 ")[1:]] == [odd.status, 200]
+    first, headers, rest = parts(answer)
+    expected = b"" if odd.status in (204, 304) else odd.body
+    assert rest.startswith(expected + b"HTTP/1.1 200")
+    assert first.startswith(b"HTTP/1.1 %d" % odd.status)
+    assert answer.lower().count(b"content-length: 1") <= 1
+    assert b"theirs" not in answer
+    assert b"aiohttp" not in answer
+    assert b"Content-Type" in headers or not expected
 
 
 async def test_any_number_that_is_refused_is_a_line_a_second_with_its_mend(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -35,7 +34,7 @@ class _Known:
 
     def __init__(self, heard: Heard, partitions: Sequence[str]) -> None:
         self.heard, self.partitions = heard, partitions
-        self._ready: dict[str, float] = {}
+        self._ready: dict[str, int] = {}
         """Partition -> since when its first lane has been ready."""
         self._look_at = 0.0
 
@@ -52,14 +51,14 @@ class _Known:
         self._ready.clear()
         self._look_at = time.monotonic() + look_again_seconds
 
-    def hear(self) -> None:
-        """Take note of what was heard since."""
+    def hear(self, now: int) -> None:
+        """Take note of what was heard since. `now` is by the server's clock: what was heard, was ready before it."""
         places = self.heard.take()
         if places is None:
             self._look_at = 0.0
         else:
-            for place in places:
-                self._ready.setdefault(place, math.inf)
+            for place, at in places.items():
+                self._ready.setdefault(place, now - int((time.monotonic() - at) * 1_000_000))
 
     @property
     def is_old(self) -> bool:
@@ -140,7 +139,7 @@ class Leases:
     async def _look(self, worker: str, wanted: Wanted, known: _Known, lease_seconds: float) -> Lease | None:
         lanes = lane_arguments(*wanted)
         try:
-            known.hear()
+            known.hear(self._server.carried())
             if known.is_old:
                 known.begin(min(_LOOK_AGAIN_SECONDS, lease_seconds))
                 looks = await self._server.run(scripts.PEEK, known.partitions, *lanes)

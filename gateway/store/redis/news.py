@@ -7,6 +7,7 @@ and whoever waits looks for himself now and then.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from gateway.store.redis.client import connecting, ended, unavailable
+from gateway.store.redis.keys import PARTITIONS
 
 __all__ = ["EVERYTHING", "Heard", "News"]
 
@@ -31,19 +33,22 @@ class Heard:
 
     def __init__(self) -> None:
         self._told = asyncio.Event()
-        self._places: set[str] | None = None
+        self._places: dict[str, float] | None = None
 
     def tell(self, place: str | None) -> None:
         """News of this partition; None: of any."""
         if place is None:
             self._places = None
         elif self._places is not None:
-            self._places.add(place)
+            self._places.setdefault(place, time.monotonic())
         self._told.set()
 
-    def take(self) -> set[str] | None:
-        """Where something came since; None: anywhere, for news may have been lost."""
-        places, self._places = self._places, set()
+    def take(self) -> dict[str, float] | None:
+        """Where something came since, and when that was first heard (time.monotonic()).
+
+        None: anywhere, for news may have been lost.
+        """
+        places, self._places = self._places, {}
         self._told.clear()
         return places
 
@@ -126,7 +131,8 @@ class News:
                                 begun.set_result(None)
                         elif message["type"] == "message":
                             told: bytes = message["data"]
-                            self._tell(told[2:], told[:2].decode())
+                            place = told[:2].decode("ascii", "replace")
+                            self._tell(told[2:], place if place in PARTITIONS else None)
             except (RedisError, OSError) as error:
                 if not begun.done():
                     begun.set_exception(error)

@@ -85,7 +85,7 @@ class Server:
             self._latest, self._latest_at = micros, time.monotonic()
         return moment(self._latest)
 
-    def _carried(self) -> int:
+    def carried(self) -> int:
         """What the clock is by what was seen, without asking the server. Nothing was seen: 0."""
         since = time.monotonic() - self._latest_at
         return self._latest and self._latest + int(since * _PACE * 1_000_000)
@@ -93,7 +93,7 @@ class Server:
     async def now(self) -> datetime:
         self.check_open()
         seconds, micros = await self.to_its_end(self._work.command("TIME"))
-        return self.seen(max(int(seconds) * 1_000_000 + int(micros) + self.offset, self._carried()))
+        return self.seen(max(int(seconds) * 1_000_000 + int(micros) + self.offset, self.carried()))
 
     async def ping(self) -> None:
         """Raises StoreUnavailable when it does not answer, and when it takes no writes: then nothing can be stored."""
@@ -135,7 +135,7 @@ class Server:
         return await self.to_its_end(self._ack.each(self._headed(calls)))
 
     def _headed(self, calls: Sequence[Call]) -> list[Call]:
-        head: list[Value] = [self.offset, self._carried(), self.keys.news]
+        head: list[Value] = [self.offset, self.carried(), self.keys.news]
         return [(script, base, [*head, *told]) for script, base, told in calls]
 
     async def to_its_end(self, call: Awaitable[T]) -> T:

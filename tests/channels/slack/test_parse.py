@@ -166,7 +166,11 @@ def test_what_is_neither_json_nor_a_form_in_utf8_is_malformed(request_: WebhookR
         {"type": "event_callback", "event_id": "", "event": {"type": "message"}},
         {"type": "event_callback", "event_id": "E", "event": {"type": "message", "user": "U"}},
         {"type": "event_callback", "event_id": "E", "team_id": "T", "event": {"type": "message", "user": "U"}},
+        {"type": "event_callback", "event_id": "E", "event": None},
+        {"type": "event_callback", "event_id": "E", "event": {"type": "message", "files": [None]}},
+        {"type": "event_callback", "event_id": "E", "event": {"type": "reaction_added", "item": 5}},
         {"type": "block_actions"},
+        {"type": "block_actions", "user": {"id": "U"}, "container": {}, "actions": ["x"]},
         {"type": "url_verification"},
     ],
 )
