@@ -15,11 +15,11 @@ from gateway.store.sqlite import SqliteStore
 from gateway.store.sqlite import inbox as sqlite_inbox
 from gateway.testing.store_contract.helpers import arrive, take
 
-MANY = 10
+MANY = 5
 
 
 async def some_rounds() -> None:
-    for _ in range(20):
+    for _ in range(3):
         await asyncio.sleep(0)
 
 
@@ -39,7 +39,7 @@ def gathers(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 
 async def test_what_follows_soon_is_stored_together(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    gathers(monkeypatch, 1.0)
+    gathers(monkeypatch, 2.0)
     await arrive(store)
     following = []
     for _ in range(MANY):
