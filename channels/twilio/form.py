@@ -62,9 +62,4 @@ def is_for(channel: str, request: WebhookRequest) -> bool:
 
 
 def _media_type(request: WebhookRequest) -> str:
-    return _named(request.headers.get("content-type", ""))
-
-
-@lru_cache(maxsize=16)
-def _named(content_type: str) -> str:
-    return content_type.partition(";")[0].strip().lower()
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -69,9 +69,8 @@ class Verifier:
         if algorithm != self._algorithm:
             return False
         fields = None if isinstance(body, str) else dict(body.items())
-        if fields is not None and len(fields) == len(
-            body
-        ):  # nearly always: no name comes twice, and Twilio signs the URL as it stands
+        # Nearly always no name comes twice, and Twilio signs the URL as it stands: this is all there is to do then.
+        if fields is not None and len(fields) == len(body):
             signed = url + "".join([name + fields[name] for name in sorted(fields)])
             computed = b64encode(hmac.digest(self._validator.token, signed.encode(), _HASHES[algorithm]))
             if hmac.compare_digest(computed, signature.encode("utf-8", "replace")):

@@ -65,10 +65,7 @@ class Inbox:
         taken: list[tuple[Event, Incoming]] = []
         for event in events:
             if self._allowed(event.person):
-                place = event.address
-                private = place.thread is None and not place.group
-                conversation = self._shared.conversation(place) if private else await self._conversation(event)
-                taken.append((event, self._incoming(channel, event, conversation)))
+                taken.append((event, self._incoming(channel, event, await self._conversation(event))))
             elif isinstance(event, OptOut):  # a stranger too may want to hear nothing
                 heard = replace(event, told=True)
                 taken.append((heard, self._incoming(channel, heard, await self._conversation(event))))

@@ -122,7 +122,7 @@ class _Pages:
     async def said(self, request: web.Request) -> web.Response:
         """A message or a press."""
         chat = self._chat
-        called = as_called(request, await request.read(), chat.public_url and chat.public_url.rstrip("/"))
+        called = as_called(request, await request.read(), chat.public_url)
         return answer(await receive(chat.channel, called, accept=chat.accept, now=chat.now()))
 
     async def events(self, request: web.Request) -> web.StreamResponse:

@@ -17,7 +17,7 @@ from aiohttp import HttpVersion11, hdrs, web
 
 from channels import WebhookResponse
 
-__all__ = ["WEBHOOKS", "Take", "answer", "is_ordinary", "is_plain", "written"]
+__all__ = ["WEBHOOKS", "Take", "answer", "is_ordinary", "written"]
 
 Take: TypeAlias = Callable[[web.BaseRequest, bytes], Awaitable[WebhookResponse]]
 """What becomes of a platform's request and its body."""
@@ -37,17 +37,6 @@ def is_ordinary(request: web.BaseRequest, most_bytes: int) -> bool:
         and (request.content_length or most_bytes + 1) <= most_bytes
         and hdrs.CONTENT_ENCODING not in headers
         and hdrs.EXPECT not in headers
-    )
-
-
-def is_plain(response: WebhookResponse) -> bool:
-    """Whether an answer says what it is, and leaves to us where it ends."""
-    names = {name.lower() for name in response.headers}
-    return (
-        response.status >= 200
-        and response.status not in _BODILESS
-        and (not response.body or "content-type" in names)
-        and names.isdisjoint(_OURS)
     )
 
 
@@ -81,13 +70,22 @@ class Written(web.StreamResponse):
         """All is written."""
 
 
-def written(response: WebhookResponse) -> Written:
-    """Raises ValueError for a header that would end before its end."""
-    return _written(response.status, tuple(response.headers.items()), response.body, int(time.time()))
+def written(response: WebhookResponse) -> web.StreamResponse:
+    """The answer to an ordinary request. Raises ValueError for a header that would end before its end."""
+    known = _written(response.status, tuple(response.headers.items()), response.body, int(time.time()))
+    if known is not None:
+        return known
+    mended = answer(response)
+    mended.headers[hdrs.SERVER] = "-"  # nobody is told what serves them
+    return mended
 
 
 @lru_cache(maxsize=256)  # a platform is told the same again and again
-def _written(status: int, headers: tuple[tuple[str, str], ...], body: bytes, now: int) -> Written:
+def _written(status: int, headers: tuple[tuple[str, str], ...], body: bytes, now: int) -> Written | None:
+    """None for what does not say what it is, or does not leave to us where it ends: aiohttp mends that."""
+    names = {name.lower() for name, _ in headers}
+    if status < 200 or status in _BODILESS or (body and "content-type" not in names) or not names.isdisjoint(_OURS):
+        return None
     named = {hdrs.DATE: formatdate(now, usegmt=True), **dict(headers), hdrs.CONTENT_LENGTH: str(len(body))}
     lines = [f"{name}: {value}" for name, value in named.items()]
     if not all(map(str.isprintable, lines)):

@@ -22,7 +22,7 @@ from aiohttp.typedefs import Handler
 
 from gateway.observe import Seldom, describe_error
 from gateway.web import webhooks
-from gateway.web.direct import WEBHOOKS, answer, is_ordinary, is_plain, written
+from gateway.web.direct import WEBHOOKS, is_ordinary, written
 
 __all__ = ["MAX_BODY_BYTES", "Limits", "Running", "limit_bodies", "serve"]
 
@@ -221,12 +221,7 @@ def _directly(app: web.Application, otherwise: _Handler) -> _Handler:
         connection.heard()
         body = request.content.read_nowait()
         connection.whole()
-        response = await take(request, body)
-        if is_plain(response):
-            return written(response)
-        mended = answer(response)
-        mended.headers[hdrs.SERVER] = "-"  # nobody is told what serves them
-        return mended
+        return written(await take(request, body))
 
     return handle
 
@@ -260,6 +255,7 @@ def _of_channel(record: logging.LogRecord) -> tuple[str, str, str]:
 
 
 def _server_log() -> logging.Logger:
+    """The server's own. Neither it nor the webhooks' tells more than a line a second of what may befall any request."""
     logger = logging.getLogger("gateway.web.http")
     logger.filters[:] = [Seldom(_failure), _without_bytes]
     logging.getLogger(webhooks.__name__).filters[:] = [Seldom(_of_channel)]

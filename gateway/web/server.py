@@ -49,11 +49,11 @@ def web_app(
     """
     app = web.Application(client_max_size=MAX_BODY_BYTES)
     limit_bodies(app, limits or Limits())
-    webhooks, base = Webhooks(channels), public_url and public_url.rstrip("/")
+    webhooks = Webhooks(channels)
 
     def webhook(name: str) -> Take:
         async def take(request: web.BaseRequest, body: bytes) -> WebhookResponse:
-            called = as_called(request, body, base)
+            called = as_called(request, body, public_url)
             channel = webhooks.addressed(name, called)
             if channel is None:
                 return _NOBODYS
@@ -115,9 +115,9 @@ async def _say_little(request: web.Request, response: web.StreamResponse) -> Non
     response.headers.popall(hdrs.SERVER, None)
 
 
-def as_called(request: web.BaseRequest, body: bytes, base: str | None) -> WebhookRequest:
-    """The request as its sender made it: under `base`, our public URL, whatever stands in front of us."""
-    base = base or f"{request.scheme}://{request.host}"
+def as_called(request: web.BaseRequest, body: bytes, public_url: str | None) -> WebhookRequest:
+    """The request as its sender made it: under our public URL, whatever stands in front of us."""
+    base = public_url.rstrip("/") if public_url else f"{request.scheme}://{request.host}"
     return WebhookRequest(method=request.method, url=base + request.raw_path, headers=headers_of(request), body=body)
 
 

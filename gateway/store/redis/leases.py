@@ -153,14 +153,21 @@ class Leases:
                 known.saw(partition, since, wait)
                 if shown is not None:
                     self._server.seen(shown[0])
-                    for (kinds, *_), others in self._known.items():
-                        if others is not known and shown[1].decode() in kinds:
-                            others.heard.tell(partition)  # they have not seen when this one lapses
-                    return read_lease(worker, partition, shown, sure_until)
+                    lease = read_lease(worker, partition, shown, sure_until)
+                    self._tell_others(known, lease, wanted)
+                    return lease
         except BaseException:
             known.heard.tell(None)  # nobody knows what became of it: whoever goes by this looks anew
             raise
         return None
+
+    def _tell_others(self, known: _Known, lease: Lease, wanted: Wanted) -> None:
+        """Who else might take this lane has not seen when it lapses."""
+        _, only, pool, _ = wanted
+        for (kinds, _, their_pool, _), others in self._known.items():
+            concerned = lease.kind in kinds and (lease.kind != "out" or only is not None or their_pool == pool)
+            if others is not known and concerned:
+                others.heard.tell(lease.partition)
 
     async def _give_back(self, looking: asyncio.Future[Lease | None]) -> None:
         """Others need not wait until it lapses; if this fails, it does."""
