@@ -16,6 +16,11 @@ import pytest
 import gateway
 from gateway.wording import FALLBACK, LANGUAGES, clock_time, duration, listing, say
 
+UNITS = {
+    "en": ("day days", "hour hours", "minute minutes", "second seconds"),
+    "es": ("día días", "hora horas", "minuto minutos", "segundo segundos"),
+    "pt": ("dia dias", "hora horas", "minuto minutos", "segundo segundos"),
+}
 AFTERNOON = datetime(2026, 3, 1, 14, 2, 59, tzinfo=UTC)
 ALERT = {"pressed_ok", "pressed_no", "one_moment", "not_yours", "not_here", "unknown_button", "still_waiting"}
 
@@ -122,6 +127,26 @@ def test_a_sentence_or_a_value_that_is_missing_is_an_error() -> None:
 )
 def test_a_duration_in_words_never_says_more_than_it_is(seconds: float, language: str, text: str) -> None:
     assert duration(seconds, language) == text
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES))
+def test_every_unit_has_its_word_in_every_language(language: str) -> None:
+    for length, words in zip((86_400, 3_600, 60, 1), UNITS[language], strict=True):
+        one, many = words.split()
+        assert duration(length, language) == f"1 {one}"
+        assert [duration(count * length, language) for count in (2, 7, 20)] == [
+            f"{count} {many}" for count in (2, 7, 20)
+        ]
+    day, days, hour, hours = (word for words in UNITS[language][:2] for word in words.split())
+    assert duration(400 * 86_400, language) == f"400 {days}"
+    assert duration(90_000, language) == listing([f"1 {day}", f"1 {hour}"], language)
+    assert duration(2 * 90_000, language) == listing([f"2 {days}", f"2 {hours}"], language)
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES))
+def test_no_duration_is_said_in_the_name_of_a_unit(language: str) -> None:
+    said = [duration(sign * 1.7**power, language) for power in range(60) for sign in (1, -1)]
+    assert not [text for text in said if "duration" in text or not re.fullmatch(r"\d+ \w+( \w+ \d+ \w+)?", text)]
 
 
 def test_a_time_names_its_zone() -> None:

@@ -33,7 +33,15 @@ _MAX_TABLE = 8_000
 _DEEPEST = 40
 """Levels of lists and quotes in each other; the parser leaves out what is deeper, so deeper text is shown as it is."""
 
-_PARSER = MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST}).enable(["table", "strikethrough"])
+_PARSER = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable(["table", "strikethrough"])
+_PARSER.disable(["html_block", "html_inline"])
+
+_MARKS = r"\0\r\\`~*_\[<&|"
+"""What the parser may change wherever it stands; all else it changes only where a line begins or ends."""
+_LINE = rf"(?![>#+=-]|\d+[.)])[^\s{_MARKS}](?:[^\n{_MARKS}]*[^\s{_MARKS}])?"
+_NO_MARKDOWN = re.compile(rf"{_LINE}(?:\n\n?{_LINE})*")
+"""A text that the parser would leave as it is, like most that is said."""
+
 _INLINE: dict[str, SpanKind] = {"strong": "bold", "em": "italic", "s": "strike"}
 _LANGUAGE = re.compile(r"[\w+#.-]{1,32}")
 _RULE = "———"
@@ -42,7 +50,7 @@ _RULE = "———"
 def read_markdown(markdown: str) -> Styled:
     """The text of a piece of Markdown and its spans. Whatever the input, it raises nothing and is quick."""
     text = markdown.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent anywhere
-    if not is_quick(text):
+    if _NO_MARKDOWN.fullmatch(text) or not is_quick(text):
         return Styled(text)
     tokens = _PARSER.parse(text)
     if any(token.level >= _DEEPEST - 1 for token in tokens):

@@ -34,6 +34,8 @@ class Styled:
 
     def cut(self, start: int, end: int) -> Styled:
         """The piece from `start` to before `end`, with the part of every span that lies in it."""
+        if start == 0 and end == len(self.text):
+            return self
         spans = (
             replace(span, start=max(span.start, start) - start, end=min(span.end, end) - start)
             for span in self.spans

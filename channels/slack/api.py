@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +12,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
+from channels.bounded import read_bounded
 from channels.channel import Ambiguous, Unavailable
 from channels.slack.errors import send_error
 
@@ -21,14 +23,15 @@ logging.getLogger("slack_sdk").setLevel(logging.INFO)
 
 _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 30.0
+_LONGEST_ANSWER = 16 * 2**20
+"""Bytes. The two hundred messages that are looked through at most are well below."""
 
 
 class WebApi:
     """One app's side of the Web API, with one of its tokens."""
 
     def __init__(self, http: aiohttp.ClientSession, api_url: str, token: str) -> None:
-        # The engine repeats what failed: a client that repeats by itself would hide what may have been sent.
-        self._client = _Client(token, base_url=api_url, session=http, retry_handlers=[])
+        self._client = _Client(http, api_url, token)
 
     async def call(self, method: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """One method, by Slack's name of it: the library's is the same with ``_`` for ``.``. Raises SendError."""
@@ -60,19 +63,33 @@ class WebApi:
 
 
 class _Client(AsyncWebClient):
-    """The library leaves time limits to the session it is given; connecting has one of its own here."""
+    """The library's calls, made here: it knows no limit of time or size, and copies each request for its repeats."""
+
+    def __init__(self, http: aiohttp.ClientSession, api_url: str, token: str) -> None:
+        super().__init__(token, base_url=api_url)
+        self._http = http
 
     async def _request(self, *, http_verb: str, api_url: str, req_args: dict[str, Any]) -> dict[str, Any]:
+        """One HTTP call, never repeated: the engine does that, and has to know what may have been sent."""
         timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS, connect=_CONNECT_SECONDS)
-        limited = {**req_args, "timeout": timeout, "allow_redirects": False}
-        answer: dict[str, Any] = await super()._request(http_verb=http_verb, api_url=api_url, req_args=limited)
-        return answer
+        async with self._http.request(
+            http_verb, api_url, timeout=timeout, allow_redirects=False, **req_args
+        ) as response:
+            payload = await read_bounded(response, _LONGEST_ANSWER)
+        if payload is None:
+            raise Ambiguous("answer_too_large")
+        return {"data": _read(payload), "headers": response.headers, "status_code": response.status}
+
+
+def _read(payload: bytes) -> Any:
+    """What an answer says; nothing when it is not JSON."""
+    try:
+        return json.loads(payload)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _refused(error: SlackApiError) -> Exception:
-    """The library puts its own reading of the answer beside the error, or aiohttp's when it could not read it."""
-    response = error.response
-    status: int = response.status_code if hasattr(response, "status_code") else response.status
-    data = getattr(response, "data", None)
-    code = data.get("error") if isinstance(data, dict) else None
-    return send_error(status, code, response.headers.get("Retry-After"))
+    answer = error.response
+    code = answer.data.get("error") if isinstance(answer.data, dict) else None
+    return send_error(answer.status_code, code if isinstance(code, str) else None, answer.headers.get("Retry-After"))

@@ -39,20 +39,21 @@ class BotApi:
             get_updates_request=self._request,
         )
 
-    async def call(self, method: str, **arguments: Any) -> Any:
-        """One method: the library has them under the Bot API's names. Raises SendError."""
+    async def call(self, method: str, /, **arguments: Any) -> Mapping[str, Any]:
+        """The object that a method of the Bot API answers, empty for what is none. Raises SendError.
+
+        An argument that is None is left out.
+        """
         try:
-            return await getattr(self._bot, method)(**arguments)
+            answer = await self._post(method, arguments)
         except TelegramError as error:
             raise send_error(error) from None
-        except (LookupError, TypeError, ValueError, AttributeError):
-            # An answer that is not what the method documents.
-            raise Ambiguous("unreadable_answer") from None
+        return answer if isinstance(answer, dict) else {}
 
     async def set_webhook(self, url: str, secret: str) -> None:
         """Raises Undeliverable with Telegram's own words, which are about the URL; else SendError."""
         try:
-            await self._bot.set_webhook(url, secret_token=secret, allowed_updates=UPDATES)
+            await self._post("setWebhook", {"url": url, "secret_token": secret, "allowed_updates": UPDATES})
         except BadRequest as error:
             raise Undeliverable(f"Telegram does not take this webhook: {error.message}") from None
         except TelegramError as error:
@@ -84,5 +85,16 @@ class BotApi:
     async def file(self, file_id: str) -> AsyncIterator[bytes]:
         """A file's bytes, at most 20 MB. Raises Undeliverable or Unavailable."""
         file = await self.call("getFile", file_id=file_id)
-        async for piece in download(self._http, self._files + str(file.file_path)):
+        async for piece in download(self._http, f"{self._files}/{file.get('file_path')}"):
             yield piece
+
+    async def _post(self, method: str, arguments: dict[str, Any]) -> Any:
+        """What a method answers. Raises TelegramError, or Ambiguous.
+
+        The library's methods end in this too, but make objects of the whole answer, which takes longer than all else.
+        """
+        try:
+            return await self._bot._post(method, arguments)
+        except (LookupError, TypeError, ValueError, AttributeError):
+            # An answer that is not what the Bot API documents.
+            raise Ambiguous("unreadable_answer") from None

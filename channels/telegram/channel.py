@@ -100,7 +100,7 @@ class TelegramChannel:
         except Undeliverable as refused:
             mend = f"Telegram does not know it ({refused.code}): copy it again from @BotFather"
             raise MissingSetting("TELEGRAM_BOT_TOKEN", mend) from None
-        self.username = me.username
+        self.username = me.get("username")
         self._reader = UpdateReader(self.name, self.account, self.username)
         self._started = api
 
@@ -137,8 +137,10 @@ class TelegramChannel:
             if "message_id" in part.arguments:  # in its new place that is another message
                 raise Undeliverable("message_not_found") from None
             sent = await self._deliver(part.call, {**part.arguments, "chat_id": moved.place}, part.media)
-        edited = part.arguments.get("message_id")
-        return Receipt(message_id=str(edited if edited is not None else sent.message_id))
+        message_id = part.arguments.get("message_id", sent.get("message_id"))
+        if message_id is None:
+            raise Ambiguous("unreadable_answer")
+        return Receipt(message_id=str(message_id))
 
     async def edit(self, address: Address, message_id: str, part: Part) -> None:
         """Show a part in place of a message of ours. Raises SendError; an equal text is a success."""
@@ -195,7 +197,7 @@ class TelegramChannel:
 
     async def registered(self) -> str | None:
         """The URL that Telegram calls, if any. Raises SendError."""
-        return (await self._api.call("getWebhookInfo")).url or None
+        return (await self._api.call("getWebhookInfo")).get("url") or None
 
     async def register(self, url: str) -> None:
         """Have Telegram call this URL, with our secret. Raises Undeliverable with Telegram's own words."""
@@ -211,7 +213,8 @@ class TelegramChannel:
         Raises SendError.
         """
         for language, descriptions in commands.items():
-            await self._api.call("setMyCommands", commands=list(descriptions.items()), language_code=language or None)
+            menu = [{"command": name, "description": words} for name, words in descriptions.items()]
+            await self._api.call("setMyCommands", commands=menu, language_code=language or None)
 
     @property
     def _api(self) -> BotApi:
@@ -225,7 +228,7 @@ class TelegramChannel:
             _log.warning("telegram: update %s is not understood and was left out", update["update_id"])
         return parsed.events
 
-    async def _deliver(self, call: str, arguments: dict[str, Json], media: Media | None) -> Any:
+    async def _deliver(self, call: str, arguments: dict[str, Json], media: Media | None) -> Mapping[str, Any]:
         try:
             return await self._post(call, arguments, media)
         except Undeliverable as refused:
@@ -235,12 +238,12 @@ class TelegramChannel:
                 case "photo_refused" if call == "sendPhoto":
                     call = "sendDocument"
                 case "not_modified":
-                    return None
+                    return {}
                 case _:
                     raise
         return await self._post(call, arguments, media)
 
-    async def _post(self, call: str, arguments: dict[str, Json], media: Media | None) -> Any:
+    async def _post(self, call: str, arguments: dict[str, Json], media: Media | None) -> Mapping[str, Any]:
         if media is None:
             return await self._api.call(call, **arguments)
         if not isinstance(media, OpenMedia):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
 from typing import Any, final
 
 import aiohttp
-from aiohttp import hdrs
 from telegram.error import TelegramError
 from telegram.request import BaseRequest, RequestData
 
+from channels.bounded import read_bounded
 from channels.telegram.errors import Flooded, NoAnswer, NotTaken, Refused
 
 __all__ = ["SessionRequest"]
@@ -67,16 +66,18 @@ class SessionRequest(BaseRequest):
         if isinstance(read_timeout, int | float):
             seconds = read_timeout
         timeout = aiohttp.ClientTimeout(total=seconds, connect=_CONNECT_SECONDS)
-        data, headers = _form(request_data)
+        body = {} if request_data is None else _body(request_data)
         try:
             async with self._http.request(
-                method, self._root + url, data=data, headers=headers, timeout=timeout, allow_redirects=False
+                method, self._root + url, timeout=timeout, allow_redirects=False, **body
             ) as response:
-                status, payload = response.status, await _bounded(response)
+                status, payload = response.status, await read_bounded(response, _LONGEST_ANSWER)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
             raise NotTaken("no_connection") from None
         except (aiohttp.ClientError, OSError):
             raise NoAnswer("no_answer") from None
+        if payload is None:
+            raise NoAnswer("answer_too_large")
         if status >= 500 or 300 <= status < 400:
             raise NotTaken(f"http_{status}")
         if status == 429:
@@ -97,30 +98,17 @@ class SessionRequest(BaseRequest):
         return answer
 
 
-def _form(data: RequestData | None) -> tuple[aiohttp.FormData | bytes | None, Mapping[str, str]]:
-    """What is sent, and the headers that say what it is."""
-    if data is None or (not data.parameters and not data.contains_files):
-        return None, {}
+def _body(data: RequestData) -> dict[str, Any]:
+    """The arguments as JSON, with a file as a form (https://core.telegram.org/bots/api#making-requests)."""
     if not data.contains_files:
-        return data.url_encoded_parameters().encode(), {hdrs.CONTENT_TYPE: "application/x-www-form-urlencoded"}
+        return {"json": data.parameters}
     # Telegram shows a file's name as it is written: percent-encoding would be seen.
     form = aiohttp.FormData(quote_fields=False)
     for name, value in data.json_parameters.items():
         form.add_field(name, value)
     for name, (filename, content, mime_type) in data.multipart_data.items():
         form.add_field(name, content, filename=filename, content_type=mime_type)
-    return form, {}
-
-
-async def _bounded(response: aiohttp.ClientResponse) -> bytes:
-    pieces: list[bytes] = []
-    left = _LONGEST_ANSWER
-    async for piece in response.content.iter_any():
-        left -= len(piece)
-        if left < 0:
-            raise NoAnswer("answer_too_large")
-        pieces.append(piece)
-    return b"".join(pieces)
+    return {"data": form}
 
 
 def _wait(payload: bytes) -> float:

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 from urllib.parse import urldefrag, urlencode, urlsplit
 
 import aiohttp
@@ -136,10 +136,10 @@ class _TwilioChannel:
 
         A file that Twilio does not take as such, here and to this number, goes as a link.
         """
-        shared: dict[str, Any] = self._numbers(address)
+        shared = self._numbers(address)
         if self._public_url:
             status_url = f"{self._public_url}/webhooks/twilio/status?{urlencode({KEY: key})}"
-            shared["status_callback"] = status_url + _RETRIES
+            shared["report_url"] = status_url + _RETRIES
         try:
             sid = await self._started.send(**shared, **_content(part, as_link=part.call == "link"))
         except OptedOut:
@@ -247,14 +247,14 @@ class WhatsAppChannel(_TwilioChannel):
             _log.debug("whatsapp: typing was not shown: %s", error.code)
 
 
-def _content(part: Part, *, as_link: bool) -> dict[str, Any]:
+def _content(part: Part, *, as_link: bool) -> dict[str, str]:
     """What a message says, with what its file adds: Twilio fetches it, or the person does."""
     if part.media is None:
-        return dict(part.arguments)
+        return {"body": str(part.arguments["body"])}
     if not isinstance(part.media, OpenMedia):
         raise TypeError("a part's media is opened before the part is sent")
     if part.media.link is None:
         raise Undeliverable("no_public_url")
     if as_link:
         return {"body": f"{part.arguments['body']}: {part.media.link}"}
-    return {"media_url": [part.media.link]}
+    return {"media_url": part.media.link}

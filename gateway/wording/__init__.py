@@ -10,6 +10,8 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.resources import files
+from math import inf
+from typing import Literal
 
 __all__ = ["FALLBACK", "LANGUAGES", "clock_time", "duration", "listing", "prepare", "resolve", "say"]
 
@@ -22,7 +24,8 @@ LANGUAGES: Mapping[str, Mapping[str, str]] = {
 """Language -> name of a sentence -> the sentence. Read at import: a turn reads no file."""
 
 _SECONDS_COUNT_BELOW = 120
-_UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
+_Unit = Literal["day", "hour", "minute", "second"]
+_UNITS: tuple[tuple[_Unit, int], ...] = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 
 
 def prepare() -> None:
@@ -55,18 +58,20 @@ def duration(seconds: float, language: str | None) -> str:
 
     In its two largest units; from two minutes on nobody counts the seconds.
     """
-    from babel.units import format_unit
+    from babel.dates import format_timedelta  # babel.units has no Portuguese day
 
     locale = resolve(language)
     left = max(int(seconds), 0)
     left -= left % 60 if left >= _SECONDS_COUNT_BELOW else 0
-    counts: list[tuple[str, int]] = []
+    spans: list[tuple[_Unit, int]] = []
     for unit, length in _UNITS:
-        count, left = divmod(left, length)
-        if count or counts:
-            counts.append((unit, count))
-    shown = [(unit, count) for unit, count in counts[:2] if count] or [("second", 0)]
-    return listing((format_unit(count, f"duration-{unit}", locale=locale) for unit, count in shown), language)
+        span = left - left % length
+        left -= span
+        if span or spans:
+            spans.append((unit, span))
+    shown = [(unit, span) for unit, span in spans[:2] if span] or [("second", 0)]
+    # The threshold keeps Babel from saying it in a larger unit, where it rounds: 40 days as a month.
+    return listing((format_timedelta(span, unit, threshold=inf, locale=locale) for unit, span in shown), language)
 
 
 def clock_time(at: datetime, language: str | None) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from channels.formatting import MAX_MARKDOWN, Span, Styled, read_markdown, to_plain
@@ -105,6 +106,25 @@ def test_text_built_to_be_slow_or_to_grow_is_read_at_once(name: str) -> None:
 @pytest.mark.parametrize("name", ["quotes", "lists", "long"])
 def test_what_is_too_deep_or_too_long_to_format_is_shown_as_it_is(name: str) -> None:
     assert read_markdown(HOSTILE[name]) == Styled(HOSTILE[name])
+
+
+WORDS = ("a", "b c", "INV-7:", "1", "2.", "3)", "x.", "é", "-", "+", "=", "==", "#", ">", "(y)", "!", "|", "*", "<b>")
+GAPS = (" ", "  ", "    ", "\t", "\n", "\n\n", "\n\n\n", "\r", "\0", "\xa0", "&amp;", "\\")
+
+
+@example("a\n=")
+@example("+ a")
+@example("a \\- b")
+@example("a|b\n:-|-")
+@example("a\n\n\nb")
+@given(st.lists(st.sampled_from(WORDS + GAPS), max_size=15).map("".join))
+def test_a_text_with_little_or_no_markup_reads_alike_by_itself_and_after_some(markdown: str) -> None:
+    """After some it is the parser that reads it."""
+    before = "some\n\n"
+    alone, after = read_markdown(markdown), read_markdown(f"*some*\n\n{markdown}")
+    assert after.text == (before + alone.text).rstrip("\n")
+    moved = [replace(s, start=s.start + len(before), end=s.end + len(before)) for s in alone.spans]
+    assert after.spans == (Span("italic", 0, 4), *moved)
 
 
 @given(st.text(alphabet="*_`~[]()!<>#|-+.:\\ \n\tab1é🧾\u200d\0", max_size=200))

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from channels import (
     Address,
@@ -185,6 +187,44 @@ async def test_what_may_work_later_and_what_is_in_doubt(
         await say(channel, place(slack, slack.direct(ana)), "hi")
     assert caught.value.code == code
     assert len(slack.called("chat.postMessage")) == 1, "nothing is repeated by itself"
+
+
+async def test_an_answer_without_end_is_not_read_to_its_end(
+    slack: FakeSlack, channel: SlackChannel, ana: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("channels.slack.api._LONGEST_ANSWER", 50)
+    with pytest.raises(Ambiguous, match="answer_too_large"):
+        await say(channel, place(slack, slack.direct(ana)), "hi")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error"),
+    [
+        (200, "[" * 100_000, Ambiguous),
+        (200, '"ok"', Ambiguous),
+        (200, "[1]", Ambiguous),
+        (200, "", Ambiguous),
+        (503, "[1]", Unavailable),
+        (429, "[" * 100_000, RateLimited),
+        (307, "", Unavailable),
+    ],
+)
+async def test_what_is_no_answer_of_slacks_is_read_by_its_status(
+    status: int, body: str, error: type[SendError]
+) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        if request.path.endswith(("auth.test", "elsewhere")):
+            return web.json_response({"ok": True, "team_id": "T1", "user_id": "U1", "ts": "1.1"})
+        headers = {"Location": "/elsewhere"}
+        return web.Response(status=status, text=body, content_type="application/json", headers=headers)
+
+    app = web.Application()
+    app.router.add_post("/{path:.*}", answer)
+    async with TestServer(app) as server, aiohttp.ClientSession() as http:
+        channel = SlackChannel("xoxb-1", api_url=str(server.make_url("/")))
+        await channel.start(http)
+        with pytest.raises(error):
+            await say(channel, Address(channel="slack", account="T1", place="C1"), "hi")
 
 
 async def test_too_many_requests_without_a_time_wait_half_a_minute(

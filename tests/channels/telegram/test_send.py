@@ -11,6 +11,8 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from channels import (
     Address,
@@ -276,6 +278,31 @@ async def test_an_answer_that_is_no_answer_is_ambiguous(
         await say(channel, private(channel, ana), "hi")
 
 
+async def test_an_answer_without_end_is_not_read_to_its_end(
+    channel: TelegramChannel, ana: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("channels.telegram.request._LONGEST_ANSWER", 50)
+    with pytest.raises(Ambiguous):
+        await say(channel, private(channel, ana), "hi")
+
+
+@pytest.mark.parametrize("result", [True, None, [], {}, {"chat": {"id": 5001}}])
+async def test_an_answer_that_names_no_message_is_ambiguous_where_one_was_sent(result: object) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        me = {"id": 7, "is_bot": True, "first_name": "Askfirst", "username": "askfirst_bot"}
+        return web.json_response({"ok": True, "result": me if request.path.endswith("getMe") else result})
+
+    app = web.Application()
+    app.router.add_post("/{path:.*}", answer)
+    async with TestServer(app) as server, aiohttp.ClientSession() as http:
+        channel = TelegramChannel("7:AAtoken", SECRET, str(server.make_url("/")))
+        await channel.start(http)
+        to = Address(channel="telegram", account=channel.account, place="5001")
+        with pytest.raises(Ambiguous, match="unreadable_answer"):
+            await say(channel, to, "hi")
+        assert await say(channel, to, Reply(text="hi", edits="9")) == [Receipt(message_id="9")]
+
+
 async def test_what_cannot_be_formatted_is_sent_once_more_as_plain_text(
     telegram: FakeTelegram, channel: TelegramChannel, ana: User
 ) -> None:
@@ -325,7 +352,8 @@ async def test_typing_is_shown_and_never_raises(telegram: FakeTelegram, channel:
     await channel.typing(private(channel, ana))
     telegram.fail_next("sendChatAction", 500)
     await channel.typing(private(channel, ana))
-    assert [call.arguments["action"] for call in telegram.called("sendChatAction")] == ["typing", "typing"]
+    shown = {"chat_id": str(ana.id), "action": "typing"}
+    assert [call.arguments for call in telegram.called("sendChatAction")] == [shown, shown]
 
 
 async def test_a_private_chat_opens_only_with_who_wrote_before(

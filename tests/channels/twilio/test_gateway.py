@@ -398,7 +398,7 @@ async def test_who_was_not_heard_is_asked_to_send_it_again(
     async with open_house(tmp_path, [], language=language) as house:
         await house.gateway.store.close()
         answer = await house.twilio.person_says(ANA, "hello", whatsapp=whatsapp)
-        notices = [notice.name for notice in house.gateway.feed._notices]
+        notices = [name for _, _, name, _ in house.gateway.feed._notices]
     assert (answer.status, answer.content_type) == (200, "text/xml")
     assert answer.body.endswith(f"<Response><Message>{said}</Message></Response>")
     assert notices.count("not_stored") == 1

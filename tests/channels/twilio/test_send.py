@@ -10,6 +10,8 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from channels import (
     Ambiguous,
@@ -164,6 +166,33 @@ async def test_every_answer_is_told_apart(
         await sms.send(place(sms), TEXT, key="1")
     assert (type(raised.value), str(raised.value)) == (error, code)
     assert sum(call.method == "POST" for call in twilio.calls) == 1  # nothing is sent twice behind our back
+
+
+async def test_an_answer_without_end_is_not_read_to_its_end(sms: SmsChannel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("channels.twilio.api._LONGEST_ANSWER", 50)
+    with pytest.raises(Ambiguous, match="answer_too_large"):
+        await sms.send(place(sms), TEXT, key="1")
+
+
+@pytest.mark.parametrize("said", ["", "{}", "[]", "true", "no JSON"])
+async def test_a_success_that_names_no_message_is_in_doubt(said: str) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        asked = request.method == "GET"
+        return web.Response(status=200 if asked else 201, text="{}" if asked else said, content_type="application/json")
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    async with TestServer(app) as server, aiohttp.ClientSession() as http:
+        channel = SmsChannel("AC" + "0" * 32, "token", "+15551230000", api_url=str(server.make_url("")))
+        await channel.start(http)
+        with pytest.raises(Ambiguous, match="unreadable_answer"):
+            await channel.send(place(channel), TEXT, key="1")
+
+
+async def test_letters_beyond_ascii_and_signs_of_a_form_arrive_as_they_are(sms: SmsChannel, twilio: FakeTwilio) -> None:
+    words = "Grüße & 50 % + 1 = 日本 🧾\n¿sí?"
+    await sms.send(place(sms), Part(call="message", arguments={"body": words}), key="1")
+    assert twilio.sent[0].body == words
 
 
 async def test_a_wait_that_twilio_names_is_kept_and_one_that_it_does_not_name_grows(
