@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -68,6 +69,7 @@ def dev(bot: BotRef, host: str, port: int) -> None:
         # Within the block, at whose end Python waits for every thread.
         if saved:
             click.echo("Saved: starting anew.")
+            logging.shutdown()
             sys.stdout.flush()
             # Not what .env has added to the environment: it may be another one by now.
             os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environ)  # noqa: S606 - our own command line

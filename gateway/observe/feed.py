@@ -40,7 +40,8 @@ class Feed:
 
     def __init__(self, *, now: Callable[[], datetime]) -> None:
         self._now = now
-        self._notices: deque[Notice] = deque(maxlen=BACKLOG)
+        # What a Notice is made of: mostly nobody reads it.
+        self._notices: deque[tuple[int, datetime, str, Mapping[str, Json]]] = deque(maxlen=BACKLOG)
         self._readers: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
         # Milliseconds, not 0: a reader that comes back after a restart is given what is new.
         self._last = int(now().timestamp() * 1000)
@@ -54,7 +55,7 @@ class Feed:
         plain = {key: _plain(value) for key, value in fields.items()}
         with self._lock:
             self._last += 1
-            self._notices.append(Notice(seq=self._last, at=self._now(), name=name, fields=plain))
+            self._notices.append((self._last, self._now(), name, plain))
             readers = list(self._readers.items())
         for changed, loop in readers:
             with contextlib.suppress(RuntimeError):  # that reader's loop has ended
@@ -69,10 +70,10 @@ class Feed:
             while True:
                 changed.clear()
                 with self._lock:
-                    fresh = [notice for notice in self._notices if notice.seq > after]
-                for notice in fresh:
-                    yield notice
-                    after = notice.seq
+                    fresh = [told for told in self._notices if told[0] > after]
+                for seq, at, name, fields in fresh:
+                    yield Notice(seq=seq, at=at, name=name, fields=fields)
+                    after = seq
                 await changed.wait()
         finally:
             with self._lock:
@@ -80,10 +81,10 @@ class Feed:
 
 
 def _plain(value: object, depth: int = 0) -> Json:
-    if value is None or isinstance(value, bool | int | float):
-        return value
     if isinstance(value, str):
         return value if len(value) <= _MAX_TEXT else f"{value[:_MAX_TEXT]}… ({len(value)} characters)"
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
     if depth < _MAX_DEPTH:
         if isinstance(value, Mapping):
             return {str(key): _plain(item, depth + 1) for key, item in list(value.items())[:_MAX_ITEMS]}

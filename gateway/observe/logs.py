@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import os
 import sys
+import time
 import traceback
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import lru_cache, partial
+from itertools import filterfalse
 from pathlib import PurePath
 from typing import TextIO
 from urllib.parse import quote
@@ -34,8 +37,8 @@ def configure_logging(level: str, *, secrets: Iterable[str] = (), stream: TextIO
     may be a person's. `secrets` are replaced wherever they appear. Libraries are heard from a warning on. Raises
     ValueError for an unknown level.
     """
-    handler = _Rounds(stream)
-    handler.setFormatter(_Line(_plain if stream.isatty() else _json, redact(secrets)))
+    handler = _Together(stream, redact(secrets))
+    handler.setFormatter(_Line(_plain if stream.isatty() else _json))
     root = logging.getLogger()
     root.setLevel(level.upper())
     root.handlers = [handler]
@@ -66,50 +69,66 @@ def redact(secrets: Iterable[str]) -> Callable[[str], str]:
     return replace
 
 
-class _Rounds(logging.StreamHandler[TextIO]):
-    """Writes the lines of one round of the event loop together, where each one's own would hold the loop up.
+GATHER_SECONDS = 0.02
+"""So long after lines were written the next ones wait for more: each write holds the event loop up. A line that comes
+alone does not wait. What is told in this time before a process is killed (SIGKILL), or its loop hangs, is not seen."""
+_MOST = 500
+"""At most so many lines wait."""
 
-    From a warning on, and outside a loop, they are written at once.
+
+class _Together(logging.StreamHandler[TextIO]):
+    """Writes the lines of one round of the event loop together, and those told within GATHER_SECONDS after a write.
+
+    From a warning on, and outside a loop, they are written at once, after those that wait.
     """
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, clean: Callable[[str], str]) -> None:
         super().__init__(stream)
-        self._records: list[logging.LogRecord] = []
+        self._clean = clean
+        self._lines: list[str] = []
+        self._not_before = -math.inf
         self._scheduled: asyncio.AbstractEventLoop | None = None
         os.register_at_fork(after_in_child=partial(_forget, weakref.ref(self)))
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._records.append(record)
-        loop = None if record.levelno >= logging.WARNING else asyncio._get_running_loop()
+        try:
+            self._lines.append(self.format(record) + self.terminator)
+        except Exception:  # noqa: BLE001 - whatever it is, who logs must not fail for it
+            self.handleError(record)
+            return
+        at_once = record.levelno >= logging.WARNING or len(self._lines) >= _MOST
+        loop = None if at_once else asyncio._get_running_loop()
         if loop is None:
             self.flush()
         elif self._scheduled is not loop:
             self._scheduled = loop
-            loop.call_soon(self.flush)
+            if (wait := self._not_before - time.monotonic()) > 0:
+                loop.call_later(wait, self._due)
+            else:
+                loop.call_soon(self._due)
 
     def flush(self) -> None:
         self.acquire()
         try:
-            records, self._records, self._scheduled = self._records, [], None
-            self.stream.write("".join(self._lines(records)))
+            lines, self._lines = self._lines, []
+            if lines:
+                self._not_before = time.monotonic() + GATHER_SECONDS
+                self.stream.write(self._clean("".join(lines)))
             super().flush()
         except (OSError, ValueError):  # nobody is there to read it, or the stream is closed
             pass
         finally:
             self.release()
 
-    def _lines(self, records: Iterable[logging.LogRecord]) -> Iterator[str]:
-        for record in records:
-            try:
-                yield self.format(record) + self.terminator
-            except Exception:  # noqa: BLE001 - whatever it is, who logs must not fail for it
-                self.handleError(record)
+    def _due(self) -> None:
+        self._scheduled = None
+        self.flush()
 
 
-def _forget(handler: weakref.ref[_Rounds]) -> None:
+def _forget(handler: weakref.ref[_Together]) -> None:
     """What waits to be written is the parent's, which writes it."""
-    if (rounds := handler()) is not None:
-        rounds._records.clear()
+    if (together := handler()) is not None:
+        together._lines.clear()
 
 
 @lru_cache(maxsize=2)  # thousands of lines may be of one second
@@ -118,23 +137,26 @@ def _second(at: int) -> str:
 
 
 class _Line(logging.Formatter):
-    """A record's time, words, fields and error as one line, without secrets."""
+    """A record's time, words, fields and error as one line."""
 
-    def __init__(self, written: Callable[[dict[str, object]], str], clean: Callable[[str], str]) -> None:
+    def __init__(self, written: Callable[[dict[str, object]], str]) -> None:
         super().__init__()
-        self._written, self._clean = written, clean
+        self._written = written
 
     def format(self, record: logging.LogRecord) -> str:
+        second, millisecond = divmod(int(record.created * 1000), 1000)
         facts: dict[str, object] = {
-            "at": f"{_second(int(record.created))}.{int(record.created * 1000) % 1000:03}+00:00",
+            "at": f"{_second(second)}.{millisecond:03}+00:00",
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
         }
-        facts |= {key: value for key, value in vars(record).items() if key not in _STANDARD}
+        known = vars(record)
+        for key in filterfalse(_STANDARD.__contains__, known):
+            facts[key] = known[key]
         if record.exc_info and record.exc_info[1]:
             facts["error"] = describe_error(record.exc_info[1])
-        return self._clean(self._written(facts))
+        return self._written(facts)
 
 
 _json = json.JSONEncoder(ensure_ascii=True, default=str).encode

@@ -7,13 +7,16 @@ import io
 import json
 import logging
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.observe import configure_logging, describe_error, redact
+from gateway.observe import configure_logging, describe_error, logs, redact
 
 TOKEN = "123456:AAbbCCddEE+ff/gg"
 
@@ -124,45 +127,207 @@ class Writes(io.StringIO):
     def __init__(self) -> None:
         super().__init__()
         self.held: list[list[str]] = []
+        self.written = asyncio.Event()
 
     def write(self, text: str) -> int:
         self.held.append([json.loads(line)["message"] for line in text.splitlines()])
+        self.written.set()
         return len(text)
 
 
-def test_the_lines_of_one_round_of_a_loop_are_one_write_and_none_is_lost() -> None:
+def writes(monkeypatch: pytest.MonkeyPatch, gather_seconds: float = 60.0) -> tuple[Writes, logging.Logger]:
+    """By default what is told soon after a write waits for longer than a test takes."""
+    monkeypatch.setattr(logs, "GATHER_SECONDS", gather_seconds)
     stream = Writes()
     configure_logging("info", stream=stream)
-    log = logging.getLogger("gateway.test")
+    return stream, logging.getLogger("gateway.test")
 
-    async def rounds() -> None:
-        log.info("1")
-        log.info("2")
+
+async def test_the_lines_of_one_round_of_a_loop_are_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, log = writes(monkeypatch)
+    log.info("1")
+    log.info("2")
+    assert stream.held == []
+    await asyncio.sleep(0)
+    assert stream.held == [["1", "2"]]
+
+
+async def test_what_follows_soon_is_one_write_with_no_other_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, log = writes(monkeypatch, 1.0)
+    log.info("1")
+    await stream.written.wait()
+    stream.written.clear()
+    for number in "234":
+        log.info(number)
         await asyncio.sleep(0)
-        assert stream.held == [["1", "2"]]
-        log.info("3")
-        log.warning("4")
-        assert stream.held[1:] == [["3", "4"]], "bad news is not kept back"
+    await stream.written.wait()
+    assert stream.held == [["1"], ["2", "3", "4"]]
 
-    asyncio.run(rounds())
-    log.info("outside")
-    assert stream.held[-1] == ["outside"]
 
-    def last_words() -> None:
-        log.info("last words")
+async def test_a_line_that_comes_alone_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, log = writes(monkeypatch, 0.0)
+    for number in "123":
+        log.info(number)
+        await asyncio.sleep(0)
+    assert stream.held == [["1"], ["2"], ["3"]]
 
+
+async def test_bad_news_is_not_kept_back_nor_what_was_told_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, log = writes(monkeypatch)
+    log.warning("1")
+    log.info("2")
+    log.info("3")
+    log.warning("4")
+    log.info("5")
+    log.error("6")
+    assert stream.held == [["1"], ["2", "3", "4"], ["5", "6"]]
+
+
+async def test_a_line_from_outside_the_loop_takes_those_that_wait_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, log = writes(monkeypatch)
+    log.warning("1")
+    log.info("2")
+    await asyncio.to_thread(log.info, "3")
+    assert stream.held == [["1"], ["2", "3"]]
+
+
+async def test_no_more_than_so_many_lines_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, log = writes(monkeypatch)
+    log.warning("first")
+    for number in range(1_200):
+        log.info("%s", number)
+    held = [len(lines) for lines in stream.held]
+    assert sum(held) >= 1_000
+    assert max(held) <= 500
+    assert [told for lines in stream.held[1:] for told in lines] == [str(number) for number in range(sum(held) - 1)]
+
+
+async def test_a_line_says_what_was_so_when_it_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, log = writes(monkeypatch)
+    parts = ["a"]
+    log.info("sent %s", parts)
+    parts.append("b")
+    log.warning("end")
+    assert stream.held == [["sent ['a']", "end"]]
+
+
+def test_what_a_loop_left_is_written_with_the_next_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, log = writes(monkeypatch)
+
+    async def last_words(words: str) -> None:
+        log.info(words)
+
+    log.info("1")
+    asyncio.run(last_words("2"))
+    assert stream.held == [["1"]]
+    asyncio.run(last_words("3"))
+    log.info("4")
+    assert stream.held == [["1"], ["2", "3", "4"]]
+
+
+def test_lines_are_written_in_each_loop_also_when_one_ended_before_it_wrote_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream, log = writes(monkeypatch, 0.0)
     loop = asyncio.new_event_loop()
-    loop.call_soon(last_words)
+    loop.call_soon(log.info, "last words")
     loop.call_soon(loop.stop)
     loop.run_forever()
     loop.close()
-    asyncio.run(rounds_of(log))
-    assert stream.held[-1] == ["last words", "in another loop"]
+
+    async def another() -> None:
+        log.info("in another loop")
+        await asyncio.sleep(0)
+        assert stream.held == [["last words", "in another loop"]]
+
+    asyncio.run(another())
 
 
-async def rounds_of(log: logging.Logger) -> None:
-    log.info("in another loop")
-    await asyncio.sleep(0)
+@pytest.mark.parametrize("end", ["", "raise SystemExit(1)", "raise RuntimeError('not caught')", "leave()"])
+def test_a_process_that_ends_has_written_all_it_told(end: str) -> None:
+    program = f"""
+import asyncio, logging
+from gateway.cli.running import leave
+from gateway.observe import configure_logging, logs
+
+async def main():
+    logging.warning("first")
+    logging.info("last words")
+    {end}
+
+logs.GATHER_SECONDS = 60.0
+configure_logging("info")
+asyncio.run(main())
+"""
+    run = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, check=False)
+    told = [json.loads(line)["message"] for line in run.stderr.splitlines() if line.startswith("{")]
+    assert told == ["first", "last words"]
+
+
+def _odd_error() -> ValueError:
+    error = ValueError("its text is left out")
+    error.__cause__ = KeyError("x")
+    return error
+
+
+class Word(str):
+    pass
+
+
+class Count(int):
+    pass
+
+
+_LEAVES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(),
+    st.builds(Word, st.text()),
+    st.builds(Count, st.integers()),
+    st.sampled_from([TOKEN, datetime(2026, 1, 1, tzinfo=UTC), b"bytes", frozenset("x"), logging.INFO]),
+)
+_VALUES = st.recursive(
+    _LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner), st.lists(inner).map(tuple), st.dictionaries(st.one_of(st.text(), st.integers()), inner)
+    ),
+    max_leaves=8,
+)
+
+
+_TAKEN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+"""Python's own, which no record may have as an extra."""
+
+
+@given(
+    fields=st.dictionaries(
+        st.one_of(st.sampled_from(["at", "level", "logger", "error", "event"]), st.text(min_size=1)), _VALUES
+    ),
+    message=st.text(),
+    error=st.sampled_from([None, _odd_error()]),
+)
+def test_a_line_is_what_json_writes_of_its_facts(
+    fields: dict[str, object], message: str, error: Exception | None
+) -> None:
+    fields = {key: value for key, value in fields.items() if key not in _TAKEN}
+    stream = io.StringIO()
+    configure_logging("info", stream=stream)
+    log = logging.getLogger("gateway.test")
+    record = log.makeRecord(log.name, logging.INFO, "", 0, message, (), None, extra=fields)
+    record.created = 1_772_373_779.0625
+    if error is not None:
+        record.exc_info = (type(error), error, None)
+    log.handle(record)
+    facts: dict[str, object] = {
+        "at": "2026-03-01T14:02:59.062+00:00",
+        "level": "INFO",
+        "logger": "gateway.test",
+        "message": message,
+    }
+    facts |= fields | ({} if error is None else {"error": describe_error(error)})
+    assert stream.getvalue() == json.dumps(facts, default=str) + "\n"
 
 
 def test_what_a_process_has_yet_to_write_its_child_does_not_write_too() -> None:
