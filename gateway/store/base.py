@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from itertools import count
 from typing import Literal, NamedTuple, Protocol, cast
 
 from channels import AskfirstError, Json
@@ -29,6 +30,7 @@ from gateway.store.form import FORM, NewerForm, check_form
 __all__ = [
     "FORM",
     "Cell",
+    "Committed",
     "Conflict",
     "Control",
     "Dead",
@@ -39,9 +41,11 @@ __all__ = [
     "Kind",
     "Lease",
     "NewerForm",
+    "Next",
     "Overloaded",
     "Put",
     "QueuedPart",
+    "Reads",
     "Record",
     "Snapshot",
     "Stats",
@@ -118,6 +122,16 @@ class Snapshot:
 
     def __getitem__(self, key: Key) -> Record:
         return self.records[key]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reads:
+    """What whoever takes a lane is shown with it: of each name, the record or log `<name>/<lane>`."""
+
+    records: tuple[str, ...] = ()
+    log: str | None = None
+    last: int = 0
+    """So many lines of the log, from its end."""
 
 
 class Written(Mapping[str, Json]):
@@ -227,6 +241,11 @@ class Lease:
     """out: what waits to be sent, in order (at most 20)."""
     steps: tuple[Json, ...] = ()
     """turn: the checkpoint of the turn that was running when the lease before was lost or parked."""
+    seen: Snapshot
+    """The records that were asked for, when the lane was taken. When one of them, or a line of the log, cannot be read,
+    none is here: whoever looks for one fails, and holds up nobody else."""
+    lines: tuple[Json, ...] = ()
+    """The end of the log that was asked for, in order."""
     sure_until: float
     """Of this process's own clock, time.monotonic(): before that it cannot have lapsed, however long anything took."""
 
@@ -292,6 +311,18 @@ class Cell:
     cost: float = 1.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Next:
+    """A lane that whoever ends a lease goes on with."""
+
+    kind: Kind
+    lane: str
+    reads: Reads
+    lease_seconds: float
+    number: int = field(default_factory=count().__next__)
+    """No other of this process has it."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Transaction:
     """All or nothing, within one partition."""
@@ -309,6 +340,8 @@ class Transaction:
     """With finish: the lane is not ready before this."""
     collect_until: datetime | None = None
     """With finish, of a turn: nor before this, as long as all that wakes it collects."""
+    then: Next | None = None
+    """With finish: this lane, of another kind, is leased in the same step, if `lease` would give it."""
     not_after: datetime | None = None
     expect: dict[str, int] = field(default_factory=dict)
     """Record name -> the version it must have (0: absent)."""
@@ -343,6 +376,20 @@ class Transaction:
     """(conversation, signal) for whoever holds the turn of that conversation now; dropped when nobody does."""
     dead: list[Dead] = field(default_factory=list)
     """One of the same id is replaced."""
+
+    @property
+    def next_worker(self) -> str:
+        """Who holds the lane in `then`: nobody else has this name, so it can be given back by whoever never heard."""
+        return "" if self.lease is None or self.then is None else f"{self.lease.worker}/{self.then.number}"
+
+
+class Committed(NamedTuple):
+    """What a commit came to."""
+
+    at: datetime
+    """The store's clock at the commit."""
+    lease: Lease | None = None
+    """Of the lane in `then`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -407,6 +454,7 @@ class Store(Protocol):
         wait_seconds: float = 0.0,
         lease_seconds: float = 6.0,
         knows: int = FORM,
+        reads: Reads = Reads(),
     ) -> Lease | None:
         """Take the lane that has been ready longest (`only`: this conversation or action), or None after the wait.
 
@@ -447,13 +495,18 @@ class Store(Protocol):
         that wakes and has no pointer, or a part does."""
         ...
 
-    async def commit(self, transaction: Transaction) -> datetime:
-        """All or nothing; returns the store's clock at the commit.
+    async def commit(self, transaction: Transaction) -> Committed:
+        """All or nothing. A caller who is cancelled holds no lease of it.
 
         Raises Conflict, Fenced, TooLate, or StoreUnavailable (outcome unknown: read, do not repeat); ValueError for a
         transaction that is wrong in itself (another partition's, `finish` without a lease, steps or
-        `collect_until` of no turn).
+        `collect_until` of no turn, `then` without `finish`).
         """
+        ...
+
+    async def give_back(self, transaction: Transaction) -> None:
+        """After a StoreUnavailable of its commit: the lane that it took by `then`, if it did, is held by nobody, and
+        whoever takes it next is told what this one would have been told."""
         ...
 
     async def tick(self) -> float | None:

@@ -27,6 +27,6 @@ class NewerForm(AskfirstError):
 
 def check_form(stored: object, *, name: str = "form", known: int = FORM) -> None:
     """Raises NewerForm for a stored object of a form above `known`; what else may be wrong with it others say."""
-    form = stored.get(name) if isinstance(stored, Mapping) else None
+    form = stored.get(name) if isinstance(stored, (dict, Mapping)) else None  # a dict, nearly always, is seen first
     if isinstance(form, int) and form > known:
         raise NewerForm(form)

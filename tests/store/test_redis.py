@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.store.base import Incoming, Store
+from gateway.store.base import Incoming, Kind, Store
 from gateway.store.redis import RedisStore, leases
 from gateway.testing import StoreContract
 from gateway.testing.store_contract.actions import ActionsContract
@@ -15,6 +15,7 @@ from gateway.testing.store_contract.forms import FormsContract
 from gateway.testing.store_contract.lanes import LanesContract
 from gateway.testing.store_contract.model import ModelContract
 from gateway.testing.store_contract.outbox import OutboxContract
+from gateway.testing.store_contract.reads import KINDS, ReadsContract, shows_its_own
 from gateway.testing.store_contract.takeover import TakeoverContract
 from gateway.testing.store_contract.waiting import WaitingContract
 
@@ -28,9 +29,21 @@ class TestOnRedis(StoreContract):
         yield store
         await store.close()
 
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("lane", ["\ud83d", "half a \udc4d/pair"])
+    async def test_half_a_character_in_a_name_is_no_other_name(self, store: Store, kind: Kind, lane: str) -> None:
+        await shows_its_own(store, kind, lane)
+
 
 class TestNobodyLooksAgain(
-    ActionsContract, FormsContract, LanesContract, OutboxContract, TakeoverContract, WaitingContract, ModelContract
+    ActionsContract,
+    FormsContract,
+    LanesContract,
+    OutboxContract,
+    ReadsContract,
+    TakeoverContract,
+    WaitingContract,
+    ModelContract,
 ):
     """Who waits for a lane hears of it, or knows when it is ready: an idle worker asks the server next to nothing."""
 

@@ -51,7 +51,7 @@ async def test_no_stamp_goes_back(store: RedisStore, server: RedisServer, ahead:
     stamps = []
     for number in range(10):
         each = (store, other)[number % 2]
-        stamps.append(await each.commit(Transaction(partition="03", appends=[("log", number)])))
+        stamps.append((await each.commit(Transaction(partition="03", appends=[("log", number)]))).at)
         assert await each.now() >= stamps[-1]
     assert [ahead, *stamps] == sorted([ahead, *stamps])
     entries = await store.read(LOG)
@@ -68,7 +68,7 @@ async def test_no_stamp_goes_back(store: RedisStore, server: RedisServer, ahead:
 
 async def test_time_goes_on_and_does_not_wait_for_the_server_to_catch_up(store: RedisStore, ahead: datetime) -> None:
     """Or an open question would be one for an hour more, and so long would a reply wait that is tried again."""
-    began = await store.commit(Transaction(partition="03", puts={"r": Put(1, ttl_seconds=0.2)}))
+    began, _ = await store.commit(Transaction(partition="03", puts={"r": Put(1, ttl_seconds=0.2)}))
     later = Incoming(conversation="c", event_ids=(), body={})
     timer = Timer(timer_id="t", due=began + timedelta(seconds=0.2), incoming=later)
     await store.commit(Transaction(partition="03", timers=[timer]))
@@ -87,12 +87,12 @@ async def test_time_goes_on_and_does_not_wait_for_the_server_to_catch_up(store: 
 
 async def test_another_process_goes_on_from_there(store: RedisStore, server: RedisServer, ahead: datetime) -> None:
     other = await opened(server)
-    stamp = await store.commit(Transaction(partition="03", appends=[("log", 1)]))
+    stamp, _ = await store.commit(Transaction(partition="03", appends=[("log", 1)]))
     while await store.now() < stamp + timedelta(seconds=0.1):
         await asyncio.sleep(0.01)
-    seen = await store.commit(Transaction(partition="03", appends=[("log", 2)]))
-    assert await other.commit(Transaction(partition="03", appends=[("log", 3)])) >= seen
-    assert await other.commit(Transaction(partition="07")) >= seen, "and takes it to where nobody has been"
+    seen, _ = await store.commit(Transaction(partition="03", appends=[("log", 2)]))
+    assert (await other.commit(Transaction(partition="03", appends=[("log", 3)]))).at >= seen
+    assert (await other.commit(Transaction(partition="07"))).at >= seen, "and takes it to where nobody has been"
     await other.close()
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
+from itertools import count
 
 import pytest
 
 from gateway.store.redis import RedisStore, leases
-from gateway.store.redis.keys import partition_of
-from gateway.testing.store_contract.helpers import arrive, take
+from gateway.store.redis.keys import PARTITIONS, partition_of
+from gateway.store.redis.news import Heard
+from gateway.testing.store_contract.helpers import arrive, event, take
 from tests.store.redis_server import RedisServer
 
 FAR = 3600.0
@@ -45,6 +48,63 @@ async def test_what_was_only_heard_of_has_its_place_among_what_was_seen(store: R
     taken = [(await take(store, wait_seconds=15, lease_seconds=FAR)).lane for _ in in_turn]
     # News takes a moment, in which the next one may have come: so one, and no more, may go before its turn.
     assert all(taken.index(name) <= in_turn.index(name) + 1 for name in in_turn)
+
+
+async def test_who_listens_is_told_of_what_is_still_ready_where_another_took_a_lane(store: RedisStore) -> None:
+    """One message says that something came there, however much it was, and whoever heard it went alone."""
+    here = [name for number in range(200) if partition_of(name := f"c{number}") == "03"][:4]
+    waiting = [asyncio.create_task(take(store, wait_seconds=15, lease_seconds=FAR)) for _ in here]
+    async with asyncio.timeout(15):
+        while not store._parts.leases._known:
+            await asyncio.sleep(0.001)
+        assert await store.accept([event(name) for name in here]) == [True] * len(here)
+        assert {lease.lane for lease in await asyncio.gather(*waiting)} == set(here)
+
+
+@pytest.fixture
+async def known() -> leases._Known:
+    """All partitions were looked at, and there was nothing."""
+    known = leases._Known(Heard(), PARTITIONS)
+    known.hear(0)
+    known.begin(FAR)
+    for partition in PARTITIONS:
+        known.saw(partition, -1, -1)
+    assert known.claim() is None
+    return known
+
+
+async def test_what_is_heard_of_a_place_where_somebody_looks_is_looked_after(known: leases._Known) -> None:
+    """It may have come after his look, whose answer arrives last."""
+    known.heard.tell("03")
+    known.hear(1_000_000)
+    assert known.claim() == "03"
+    known.heard.tell("07")
+    known.heard.tell("03")
+    known.hear(2_000_000)
+    assert known.claim() == "07"
+    known.saw("03", -1, -1)
+    assert known.claim() == "03"
+    assert known.claim() is None
+    assert not known.is_old
+
+
+async def test_a_pause_while_note_is_taken_swaps_nothing(
+    known: leases._Known, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = (float(number * number) for number in count())
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "monotonic", lambda: next(pauses))
+        known.heard.tell("07")
+        known.heard.tell("03")
+        known.hear(100_000_000)
+    assert [known.claim(), known.claim()] == ["07", "03"]
+
+
+async def test_what_was_not_taken_note_of_yet_is_not_forgotten_either(known: leases._Known) -> None:
+    known.heard.tell("03")
+    known.saw("03", -1, -1)
+    known.hear(1_000_000)
+    assert known.claim() == "03"
 
 
 @pytest.mark.parametrize("odd", [b"\xff\xffturn", b"zzturn", b"turn", b"0", b""])

@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
-from gateway.store.base import Cell, Dead, Incoming, Key, Put, QueuedPart, Store, Timer, Transaction
+from gateway.store.base import Cell, Dead, Incoming, Key, Next, Put, QueuedPart, Reads, Store, Timer, Transaction
 from gateway.store.redis import RedisStore, scripts
 from gateway.store.redis.keys import PARTITIONS, Keys
 from tests.store.redis_server import RedisServer
@@ -120,7 +120,10 @@ async def everything(store: Store) -> None:
     )
     await store.renew(lease)
     events = [(found.conversation, found.seq) for found in lease.events]
-    await store.commit(Transaction(partition=partition, lease=lease, consume=events, finish="failed"))
+    then = Next(kind="out", lane=c, reads=Reads(records=("{r}",), log="{log}", last=2), lease_seconds=60)
+    ends = Transaction(partition=partition, lease=lease, consume=events, finish="failed", then=then)
+    await store.commit(ends)
+    await store.give_back(ends)
     action = await store.lease("w", ["action"], only="{act}")
     await store.commit(Transaction(partition=partition, lease=action, finish="left", needs=2))
     action = await store.lease("w", ["action"], knows=2)

@@ -21,6 +21,7 @@ from gateway.store.base import (
     Overloaded,
     Put,
     QueuedPart,
+    Reads,
     StoreRefused,
     StoreUnavailable,
     Timer,
@@ -78,7 +79,7 @@ async def test_a_restart_finds_everything(store: SqliteStore, path: Path) -> Non
 async def test_the_clock_goes_on_where_it_was_though_it_had_been_moved(store: SqliteStore, path: Path) -> None:
     store.offset_seconds = 86400
     await store.accept([Incoming(conversation="c", event_ids=(), body={})])
-    before = await store.commit(Transaction(partition="00"))
+    before, _ = await store.commit(Transaction(partition="00"))
     store = await restarted(store, path)
     assert await store.now() >= before
     assert await store.lease("w", ["turn"]) is not None, "nothing waits for a day that was only in a test's clock"
@@ -264,7 +265,7 @@ async def test_a_lane_that_falls_due_while_the_thread_is_busy_is_noticed() -> No
 
     await writer.submit(makes_due)
     lease = writer.submit(
-        lambda db, at: lanes.lease(db, at, "w", ["out"], None, "", 6.0, 1), topic="out", wait_seconds=60.0
+        lambda db, at: lanes.lease(db, at, "w", ["out"], None, "", 6.0, 1, Reads()), topic="out", wait_seconds=60.0
     )
     await writer.submit(takes_long)
     async with asyncio.timeout(15):

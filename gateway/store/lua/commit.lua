@@ -47,12 +47,13 @@ local checks = {
   replace = function(conversation, seq) return waits(conversation, seq) end,
 }
 
+local shown = false
 local changes = {
   put = put,
   delete = remove_record,
   append = function(log, value)
     redis.call('RPUSH', key('log', log), text(now) .. ' ' .. value)
-    news[key('log', log)] = true
+    written[key('log', log)] = true
   end,
   consume = remove_event,
   unpoint = function(conversation, seq)
@@ -95,6 +96,17 @@ local changes = {
   dead = function(dead_id, conversation, reason, held)
     redis.call('ZADD', key('dead'), tick(), dead_id)
     redis.call('HSET', key('letter', dead_id), 'conversation', conversation, 'reason', reason, 'stamp', now, 'held', held)
+  end,
+  ['then'] = function(kind, lane, worker, long, knows, ...)
+    local state = read_lane(kind, lane)
+    local free = not state.worker or state.lapses <= real
+    if not (free and state.ready and state.ready <= latest and state.needs <= tonumber(knows)) then return end
+    shown = take(kind, lane, worker, tonumber(long), ...)
+    local others = false
+    for _, operation in ipairs(operations) do
+      others = others or operation[1] == 'part' and operation[3] ~= lane
+    end
+    if kind == 'out' and not others then news[way_of(kind, state)] = nil end -- there is nothing to take
   end,
   step = function(conversation, value) redis.call('RPUSH', key('steps', conversation), value) end,
   left = function(kind, lane, needs)
@@ -139,4 +151,4 @@ for _, operation in ipairs(operations) do
   if change then change(unpack(operation, 2)) end
 end
 settle()
-return { 'done', now, latest }
+return { 'done', now, latest, shown }

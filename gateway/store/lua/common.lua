@@ -44,11 +44,13 @@ local function tick()
   return latest
 end
 
-local news = {}
+local news, written = {}, {}
 
 -- The last act of a script that writes: the clock never goes back behind what was written, and who waits hears of it,
--- and in which partition.
+-- and in which partition. Of logs on a channel of their own: few listen, and every turn writes one.
 local function settle()
   redis.call('SET', key('clock'), latest)
-  for topic in pairs(news) do redis.call('PUBLISH', ARGV[3], string.match(base, '{(%d%d)%a*}$') .. topic) end
+  local place = string.match(base, '{(%d%d)%a*}$')
+  for topic in pairs(news) do redis.call('PUBLISH', ARGV[3], place .. topic) end
+  for log in pairs(written) do redis.call('PUBLISH', ARGV[3] .. ':logs', place .. log) end
 end

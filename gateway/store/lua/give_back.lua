@@ -1,8 +1,8 @@
--- ARGV: kind, lane, fence
+-- ARGV: kind, lane, worker, fence ('': whichever)
 -- Undo a lease that nobody received: the next one is told what this one would have been told.
-local kind, lane, fence = argument(), argument(), argument()
-local state = hold(kind, lane, fence)
-if not state then return end
+local kind, lane, worker, fence = argument(), argument(), argument(), argument()
+local state = read_lane(kind, lane)
+if state.worker ~= worker or (fence ~= '' and state.fence ~= tonumber(fence)) then return end
 state.worker = nil
 save_lane(kind, lane, state)
 news[way_of(kind, state)] = true

@@ -41,3 +41,10 @@ local function remove_record(name)
   redis.call('ZREM', key('names'), name)
   redis.call('ZREM', key('ends'), name)
 end
+
+-- The number of the line before the first, and the lines of a log after it, of them the last so many (-1: all).
+local function show_log(name, after, last)
+  local log = key('log', name)
+  if last >= 0 then after = math.max(after, redis.call('LLEN', log) - last) end
+  return { after, redis.call('LRANGE', log, after, -1) }
+end

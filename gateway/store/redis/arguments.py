@@ -5,10 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from gateway.store.base import Cell, Dead, Incoming, Kind, Lease, QueuedPart, Record, Transaction, Waiting
+from gateway.store.base import (
+    FORM,
+    Cell,
+    Dead,
+    Incoming,
+    Key,
+    Kind,
+    Lease,
+    QueuedPart,
+    Reads,
+    Record,
+    Snapshot,
+    Transaction,
+    Waiting,
+)
 from gateway.store.codec import (
     dead_to_text,
     decode,
+    decode_all,
     encode,
     incoming_to_text,
     micros,
@@ -33,6 +48,7 @@ __all__ = [
     "read_parts",
     "read_record",
     "read_waiting",
+    "reads_arguments",
     "text_of",
     "ways",
 ]
@@ -57,6 +73,10 @@ def check(transaction: Transaction, partition_of: Callable[[str], str]) -> None:
         raise ValueError(f"the lease is of partition {lease.partition}, and the transaction of {partition}")
     if transaction.finish is None and not (transaction.due is transaction.collect_until is None):
         raise ValueError("due and collect_until belong to finish, and the transaction finishes nothing")
+    if transaction.finish is None and transaction.then is not None:
+        raise ValueError("then belongs to finish, and the transaction finishes nothing")
+    if transaction.then is not None and lease is not None and transaction.then.kind == lease.kind:
+        raise ValueError(f"then is of another kind than the lease that ends, which is for {lease.kind!r}")
     of_a_turn = transaction.steps or transaction.collect_until is not None
     if of_a_turn and lease is not None and lease.kind != "turn":
         raise ValueError(f"steps and collect_until are of a turn, and the lease is for {lease.kind!r}")
@@ -99,6 +119,11 @@ def lane_arguments(kinds: Sequence[Kind], only: str | None, pool: str, knows: in
     """What is wanted, as `read_wanted` in lanes.lua takes it."""
     looks = [word for pair in ways(kinds, pool, knows) for word in pair]
     return [len(looks), *looks, *([0] if only is None else [1, to_bytes(only)]), knows]
+
+
+def reads_arguments(reads: Reads) -> list[Value]:
+    """What is shown with a lane, as `take` in leases.lua takes it."""
+    return [reads.log or "", reads.last, *reads.records]
 
 
 def event_arguments(event: Incoming) -> list[Value]:
@@ -145,7 +170,7 @@ def operations(transaction: Transaction) -> list[Value]:
     return told
 
 
-def _operations(transaction: Transaction) -> Iterator[tuple[str, *tuple[Value, ...]]]:
+def _operations(transaction: Transaction) -> Iterator[tuple[Value, ...]]:
     """In the order they take effect; values are JSON text by now."""
     lease = transaction.lease
     if lease is not None:
@@ -193,6 +218,9 @@ def _operations(transaction: Transaction) -> Iterator[tuple[str, *tuple[Value, .
             moments = transaction.due, transaction.collect_until
             due, collect_until = ("" if each is None else micros(each) for each in moments)
             yield "finish", lease.kind, lease.lane, transaction.finish, due, collect_until
+        if (then := transaction.then) is not None:
+            worker, long = transaction.next_worker, span(then.lease_seconds)
+            yield "then", then.kind, then.lane, worker, long, FORM, *reads_arguments(then.reads)
 
 
 # ───────────── answered ─────────────
@@ -239,12 +267,19 @@ def read_letter(shown: Sequence[bytes]) -> Dead:
     return open_letter(text_of(dead_id), text_of(conversation), text_of(reason), int(stamp), held.decode())
 
 
-def read_lease(worker: str, partition: str, shown: Sequence[Any], sure_until: float) -> Lease:
-    """A lease, as lease.lua gives it."""
-    _, kind, lane, fence, tries, died, events, parts, steps = shown
+def read_lease(worker: str, partition: str, shown: Sequence[Any], reads: Reads, sure_until: float) -> Lease:
+    """A lease, as `take` in leases.lua gives it."""
+    _, kind, name, fence, tries, died, events, parts, steps, now, records, lines = shown
+    lane = text_of(name)
+    keys = [Key(partition, f"{each}/{lane}") for each in reads.records]
+    try:
+        seen = Snapshot({key: read_record(*record) for key, record in zip(keys, records, strict=True)}, moment(now))
+        said = tuple(decode_all(line.partition(b" ")[2].decode() for line in lines))
+    except ValueError:
+        seen, said = Snapshot({}, moment(now)), ()
     return Lease(
         kind=kind.decode(),
-        lane=text_of(lane),
+        lane=lane,
         partition=partition,
         worker=worker,
         fence=fence,
@@ -253,5 +288,7 @@ def read_lease(worker: str, partition: str, shown: Sequence[Any], sure_until: fl
         events=tuple(map(read_waiting, events)),
         parts=tuple(read_parts(parts)),
         steps=tuple(decode(step.decode()) for step in steps),
+        seen=seen,
+        lines=said,
         sure_until=sure_until,
     )

@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
+import hiredis
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -58,6 +59,14 @@ def connecting(timeout_seconds: float) -> dict[str, Any]:
     }
 
 
+class _Packed:
+    """A connection of redis-py that writes commands in C, as its blocking twin does."""
+
+    def pack_command(self, *words: Value) -> list[bytes]:
+        name, *rest = words
+        return [hiredis.pack_command((*str(name).split(), *rest))]  # type: ignore[arg-type]  # its stub takes one word
+
+
 class Client:
     """A pool of connections to one server, on which no call takes longer than `timeout_seconds`."""
 
@@ -67,8 +76,11 @@ class Client:
             url,
             max_connections=connections,
             timeout=None,  # the wait for a connection is part of the call, which is bounded as a whole
-            **connecting(timeout_seconds),
+            # and so is each answer's: a timer for every one of them would take as long as to read it
+            **connecting(timeout_seconds) | {"socket_timeout": None},
         )
+        connection: Any = self._pool.connection_class
+        self._pool.connection_class = type(connection.__name__, (_Packed, connection), {})
         self.redis = Redis(connection_pool=self._pool)
         self._silent_since: float | None = None
         self._ask_at = 0.0

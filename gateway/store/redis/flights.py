@@ -34,12 +34,20 @@ class Flights:
         self._flying: set[asyncio.Task[None]] = set()
 
     async def run(self, calls: Sequence[Call]) -> list[Any]:
-        """The answers to these calls. Raises StoreUnavailable when any of them failed."""
+        """The answers to these calls. Raises StoreUnavailable when any of them failed.
+
+        They go on though the caller gives up.
+        """
         answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._waiting.append((calls, answer))
         if len(self._flying) < _AT_ONCE:
             self._flying.add(asyncio.create_task(self._fly()))
         return await answer
+
+    async def ended(self) -> None:
+        """Returns when nothing is on its way any more."""
+        while self._flying:
+            await asyncio.wait(self._flying)
 
     async def _fly(self) -> None:
         try:

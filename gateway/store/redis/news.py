@@ -10,10 +10,11 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from redis.asyncio import Redis
+from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
 from gateway.store.redis.client import connecting, ended, unavailable
@@ -43,6 +44,10 @@ class Heard:
             self._places.setdefault(place, time.monotonic())
         self._told.set()
 
+    def wake(self) -> None:
+        """Have who waits look at the time again."""
+        self._told.set()
+
     def take(self) -> dict[str, float] | None:
         """Where something came since, and when that was first heard (time.monotonic()).
 
@@ -58,13 +63,15 @@ class Heard:
 
 
 class News:
-    """Listens on a channel where each message is a partition and a topic."""
+    """Listens on channels where each message is a partition and a topic."""
 
     def __init__(self, url: str, channel: str) -> None:
         self._redis: Redis = Redis.from_url(url, **connecting(_BEAT_SECONDS))
-        self._channel = channel
+        self._channels = [channel]
+        self._subscription: PubSub | None = None
         self._followers: defaultdict[bytes, set[Heard]] = defaultdict(set)
         self._listening: asyncio.Task[None] | None = None
+        self._subscribing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Raises StoreUnavailable."""
@@ -77,8 +84,9 @@ class News:
 
     async def close(self) -> None:
         """Who still waits is woken."""
-        if self._listening is not None:
-            await ended(self._listening)
+        for task in (self._subscribing, self._listening):
+            if task is not None:
+                await ended(task)
         await self._redis.aclose()
         self.tell_all()
 
@@ -102,6 +110,24 @@ class News:
                 if not self._followers[topic]:
                     del self._followers[topic]
 
+    @contextmanager
+    def following_log(self, log: bytes) -> Iterator[Heard]:
+        """News of this log, for the length of a block.
+
+        Until somebody here follows one, news of logs does not reach this process; from then on that of all does.
+        """
+        if len(self._channels) == 1:
+            self._channels.append(f"{self._channels[0]}:logs")
+            if self._subscription is not None:
+                self._subscribing = asyncio.create_task(self._subscribe(self._subscription))
+        with self.following([log]) as heard:
+            yield heard
+
+    async def _subscribe(self, subscription: PubSub) -> None:
+        """To the channel of logs as well. In a task of its own: redis-py swallows the cancellation of who waits."""
+        with suppress(RedisError, OSError):  # whoever connects anew subscribes to both
+            await subscription.subscribe(self._channels[-1])
+
     def tell_all(self) -> None:
         for topic in self._followers:
             self._tell(topic, None)
@@ -114,27 +140,34 @@ class News:
         while True:
             try:
                 async with self._redis.pubsub() as subscription:
-                    await subscription.subscribe(self._channel)
-                    asked = False
-                    while True:
-                        message = await subscription.get_message(timeout=_BEAT_SECONDS)
-                        if message is None:
-                            if asked:
-                                break  # nobody is there: connect anew
-                            asked = True
-                            await subscription.ping()
-                            continue
-                        asked = False
-                        if message["type"] == "subscribe":
-                            self.tell_all()
-                            if not begun.done():
-                                begun.set_result(None)
-                        elif message["type"] == "message":
-                            told: bytes = message["data"]
-                            place = told[:2].decode("ascii", "replace")
-                            self._tell(told[2:], place if place in PARTITIONS else None)
+                    await self._hear(subscription, begun)
             except (RedisError, OSError) as error:
                 if not begun.done():
                     begun.set_exception(error)
                     return
                 await asyncio.sleep(_AGAIN_SECONDS)
+            finally:
+                self._subscription = None
+
+    async def _hear(self, subscription: PubSub, begun: asyncio.Future[None]) -> None:
+        """Until nobody is there any more."""
+        for channel in self._channels:  # one more may be added meanwhile
+            await subscription.subscribe(channel)
+        self._subscription, asked = subscription, False
+        while True:
+            message = await subscription.get_message(timeout=_BEAT_SECONDS)
+            if message is None:
+                if asked:
+                    return
+                asked = True
+                await subscription.ping()
+                continue
+            asked = False
+            if message["type"] == "subscribe":
+                self.tell_all()
+                if not begun.done():
+                    begun.set_result(None)
+            elif message["type"] == "message":
+                told: bytes = message["data"]
+                place = told[:2].decode("ascii", "replace")
+                self._tell(told[2:], place if place in PARTITIONS else None)

@@ -43,7 +43,7 @@ FORMAT: Final = 1
 """Of the keys; grows when a release writes what the one before it cannot read."""
 
 _DIRECTORY = files("gateway.store") / "lua"
-_COMMON = ("common", "lanes", "mailbox", "records")
+_COMMON = ("common", "lanes", "mailbox", "records", "leases")
 
 _Flag = Literal["allow-oom", "no-writes", ""]
 

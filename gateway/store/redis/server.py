@@ -75,6 +75,7 @@ class Server:
         self.news.tell_all()
         while self._running:
             await asyncio.wait(self._running)
+        await self._flights.ended()
         await self.news.close()
         await self._ack.close()
         await self._work.close()
@@ -123,8 +124,8 @@ class Server:
     ) -> list[Any]:
         """A script at the base of each place, told what is for there. Raises StoreUnavailable."""
         self.check_open()
-        run = self._ack.run if ack else self._flights.run
-        return await self.to_its_end(run(self._headed([(script, base, told) for base, told in places])))
+        calls = self._headed([(script, base, told) for base, told in places])
+        return await (self.to_its_end(self._ack.run(calls)) if ack else self._flights.run(calls))
 
     async def each_ack(self, calls: Sequence[Call]) -> list[Any]:
         """What a platform waits for: these calls, with its error in place of the answer of one that failed.

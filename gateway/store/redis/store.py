@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from gateway.store.base import (
     FORM,
     Cell,
+    Committed,
     Conflict,
     Control,
     Dead,
@@ -25,6 +26,7 @@ from gateway.store.base import (
     Lease,
     NewerForm,
     QueuedPart,
+    Reads,
     Record,
     Snapshot,
     Stats,
@@ -39,7 +41,7 @@ from gateway.store.redis import scripts
 from gateway.store.redis.client import Value
 from gateway.store.redis.inbox import Inbox
 from gateway.store.redis.keys import PARTITIONS, partition_of, to_bytes
-from gateway.store.redis.leases import Leases
+from gateway.store.redis.leases import Leases, Wanted
 from gateway.store.redis.server import Server
 
 __all__ = ["RedisStore"]
@@ -152,8 +154,10 @@ class RedisStore:
         wait_seconds: float = 0.0,
         lease_seconds: float = 6.0,
         knows: int = FORM,
+        reads: Reads = Reads(),  # noqa: B008 - it cannot be changed
     ) -> Lease | None:
-        return await self._parts.leases.take(worker, (tuple(kinds), only, pool, knows), wait_seconds, lease_seconds)
+        wanted = Wanted(tuple(kinds), only, pool, knows)
+        return await self._parts.leases.take(worker, wanted, reads, wait_seconds, lease_seconds)
 
     async def renew(self, lease: Lease, *, lease_seconds: float = 6.0) -> Control:
         which = told.lease_arguments(lease)
@@ -212,7 +216,7 @@ class RedisStore:
         ]
 
     async def watch(self, log: Key, *, after: int = 0) -> AsyncIterator[Entry]:
-        with self._server.news.following([self._server.keys.log(*log)]) as heard:
+        with self._server.news.following_log(self._server.keys.log(*log)) as heard:
             while True:
                 heard.take()
                 for entry in await self.read(log, after=after):
@@ -224,20 +228,38 @@ class RedisStore:
 
     # ───────────── transactions, timers, rates ─────────────
 
-    async def commit(self, transaction: Transaction) -> datetime:
+    async def commit(self, transaction: Transaction) -> Committed:
         told.check(transaction, self.partition)
+        if transaction.then is None:
+            return await self._commit(transaction)
+        return await self._parts.leases.kept(self._commit(transaction), lambda committed: committed.lease)
+
+    async def _commit(self, transaction: Transaction) -> Committed:
+        sure_from = time.monotonic()
         script = scripts.ADD if told.only_adds(transaction) else scripts.COMMIT
         [[verdict, *rest]] = await self._server.run(script, [transaction.partition], *told.operations(transaction))
         match verdict:
             case b"done":
                 self._server.seen(rest[1])
-                return moment(rest[0])
+                return Committed(moment(rest[0]), self._leased(transaction, rest[2], sure_from))
             case b"late":
                 raise TooLate(f"it is {moment(rest[0])}, and the transaction was good until {transaction.not_after}")
             case b"fenced" if transaction.lease is not None:
                 raise _fenced(transaction.lease)
             case _:
                 raise Conflict(told.text_of(rest[0]))
+
+    def _leased(self, transaction: Transaction, shown: list[Any] | None, sure_from: float) -> Lease | None:
+        if shown is None or transaction.lease is None or transaction.then is None:
+            return None
+        then, partition = transaction.then, transaction.partition
+        worker, sure_until = transaction.next_worker, sure_from + then.lease_seconds
+        return told.read_lease(worker, partition, shown, then.reads, sure_until)
+
+    async def give_back(self, transaction: Transaction) -> None:
+        if (then := transaction.then) is not None:
+            whose = then.kind, to_bytes(then.lane), to_bytes(transaction.next_worker), ""
+            await self._server.run(scripts.GIVE_BACK, [transaction.partition], *whose)
 
     async def tick(self) -> float | None:
         await self._server.look_for_losses()

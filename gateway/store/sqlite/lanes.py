@@ -12,13 +12,14 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from channels import Json
-from gateway.store.base import Control, Fenced, Kind, Lease, QueuedPart, Waiting
+from gateway.store.base import Control, Fenced, Key, Kind, Lease, QueuedPart, Reads, Snapshot, Waiting
 from gateway.store.codec import decode, encode, micros, moment
+from gateway.store.sqlite import records
 from gateway.store.sqlite.clock import Moment
+from gateway.store.sqlite.records import PARTITION
 
 __all__ = [
     "EVENT_COLUMNS",
-    "PARTITION",
     "checkpoint",
     "end_all",
     "finish",
@@ -36,9 +37,6 @@ __all__ = [
     "wake",
     "wake_turns",
 ]
-
-PARTITION = "00"
-"""The only one: everything of an embedded store is in one file."""
 
 _EVENTS = 100
 _PARTS = 20
@@ -105,14 +103,19 @@ def wake(db: sqlite3.Connection, at: Moment, kind: Kind, lane: str, pool: str = 
 
 def wake_turns(db: sqlite3.Connection, at: Moment, conversations: Iterable[str], *, collects: bool) -> None:
     """Events wait in these conversations now, and may wait for more where the conversation does (`collects`)."""
-    told: list[Json] = [*dict.fromkeys(conversations)]
-    if told:
-        at.woken.add(("turn", ""))
-        db.execute(_WAKE_TURNS, {"conversations": encode(told), "now": at.now, "collects": collects})
+    names = dict.fromkeys(conversations)
+    if not names:
+        return
+    at.woken.add(("turn", ""))
+    how = {"now": at.now, "collects": collects}
+    odd = [name for name in names if "\0" in name]  # json_each reads a text no further than there
+    db.executemany(_WAKE, [{**how, "kind": "turn", "pool": "", "lane": name} for name in odd])
+    plain: list[Json] = [name for name in names if name not in odd] if odd else [*names]
+    db.execute(_WAKE_TURNS, {**how, "conversations": encode(plain)})
 
 
 def spend(db: sqlite3.Connection, kind: Kind, lane: str) -> None:
-    """Work of the lane is gone; perhaps it was the last."""
+    """Work of the lane is gone; perhaps it was the last. `finish` sees that for itself."""
     if not has_work(db, kind, lane):
         db.execute("UPDATE lane SET ready_at = NULL WHERE kind = ? AND lane = ?", (kind, lane))
 
@@ -126,6 +129,7 @@ def lease(
     pool: str,
     lease_seconds: float,
     knows: int,
+    reads: Reads,
 ) -> Lease | None:
     """Take the ready lane that has waited longest."""
     rows = [row for kind in kinds for row in _ready(db, at, kind, only, pool if kind == "out" else "", knows)]
@@ -137,11 +141,11 @@ def lease(
     if lapsed:
         tries += 1
         _blame(db, kind, lane, row.upto)
-    db.execute("DELETE FROM signal WHERE ? = 'turn' AND conversation = ?", (kind, lane))
     events: tuple[Waiting, ...] = ()
     parts: tuple[QueuedPart, ...] = ()
     steps: tuple[Any, ...] = ()
     if kind == "turn":
+        db.execute("DELETE FROM signal WHERE conversation = ?", (lane,))
         found = db.execute(
             f"SELECT {EVENT_COLUMNS} FROM event WHERE conversation = ? ORDER BY seq LIMIT {_EVENTS}",  # noqa: S608
             (lane,),
@@ -153,12 +157,16 @@ def lease(
         )
         upto = events[-1].seq
     elif kind == "out":
-        found = db.execute("SELECT min(seq) FROM part WHERE conversation = ?", (lane,))
-        (upto,) = found.fetchone()
-        parts = tuple(outbox(db, lane, _PARTS))
+        numbered = _outbox(db, lane, _PARTS)
+        parts, upto = tuple(part for _, part in numbered), numbered[0][0]
     else:
         (upto,) = db.execute("SELECT max(seq) FROM launch WHERE action_id = ?", (lane,)).fetchone()
     died = lapsed or bool(row.died)
+    try:
+        seen = records.get(db, at, [Key(PARTITION, f"{name}/{lane}") for name in reads.records])
+        lines = records.last_lines(db, f"{reads.log}/{lane}", reads.last) if reads.log else ()
+    except ValueError:
+        seen, lines = Snapshot({}, moment(at.now)), ()
     db.execute(
         "UPDATE lane SET worker = ?, fence = ?, until = ?, upto = ?, tries = ?, died = ?, needs = 1 WHERE id = ?",
         (worker, at.now, at.real + lease_seconds, upto, tries, died, row.id),
@@ -174,6 +182,8 @@ def lease(
         events=events,
         parts=parts,
         steps=steps,
+        seen=seen,
+        lines=lines,
         sure_until=at.real + lease_seconds,
     )
 
@@ -188,19 +198,23 @@ def renew(db: sqlite3.Connection, at: Moment, held: Lease, lease_seconds: float)
     return Control(tuple(decode(text) for (text,) in found))
 
 
-def hold(db: sqlite3.Connection, held: Lease) -> None:
-    """Raises Fenced unless the lane is still this lease's; a lapsed one is, until somebody takes the lane."""
-    found = db.execute(
-        "SELECT 1 FROM lane WHERE kind = ? AND lane = ? AND worker IS NOT NULL AND fence = ?",
+def hold(db: sqlite3.Connection, held: Lease) -> int:
+    """The number up to which it was handed out (of an outbox: its first).
+
+    Raises Fenced unless the lane is still this lease's; a lapsed one is, until somebody takes the lane.
+    """
+    found: tuple[int] | None = db.execute(
+        "SELECT upto FROM lane WHERE kind = ? AND lane = ? AND worker IS NOT NULL AND fence = ?",
         (held.kind, held.lane, held.fence),
-    )
-    if found.fetchone() is None:
+    ).fetchone()
+    if found is None:
         raise Fenced(f"the {held.kind} lease of {held.lane} is no longer held by {held.worker}")
+    return found[0]
 
 
 def leave(db: sqlite3.Connection, at: Moment, held: Lease, needs: int) -> None:
     """Give the lane back as it was found, to whoever knows so much."""
-    give_back(db, at, held)
+    give_back(db, at, held.kind, held.lane, held.worker, held.fence)
     db.execute("UPDATE lane SET needs = ? WHERE kind = ? AND lane = ?", (needs, held.kind, held.lane))
 
 
@@ -208,15 +222,13 @@ def finish(
     db: sqlite3.Connection,
     at: Moment,
     held: Lease,
+    upto: int,
     outcome: Literal["done", "failed"],
     due: datetime | None,
     collect_until: datetime | None,
 ) -> None:
     """Give the lane back, with what is to be remembered of the lease."""
     kind, lane = held.kind, held.lane
-    (upto,) = db.execute("SELECT upto FROM lane WHERE kind = ? AND lane = ?", (kind, lane)).fetchone()
-    if outcome == "failed" or kind == "out":
-        _blame(db, kind, lane, upto)
     if outcome == "done" and kind == "turn":
         db.execute("DELETE FROM step WHERE conversation = ?", (lane,))
     if outcome == "done" and kind == "action":
@@ -225,6 +237,8 @@ def finish(
         db.execute("DELETE FROM signal WHERE conversation = ?", (lane,))
     not_before = 0 if due is None else micros(due)
     ready_at = max(at.now, not_before) if has_work(db, kind, lane) else None
+    if outcome == "failed" or (kind == "out" and ready_at is not None):
+        _blame(db, kind, lane, upto)
     if ready_at is not None and collect_until is not None and db.execute(_URGENT, (lane,)).fetchone() is None:
         ready_at = max(ready_at, micros(collect_until))
     if ready_at is not None:
@@ -239,13 +253,13 @@ def finish(
     )
 
 
-def give_back(db: sqlite3.Connection, at: Moment, held: Lease) -> None:
+def give_back(db: sqlite3.Connection, at: Moment, kind: Kind, lane: str, worker: str, fence: int | None = None) -> None:
     """Undo a lease that nobody received: the next one is told what this one would have been told."""
-    at.woken.add((held.kind, None))
+    at.woken.add((kind, None))
     db.execute(
         "UPDATE lane SET worker = NULL, until = NULL, upto = NULL "
-        "WHERE kind = ? AND lane = ? AND worker IS NOT NULL AND fence = ?",
-        (held.kind, held.lane, held.fence),
+        "WHERE kind = ? AND lane = ? AND worker = ? AND fence = coalesce(?, fence)",
+        (kind, lane, worker, fence),
     )
 
 
@@ -279,13 +293,28 @@ def seconds_to_next(db: sqlite3.Connection, at: Moment, since: Moment) -> float 
 
 def outbox(db: sqlite3.Connection, conversation: str, limit: int = -1) -> list[QueuedPart]:
     """What waits to be sent, in order."""
+    return [part for _, part in _outbox(db, conversation, limit)]
+
+
+def _outbox(db: sqlite3.Connection, conversation: str, limit: int) -> list[tuple[int, QueuedPart]]:
+    """With the number of each."""
     found = db.execute(
-        "SELECT part_id, conversation, body, pool, stamp, tries FROM part WHERE conversation = ? ORDER BY seq LIMIT ?",
+        "SELECT seq, part_id, body, pool, stamp, tries FROM part WHERE conversation = ? ORDER BY seq LIMIT ?",
         (conversation, limit),
     )
     return [
-        QueuedPart(part_id=part_id, conversation=lane, body=decode(body), pool=pool, stamp=moment(stamp), tries=tries)
-        for part_id, lane, body, pool, stamp, tries in found
+        (
+            seq,
+            QueuedPart(
+                part_id=part_id,
+                conversation=conversation,
+                body=decode(body),
+                pool=pool,
+                stamp=moment(stamp),
+                tries=tries,
+            ),
+        )
+        for seq, part_id, body, pool, stamp, tries in found
     ]
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
+from channels import Json
 from gateway.store.base import Cell, Entry, Key, Put, Record, Snapshot
 from gateway.store.codec import decode, decode_all, encode, moment, span
 from gateway.store.sqlite.clock import Moment
-from gateway.store.sqlite.lanes import PARTITION
 
-__all__ = ["append", "delete", "get", "put", "read", "scan", "take", "version"]
+__all__ = ["PARTITION", "append", "delete", "get", "last_lines", "put", "read", "scan", "take", "version"]
+
+PARTITION = "00"
+"""The only one: everything of an embedded store is in one file."""
 
 _LAST_CHARACTER = "\U0010ffff"
 
@@ -81,6 +84,12 @@ def read(db: sqlite3.Connection, at: Moment, log: Key, after: int, last: int | N
     return [
         Entry(seq=seq, stamp=moment(stamp), value=value) for (seq, stamp, _), value in zip(found, values, strict=True)
     ]
+
+
+def last_lines(db: sqlite3.Connection, log: str, last: int) -> tuple[Json, ...]:
+    """The end of a log, without its stamps."""
+    found = db.execute("SELECT value FROM log WHERE log = ? ORDER BY seq DESC LIMIT ?", (log, last)).fetchall()
+    return tuple(decode_all(text for (text,) in reversed(found)))
 
 
 def take(db: sqlite3.Connection, at: Moment, cells: Sequence[Cell]) -> float:

@@ -14,6 +14,7 @@ from typing import TypeVar
 from gateway.store.base import (
     FORM,
     Cell,
+    Committed,
     Control,
     Dead,
     Entry,
@@ -23,6 +24,7 @@ from gateway.store.base import (
     Lease,
     Overloaded,
     QueuedPart,
+    Reads,
     Record,
     Snapshot,
     Stats,
@@ -89,7 +91,7 @@ class SqliteStore:
 
     def partition(self, conversation: str) -> str:
         """Always the same: everything is in one file."""
-        return lanes.PARTITION
+        return records.PARTITION
 
     async def now(self) -> datetime:
         return moment(self._clock.tick().now)
@@ -121,6 +123,7 @@ class SqliteStore:
         wait_seconds: float = 0.0,
         lease_seconds: float = 6.0,
         knows: int = FORM,
+        reads: Reads = Reads(),  # noqa: B008 - it cannot be changed
     ) -> Lease | None:
         kinds = tuple(kinds)
         topic: Hashable = (kinds, only, pool, knows)
@@ -132,7 +135,7 @@ class SqliteStore:
             )
 
         future = self._writer.submit(
-            lambda db, at: lanes.lease(db, at, worker, kinds, only, pool, lease_seconds, knows),
+            lambda db, at: lanes.lease(db, at, worker, kinds, only, pool, lease_seconds, knows, reads),
             settled=self._keep_or_give_back,
             topic=topic,
             concerned=concerned,
@@ -153,7 +156,8 @@ class SqliteStore:
     def _keep_or_give_back(self, lease: Lease | None, received: bool) -> None:
         """A lease whose caller was cancelled meanwhile is nobody's: others need not wait until it lapses."""
         if lease is not None and not received and self._open is not None:
-            returned = self._open.submit(lambda db, at: lanes.give_back(db, at, lease), durable=False)
+            whose = lease.kind, lease.lane, lease.worker, lease.fence
+            returned = self._open.submit(lambda db, at: lanes.give_back(db, at, *whose), durable=False)
             returned.add_done_callback(asyncio.Future.exception)  # if it fails, the lease lapses
 
     async def renew(self, lease: Lease, *, lease_seconds: float = 6.0) -> Control:
@@ -196,13 +200,24 @@ class SqliteStore:
     async def has_work(self, conversation: str) -> bool:
         return await self._do(lambda db, at: any(lanes.has_work(db, kind, conversation) for kind in ("turn", "out")))
 
-    async def commit(self, transaction: Transaction) -> datetime:
+    async def commit(self, transaction: Transaction) -> Committed:
         transactions.check(transaction)
-        logs = [log for log, _ in transaction.appends]
-        return await self._writer.submit(
-            lambda db, at: transactions.apply(db, at, transaction),
-            settled=(lambda at, received: self._announce(logs)) if logs else None,
-        )
+
+        def settled(committed: Committed, received: bool) -> None:
+            self._announce([log for log, _ in transaction.appends])
+            self._keep_or_give_back(committed.lease, received)
+
+        future = self._writer.submit(lambda db, at: transactions.apply(db, at, transaction), settled=settled)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self._keep_or_give_back(future.result().lease, received=False)
+            raise
+
+    async def give_back(self, transaction: Transaction) -> None:
+        if (then := transaction.then) is not None:
+            await self._do(lambda db, at: lanes.give_back(db, at, then.kind, then.lane, transaction.next_worker))
 
     async def tick(self) -> float | None:
         return await self._do(mailbox.tick, durable=True)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from datetime import datetime
 
-from gateway.store.base import Conflict, TooLate, Transaction
+from gateway.store.base import FORM, Committed, Conflict, Kind, TooLate, Transaction
 from gateway.store.codec import encode, incoming_to_text, micros, moment
 from gateway.store.sqlite import lanes, mailbox, records
 from gateway.store.sqlite.clock import Moment
@@ -15,20 +14,28 @@ __all__ = ["apply", "check"]
 
 def check(transaction: Transaction) -> None:
     """Raises ValueError for a transaction that no state of the store could take."""
-    if transaction.partition != lanes.PARTITION:
-        raise ValueError(f"partition {transaction.partition!r}: an embedded store has only {lanes.PARTITION!r}")
+    if transaction.partition != records.PARTITION:
+        raise ValueError(f"partition {transaction.partition!r}: an embedded store has only {records.PARTITION!r}")
     if transaction.lease is None and (transaction.finish is not None or transaction.steps):
         raise ValueError("finish and steps belong to a lease, and the transaction names none")
     if transaction.finish is None and not (transaction.due is transaction.collect_until is None):
         raise ValueError("due and collect_until belong to finish, and the transaction finishes nothing")
+    if transaction.finish is None and transaction.then is not None:
+        raise ValueError("then belongs to finish, and the transaction finishes nothing")
+    if (
+        transaction.then is not None
+        and transaction.lease is not None
+        and transaction.then.kind == transaction.lease.kind
+    ):
+        raise ValueError(f"then is of another kind than the lease that ends, which is for {transaction.lease.kind!r}")
     of_a_turn = transaction.steps or transaction.collect_until is not None
     if of_a_turn and transaction.lease is not None and transaction.lease.kind != "turn":
         raise ValueError(f"steps and collect_until are of a turn, and the lease is for {transaction.lease.kind!r}")
 
 
-def apply(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> datetime:
+def apply(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Committed:
     """Make the changes. Raises Fenced, TooLate or Conflict; what was written before it is for the caller to undo."""
-    _expect(db, at, transaction)
+    upto = _expect(db, at, transaction)
     for name, new in transaction.puts.items():
         records.put(db, at, name, new)
     for name in transaction.deletes:
@@ -51,24 +58,41 @@ def apply(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> datet
         lanes.signal(db, conversation, encode(signal))
     for letter in transaction.dead:
         mailbox.bury(db, at, letter)
+    lease = None
     if transaction.lease is not None:
         lanes.checkpoint(db, transaction.lease.lane, [encode(step) for step in transaction.steps])
         if transaction.finish == "left":
             lanes.leave(db, at, transaction.lease, transaction.needs)
         elif transaction.finish is not None:
-            lanes.finish(db, at, transaction.lease, transaction.finish, transaction.due, transaction.collect_until)
-    return moment(at.now)
+            moments = transaction.due, transaction.collect_until
+            lanes.finish(db, at, transaction.lease, upto, transaction.finish, *moments)
+        if (then := transaction.then) is not None:
+            lease = lanes.lease(
+                db, at, transaction.next_worker, [then.kind], then.lane, "", then.lease_seconds, FORM, then.reads
+            )
+            if lease is not None and all(part.conversation == lease.lane for part in transaction.parts):
+                at.woken.difference_update(
+                    {woken for woken in at.woken if woken[0] == lease.kind == "out"}
+                )  # there is nothing to take
+    return Committed(moment(at.now), lease)
 
 
-def _expect(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> None:
-    if transaction.lease is not None:
-        lanes.hold(db, transaction.lease)
+def _expect(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> int:
+    """The number up to which the lease was handed out."""
+    upto = 0 if transaction.lease is None else lanes.hold(db, transaction.lease)
     if transaction.not_after is not None and at.now > micros(transaction.not_after):
         raise TooLate(f"it is {moment(at.now)}, and the transaction was good until {transaction.not_after}")
     for name, expected in transaction.expect.items():
         found = records.version(db, at, name)
         if found != expected:
             raise Conflict(f"record {name} has version {found}, not {expected}")
+    return upto
+
+
+def _spend(db: sqlite3.Connection, transaction: Transaction, kind: Kind, lane: str) -> None:
+    lease, ends = transaction.lease, transaction.finish in ("done", "failed")
+    if not (ends and lease is not None and (lease.kind, lease.lane) == (kind, lane)):
+        lanes.spend(db, kind, lane)
 
 
 def _events(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> None:
@@ -79,7 +103,7 @@ def _events(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Non
             raise Conflict(f"event {seq} of {conversation} waits no longer")
         touched.add(conversation)
     for conversation in touched:
-        lanes.spend(db, "turn", conversation)
+        _spend(db, transaction, "turn", conversation)
     for conversation, seq in transaction.unpoint:
         freed = db.execute(
             "UPDATE event SET pointed = 0 WHERE seq = ? AND conversation = ? AND pointed = 1 RETURNING wakes",
@@ -114,4 +138,4 @@ def _outbox(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Non
         gone = db.execute("DELETE FROM part WHERE part_id = ? RETURNING conversation", (part_id,)).fetchall()
         touched.update(conversation for (conversation,) in gone)
     for conversation in touched:
-        lanes.spend(db, "out", conversation)
+        _spend(db, transaction, "out", conversation)

@@ -21,11 +21,13 @@ from gateway.testing.store_contract.commits import CommitsContract
 from gateway.testing.store_contract.deadletters import DeadLettersContract
 from gateway.testing.store_contract.decisions import DecisionsContract
 from gateway.testing.store_contract.forms import FormsContract
+from gateway.testing.store_contract.going_on import GoingOnContract
 from gateway.testing.store_contract.lanes import LanesContract
 from gateway.testing.store_contract.logs import LogsContract
 from gateway.testing.store_contract.mailbox import MAX_WAITING, MailboxContract
 from gateway.testing.store_contract.model import ModelContract
 from gateway.testing.store_contract.outbox import OutboxContract
+from gateway.testing.store_contract.reads import ReadsContract
 from gateway.testing.store_contract.records import RecordsContract
 from gateway.testing.store_contract.service import ServiceContract
 from gateway.testing.store_contract.takeover import TakeoverContract
@@ -41,6 +43,8 @@ class StoreContract(
     LanesContract,
     WaitingContract,
     TakeoverContract,
+    ReadsContract,
+    GoingOnContract,
     ActionsContract,
     OutboxContract,
     CommitsContract,

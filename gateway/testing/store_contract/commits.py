@@ -20,7 +20,7 @@ class CommitsContract:
         await store.accept([event(body={"n": 1}), event(decides=True, body={"n": 2})])
         lease = await take(store)
         before = await store.now()
-        at = await store.commit(await everything(store, of=lease, consume=seqs(lease.events)[:1]))
+        at, _ = await store.commit(await everything(store, of=lease, consume=seqs(lease.events)[:1]))
         assert before <= at <= await store.now()
         stats = await store.stats()
         assert (stats.waiting, stats.parts, stats.timers, stats.dead) == (2, 1, 1, 1)

@@ -18,7 +18,7 @@ class DeadLettersContract:
             Dead(dead_id="a", conversation="c", reason="blocked", part=replace(part("p", text="x"), tries=3)),
             Dead(dead_id="m", conversation="?", reason="not understood", payload='{"news": "\ud83d"}'),
         ]
-        at = await store.commit(transaction(store, dead=letters))
+        at, _ = await store.commit(transaction(store, dead=letters))
         assert await store.dead() == [replace(letter, stamp=at) for letter in letters]
         assert (await store.stats()).dead == 3
 

@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, settings
 
 from channels import Json
-from gateway.store.base import Incoming, Lease, QueuedPart, Store, Transaction, Waiting
+from gateway.store.base import Incoming, Kind, Lease, QueuedPart, Store, Transaction, Waiting
 
-__all__ = ["arrive", "event", "later", "many_histories", "near", "part", "seqs", "take", "transaction"]
+__all__ = ["arrive", "event", "later", "makes_ready", "many_histories", "near", "part", "seqs", "take", "transaction"]
 
 many_histories = settings(
     derandomize=True,
@@ -41,6 +41,15 @@ def event(conversation: str = "c", *event_ids: str, **options: Any) -> Incoming:
 def part(part_id: str, conversation: str = "c", **body: Json) -> QueuedPart:
     """A part for an outbox."""
     return QueuedPart(part_id=part_id, conversation=conversation, body=body)
+
+
+def makes_ready(kind: Kind, *lanes: str) -> dict[str, Any]:
+    """What a transaction adds so that these lanes are ready, in that order."""
+    if kind == "turn":
+        return {"accept": [event(lane) for lane in lanes]}
+    if kind == "out":
+        return {"parts": [part(f"p {lane}", lane) for lane in lanes]}
+    return {"actions": [*lanes]}
 
 
 def transaction(store: Store, *, of: Lease | None = None, conversation: str = "c", **changes: Any) -> Transaction:

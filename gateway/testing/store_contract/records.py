@@ -17,7 +17,7 @@ async def one(store: Store, name: str) -> Record:
 
 class RecordsContract:
     async def test_records_are_read_together(self, store: Store) -> None:
-        at = await store.commit(transaction(store, puts={"a": Put({"x": [1, None]}), "b": Put(None)}))
+        at, _ = await store.commit(transaction(store, puts={"a": Put({"x": [1, None]}), "b": Put(None)}))
         partition = store.partition("c")
         keys = [Key(partition, "a"), Key(partition, "b"), Key(partition, "c"), Key("zz", "a")]
         snapshot = await store.get(keys)

@@ -26,7 +26,7 @@ class ServiceContract:
         assert ahead - first >= timedelta(hours=1)
         store.offset_seconds = 0
         assert await store.now() >= ahead
-        assert await store.commit(transaction(store)) >= ahead
+        assert (await store.commit(transaction(store))).at >= ahead
 
     async def test_counts_follow_what_happens(self, store: Store) -> None:
         assert await store.stats() == EMPTY

@@ -6,7 +6,7 @@ A store may look again now and then, for what it did not hear; it is the tests o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,17 @@ from typing import Any
 import pytest
 
 from gateway.store.base import FORM, Dead, Kind, Lease, QueuedPart, Store, Timer
-from gateway.testing.store_contract.helpers import arrive, event, later, near, part, seqs, take, transaction
+from gateway.testing.store_contract.helpers import (
+    arrive,
+    event,
+    later,
+    makes_ready,
+    near,
+    part,
+    seqs,
+    take,
+    transaction,
+)
 
 __all__ = ["WaitingContract"]
 
@@ -33,6 +43,28 @@ async def waiting(store: Store, kind: Kind, **options: Any) -> AsyncIterator[asy
         lease = await asked
     assert lease is not None
     assert (lease.kind, lease.worker) == (kind, "waits")
+
+
+@asynccontextmanager
+async def several(store: Store, kind: Kind, lanes: Sequence[str]) -> AsyncIterator[None]:
+    """As many who wait for the same, and have looked; in the end each has one of these lanes."""
+    worker = [f"w{number}" for number in range(len(lanes))]
+    asked = [asyncio.create_task(store.lease(name, [kind], wait_seconds=3600, lease_seconds=3600)) for name in worker]
+    for _ in range(20):
+        await store.has_work("c")
+    assert not any(task.done() for task in asked)
+    yield
+    async with asyncio.timeout(PATIENCE):
+        leases = await asyncio.gather(*asked)
+    assert sorted(lease.lane for lease in leases if lease) == sorted(lanes)
+    assert [lease.worker for lease in leases if lease] == worker
+
+
+def apart(store: Store) -> list[str]:
+    """Three conversations, in different partitions where there are some."""
+    names = [f"c{number}" for number in range(100)]
+    first = {store.partition(name): name for name in reversed(names)}
+    return list(dict.fromkeys([*first.values(), *names]))[:3]
 
 
 def pooled(part_id: str = "p", pool: str = "slow") -> QueuedPart:
@@ -100,6 +132,48 @@ class WaitingContract:
         await store.commit(rest)
         async with waiting(store, "turn"):
             store.offset_seconds = 3601
+
+    @pytest.mark.parametrize("kind", ["turn", "out", "action"])
+    async def test_several_who_wait_each_hear_of_what_one_transaction_made_ready(
+        self, store: Store, kind: Kind
+    ) -> None:
+        lanes = ["c", near(store, "d"), near(store, "e")]
+        async with several(store, kind, lanes):
+            await store.commit(transaction(store, **makes_ready(kind, *lanes)))
+
+    @pytest.mark.parametrize("kind", ["turn", "out", "action"])
+    async def test_several_who_wait_each_hear_of_what_comes_in_different_places(self, store: Store, kind: Kind) -> None:
+        lanes = apart(store)
+        async with several(store, kind, lanes):
+            made = [transaction(store, conversation=lane, **makes_ready(kind, lane)) for lane in lanes]
+            await asyncio.gather(*(store.commit(each) for each in made))
+
+    async def test_several_who_wait_each_hear_of_what_arrives_together(self, store: Store) -> None:
+        lanes = [*apart(store), near(store, "d"), near(store, "e")]
+        async with several(store, "turn", lanes):
+            assert all(await store.accept([event(lane) for lane in lanes]))
+
+    @pytest.mark.parametrize("kind", ["turn", "out", "action"])
+    async def test_several_who_wait_each_hear_of_what_is_given_back_together(self, store: Store, kind: Kind) -> None:
+        lanes = ["c", near(store, "d"), near(store, "e")]
+        await store.commit(transaction(store, **makes_ready(kind, *lanes)))
+        held = [await take(store, kind, lease_seconds=60) for _ in lanes]
+        async with several(store, kind, lanes):
+            await asyncio.gather(*(store.commit(transaction(store, of=lease, finish="failed")) for lease in held))
+
+    @pytest.mark.parametrize("kind", ["turn", "out", "action"])
+    async def test_of_several_who_wait_one_sees_a_lane_fall_due(self, store: Store, kind: Kind) -> None:
+        await store.commit(transaction(store, **makes_ready(kind, "c")))
+        held = await take(store, kind, lease_seconds=3600)
+        asked = [asyncio.create_task(store.lease("w", [kind], wait_seconds=3600, lease_seconds=3600)) for _ in range(3)]
+        for _ in range(20):
+            await store.has_work("c")
+        await store.commit(transaction(store, of=held, finish="failed", due=await later(store, 0.2)))
+        given, others = await asyncio.wait(asked, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        for other in others:
+            other.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+        assert [lease.lane for task in given if (lease := task.result())] == ["c"]
 
     @pytest.mark.parametrize("yields", range(0, 60, 3))
     async def test_who_waits_hears_of_what_a_cancelled_caller_was_about_to_be_given(

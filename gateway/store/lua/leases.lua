@@ -1,0 +1,34 @@
+-- Takes a lane for a worker, for so long (microseconds), and answers what it is shown: what waits there, and the records
+-- and the end of the log that it asks for, each with the lane in its name.
+local EVENTS, PARTS = 100, 20
+
+local function take(kind, lane, worker, long, log, last, ...)
+  local state = read_lane(kind, lane)
+  if state.worker then
+    state.tries = state.tries + 1
+    state.died = true
+    blame(kind, lane, state.upto)
+  end
+  local events, parts, steps = {}, {}, {}
+  if kind == 'turn' then
+    redis.call('DEL', key('signals', lane))
+    for i, seq in ipairs(redis.call('ZRANGE', key('mail', lane), 0, EVENTS - 1)) do
+      events[i] = show_event(seq)
+      state.upto = seq
+    end
+    steps = redis.call('LRANGE', key('steps', lane), 0, -1)
+  elseif kind == 'out' then
+    parts = show_parts(lane, PARTS - 1)
+    state.upto = redis.call('HGET', key('part', parts[1][1]), 'seq')
+  else
+    state.upto = redis.call('GET', key('launch', lane))
+  end
+  state.worker, state.fence, state.lapses, state.needs = worker, tick(), real + long, 1
+  save_lane(kind, lane, state)
+  local records = {}
+  for i, name in ipairs({ ... }) do records[i] = show_record(name .. '/' .. lane) end
+  local lines = log ~= '' and show_log(log .. '/' .. lane, 0, tonumber(last))[2] or {}
+  return {
+    latest, kind, lane, state.fence, state.tries, state.died and 1 or 0, events, parts, steps, now, records, lines,
+  }
+end

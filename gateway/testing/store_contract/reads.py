@@ -1,0 +1,151 @@
+"""What a lease shows with its lane: records and the end of a log, as they were when it was taken."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from channels import Json
+from gateway.store.base import Key, Kind, Lease, Put, Reads, Record, Store
+from gateway.testing.store_contract.helpers import makes_ready, take, transaction
+
+__all__ = ["KINDS", "ReadsContract", "shows_its_own"]
+
+KINDS: tuple[Kind, ...] = ("turn", "out", "action")
+ODD = ["a/b//c", "/", "é 🎉", "x'; DROP TABLE lane; --", "{02}", "%s\r\n\x00", "open/c"]
+READS = Reads(records=("open", "seal"), log="said", last=2)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What somebody who waited is given, once the block has ended."""
+
+    asked: asyncio.Task[Lease | None]
+
+    @property
+    def lease(self) -> Lease:
+        lease = self.asked.result()
+        assert lease is not None
+        return lease
+
+
+@asynccontextmanager
+async def waiting(store: Store, kind: Kind, **options: Any) -> AsyncIterator[Answer]:
+    asked = asyncio.create_task(store.lease("w", [kind], wait_seconds=3600, lease_seconds=60, reads=READS, **options))
+    for _ in range(20):
+        await store.has_work("c")
+    yield Answer(asked)
+    async with asyncio.timeout(5):
+        await asked
+
+
+def shown(lease: Lease) -> dict[str, Record]:
+    """The records by name; they are all of the partition of their lane."""
+    assert {key.partition for key in lease.seen.records} <= {lease.partition}
+    return {key.name: record for key, record in lease.seen.records.items()}
+
+
+async def shows_its_own(store: Store, kind: Kind, lane: str) -> None:
+    """Whoever takes this lane, by its name or not, sees what is of its name."""
+    own = {f"open/{lane}": Put("own"), f"seal/{lane}": Put("sealed")}
+    said: list[tuple[str, Json]] = [(f"said/{lane}", "own"), ("said/c", "another's")]
+    await store.commit(transaction(store, conversation=lane, puts=own, appends=said, **makes_ready(kind, lane)))
+    key = Key(store.partition(lane), f"open/{lane}")
+    for only in (None, lane):
+        lease = await take(store, kind, only=only, reads=READS)
+        assert (lease.lane, lease.partition, lease.lines) == (lane, store.partition(lane), ("own",))
+        assert shown(lease) == {f"open/{lane}": Record("own", 1), f"seal/{lane}": Record("sealed", 1)}
+        assert lease.seen[key] == (await store.get([key]))[key]
+        await store.commit(transaction(store, of=lease, finish="failed"))
+
+
+class ReadsContract:
+    @pytest.mark.parametrize("kind", KINDS)
+    async def test_a_lease_shows_what_was_asked_for(self, store: Store, kind: Kind) -> None:
+        value: Json = {"x": [1, None, "é"]}
+        puts = {"open/c": Put(value), "seal/c": Put(None), "open": Put("bare"), "open/d": Put("another's")}
+        lines: list[tuple[str, Json]] = [("said/c", "a"), ("said", "bare"), ("said/c", {"b": [None]}), ("said/c", "c")]
+        await store.commit(transaction(store, puts=puts, appends=lines))
+        await store.commit(transaction(store, puts={"open/c": Put(value)}, **makes_ready(kind, "c")))
+        before = await store.now()
+        lease = await take(store, kind, reads=READS)
+        assert shown(lease) == {"open/c": Record(value, 2), "seal/c": Record(None, 1)}
+        assert lease.seen[Key(lease.partition, "open/c")] == Record(value, 2)
+        assert lease.lines == ({"b": [None]}, "c")
+        assert before <= lease.seen.now <= await store.now()
+
+    @pytest.mark.parametrize("kind", KINDS)
+    async def test_it_shows_nothing_unasked(self, store: Store, kind: Kind) -> None:
+        written = transaction(store, puts={"open/c": Put(1), "/c": Put(2)}, appends=[("said/c", 1), ("/c", 2)])
+        await store.commit(written)
+        await store.commit(transaction(store, **makes_ready(kind, "c")))
+        before = await store.now()
+        lease = await take(store, kind)
+        assert (lease.seen.records, lease.lines) == ({}, ())
+        assert before <= lease.seen.now <= await store.now()
+
+    async def test_what_is_not_there_is_shown_as_absent(self, store: Store) -> None:
+        await store.commit(transaction(store, puts={"open/c": Put(1)}))
+        await store.commit(transaction(store, deletes=["open/c"], **makes_ready("turn", "c")))
+        lease = await take(store, reads=READS)
+        assert (shown(lease), lease.lines) == ({"open/c": Record(), "seal/c": Record()}, ())
+
+    async def test_a_record_that_has_ended_is_absent(self, store: Store) -> None:
+        puts = {"open/c": Put(1, ttl_seconds=60), "seal/c": Put(2, ttl_seconds=62)}
+        await store.commit(transaction(store, puts=puts, **makes_ready("turn", "c")))
+        store.offset_seconds = 61
+        assert shown(await take(store, reads=READS)) == {"open/c": Record(), "seal/c": Record(2, 1)}
+
+    @pytest.mark.parametrize(("log", "last", "lines"), [("said", 9, (1, 2, 3)), ("said", 0, ()), (None, 9, ())])
+    async def test_as_many_lines_as_were_asked_for(
+        self, store: Store, log: str | None, last: int, lines: tuple[Json, ...]
+    ) -> None:
+        said: list[tuple[str, Json]] = [("said/c", number) for number in (1, 2, 3)]
+        await store.commit(transaction(store, appends=said, **makes_ready("turn", "c")))
+        assert (await take(store, reads=Reads(log=log, last=last))).lines == lines
+
+    @pytest.mark.parametrize("kind", KINDS)
+    async def test_each_lease_shows_what_is_there_when_it_is_taken(self, store: Store, kind: Kind) -> None:
+        await store.commit(transaction(store, **makes_ready(kind, "c")))
+        before: Lease | None = None
+        for number in range(1, 4):
+            await store.commit(transaction(store, puts={"open/c": Put(number)}, appends=[("said/c", number)]))
+            lease = await take(store, kind, reads=READS)
+            assert shown(lease)["open/c"] == Record(number, number)
+            assert lease.lines == tuple(range(max(1, number - 1), number + 1))
+            assert before is None or before.seen.now < lease.seen.now
+            last = transaction(store, of=lease, finish="failed", puts={"seal/c": Put(number)})
+            await store.commit(last)
+            assert shown(lease)["seal/c"].version == number - 1
+            before = lease
+
+    async def test_who_takes_over_sees_what_the_one_before_wrote(self, store: Store) -> None:
+        await store.commit(transaction(store, **makes_ready("turn", "c")))
+        gone = await take(store, reads=READS, lease_seconds=0.05)
+        await store.commit(transaction(store, of=gone, puts={"open/c": Put("begun")}, appends=[("said/c", "begun")]))
+        lease = await take(store, reads=READS)
+        assert (lease.died, shown(lease)["open/c"], lease.lines) == (True, Record("begun", 1), ("begun",))
+
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("only", [None, "c"])
+    async def test_who_waited_is_shown_what_came_meanwhile(self, store: Store, kind: Kind, only: str | None) -> None:
+        await store.commit(transaction(store, puts={"open/c": Put("old"), "seal/c": Put("kept")}))
+        async with waiting(store, kind, only=only) as answer:
+            await store.commit(transaction(store, puts={"open/c": Put("new")}, appends=[("said/c", 1)]))
+            before = await store.now()
+            seal = transaction(store, deletes=["seal/c"], appends=[("said/c", 2)], **makes_ready(kind, "c"))
+            await store.commit(seal)
+        lease = answer.lease
+        assert shown(lease) == {"open/c": Record("new", 2), "seal/c": Record()}
+        assert (lease.lane, lease.lines) == ("c", (1, 2))
+        assert before < lease.seen.now <= await store.now()
+
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("lane", ODD)
+    async def test_any_lane_is_shown_what_is_its_own(self, store: Store, kind: Kind, lane: str) -> None:
+        await shows_its_own(store, kind, lane)
