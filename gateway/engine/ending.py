@@ -185,6 +185,7 @@ def ended(shared: Shared, lease: Lease, batch: Batch) -> Transaction:
         heard(transaction, shared, conversation, message)
     if batch.messages:
         transaction.deletes.append(unreachable_key(shared.store, conversation).name)
+    if batch.messages and shared.was_asked(lease):  # else it was before anything that will be asked
         last = max([batch.at, *batch.heard_beside(batch.written)])
         name = heard_key(shared, conversation, batch.messages[0].person).name
         transaction.puts[name] = Put(last.isoformat(), _HEARD_SECONDS)

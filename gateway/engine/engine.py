@@ -18,9 +18,11 @@ from gateway.access.silence import check_silence
 from gateway.agent import AgentResult
 from gateway.channel_agent import NotAllowed
 from gateway.engine.actions import Actions
+from gateway.engine.crew import Crew
 from gateway.engine.decisions import Decisions
 from gateway.engine.delivery import Delivery
 from gateway.engine.inbox import Inbox
+from gateway.engine.leases import READS
 from gateway.engine.outgoing import later, queue
 from gateway.engine.results import Call, Calls, Told
 from gateway.engine.shared import Shared, person_of
@@ -38,6 +40,8 @@ __all__ = ["Engine"]
 log = logging.getLogger("askfirst.engine")
 
 _AT_ONCE: dict[Kind, int] = {"turn": 64, "action": 32, "out": 64}
+_TAKERS = 16
+"""So many ask for lanes at once: one after the other they would wait for each other's commit or round trip."""
 _LEASE_WAIT_SECONDS = 30.0
 _STALE_POINTER_SECONDS = 2.0
 _TICK_SECONDS = 1.0
@@ -61,7 +65,7 @@ class Engine:
         self._parser = ReplyParser()
         self._loops: list[asyncio.Task[None]] = []
         self._sending: list[asyncio.Task[None]] = []
-        """The loop that is stopped last."""
+        """The loops that are stopped last."""
 
     # ── running ──
 
@@ -69,8 +73,11 @@ class Engine:
         """Start the loops: `web` only decides and keeps time, `worker` and `all` also execute."""
         works: list[Awaitable[None]] = [self._time()]
         if role != "web":
-            works += [self._work("turn", self._turn), self._work("action", self._actions.run), self._sweep_files()]
-            sends = [self._work("out", self._delivery.run, pool=channel) for channel in self.shared.channels]
+            turns, actions = self._crew("turn", self._turn), self._crew("action", self._actions.run)
+            works += [self._work("turn", turns), self._work("action", actions), self._sweep_files()]
+            # Each channel's outboxes are a pool: a platform that is slow holds up its own alone.
+            self.shared.sending = {channel: self._crew("out", self._delivery.run) for channel in self.shared.channels}
+            sends = [self._work("out", crew, pool=channel) for channel, crew in self.shared.sending.items()]
             self._sending = [asyncio.ensure_future(send) for send in sends]
         self._loops = [asyncio.ensure_future(work) for work in works]
 
@@ -86,7 +93,11 @@ class Engine:
                 if sending:
                     await self._send_the_rest()
         await _cancelled(sending)
+        self.shared.sending = {}
         await self.shared.tasks.drain(0)
+
+    def _crew(self, kind: Kind, run: Callable[[Lease], Awaitable[None]]) -> Crew:
+        return Crew(self.shared.tasks, kind, _AT_ONCE[kind], run)
 
     async def _send_the_rest(self) -> None:
         """Until no outbox is ready: what waits for a platform that is down stays."""
@@ -111,29 +122,14 @@ class Engine:
             if call is not None and outcome is not None:
                 call.told = Told.of(outcome)
 
-    async def _work(self, kind: Kind, run: Callable[[Lease], Awaitable[None]], *, pool: str = "") -> None:
-        """Take lanes for ever. Each channel's outboxes are a pool: a platform that is slow holds up its own alone."""
-        slots = asyncio.Semaphore(_AT_ONCE[kind])
-
-        async def one(lease: Lease) -> None:
-            try:
-                await run(lease)
-            finally:
-                slots.release()
+    async def _work(self, kind: Kind, crew: Crew, *, pool: str = "") -> None:
+        """Have its crew take lanes for ever."""
 
         async def take() -> float:
-            await slots.acquire()
-            lease = None
-            try:
-                lease = await self._lease(kind, pool=pool, wait_seconds=_LEASE_WAIT_SECONDS)
-            finally:
-                if lease is None:
-                    slots.release()
-            if lease is not None:
-                self.shared.tasks.start(one(lease), kind)
+            await crew.take(lambda: self._lease(kind, pool=pool, wait_seconds=_LEASE_WAIT_SECONDS))
             return 0.0
 
-        await self._repeat(f"{pool or kind} work", take)
+        await self._repeat(f"{pool or kind} work", take, times=_TAKERS)
 
     async def _time(self) -> None:
         """Timers that fall due, and pointers that whoever stored them has left lying."""
@@ -153,22 +149,28 @@ class Engine:
 
         await self._repeat("sweep of kept files", sweep)
 
-    async def _repeat(self, name: str, step: Callable[[], Awaitable[float]]) -> None:
-        """Do this for ever, each time after as many seconds as the step says. A failure is logged once, until it is
-        over, and ends nothing."""
+    async def _repeat(self, name: str, step: Callable[[], Awaitable[float]], *, times: int = 1) -> None:
+        """Do this for ever, each time after as many seconds as the step says, and `times` beside each other. A failure
+        is logged once, until it is over, and ends nothing."""
         failing = False
-        while True:
-            try:
-                wait = await step()
-                if failing:
-                    log.warning("%s: goes on", name)
-                failing = False
-            except Exception as error:  # noqa: BLE001 - a loop that ended would be work that nobody does
-                wait = _AGAIN_SECONDS
-                if not failing:
-                    log.warning("%s: %s", name, error if isinstance(error, StoreUnavailable) else describe_error(error))
-                failing = True
-            await asyncio.sleep(wait)
+
+        async def repeat() -> None:
+            nonlocal failing
+            while True:
+                try:
+                    wait = await step()
+                    if failing:
+                        log.warning("%s: goes on", name)
+                    failing = False
+                except Exception as error:  # noqa: BLE001 - a loop that ended would be work that nobody does
+                    wait = _AGAIN_SECONDS
+                    if not failing:
+                        why = error if isinstance(error, StoreUnavailable) else describe_error(error)
+                        log.warning("%s: %s", name, why)
+                    failing = True
+                await asyncio.sleep(wait)
+
+        await asyncio.gather(*(repeat() for _ in range(times)))
 
     async def due(self, older_than_seconds: float = 0.0) -> float | None:
         """Fire what has fallen due and work off the decisions it makes; seconds until the next timer, or None."""
@@ -181,7 +183,13 @@ class Engine:
     ) -> Lease | None:
         shared = self.shared
         return await shared.store.lease(
-            shared.worker, [kind], only=only, pool=pool, wait_seconds=wait_seconds, lease_seconds=shared.lease_seconds
+            shared.worker,
+            [kind],
+            only=only,
+            pool=pool,
+            wait_seconds=wait_seconds,
+            lease_seconds=shared.lease_seconds,
+            reads=READS[kind],
         )
 
     async def idle(self) -> bool:

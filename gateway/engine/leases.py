@@ -6,18 +6,25 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from channels import Json
 from gateway.engine.later import Later
 from gateway.engine.shared import Shared
-from gateway.store.base import Fenced, Lease, StoreError, Transaction
+from gateway.memory import HISTORY
+from gateway.store.base import Fenced, Kind, Lease, Reads, StoreError, Transaction
 from gateway.store.form import NewerForm
 
-__all__ = ["for_newer", "held"]
+__all__ = ["READS", "for_newer", "held"]
 
 log = logging.getLogger("askfirst.leases")
 
+READS: Mapping[Kind, Reads] = {
+    "turn": Reads(records=("open",), log="transcript", last=HISTORY),
+    "out": Reads(records=("open", "receipts")),
+    "action": Reads(),
+}
+"""What whoever takes such a lane reads first."""
 _BEATS = 3
 """Renewals within the life of a lease: two may fail before it is lost."""
 

@@ -29,7 +29,9 @@ class Outbox:
 
     def __init__(self, shared: Shared, lease: Lease) -> None:
         self._shared, self._lease = shared, lease
-        self._receipts: list[Json] | None = None
+        # Without those that cannot be read no bare word is an answer to what they were of.
+        kept = lease.seen[receipts.key(shared, lease.lane)].value if shared.is_shown(lease) else None
+        self._receipts = cast("list[Json]", kept or [])
 
     def died(self, queued: QueuedPart) -> bool:
         """Whether the holder before this one may have been sending it when it died."""
@@ -40,7 +42,7 @@ class Outbox:
         shared, conversation = self._shared, queued.conversation
         edits = cast("str | None", queued.body["edits"])
         capabilities = shared.channels[address.channel].capabilities
-        left, noted, unsure = waits(), None, False
+        left, noted, unsure = waits(), self._receipts, False
         while True:
             try:
                 if unsure and all(queued.part_id != each.part_id for each in await shared.store.outbox(conversation)):
@@ -51,7 +53,7 @@ class Outbox:
                     if failed is not None:
                         await self.give_up(queued, failed)
                         return
-                if edits is None and not part.droppable:
+                if edits is None and not part.droppable and self._matters(queued):
                     noted = await self._note(transaction, queued, address, receipt)
                 if capabilities.visible:
                     transaction.appends.append(seen(conversation, part, receipt.message_id, edits))
@@ -63,9 +65,16 @@ class Outbox:
                 await wait_for_store(left, error)
                 continue
             break
-        self._receipts = noted or self._receipts
+        self._receipts = noted
         trail.delivered(queued, part.call)
         shared.feed.publish("delivered", conversation=conversation, call=part.call)
+
+    def _matters(self, queued: QueuedPart) -> bool:
+        """Whether when it was shown may decide what a bare word answers: it is a prompt, or comes after one.
+
+        What is asked while this lease is held waits behind what it sends.
+        """
+        return bool(queued.body["shows"]) or self._shared.was_asked(self._lease)
 
     async def _note(
         self, transaction: Transaction, queued: QueuedPart, address: Address, receipt: Receipt
@@ -86,14 +95,9 @@ class Outbox:
         self, transaction: Transaction, queued: QueuedPart, shows: Sequence[str]
     ) -> tuple[list[Json], datetime]:
         """What was shown when, with this message, and when that is; nobody else writes it while this lease is held."""
-        key = receipts.key(self._shared, queued.conversation)
-        if self._receipts is None:
-            snapshot = await self._shared.store.get([key])
-            self._receipts, at = cast("list[Json]", snapshot[key].value or []), snapshot.now
-        else:
-            at = await self._shared.store.now()
+        at = await self._shared.store.now()
         lines = receipts.added(self._receipts, at, shows, queued=queued.stamp or at)
-        transaction.puts[key.name] = Put(lines, receipts.KEPT_SECONDS)
+        transaction.puts[receipts.key(self._shared, queued.conversation).name] = Put(lines, receipts.KEPT_SECONDS)
         return lines, at
 
     async def drop(self, queued: QueuedPart) -> bool:

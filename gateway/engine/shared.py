@@ -2,69 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from channels import Address, Channel, Message, Person
 from gateway.artifacts import ArtifactStore
 from gateway.channel_agent import ChannelAgent
+from gateway.engine.crew import Crew
+from gateway.engine.tasks import Tasks
 from gateway.observe import Feed
 from gateway.pending.desk import Desk
 from gateway.pending.seal import Keyring
-from gateway.store.base import Key, Lease, Store
+from gateway.store.base import Key, Lease, Snapshot, Store
 
-__all__ = ["Shared", "Tasks", "in_thread", "person_of", "typed"]
-
-log = logging.getLogger("askfirst.engine")
-
-
-_CANCELLED_SECONDS = 3.0
-"""How long work that was cancelled may take for what it has to hand back."""
-
-
-class Tasks:
-    """Background work of this process: kept until it ends, its failures logged by their type."""
-
-    def __init__(self) -> None:
-        self._running: set[asyncio.Task[Any]] = set()
-
-    def __len__(self) -> int:
-        return len(self._running)
-
-    def start(self, work: Coroutine[Any, Any, Any], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._running.add(task)
-        task.add_done_callback(self._ended)
-
-    async def ended(self) -> None:
-        """Returns when what runs, and what it starts, has ended."""
-        while self._running:
-            await asyncio.wait(self._running)
-
-    async def drain(self, grace_seconds: float) -> None:
-        """Let it end for so long; then cancel it. What does not let itself be cancelled is left."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(grace_seconds):
-                await self.ended()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CANCELLED_SECONDS):
-                while self._running:
-                    for task in self._running:
-                        task.cancel()
-                    await asyncio.wait(self._running)
-        for task in self._running:
-            log.warning("%s was cancelled and does not end: it is left", task.get_name())
-        self._running.clear()
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._running.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("%s failed: %s", task.get_name(), type(error).__name__)
+__all__ = ["Shared", "in_thread", "person_of", "typed"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,6 +38,8 @@ class Shared:
     """(kind, lane) of each lease this process holds, with what wakes its beat early."""
     down: set[str] = field(default_factory=set)
     """Channels whose platform did not take this process's last call."""
+    sending: Mapping[str, Crew] = field(default_factory=dict)
+    """Channel -> those who work off its outboxes, while this process does."""
     turn_of: dict[str, str] = field(default_factory=dict)
     """Conversation -> the person whose turn this process runs there now."""
 
@@ -101,7 +55,17 @@ class Shared:
         """A record or log of a conversation: ``session``, ``transcript``, ``receipts``, ``visible``."""
         return Key(self.store.partition(conversation), f"{name}/{conversation}")
 
-    async def desk(self, conversation: str, language: str, *also: str) -> Desk:
+    def was_asked(self, lease: Lease) -> bool:
+        """Whether anybody was ever asked anything in the conversation of this lease, before it was taken, as far as
+        that can be read."""
+        return not self.is_shown(lease) or lease.seen[self.key(lease.lane, "open")].value is not None
+
+    def is_shown(self, lease: Lease) -> bool:
+        """Whether what was asked for with this lease could be read."""
+        return self.key(lease.lane, "open") in lease.seen.records
+
+    async def desk(self, conversation: str, language: str, *also: str, seen: Snapshot | None = None) -> Desk:
+        """`seen` has the index that was read already."""
         channel = self.channels.get(conversation.partition("/")[2].partition(":")[0])
         return await Desk.load(
             self.store,
@@ -111,6 +75,7 @@ class Shared:
             drift=self.bot.drifted,
             also=also,
             capabilities=channel.capabilities if channel is not None else None,
+            seen=seen,
         )
 
     def wall_clock(self) -> datetime:

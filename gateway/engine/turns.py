@@ -20,7 +20,7 @@ from gateway.engine.busy import Ears
 from gateway.engine.decisions import Decisions
 from gateway.engine.ending import Failures, Tries, ended, given_back, noted, who
 from gateway.engine.later import Later
-from gateway.engine.leases import for_newer, held
+from gateway.engine.leases import READS, for_newer, held
 from gateway.engine.outgoing import queue
 from gateway.engine.patience import wait_for_store, waits
 from gateway.engine.results import leave_word
@@ -29,7 +29,7 @@ from gateway.engine.steps import Steps, events_of
 from gateway.memory import HISTORY, from_entries, to_entries
 from gateway.pending.desk import Desk, Say
 from gateway.providers.base import ModelMessage, ProviderError
-from gateway.store.base import Conflict, Fenced, Lease, StoreUnavailable, Transaction
+from gateway.store.base import Conflict, Fenced, Lease, Next, Snapshot, StoreUnavailable, Transaction
 from gateway.store.form import NewerForm, check_form
 from gateway.tools import ToolContext
 from gateway.wording import say
@@ -59,6 +59,8 @@ class _Running:
     ears: Ears
     address: Address
     person: Person
+    seen: Snapshot | None
+    """What was read with the lease, unless it could not be, or something was decided since."""
 
     @property
     def direct(self) -> bool:
@@ -73,6 +75,7 @@ class Turns:
         self._shared, self._decisions, self._deadline_seconds = shared, decisions, deadline_seconds
         self._answers = Answers(shared)
         self._failures = Failures(shared)
+        self._can_type = {name: channel for name, channel in shared.channels.items() if isinstance(channel, CanType)}
         self._suspect: str | None = None
         """The one turn under way that may kill this process: another one has to wait, else it would die with it."""
 
@@ -85,7 +88,8 @@ class Turns:
         ears = Ears(lease)
         try:
             async with held(self._shared, lease, ears.hear):
-                if not lease.steps and any(waiting.pointed for waiting in lease.events):
+                undecided = not lease.steps and any(waiting.pointed for waiting in lease.events)
+                if undecided:
                     await self._decisions.decide(lease.lane)
                 for step in lease.steps:
                     check_form(step)
@@ -102,7 +106,8 @@ class Turns:
                     transaction.collect_until = until
                     await self._shared.store.commit(transaction)
                     return None
-                return await self._guarded(lease, batch, ears, tries)
+                seen = lease.seen if self._shared.is_shown(lease) and not undecided else None
+                return await self._guarded(lease, batch, ears, tries, seen)
         except NewerForm as newer:
             await self._shared.store.commit(for_newer(lease, newer))
             return None
@@ -118,7 +123,9 @@ class Turns:
         until = min(batch.at + window, batch.began + _MOST_WINDOWS * window)
         return until if until > await self._shared.store.now() else None
 
-    async def _guarded(self, lease: Lease, batch: Batch, ears: Ears, tries: Tries) -> Outcome | None:
+    async def _guarded(
+        self, lease: Lease, batch: Batch, ears: Ears, tries: Tries, seen: Snapshot | None
+    ) -> Outcome | None:
         if batch.unreadable:
             await self._failures.put_aside(lease, batch, "an event that this release cannot read")
             return Outcome(stop_reason="cancelled")
@@ -131,7 +138,7 @@ class Turns:
                 await self._failures.stopped(lease, tries, wait_seconds=_SUSPECT_SECONDS)
                 return None
             self._suspect = lease.lane
-        running = _Running(lease, batch, Steps(self._shared, lease, batch), ears, address, person)
+        running = _Running(lease, batch, Steps(self._shared, lease, batch), ears, address, person, seen)
         ears.person = self._shared.turn_of[lease.lane] = str(person)
         trail.begun(lease.lane, batch.taken, lease.tries)
         try:
@@ -204,11 +211,10 @@ class Turns:
 
     async def _run_bot(self, running: _Running) -> Outcome:
         shared, conversation = self._shared, running.lease.lane
-        entries, desk = await asyncio.gather(
-            shared.store.read(shared.key(conversation, "transcript"), last=HISTORY),
-            shared.desk(conversation, shared.language(running.person)),
-        )
-        turn = self._prepared(running, from_entries(entries), desk)
+        if not shared.is_shown(running.lease):  # what cannot be read fails here, and becomes a dead letter in the end
+            await shared.store.read(shared.key(conversation, "transcript"), last=HISTORY)
+        desk = await shared.desk(conversation, shared.language(running.person), seen=running.seen)
+        turn = self._prepared(running, from_entries(running.lease.lines), desk)
         deadline = asyncio.timeout(self._deadline_seconds)
         async with self._typing(running.address):
             try:
@@ -271,8 +277,8 @@ class Turns:
     @contextlib.asynccontextmanager
     async def _typing(self, address: Address) -> AsyncIterator[None]:
         """Shown as typing for as long as the turn runs, where the platform can."""
-        channel = self._shared.channels[address.channel]
-        if not isinstance(channel, CanType):
+        channel = self._can_type.get(address.channel)
+        if channel is None:
             yield
             return
 
@@ -308,7 +314,7 @@ class Turns:
                 transaction.parts += queue(
                     shared.channels, conversation, running.address, says, cause=cause, language=language
                 )
-                await shared.store.commit(transaction)
+                await self._commit(transaction, running.address.channel)
             except Conflict:
                 if not again:
                     raise
@@ -318,6 +324,35 @@ class Turns:
                 continue
             trail.committed(conversation, running.batch.taken, transaction.parts, outcome.stop_reason)
             return
+
+    async def _commit(self, transaction: Transaction, channel: str) -> None:
+        """And go on at once with what is to be sent, if somebody is free for it."""
+        shared, crew = self._shared, self._shared.sending.get(channel)
+        if crew is None or crew.is_busy or not transaction.parts:
+            await shared.store.commit(transaction)
+            return
+        conversation, long = transaction.parts[0].conversation, shared.lease_seconds
+        transaction.then = Next(kind="out", lane=conversation, reads=READS["out"], lease_seconds=long)
+
+        async def committed() -> Lease | None:
+            try:
+                return (await shared.store.commit(transaction)).lease
+            except StoreUnavailable:
+                shared.tasks.start(self._give_back(transaction), "give back")
+                raise
+
+        await crew.take(committed)
+
+    async def _give_back(self, unheard: Transaction) -> None:
+        """The outbox that a commit may have taken is nobody's: once it has lapsed, what is in it might be doubted."""
+        left = waits()
+        while True:
+            try:
+                await self._shared.store.give_back(unheard)
+            except StoreUnavailable as error:
+                await wait_for_store(left, error)
+            else:
+                return
 
     def _ask(self, desk: Desk, outcome: Outcome, person: Person, *, stopped: bool) -> None:
         """What the turn asks is open from here on; what was open before is shown again, or dropped."""

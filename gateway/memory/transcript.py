@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import TypeAdapter
 
 from channels import Json
 from gateway.providers.base import ModelMessage
 from gateway.store.form import check_form
-
-if TYPE_CHECKING:
-    from gateway.store.base import Entry
 
 __all__ = ["HISTORY", "RESET", "from_entries", "to_entries"]
 
@@ -30,12 +27,11 @@ def to_entries(messages: Iterable[ModelMessage]) -> list[Json]:
     return lines
 
 
-def from_entries(entries: Sequence[Entry]) -> list[ModelMessage]:
+def from_entries(lines: Sequence[Json]) -> list[ModelMessage]:
     """The messages since the last reset, beginning with one that stands by itself: no result without its call.
 
     Raises NewerForm.
     """
-    lines = [entry.value for entry in entries]
     for line in lines:
         check_form(line)
     begin = max((number for number, line in enumerate(lines, start=1) if line == RESET), default=0)

@@ -21,7 +21,7 @@ from gateway.pending.prompt import plain, prompt, settled_note, statement, what_
 from gateway.pending.seal import Keyring, compute_digest
 from gateway.pending.tokens import make_token, token_sha256
 from gateway.pending.words import INTENTS, Intent, safe_words
-from gateway.store.base import Key, Store, Transaction
+from gateway.store.base import Key, Snapshot, Store, Transaction
 from gateway.tools.action import PendingAction, Token, canonical_json, check_schema, is_known_schema
 from gateway.wording import say
 
@@ -101,17 +101,19 @@ class Desk:
         drift: Drift,
         also: Iterable[str] = (),
         capabilities: Capabilities | None = None,
+        seen: Snapshot | None = None,
     ) -> Self:
         """Read the conversation's index, its open and lately settled actions, and `also` these.
 
-        `capabilities` are those of the channel it is on, for prompts; None: it shows buttons.
+        `capabilities` are those of the channel it is on, for prompts; None: it shows buttons. `seen` has the index when
+        it was read already.
 
         Raises NewerForm when one of them is of a newer schema: whoever does not see all that is open decides nothing. A
         record that cannot be read at all has been changed by somebody, and ends like every forged one.
         """
         partition = store.partition(conversation)
         index_key = Key(partition, f"open/{conversation}")
-        snapshot = await store.get([index_key])
+        snapshot = seen or await store.get([index_key])
         record = snapshot[index_key]
         index = Index.from_json(record.value)
         entries = {entry.action_id: entry for entry in index.entries}

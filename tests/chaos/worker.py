@@ -7,7 +7,6 @@ import hashlib
 import inspect
 import logging
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import channels.telegram.channel  # noqa: F401 - so that no child has to import it
 from channels import Address, Channel, Part, Receipt
 from gateway import Gateway, Settings
-from gateway.store.base import Lease, Store, Transaction
+from gateway.store.base import Committed, Lease, Store, Transaction
 from gateway.store.redis import scripts
 from gateway.web import serve
 from tests.chaos.bot import make_bot
@@ -70,11 +69,11 @@ def _note_leases(store: Store, record: Record) -> None:
             record.write("leased", conversation=taken.lane, died=taken.died, tries=taken.tries)
         return taken
 
-    async def committed(transaction: Transaction) -> datetime:
-        at = await commit(transaction)
+    async def committed(transaction: Transaction) -> Committed:
+        done = await commit(transaction)
         if transaction.lease is not None and transaction.lease.kind == "turn" and transaction.finish:
             record.write("ended", conversation=transaction.lease.lane)
-        return at
+        return done
 
     store.lease, store.commit = leased, committed  # type: ignore[method-assign]
 

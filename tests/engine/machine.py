@@ -41,9 +41,11 @@ from gateway import Agent, ChannelAgent, NothingDone, OutcomeUnknown, ToolContex
 from gateway.access import allow
 from gateway.artifacts import ArtifactStore
 from gateway.engine.actions import Actions
+from gateway.engine.crew import Crew
 from gateway.engine.decisions import Decisions
 from gateway.engine.delivery import Delivery
 from gateway.engine.inbox import Inbox
+from gateway.engine.leases import READS
 from gateway.engine.shared import Shared
 from gateway.engine.turns import Turns
 from gateway.observe import Feed
@@ -184,6 +186,7 @@ class Worker:
         self.decisions = Decisions(self.shared)
         self.inbox = Inbox(self.shared, self.decisions, allow(["*"]))
         turns, actions, delivery = Turns(self.shared, self.decisions), Actions(self.shared), Delivery(self.shared)
+        self.shared.sending = {"test": Crew(self.shared.tasks, "out", 64, delivery.run)}
         self._runs: dict[Kind, Callable[[Any], Awaitable[Any]]] = {
             "turn": turns.run,
             "action": actions.run,
@@ -197,9 +200,12 @@ class Worker:
             await self.inbox.take(self.shared.channels["test"], parsed)
         except StoreError:
             return False
+        await self._idle()
+        return True
+
+    async def _idle(self) -> None:
         while len(self.shared.tasks):
             await asyncio.sleep(0.0002)
-        return True
 
     async def keep_time(self) -> None:
         try:
@@ -211,9 +217,10 @@ class Worker:
     async def work(self, kind: Kind) -> bool:
         """Take one lane and run it; False when there was none."""
         try:
-            lease = await self.shared.store.lease(self.shared.worker, [kind], pool=Platform.name)
+            lease = await self.shared.store.lease(self.shared.worker, [kind], pool=Platform.name, reads=READS[kind])
             if lease is not None:
                 await self._runs[kind](lease)
+                await self._idle()
         except StoreError:
             return True
         return lease is not None

@@ -32,6 +32,7 @@ from gateway.app import Home, assemble, open_store
 from gateway.channel_agent import Outcome
 from gateway.engine.decisions import Decisions
 from gateway.engine.delivery import Delivery
+from gateway.engine.leases import READS
 from gateway.engine.turns import Turns
 from gateway.observe import Feed
 from gateway.store.base import Kind, Lease, Store
@@ -104,7 +105,9 @@ class Worker:
         self.delivery = Delivery(self.shared)
 
     async def lease(self, kind: Kind, **options: Any) -> Lease:
-        lease = await self.shared.store.lease(self.shared.worker, [kind], pool=Platform.name, **options)
+        lease = await self.shared.store.lease(
+            self.shared.worker, [kind], pool=Platform.name, reads=READS[kind], **options
+        )
         assert lease is not None, f"no {kind} is ready"
         return lease
 
@@ -167,8 +170,9 @@ class Rig:
     async def turns(self) -> None:
         """Send what waits, then run a turn, until nothing is ready."""
         while await self.ready():
-            if (lease := await self.store.lease(self.worker.shared.worker, ["out"], pool=Platform.name)) is not None:
-                await self.worker.delivery.run(lease)
+            sending = await self.store.lease(self.worker.shared.worker, ["out"], pool=Platform.name, reads=READS["out"])
+            if sending is not None:
+                await self.worker.delivery.run(sending)
             else:
                 await self.worker.turn()
 

@@ -492,16 +492,16 @@ async def test_one_reply_of_the_model_costs_no_checkpoint(tmp_path: Path) -> Non
 
 
 async def test_what_a_plain_message_costs(tmp_path: Path) -> None:
-    """accept, lease, read and one look at the index of actions, one commit; lease, one look, one commit."""
+    """accept; lease, commit; lease, commit."""
     async with rig(bot(ScriptedProvider(["Hello."])), tmp_path) as chat:
         await chat.says("ana", "hello")
         assert chat.wire.calls == {"accept": 1}
         await chat.worker.turn()
         calls = dict(chat.wire.calls)
-        assert calls == {"accept": 1, "lease": 1, "read": 1, "get": 1, "commit": 1}
+        assert calls == {"accept": 1, "lease": 1, "commit": 1}
         await chat.worker.deliver()
         assert chat.platform.texts() == ["Hello."]
-        assert chat.wire.calls - Counter(calls) == {"lease": 1, "get": 1, "commit": 1}
+        assert chat.wire.calls - Counter(calls) == {"lease": 1, "commit": 1}
         assert await chat.ready() == 0
 
 

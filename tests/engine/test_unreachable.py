@@ -180,4 +180,4 @@ async def test_it_costs_a_plain_message_no_call(tmp_path: Path, invoices: Invoic
         await chat.says("ana", "hello")
         await chat.worker.turn()
         await chat.worker.deliver()
-        assert chat.wire.calls == {"accept": 1, "lease": 2, "read": 1, "get": 2, "commit": 2}
+        assert chat.wire.calls == {"accept": 1, "lease": 2, "commit": 2}

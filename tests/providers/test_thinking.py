@@ -9,19 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from channels import Json
 from gateway import Agent, ToolContext, tool
 from gateway.agent import LoopOutcome
 from gateway.agent.journal import Progress
 from gateway.agent.unattended import Unattended
 from gateway.memory import from_entries, to_entries
 from gateway.providers import ModelMessage, Provider, Request, Response
-from gateway.store.base import Entry
 from gateway.store.codec import decode, encode
 from tests.agent.scripted import Notebook
 from tests.fakes.anthropic import Blocks, Call, Raw, Say
@@ -58,9 +55,7 @@ async def _keeps_nothing(artifact: object) -> Any:
 
 def remembered(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
     """As the transcript gives them back."""
-    lines: list[Json] = [decode(encode(line)) for line in to_entries(messages)]
-    when = datetime(2026, 11, 22, tzinfo=UTC)
-    return from_entries([Entry(seq=number, stamp=when, value=line) for number, line in enumerate(lines)])
+    return from_entries([decode(encode(line)) for line in to_entries(messages)])
 
 
 def replies(model: ModelServer) -> list[list[dict[str, Any]]]:

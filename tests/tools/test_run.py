@@ -98,6 +98,9 @@ async def test_injected_values_reach_the_function() -> None:
         return resource, user_id, role
 
     assert await check_permissions.run({"resource": "r"}, CTX) == ("r", 123, "admin")
+    for hidden in ("user_id", "role"):
+        with pytest.raises(ToolValidationError, match=f"'{hidden}' is not a valid parameter"):
+            await check_permissions.run({"resource": "r", hidden: 999}, CTX)
 
 
 async def test_what_the_model_gave_and_a_person_saw_is_not_replaced() -> None:

@@ -1,0 +1,42 @@
+"""Those who do one kind of work: so many at once, each on a lease of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from gateway.engine.tasks import Tasks
+from gateway.store.base import Kind, Lease
+
+__all__ = ["Crew"]
+
+
+class Crew:
+    """Does the work of every lease it takes, beside all else."""
+
+    def __init__(self, tasks: Tasks, kind: Kind, at_once: int, run: Callable[[Lease], Awaitable[None]]) -> None:
+        self._tasks, self._kind, self._run = tasks, kind, run
+        self._free = asyncio.Semaphore(at_once)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether who takes a lease now would wait for somebody to be free."""
+        return self._free.locked()
+
+    async def take(self, asked: Callable[[], Awaitable[Lease | None]]) -> None:
+        """As soon as somebody is free, ask for a lease and have its work begun. Raises what asking raises."""
+        await self._free.acquire()
+        lease = None
+        try:
+            lease = await asked()
+        finally:
+            if lease is None:
+                self._free.release()
+        if lease is not None:
+            self._tasks.start(self._one(lease), self._kind)
+
+    async def _one(self, lease: Lease) -> None:
+        try:
+            await self._run(lease)
+        finally:
+            self._free.release()

@@ -1,0 +1,75 @@
+"""Whoever answered sends: the end of a turn goes on with the outbox that it filled."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from channels import Unavailable
+from gateway import Agent, ChannelAgent
+from gateway.engine import engine
+from gateway.store.base import Fenced, StoreUnavailable
+from gateway.testing import ScriptedProvider
+from tests.engine.rig import Rig, rig
+
+
+async def until_sent(chat: Rig, many: int) -> None:
+    async with asyncio.timeout(20):
+        while len(chat.platform.sent) < many or not await chat.worker.engine.idle():
+            await asyncio.sleep(0.01)
+
+
+async def test_the_end_of_a_turn_takes_the_outbox_it_fills(tmp_path: Path) -> None:
+    async with rig(ChannelAgent(Agent(provider=ScriptedProvider(["Hello Ana"]))), tmp_path) as chat:
+        chat.worker.engine.start()
+        await chat.says("ana", "hi")
+        await until_sent(chat, 1)
+        assert chat.platform.texts() == ["Hello Ana"]
+        assert chat.wire.calls["commit"] == 2, "the turn, and the receipt"
+        assert (await chat.store.stats()).leased == 0
+        await chat.worker.engine.stop()
+
+
+@pytest.mark.parametrize("in_doubt", ["repeat", "drop"])
+async def test_a_commit_whose_answer_is_lost_leaves_no_doubt(
+    tmp_path: Path, in_doubt: Literal["repeat", "drop"]
+) -> None:
+    """The lane that it took is nobody's, and is given back: what was never sent is no duplicate, and is sent."""
+    bot = ChannelAgent(Agent(provider=ScriptedProvider(["Hello Ana"])), in_doubt=in_doubt)
+    async with rig(bot, tmp_path) as chat:
+        await chat.says("ana", "hi")
+        chat.wire.lost["commit"] = 1
+        chat.worker.engine.start()
+        await until_sent(chat, 1)
+        assert (chat.platform.texts(), await chat.store.dead()) == (["Hello Ana"], [])
+        await chat.worker.engine.stop()
+
+
+async def test_who_is_busy_leaves_it_to_who_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(engine._AT_ONCE, "out", 1)
+    monkeypatch.setattr(engine, "_TAKERS", 1)
+    answers = [f"answer {number}" for number in range(5)]
+    bot = ChannelAgent(Agent(provider=ScriptedProvider(answers)))
+    async with rig(bot, tmp_path) as chat:
+        chat.platform.will = [Unavailable("down")]
+        chat.worker.engine.start()
+        for number in range(5):
+            await chat.says(f"person {number}", "hi")
+        await until_sent(chat, 5)
+        assert sorted(str(part.arguments["text"]) for _, part in chat.platform.sent) == answers
+        await chat.worker.engine.stop()
+
+
+async def test_a_lost_answer_is_dealt_with_though_the_store_is_away(tmp_path: Path) -> None:
+    async with rig(ChannelAgent(Agent(provider=ScriptedProvider(["Hello Ana"])), in_doubt="drop"), tmp_path) as chat:
+        await chat.says("ana", "hi")
+        chat.wire.lost["commit"] = 1
+        chat.wire.refuse = {"give_back": [StoreUnavailable("away")] * 3, "renew": [Fenced("gone")]}
+        chat.worker.engine.start()
+        await until_sent(chat, 1)
+        assert (chat.platform.texts(), await chat.store.dead()) == (["Hello Ana"], [])
+        assert chat.wire.calls["give_back"] == 4
+        await chat.worker.engine.stop()
