@@ -88,9 +88,7 @@ async def test_what_is_heard_of_a_place_where_somebody_looks_is_looked_after(kno
     assert not known.is_old
 
 
-async def test_a_pause_while_note_is_taken_swaps_nothing(
-    known: leases._Known, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_pause_while_note_is_taken_swaps_nothing(known: leases._Known, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses = (float(number * number) for number in count())
     with monkeypatch.context() as patch:
         patch.setattr(time, "monotonic", lambda: next(pauses))
