@@ -26,7 +26,7 @@ from gateway.engine.patience import wait_for_store, waits
 from gateway.engine.results import leave_word
 from gateway.engine.shared import Shared
 from gateway.engine.steps import Steps, events_of
-from gateway.memory import HISTORY, from_entries, to_entries
+from gateway.memory import Transcripts, to_entries
 from gateway.pending.desk import Desk, Say
 from gateway.providers.base import ModelMessage, ProviderError
 from gateway.store.base import Conflict, Fenced, Lease, Next, Snapshot, StoreUnavailable, Transaction
@@ -76,6 +76,7 @@ class Turns:
         self._answers = Answers(shared)
         self._failures = Failures(shared)
         self._can_type = {name: channel for name, channel in shared.channels.items() if isinstance(channel, CanType)}
+        self._transcripts = Transcripts()
         self._suspect: str | None = None
         """The one turn under way that may kill this process: another one has to wait, else it would die with it."""
 
@@ -211,10 +212,8 @@ class Turns:
 
     async def _run_bot(self, running: _Running) -> Outcome:
         shared, conversation = self._shared, running.lease.lane
-        if not shared.is_shown(running.lease):  # what cannot be read fails here, and becomes a dead letter in the end
-            await shared.store.read(shared.key(conversation, "transcript"), last=HISTORY)
         desk = await shared.desk(conversation, shared.language(running.person), seen=running.seen)
-        turn = self._prepared(running, from_entries(running.lease.lines), desk)
+        turn = self._prepared(running, self._transcripts.read(conversation, running.lease.lines), desk)
         deadline = asyncio.timeout(self._deadline_seconds)
         async with self._typing(running.address):
             try:

@@ -242,10 +242,10 @@ class Lease:
     steps: tuple[Json, ...] = ()
     """turn: the checkpoint of the turn that was running when the lease before was lost or parked."""
     seen: Snapshot
-    """The records that were asked for, when the lane was taken. When one of them, or a line of the log, cannot be read,
-    none is here: whoever looks for one fails, and holds up nobody else."""
-    lines: tuple[Json, ...] = ()
-    """The end of the log that was asked for, in order."""
+    """The records that were asked for, when the lane was taken. When one of them cannot be read none is here: whoever
+    looks for one fails, and holds up nobody else."""
+    lines: tuple[str, ...] = ()
+    """The end of the log that was asked for, in order, each line as the JSON text it is stored as."""
     sure_until: float
     """Of this process's own clock, time.monotonic(): before that it cannot have lapsed, however long anything took."""
 

@@ -17,9 +17,9 @@ from gateway import Agent, ToolContext, tool
 from gateway.agent import LoopOutcome
 from gateway.agent.journal import Progress
 from gateway.agent.unattended import Unattended
-from gateway.memory import from_entries, to_entries
+from gateway.memory import Transcripts, to_entries
 from gateway.providers import ModelMessage, Provider, Request, Response
-from gateway.store.codec import decode, encode
+from gateway.store.codec import encode
 from tests.agent.scripted import Notebook
 from tests.fakes.anthropic import Blocks, Call, Raw, Say
 from tests.fakes.model_server import ModelServer
@@ -55,7 +55,7 @@ async def _keeps_nothing(artifact: object) -> Any:
 
 def remembered(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
     """As the transcript gives them back."""
-    return from_entries([decode(encode(line)) for line in to_entries(messages)])
+    return Transcripts().read("c", [encode(line) for line in to_entries(messages)])
 
 
 def replies(model: ModelServer) -> list[list[dict[str, Any]]]:

@@ -23,7 +23,6 @@ from gateway.store.base import (
 from gateway.store.codec import (
     dead_to_text,
     decode,
-    decode_all,
     encode,
     incoming_to_text,
     micros,
@@ -274,9 +273,8 @@ def read_lease(worker: str, partition: str, shown: Sequence[Any], reads: Reads, 
     keys = [Key(partition, f"{each}/{lane}") for each in reads.records]
     try:
         seen = Snapshot({key: read_record(*record) for key, record in zip(keys, records, strict=True)}, moment(now))
-        said = tuple(decode_all(line.partition(b" ")[2].decode() for line in lines))
     except ValueError:
-        seen, said = Snapshot({}, moment(now)), ()
+        seen = Snapshot({}, moment(now))
     return Lease(
         kind=kind.decode(),
         lane=lane,
@@ -289,6 +287,6 @@ def read_lease(worker: str, partition: str, shown: Sequence[Any], reads: Reads, 
         parts=tuple(read_parts(parts)),
         steps=tuple(decode(step.decode()) for step in steps),
         seen=seen,
-        lines=said,
+        lines=tuple([line.partition(" ")[2] for line in lines.decode().split("\n")]) if lines else (),
         sure_until=sure_until,
     )

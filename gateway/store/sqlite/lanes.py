@@ -164,9 +164,9 @@ def lease(
     died = lapsed or bool(row.died)
     try:
         seen = records.get(db, at, [Key(PARTITION, f"{name}/{lane}") for name in reads.records])
-        lines = records.last_lines(db, f"{reads.log}/{lane}", reads.last) if reads.log else ()
     except ValueError:
-        seen, lines = Snapshot({}, moment(at.now)), ()
+        seen = Snapshot({}, moment(at.now))
+    lines = records.last_lines(db, f"{reads.log}/{lane}", reads.last) if reads.log else ()
     db.execute(
         "UPDATE lane SET worker = ?, fence = ?, until = ?, upto = ?, tries = ?, died = ?, needs = 1 WHERE id = ?",
         (worker, at.now, at.real + lease_seconds, upto, tries, died, row.id),

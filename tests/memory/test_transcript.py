@@ -1,0 +1,95 @@
+"""The transcript as a turn reads it: whole, and only what is new of it anew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+from pydantic import ValidationError
+
+from gateway.memory import RESET, Transcripts, to_entries
+from gateway.providers import ModelMessage, ToolCall
+from gateway.store.codec import encode
+from gateway.store.form import NewerForm
+
+ASKED = ModelMessage(role="user", content="Delete INV-42.")
+CALLED = ModelMessage(role="assistant", tool_calls=(ToolCall(call_id="1", name="delete", args={"ids": ["INV-42"]}),))
+DONE = ModelMessage(role="tool", content="done", call_id="1", tool_name="delete")
+SAID = ModelMessage(role="assistant", content="It is deleted.")
+HEARD = ModelMessage(role="event", content="It was undone.")
+
+
+def lines(messages: Sequence[ModelMessage]) -> list[str]:
+    return [encode(line) for line in to_entries(messages)]
+
+
+WHOLE = [ASKED, CALLED, DONE, SAID, HEARD, ASKED]
+
+
+@pytest.mark.parametrize("last", range(len(WHOLE) + 1))
+def test_what_is_read_begins_with_one_that_stands_by_itself(last: int) -> None:
+    read = Transcripts().read("c", lines(WHOLE[last:]))
+    assert read == WHOLE[{0: 0, 5: 5, 6: 6}.get(last, 4) :]
+
+
+@pytest.mark.parametrize("after", range(len(WHOLE) + 1))
+def test_what_was_before_the_last_reset_is_forgotten(after: int) -> None:
+    written = lines(WHOLE)
+    reset = encode(RESET)
+    assert Transcripts().read("c", [reset, *written[:after], reset, ASKED_LINE, *written[after:]])[0] == ASKED
+    assert Transcripts().read("c", [*written, reset]) == []
+
+
+[ASKED_LINE] = lines([ASKED])
+
+
+def test_of_the_next_turns_lines_only_the_new_ones_are_read() -> None:
+    transcripts, written = Transcripts(), lines([ASKED, SAID, HEARD, SAID])
+    before = transcripts.read("c", written[:3])
+    after = transcripts.read("c", ["".join(line) for line in written[1:]])
+    assert after == [HEARD, SAID]
+    assert after[0] is before[2]
+    assert after[1] is before[1]
+    assert transcripts.read("another", written)[0] is not before[0]
+
+
+def test_whatever_is_done_to_a_call_in_one_turn_the_next_reads_it_as_it_was() -> None:
+    transcripts, written = Transcripts(), lines([ASKED, CALLED, ModelMessage(role="assistant", echo={"a": [1]})])
+    for _ in range(2):
+        _, called, echoing = transcripts.read("c", written)
+        args, echo = called.tool_calls[0].args, echoing.echo
+        assert (args, echo) == ({"ids": ["INV-42"]}, {"a": [1]})
+        assert isinstance(args, dict)
+        assert isinstance(echo, dict)
+        args["ids"], echo["a"] = ["INV-43"], None
+
+
+def test_a_reset_that_is_known_is_still_one() -> None:
+    transcripts, written = Transcripts(), [*lines([ASKED, SAID]), encode(RESET), *lines([HEARD])]
+    assert transcripts.read("c", written) == transcripts.read("c", written) == [HEARD]
+
+
+def test_of_long_ones_and_of_many_nothing_is_remembered_for_long() -> None:
+    transcripts = Transcripts()
+    long = lines([ModelMessage(role="user", content="x" * 40_000)])
+    assert transcripts.read("c", long)[0] is not transcripts.read("c", long)[0]
+    first = transcripts.read("c", [ASKED_LINE])[0]
+    for number in range(255):
+        transcripts.read(f"c{number}", [ASKED_LINE])
+    assert transcripts.read("c", [ASKED_LINE])[0] is first
+    for number in range(256):
+        transcripts.read(f"d{number}", [ASKED_LINE])
+    assert transcripts.read("c", [ASKED_LINE])[0] is not first
+
+
+def test_what_cannot_be_read_is_said_every_time() -> None:
+    transcripts, written = Transcripts(), lines([ASKED])
+    for _ in range(2):
+        with pytest.raises(NewerForm):
+            transcripts.read("c", [*written, json.dumps({"role": "user", "form": 2})])
+        with pytest.raises(ValidationError):
+            transcripts.read("c", [*written, '{"role": "nobody"}'])
+        with pytest.raises(ValueError, match="Expecting"):
+            transcripts.read("c", [*written, "{"])
+    assert transcripts.read("c", written) == [ASKED]
