@@ -55,6 +55,7 @@ _LAPSED = (
     _LOOK + "AND needs <= ? AND pool = ? AND worker IS NOT NULL AND until <= ? AND ready_at <= ? "
     "ORDER BY ready_at, id LIMIT 1"
 )
+_ANY = f"SELECT * FROM ({_FREE}) UNION ALL SELECT * FROM ({_LAPSED})"  # noqa: S608
 _ONLY = _LOOK + "AND needs <= ? AND lane = ? AND ready_at <= ? AND (worker IS NULL OR until <= ?)"
 
 
@@ -141,11 +142,11 @@ def lease(
     if lapsed:
         tries += 1
         _blame(db, kind, lane, row.upto)
+        db.execute("DELETE FROM signal WHERE conversation = ?", (lane,))
     events: tuple[Waiting, ...] = ()
     parts: tuple[QueuedPart, ...] = ()
     steps: tuple[Any, ...] = ()
     if kind == "turn":
-        db.execute("DELETE FROM signal WHERE conversation = ?", (lane,))
         found = db.execute(
             f"SELECT {EVENT_COLUMNS} FROM event WHERE conversation = ? ORDER BY seq LIMIT {_EVENTS}",  # noqa: S608
             (lane,),
@@ -256,16 +257,20 @@ def finish(
 def give_back(db: sqlite3.Connection, at: Moment, kind: Kind, lane: str, worker: str, fence: int | None = None) -> None:
     """Undo a lease that nobody received: the next one is told what this one would have been told."""
     at.woken.add((kind, None))
-    db.execute(
+    given = db.execute(
         "UPDATE lane SET worker = NULL, until = NULL, upto = NULL "
         "WHERE kind = ? AND lane = ? AND worker = ? AND fence = coalesce(?, fence)",
         (kind, lane, worker, fence),
     )
+    if kind == "turn" and given.rowcount:
+        db.execute("DELETE FROM signal WHERE conversation = ?", (lane,))
 
 
 def checkpoint(db: sqlite3.Connection, conversation: str, steps: Sequence[str]) -> None:
     """Record what a running turn has done so far, behind what it had."""
-    db.executemany("INSERT INTO step (conversation, value) VALUES (?, ?)", [(conversation, step) for step in steps])
+    if steps:
+        rows = [(conversation, step) for step in steps]
+        db.executemany("INSERT INTO step (conversation, value) VALUES (?, ?)", rows)
 
 
 def signal(db: sqlite3.Connection, conversation: str, value: str) -> None:
@@ -280,6 +285,7 @@ def signal(db: sqlite3.Connection, conversation: str, value: str) -> None:
 def end_all(db: sqlite3.Connection) -> None:
     """The process that held them is gone: every lease has lapsed."""
     db.execute("UPDATE lane SET until = 0 WHERE worker IS NOT NULL")
+    db.execute("DELETE FROM signal")
 
 
 def seconds_to_next(db: sqlite3.Connection, at: Moment, since: Moment) -> float | None:
@@ -336,9 +342,8 @@ def waiting_from_row(row: tuple[Any, ...]) -> Waiting:
 def _ready(db: sqlite3.Connection, at: Moment, kind: Kind, only: str | None, pool: str, knows: int) -> list[_Row]:
     if only is not None:
         return [_Row(*row) for row in db.execute(_ONLY, (kind, knows, only, at.now, at.real))]
-    free = db.execute(_FREE, (kind, knows, pool, at.now)).fetchall()
-    lapsed = db.execute(_LAPSED, (kind, knows, pool, at.real, at.now)).fetchall()
-    return [_Row(*row) for row in (*free, *lapsed)]
+    found = db.execute(_ANY, (kind, knows, pool, at.now, kind, knows, pool, at.real, at.now))
+    return [_Row(*row) for row in found]
 
 
 def has_work(db: sqlite3.Connection, kind: Kind, lane: str) -> bool:

@@ -15,12 +15,13 @@ PARTITION = "00"
 """The only one: everything of an embedded store is in one file."""
 
 _LAST_CHARACTER = "\U0010ffff"
+_ABSENT = Record()
 
 
 def get(db: sqlite3.Connection, at: Moment, keys: Sequence[Key]) -> Snapshot:
     """Records, read at one moment. A key of a partition that is not there names nothing."""
     return Snapshot(
-        {key: _record(db, at, key.name) if key.partition == PARTITION else Record() for key in keys}, moment(at.now)
+        {key: _record(db, at, key.name) if key.partition == PARTITION else _ABSENT for key in keys}, moment(at.now)
     )
 
 
@@ -28,7 +29,7 @@ def _record(db: sqlite3.Connection, at: Moment, name: str) -> Record:
     row = db.execute(
         "SELECT value, version FROM record WHERE name = ? AND (expires IS NULL OR expires > ?)", (name, at.now)
     ).fetchone()
-    return Record() if row is None else Record(decode(row[0]), row[1])
+    return _ABSENT if row is None else Record(decode(row[0]), row[1])
 
 
 def version(db: sqlite3.Connection, at: Moment, name: str) -> int:
@@ -64,10 +65,11 @@ def delete(db: sqlite3.Connection, at: Moment, name: str) -> None:
     db.execute("UPDATE record SET value = NULL, expires = ? WHERE name = ?", (at.now, name))
 
 
-def append(db: sqlite3.Connection, at: Moment, log: str, value: str) -> None:
-    """Add a line to a log."""
-    db.execute(
-        "INSERT INTO log SELECT ?1, coalesce(max(seq), 0) + 1, ?2, ?3 FROM log WHERE log = ?1", (log, at.now, value)
+def append(db: sqlite3.Connection, at: Moment, lines: Sequence[tuple[str, str]]) -> None:
+    """Add lines to logs, each with the name of its log."""
+    db.executemany(
+        "INSERT INTO log SELECT ?1, coalesce(max(seq), 0) + 1, ?2, ?3 FROM log WHERE log = ?1",
+        [(log, at.now, line) for log, line in lines],
     )
 
 

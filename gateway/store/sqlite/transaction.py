@@ -40,8 +40,8 @@ def apply(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Commi
         records.put(db, at, name, new)
     for name in transaction.deletes:
         records.delete(db, at, name)
-    for log, line in transaction.appends:
-        records.append(db, at, log, encode(line))
+    if transaction.appends:
+        records.append(db, at, [(log, encode(line)) for log, line in transaction.appends])
     _events(db, at, transaction)
     _outbox(db, at, transaction)
     for action_id in transaction.actions:
