@@ -155,7 +155,9 @@ class _Loop:
         self.iterations += 1
         response = self.progress.reply(self.iterations)
         if response is None:
-            request = replace(self.request, messages=(*self.request.messages, *self.messages))
+            request = self.request
+            if self.messages:
+                request = replace(request, messages=(*request.messages, *self.messages))
             response = _plain(_with_ids(await self.caller.call(request), self.iterations))
             if response.tool_calls and not self.spec.config.routing_only:
                 await self.progress.replied(response)
