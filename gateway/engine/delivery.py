@@ -34,7 +34,6 @@ from gateway.engine import doubt, trail
 from gateway.engine.leases import for_newer, held
 from gateway.engine.outbox import Outbox
 from gateway.engine.outgoing import address_from_json, part_from_json
-from gateway.engine.pacing import Pacing
 from gateway.engine.shared import Shared
 from gateway.store.base import Fenced, Lease, QueuedPart
 from gateway.store.form import NewerForm, check_form
@@ -53,17 +52,18 @@ class Delivery:
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._unwritten: dict[str, Receipt] = {}
-        self._pacing = Pacing(shared.store)
 
     async def run(self, lease: Lease) -> None:
         """Send what waits in the outbox this lease is for."""
         try:
             async with held(self._shared, lease) as make_sure:
-                await _Lane(self._shared, lease, self._pacing, self._unwritten, make_sure).run()
+                await _Lane(self._shared, lease, self._unwritten, make_sure).run()
         except NewerForm as newer:
             await self._shared.store.commit(for_newer(lease, newer))
         except Fenced:
             log.warning("outbox of %s: somebody else has taken over", lease.lane)
+        finally:
+            self._shared.pacing.forget(lease.parts[0].part_id)
 
 
 class _Lane:
@@ -73,11 +73,10 @@ class _Lane:
         self,
         shared: Shared,
         lease: Lease,
-        pacing: Pacing,
         unwritten: dict[str, Receipt],
         make_sure: Callable[[], Awaitable[None]],
     ) -> None:
-        self._shared, self._lease, self._pacing, self._make_sure = shared, lease, pacing, make_sure
+        self._shared, self._lease, self._make_sure = shared, lease, make_sure
         self._unwritten = unwritten
         """Receipts that the store did not take, by part: this process knows that it need not send those again."""
         self._outbox = Outbox(shared, lease)
@@ -130,7 +129,7 @@ class _Lane:
             if unsure == "sent" and not await self._say_so(queued, address):
                 return False
         try:
-            wait = await self._pacing.wait(channel, address)
+            wait = await shared.pacing.wait(queued.part_id, channel, address)
         except asyncio.CancelledError:
             await asyncio.shield(self._outbox.give_back("done"))
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from weakref import WeakValueDictionary
 
 from channels import Address, Channel
@@ -17,27 +18,57 @@ class Pacing:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._queues: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._ahead: dict[str, asyncio.Future[float]] = {}
 
-    async def wait(self, channel: Channel, address: Address) -> float:
+    def ask_ahead(self, part_id: str, channel: Channel, address: Address) -> None:
+        """Ask the store now what `wait` will ask it for this part: while the part is being stored, not after."""
+        place, account = _place(channel, address), _account(channel, address)
+        cells = _both(account, place)
+        if cells and not self._is_waited_for(account):
+            asked = self._ahead[part_id] = asyncio.ensure_future(self._store.take(cells))
+            asked.add_done_callback(_heard)
+
+    def forget(self, part_id: str) -> None:
+        """Nobody is going to wait for this part. If it was counted, something else is sent a little later."""
+        self._ahead.pop(part_id, None)
+
+    async def wait(self, part_id: str, channel: Channel, address: Address) -> float:
         """Wait until the account may send once more, and count it; 0.
 
         When it is the place that may not, nothing is counted: seconds after which to ask again. An account is waited
         for in a queue, for all that is to be sent needs it: nobody would get on by asking again and again.
         """
         place, account = _place(channel, address), _account(channel, address)
-        if account is None:
-            return await self._store.take([place]) if place is not None else 0.0
-        queue = self._queues.setdefault(account.name, asyncio.Lock())
-        if not queue.locked() and not await self._store.take([account] if place is None else [account, place]):
-            return 0.0
+        cells = _both(account, place)
+        if (asked := self._ahead.pop(part_id, None)) is not None:
+            seconds = await asked
+        elif cells and self._is_waited_for(account):
+            seconds = math.inf
+        else:
+            seconds = await self._store.take(cells) if cells else 0.0
+        if not seconds or account is None:
+            return seconds
         if place is not None and (seconds := await self._store.take([place])):
             return seconds
-        async with queue:
+        async with self._queues.setdefault(account.name, asyncio.Lock()):
             seconds = -1.0
             while seconds:
                 seconds = await self._store.take([account])
                 await asyncio.sleep(seconds)
         return 0.0
+
+    def _is_waited_for(self, account: Cell | None) -> bool:
+        return account is not None and account.name in self._queues
+
+
+def _both(account: Cell | None, place: Cell | None) -> list[Cell]:
+    return [cell for cell in (account, place) if cell is not None]
+
+
+def _heard(asked: asyncio.Future[float]) -> None:
+    """Whoever waits for it is told what it raised; nobody else has to be."""
+    if not asked.cancelled():
+        asked.exception()
 
 
 def _account(channel: Channel, address: Address) -> Cell | None:

@@ -10,6 +10,7 @@ from channels import Address, Channel, Message, Person
 from gateway.artifacts import ArtifactStore
 from gateway.channel_agent import ChannelAgent
 from gateway.engine.crew import Crew
+from gateway.engine.pacing import Pacing
 from gateway.engine.tasks import Tasks
 from gateway.observe import Feed
 from gateway.pending.desk import Desk
@@ -42,6 +43,10 @@ class Shared:
     """Channel -> those who work off its outboxes, while this process does."""
     turn_of: dict[str, str] = field(default_factory=dict)
     """Conversation -> the person whose turn this process runs there now."""
+    pacing: Pacing = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.pacing = Pacing(self.store)
 
     def conversation(self, address: Address) -> str:
         """The key of a conversation: the bot's name and the address."""

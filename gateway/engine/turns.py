@@ -313,7 +313,7 @@ class Turns:
                 transaction.parts += queue(
                     shared.channels, conversation, running.address, says, cause=cause, language=language
                 )
-                await self._commit(transaction, running.address.channel)
+                await self._commit(transaction, running.address)
             except Conflict:
                 if not again:
                     raise
@@ -324,21 +324,27 @@ class Turns:
             trail.committed(conversation, running.batch.taken, transaction.parts, outcome.stop_reason)
             return
 
-    async def _commit(self, transaction: Transaction, channel: str) -> None:
+    async def _commit(self, transaction: Transaction, address: Address) -> None:
         """And go on at once with what is to be sent, if somebody is free for it."""
-        shared, crew = self._shared, self._shared.sending.get(channel)
+        shared, crew = self._shared, self._shared.sending.get(address.channel)
         if crew is None or crew.is_busy or not transaction.parts:
             await shared.store.commit(transaction)
             return
-        conversation, long = transaction.parts[0].conversation, shared.lease_seconds
-        transaction.then = Next(kind="out", lane=conversation, reads=READS["out"], lease_seconds=long)
+        first, long = transaction.parts[0], shared.lease_seconds
+        transaction.then = Next(kind="out", lane=first.conversation, reads=READS["out"], lease_seconds=long)
 
         async def committed() -> Lease | None:
+            shared.pacing.ask_ahead(first.part_id, shared.channels[address.channel], address)
+            lease = None
             try:
-                return (await shared.store.commit(transaction)).lease
+                lease = (await shared.store.commit(transaction)).lease
             except StoreUnavailable:
                 shared.tasks.start(self._give_back(transaction), "give back")
                 raise
+            finally:
+                if lease is None or lease.parts[0].part_id != first.part_id:
+                    shared.pacing.forget(first.part_id)
+            return lease
 
         await crew.take(committed)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
 from channels import Unavailable
+from channels.channel import Pace
 from gateway import Agent, ChannelAgent
 from gateway.engine import engine
 from gateway.store.base import Fenced, StoreUnavailable
@@ -72,4 +74,45 @@ async def test_a_lost_answer_is_dealt_with_though_the_store_is_away(tmp_path: Pa
         await until_sent(chat, 1)
         assert (chat.platform.texts(), await chat.store.dead()) == (["Hello Ana"], [])
         assert chat.wire.calls["give_back"] == 4
+        await chat.worker.engine.stop()
+
+
+async def test_while_a_reply_is_stored_its_turn_to_be_sent_is_asked_for(tmp_path: Path) -> None:
+    bot = ChannelAgent(Agent(provider=ScriptedProvider(["Hello Ana", "Hello again"])))
+    async with rig(bot, tmp_path, pace=Pace(account_per_second=1000.0, place_per_second=1000.0)) as chat:
+        asked: list[str] = []
+        for name in ("commit", "take", "commit answered"):
+            chat.wire.on[name] = partial(asked.append, name)
+        chat.worker.engine.start()
+        for number in (1, 2):
+            await chat.says("ana", "hi")
+            await until_sent(chat, number)
+        assert asked == ["commit", "take", "commit answered", "commit", "commit answered"] * 2
+        await chat.worker.engine.stop()
+
+
+async def test_a_pace_that_is_over_parks_what_was_stored(tmp_path: Path) -> None:
+    bot = ChannelAgent(Agent(provider=ScriptedProvider([f"answer {number}" for number in range(5)])))
+    async with rig(bot, tmp_path, pace=Pace(place_per_second=0.01)) as chat:
+        chat.worker.engine.start()
+        for number in range(5):
+            await chat.says("ana", f"{number}")
+            await until_sent(chat, min(number + 1, 3))
+        assert chat.platform.texts() == ["answer 0", "answer 1", "answer 2"]
+        assert (await chat.store.stats()).parked == 1
+        chat.store.offset_seconds = 100.0
+        await until_sent(chat, 4)
+        assert chat.platform.texts()[3:] == ["answer 3"], "counted once, however often it was asked"
+        await chat.worker.engine.stop()
+
+
+async def test_what_could_not_be_stored_is_not_waited_for(tmp_path: Path) -> None:
+    bot = ChannelAgent(Agent(provider=ScriptedProvider(["Hello Ana"])))
+    async with rig(bot, tmp_path, pace=Pace(account_per_second=1000.0)) as chat:
+        chat.wire.refuse = {"commit": [StoreUnavailable("away")], "take": [StoreUnavailable("away")]}
+        chat.worker.engine.start()
+        await chat.says("ana", "hi")
+        await until_sent(chat, 1)
+        assert chat.platform.texts() == ["Hello Ana"]
+        assert not chat.worker.shared.pacing._ahead
         await chat.worker.engine.stop()

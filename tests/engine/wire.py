@@ -24,6 +24,8 @@ class Wire:
         self.calls: Counter[str] = Counter()
         self.refuse: dict[str, list[Exception]] = {}
         """Name of a call -> what its next uses raise; they do not arrive."""
+        self.on: dict[str, Callable[[], object]] = {}
+        """Name of a call -> what is done as soon as it is made; "... answered" -> and when its answer has come."""
         self.lost: Counter[str] = Counter()
         """Name of a call -> how many of its next uses arrive without an answer coming back."""
         self.left: int | None = None
@@ -60,6 +62,8 @@ class Wire:
 
         async def through(*args: Any, **kwargs: Any) -> Any:
             self.calls[name] += 1
+            if name in self.on:
+                self.on[name]()
             await self._stand_still()
             if self.refuse.get(name):
                 raise self.refuse[name].pop(0)
@@ -71,6 +75,8 @@ class Wire:
             if last and not self.answer_lost:
                 raise Cut
             answer = await call(*args, **kwargs)
+            if (answered := f"{name} answered") in self.on:
+                self.on[answered]()
             if last:
                 raise Cut
             if self.lost[name]:

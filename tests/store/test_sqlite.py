@@ -9,6 +9,7 @@ import stat
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from blockbuster import blockbuster_ctx
 
 from gateway.store.base import (
     Dead,
+    Fenced,
     Incoming,
     Key,
     Overloaded,
@@ -30,6 +32,7 @@ from gateway.store.base import (
 from gateway.store.sqlite import SqliteStore, lanes, mailbox, room
 from gateway.store.sqlite.clock import Clock, Moment
 from gateway.store.sqlite.writer import Writer
+from gateway.testing.store_contract.helpers import arrive, take
 
 BODY = {"text": "x" * 300}
 
@@ -305,3 +308,42 @@ async def test_no_call_blocks_the_loop(path: Path) -> None:
         await store.stats()
         await store.now()
         await store.close()
+
+
+async def test_a_turn_of_what_was_not_stored_after_all_does_nothing_that_lasts(store: SqliteStore) -> None:
+    """It begins while the disk is still waited for."""
+    event = Incoming(conversation="c", event_ids=("e",), body={"text": "x" * 100_000})
+    waiting = asyncio.create_task(store.lease("w", ["turn"], wait_seconds=60))
+    await store.ping()
+    with no_file_larger_than(100_000):
+        with pytest.raises(StoreUnavailable):
+            await store.accept([event])
+        lost = await waiting
+        assert lost is not None
+        assert [waiting.body for waiting in lost.events] == [event.body]
+    with pytest.raises(Fenced):
+        await store.commit(Transaction(partition="00", lease=lost, steps=["begun"]))
+    with pytest.raises(Fenced):
+        await store.renew(lost)
+    assert await store.accept([event]) == [True], "it is delivered again"
+    lease = await store.lease("w", ["turn"])
+    assert lease is not None
+    assert (len(lease.events), lease.tries, lease.died, lease.steps) == (1, 0, False, ())
+
+
+async def test_those_who_wait_beside_others_get_what_time_makes_ready(store: SqliteStore) -> None:
+    """Nobody asks for anything else meanwhile: the thread is told of them all the same."""
+    many = [f"c{number}" for number in range(5)]
+    due = await store.now() + timedelta(seconds=0.2)
+    for name in many:
+        await arrive(store, name)
+        lease = await take(store)
+        await store.commit(Transaction(partition="00", lease=lease, finish="failed", due=due))
+    waiting = []
+    for _ in many:
+        waiting.append(asyncio.create_task(store.lease("w", ["turn"], wait_seconds=60)))
+        for _ in range(3):  # so the next one comes when this one is with the thread
+            await asyncio.sleep(0)
+    async with asyncio.timeout(15):
+        taken = await asyncio.gather(*waiting)
+    assert sorted(lease.lane for lease in taken if lease is not None) == many

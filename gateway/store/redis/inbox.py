@@ -29,8 +29,8 @@ _COUNTED_SECONDS: Final = 1.0
 _COUNTED_ANEW_SECONDS: Final = 0.1
 """How old it may be to refuse by it."""
 GATHER_SECONDS: Final = 0.002
-"""So long after events were stored the next ones wait for more, as they do while a call is on its way: one for many of
-them takes a fraction of what several take. One that comes alone does not wait."""
+"""So long after several were stored together the next ones wait for more, as they do while a call is on its way: one
+for many of them takes a fraction of what several take. One that comes alone does not wait."""
 _MOST: Final = 200
 """At most so many batches of one partition at once, so that its call stays short."""
 
@@ -113,7 +113,8 @@ class Inbox:
                 for partition, batches in aboard.items():
                     for batch, verdict in zip(batches, verdicts[partition], strict=True):
                         self._settle(batch, verdict)
-                self._not_before = asyncio.get_running_loop().time() + GATHER_SECONDS
+                if sum(map(len, aboard.values())) > 1:
+                    self._not_before = asyncio.get_running_loop().time() + GATHER_SECONDS
         finally:
             self._busy = None
 

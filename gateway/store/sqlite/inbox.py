@@ -17,8 +17,8 @@ from gateway.store.sqlite.writer import Writer
 __all__ = ["Inbox"]
 
 GATHER_SECONDS = 0.003
-"""So long after events were stored the next ones wait for more: one transaction of many takes a fraction of what
-several take. One that comes alone does not wait."""
+"""So long after several were stored together the next ones wait for more: one transaction of many takes a fraction of
+what several take. One that comes alone does not wait."""
 _MOST = 200
 """At most so many batches in one operation, so that it stays short."""
 
@@ -60,7 +60,8 @@ class Inbox:
 
     def _stored(self, aboard: list[_Put], stored: asyncio.Future[list[list[bool] | Overloaded]]) -> None:
         loop = asyncio.get_running_loop()
-        self._not_before = loop.time() + GATHER_SECONDS
+        if len(aboard) > 1:
+            self._not_before = loop.time() + GATHER_SECONDS
         if len(self._waiting) >= _MOST:
             self._store()
         elif self._waiting:

@@ -37,12 +37,18 @@ from gateway.store.sqlite import counts, lanes, mailbox, records, upkeep
 from gateway.store.sqlite import transaction as transactions
 from gateway.store.sqlite.clock import Clock, Woken
 from gateway.store.sqlite.inbox import Inbox
+from gateway.store.sqlite.jobs import Operation
 from gateway.store.sqlite.room import Room
-from gateway.store.sqlite.writer import Operation, Writer
+from gateway.store.sqlite.writer import Writer
 
 __all__ = ["SqliteStore"]
 
 T = TypeVar("T")
+
+
+def _is_of_a_turn(lease: Lease | None) -> bool:
+    """A turn that nobody has taken after all is refused before it does anything that lasts."""
+    return lease is not None and lease.kind == "turn"
 
 
 class SqliteStore:
@@ -139,6 +145,7 @@ class SqliteStore:
             settled=self._keep_or_give_back,
             topic=topic,
             concerned=concerned,
+            ahead=_is_of_a_turn,
             durable=False,
             wait_seconds=wait_seconds,
         )

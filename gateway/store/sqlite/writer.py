@@ -2,8 +2,7 @@
 
 A commit waits for the disk once for everybody in its group, which is what makes SQLite fast at `synchronous=FULL`.
 Nobody is answered before the disk has it, but who asked for nothing that has to last: a lease ends with its process
-anyway. Of an operation that is refused nothing stays, and the others of its group
-are none the wiser.
+anyway. Of an operation that is refused nothing stays, and the others of its group are none the wiser.
 """
 
 from __future__ import annotations
@@ -12,50 +11,34 @@ import asyncio
 import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Hashable
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from gateway.store.base import StoreUnavailable
 from gateway.store.sqlite import lanes, schema, upkeep
 from gateway.store.sqlite.clock import Clock, Moment, Woken
+from gateway.store.sqlite.jobs import Answer, Job, Operation, Waiters
 
-__all__ = ["Operation", "Writer"]
+__all__ = ["Writer"]
 
 T = TypeVar("T")
-Operation = Callable[[sqlite3.Connection, Moment], T]
-"""Reads and writes within the transaction it is given; runs again when its group had to be rolled back."""
 
 _GROUP = 1000
 _LOOK_AGAIN_SECONDS = 0.05
 """However busy the thread is, so often those that wait see what time alone has made ready."""
+_NO_HURRY_SECONDS = 0.002
+"""So long the thread is not woken for who only goes on waiting beside others."""
 _LOOK_UP_SECONDS = 30.0
 """The thread wakes at least this often: for what expired, and in case the machine was suspended."""
 
 
-@dataclass(slots=True, eq=False)
-class _Job:
-    run: Operation[Any]
-    future: asyncio.Future[Any]
-    settled: Callable[[Any, bool], None] | None
-    topic: Hashable | None
-    concerned: Callable[[set[Woken]], bool]
-    give_up: float
-    durable: bool
-
-
 class _HalfDone(Exception):
     """A job was refused, and what it wrote before is still there."""
-
-
-class _Answer(NamedTuple):
-    job: _Job
-    value: Any
-    error: Exception | None
 
 
 class _Call(Enum):
@@ -70,10 +53,13 @@ class Writer:
         self._path = path
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._asked: list[_Job] = []
+        self._asked: list[Job] = []
         """In this round of the loop: all go to the thread together, which is one wake-up and one commit."""
-        self._queue: SimpleQueue[list[_Job] | _Call] = SimpleQueue()
-        self._waiting: list[_Job] = []
+        self._soon = self._later = False
+        self._patient: Counter[Hashable] = Counter()
+        """How many wait for something, by their topics."""
+        self._queue: SimpleQueue[list[Job] | _Call] = SimpleQueue()
+        self._waiting = Waiters.none()
         self._looked = clock.tick()
         self._durably = True
         self._started: asyncio.Future[None] = self._loop.create_future()
@@ -104,6 +90,7 @@ class Writer:
         settled: Callable[[T, bool], None] | None = None,
         topic: Hashable | None = None,
         concerned: Callable[[set[Woken]], bool] = bool,
+        ahead: Callable[[T], bool] | None = None,
         wait_seconds: float = 0.0,
         durable: bool = True,
     ) -> asyncio.Future[T]:
@@ -114,18 +101,47 @@ class Writer:
         `settled` is called in the loop with the result, and whether the future was still waiting for it. An operation
         with a `topic` that gives None is tried again for `wait_seconds`: when others have woken what it is `concerned`
         with, and now and then, for what time alone makes ready. When one of a topic finds nothing, the others of that
-        topic are not tried.
+        topic are not tried. As long as others of its topic wait it is in no hurry, and goes with what is asked next.
+
+        A result that is `ahead` is handed out while the disk is still being waited for: it may come to nothing with its
+        transaction, and whoever holds it is refused by what he asks for next.
         """
         future: asyncio.Future[T] = self._loop.create_future()
         if self._closed:
             future.set_exception(_closed())
         else:
-            if not self._asked:
+            give_up = time.monotonic() + wait_seconds
+            self._asked.append(Job(run, future, settled, topic, concerned, ahead, give_up, durable))
+            if topic is not None and wait_seconds > 0 and self._waits(topic, future):
+                self._hand_over_later()
+            elif not self._soon:
+                self._soon = True
                 self._loop.call_soon(self._hand_over)
-            self._asked.append(_Job(run, future, settled, topic, concerned, time.monotonic() + wait_seconds, durable))
         return future
 
+    def _waits(self, topic: Hashable, future: asyncio.Future[Any]) -> bool:
+        """Note that somebody waits for this; whether others do already."""
+
+        def ended(_: object) -> None:
+            self._patient[topic] -= 1
+            if not self._patient[topic]:
+                del self._patient[topic]
+
+        self._patient[topic] += 1
+        future.add_done_callback(ended)
+        return self._patient[topic] > 1
+
+    def _hand_over_later(self) -> None:
+        if not self._later:
+            self._later = True
+            self._loop.call_later(_NO_HURRY_SECONDS, self._hand_over_at_last)
+
+    def _hand_over_at_last(self) -> None:
+        self._later = False
+        self._hand_over()
+
     def _hand_over(self) -> None:
+        self._soon = False
         if self._asked:
             self._queue.put(self._asked)
             self._asked = []
@@ -167,9 +183,9 @@ class Writer:
         with suppress(sqlite3.Error):  # what was written has its own high water
             upkeep.set_high_water(db, self._clock.tick())
 
-    def _collect(self, db: sqlite3.Connection) -> tuple[list[_Job], set[_Call]]:
+    def _collect(self, db: sqlite3.Connection) -> tuple[list[Job], set[_Call]]:
         """What was asked meanwhile; nothing of it when a lane falls due, or a job has waited for long enough."""
-        jobs: list[_Job] = []
+        jobs: list[Job] = []
         calls: set[_Call] = set()
         with suppress(Empty):
             asked = self._queue.get(timeout=self._patience(db)) if self._queue.empty() else self._queue.get_nowait()
@@ -187,7 +203,7 @@ class Writer:
         if not self._waiting:
             return _LOOK_UP_SECONDS
         at = self._clock.tick()
-        give_up = min(job.give_up for job in self._waiting) - at.real
+        give_up = self._waiting.give_up - at.real
         try:
             ready = lanes.seconds_to_next(db, at, since=self._looked)
         except sqlite3.Error:  # whoever asks next is told
@@ -198,7 +214,7 @@ class Writer:
             ready = self._looked.real + _LOOK_AGAIN_SECONDS - at.real
         return max(0.0, min(_LOOK_UP_SECONDS, give_up, ready))
 
-    def _run(self, db: sqlite3.Connection, jobs: list[_Job], *, look_up: bool, apart: bool = False) -> None:
+    def _run(self, db: sqlite3.Connection, jobs: list[Job], *, look_up: bool, apart: bool = False) -> None:
         """Commit the jobs together; when the database fails on the way, each alone, so that few fail.
 
         When one of them was refused after it had written something, all begin again with a savepoint each (`apart`):
@@ -212,6 +228,9 @@ class Writer:
             return
         try:
             answers, waiting, looked = self._transact(db, jobs, look_up=look_up, apart=apart)
+            if self._durably and (ahead := [answer for answer in answers if answer.is_ahead]):
+                answers = [answer for answer in answers if not answer.is_ahead]
+                self._tell(_deliver, ahead)
             db.execute("COMMIT")
         except _HalfDone:
             db.execute("ROLLBACK")
@@ -236,54 +255,45 @@ class Writer:
             db.execute(f"PRAGMA synchronous = {'FULL' if durably else 'NORMAL'}")
             self._durably = durably
 
-    def _fail(self, jobs: list[_Job], error: sqlite3.Error) -> None:
-        failed, self._waiting = [*jobs, *self._waiting], []
-        self._tell(_deliver, [_Answer(job, None, _unavailable(error)) for job in failed])
+    def _fail(self, jobs: list[Job], error: sqlite3.Error) -> None:
+        failed, self._waiting = [*jobs, *self._waiting], Waiters.none()
+        self._tell(_deliver, [Answer(job, None, _unavailable(error)) for job in failed])
 
     def _transact(
-        self, db: sqlite3.Connection, jobs: list[_Job], *, look_up: bool, apart: bool
-    ) -> tuple[list[_Answer], list[_Job], Moment]:
+        self, db: sqlite3.Connection, jobs: list[Job], *, look_up: bool, apart: bool
+    ) -> tuple[list[Answer], Waiters, Moment]:
         """The answers, the jobs that go on waiting, and when they were last looked at for what time has made ready.
 
         Raises _HalfDone, unless each job is kept apart.
         """
         before = db.total_changes
-        answers: list[_Answer] = []
-        waiting = [*self._waiting]
+        answers: list[Answer] = []
+        waiting = self._waiting.copy()
         woken: set[Woken] = set()
         for job in jobs:
+            if job.topic is not None and job.topic in waiting and time.monotonic() < job.give_up:
+                waiting.add(job)  # it would find nothing either
+                continue
             answer = self._attempt(db, job, woken, apart)
-            if job.topic is not None and answer.value is None and answer.error is None:
-                waiting.append(job)
-            else:
+            if job.topic is None or answer.found:
                 answers.append(answer)
+            else:
+                waiting.add(job)
         at, looked = self._clock.tick(), self._looked
         if look_up or at.real >= looked.real + _LOOK_AGAIN_SECONDS:
             look_up, looked = True, at
-        fruitless: set[Hashable] = set()
-        still_waiting: list[_Job] = []
-        for job in waiting:
-            if job.future.done():  # its caller was cancelled
-                continue
-            answer = _Answer(job, None, None)
-            if (look_up or job.concerned(woken)) and job.topic not in fruitless:
-                answer = self._attempt(db, job, woken, apart)
-            if answer.value is None and answer.error is None:
-                fruitless.add(job.topic)
-                if time.monotonic() < job.give_up:
-                    still_waiting.append(job)
-                    continue
-            answers.append(answer)
+        answers += waiting.served(None if look_up else woken, lambda job: self._attempt(db, job, woken, apart))
+        answers += waiting.given_up(time.monotonic())
         if db.total_changes != before:
             upkeep.set_high_water(db, self._clock.tick())
-        return answers, still_waiting, looked
+        return answers, waiting, looked
 
-    def _attempt(self, db: sqlite3.Connection, job: _Job, woken: set[Woken], apart: bool) -> _Answer:
+    def _attempt(self, db: sqlite3.Connection, job: Job, woken: set[Woken], apart: bool) -> Answer:
         at, before = self._clock.tick(), db.total_changes
         if apart:
             db.execute("SAVEPOINT job")
         try:
-            answer = _Answer(job, job.run(db, at), None)
+            answer = Answer(job, job.run(db, at), None)
         except sqlite3.Error:
             raise
         except Exception as error:
@@ -291,7 +301,7 @@ class Writer:
                 if not apart:
                     raise _HalfDone from error
                 db.execute("ROLLBACK TO job")
-            answer = _Answer(job, None, error)  # its caller gets it, and nobody else
+            answer = Answer(job, None, error)  # its caller gets it, and nobody else
         if apart:
             db.execute("RELEASE job")
         woken |= at.woken
@@ -305,7 +315,7 @@ class Writer:
 
     def _end(self) -> None:
         self._closed = True
-        rest, self._waiting = self._waiting, []
+        rest, self._waiting = [*self._waiting], Waiters.none()
         with suppress(Empty):
             while True:
                 asked = self._queue.get_nowait()
@@ -313,11 +323,11 @@ class Writer:
                     rest += asked
         rest += self._asked
         self._asked = []
-        _deliver([_Answer(job, None, _closed()) for job in rest])
+        _deliver([Answer(job, None, _closed()) for job in rest])
         _settle(self._ended, None)
 
 
-def _deliver(answers: list[_Answer]) -> None:
+def _deliver(answers: list[Answer]) -> None:
     for job, value, error in answers:
         waited = not job.future.done()
         if waited and error is not None:
