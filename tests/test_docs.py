@@ -87,7 +87,10 @@ def find_command(words: list[str]) -> tuple[click.Command, list[str]]:
     """The command of ours that these words name, and its arguments. Raises KeyError when there is none."""
     command: click.Command = main
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
-        command, words = command.commands[words[0]], words[1:]
+        found = command.get_command(click.Context(command), words[0])
+        if found is None:
+            raise KeyError(words[0])
+        command, words = found, words[1:]
     return command, words
 
 
@@ -113,7 +116,10 @@ def leaves(command: click.Command, name: str) -> Iterator[str]:
     if not isinstance(command, click.Group):
         yield name
         return
-    for word, inner in command.commands.items():
+    context = click.Context(command)
+    for word in command.list_commands(context):
+        inner = command.get_command(context, word)
+        assert inner is not None, word
         yield from leaves(inner, f"{name} {word}")
 
 

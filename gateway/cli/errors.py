@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 import click
@@ -22,7 +24,23 @@ class Unsafe(click.ClickException):
 
 
 class Commands(click.Group):
-    """Commands whose errors are said in a sentence."""
+    """Commands whose errors are said in a sentence, each imported when it is called or listed.
+
+    `modules` names the module of each; there it is called as here.
+    """
+
+    def __init__(self, *args: Any, modules: Mapping[str, str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._modules = modules
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *self._modules])
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in self._modules:
+            return super().get_command(ctx, name)
+        command: click.Command = getattr(import_module(self._modules[name]), name)
+        return command
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -80,9 +80,10 @@ class WordTable:
         self.version = hashlib.sha256(source).hexdigest()[:8]
         sections = tomllib.loads(source.decode())
         self.languages = tuple(name for name, section in sections.items() if "yes_phrases" in section)
-        self._words = {
-            base: _words(sections, base) for base in ("", *self.languages, *sections["everywhere"]["except"])
-        }
+        self._known = {"", *self.languages, *sections["everywhere"]["except"]}
+        self._sections = sections
+        self._emoji = _emoji(sections["emoji"])
+        self._words: dict[str, Words] = {}
         self._openings = tuple(f"{fold(opening)} " for opening in sections["signature"]["openings"])
         self._devices = _folded(sections["signature"]["devices"])
 
@@ -91,7 +92,11 @@ class WordTable:
 
         A language that is not in the table has the few words that count everywhere.
         """
-        return self._words.get(re.split("[-_]", lang, maxsplit=1)[0].casefold(), self._words[""])
+        base = re.split("[-_]", lang, maxsplit=1)[0].casefold()
+        base = base if base in self._known else ""
+        if base not in self._words:  # few are ever asked for, and each is hundreds of phrases
+            self._words[base] = _words(self._sections, base, self._emoji)
+        return self._words[base]
 
     def is_signature(self, line: str) -> bool:
         """Whether a folded line is what a phone or mail program puts below a message."""
@@ -106,7 +111,7 @@ _MODEL = re.compile(r"[a-z]{0,2}\d{1,3}[a-z+]?")
 """The name of a device's model: s21, 15, a52s."""
 
 
-def _words(sections: Mapping[str, Any], base: str) -> Words:
+def _words(sections: Mapping[str, Any], base: str, emoji: Mapping[str, frozenset[Intent]]) -> Words:
     own, everywhere = sections.get(base, {}), sections["everywhere"]
     other_meaning = set(everywhere["except"].get(base, ()))
     typed = own.get("typed") or sections["en"]["typed"]
@@ -117,7 +122,7 @@ def _words(sections: Mapping[str, Any], base: str) -> Words:
     return Words(
         phrases=phrases,
         with_code={intent: phrases[intent] | {fold(everywhere["with_code"][name])} for intent, name in _NAMES.items()},
-        emoji=_emoji(sections["emoji"]),
+        emoji=emoji,
         polite=tuple(sorted(_folded(own.get("polite", ())))),
         heads=_folded(chain(own.get("yes", ()), everywhere["yes"])),
         typed=(typed["yes"], typed["no"]),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from pydantic_core import ErrorDetails
@@ -45,6 +44,8 @@ def _locate(error: ErrorDetails, given: Mapping[str, Any]) -> tuple[str, Any]:
 
 
 def _suggest(word: str, known: Iterable[Any], otherwise: str) -> str:
+    from difflib import get_close_matches  # who is never wrong never needs it
+
     close = get_close_matches(word, [str(name) for name in known], n=1, cutoff=0.6)
     return f"Did you mean {close[0]!r}?" if close else f"{word!r} {otherwise}"
 

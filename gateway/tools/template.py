@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from difflib import get_close_matches
 from string import Formatter
 
 from channels import Json
@@ -33,6 +32,8 @@ class Template:
             if spec or conversion:
                 raise ValueError(f"{text!r}: write {{{name}}} alone, without ':' or '!': values are shown as they are")
             if name not in names:
+                from difflib import get_close_matches  # who is never wrong never needs it
+
                 close = get_close_matches(name, names, n=1)
                 hint = f"did you mean {{{close[0]}}}?" if close else f"it can use: {', '.join(sorted(names)) or 'none'}"
                 raise ValueError(f"{text!r} names {{{name}}}, which is not an argument: {hint}")

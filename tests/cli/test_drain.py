@@ -26,8 +26,9 @@ pytestmark = pytest.mark.timeout(180)
 BOT = Path(__file__).with_name("hanging.py")
 HURRIED = """
 import sys
+from importlib import import_module
 from gateway.cli import main
-serve = sys.modules["gateway.cli.serve"]
+serve = import_module("gateway.cli.serve")
 serve.GRACE_SECONDS, serve.LAST_SECONDS = map(float, sys.argv[1:3])
 main(sys.argv[3:], prog_name="askfirst")
 """
