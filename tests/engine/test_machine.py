@@ -369,5 +369,5 @@ async def test_with_the_fence_off_it_happens_twice(
 @pytest.mark.chaos
 @pytest.mark.timeout(3600)
 def test_histories_of_100_steps(places: Places, kept_on: str) -> None:
-    count = {"sqlite": 2000, "redis": 200}[kept_on]
+    count = {"sqlite": 400, "redis": 50}[kept_on]
     play(places, histories(count, 100))
