@@ -68,6 +68,8 @@ def compared(platform: str, *, rounds: int, turns: int, chats: int = CHATS, peer
         "an echo": lambda: measured(platform, "echo", chats, turns),
         "ours, SQLite": lambda: measured(platform, "ours_replying", chats, turns),
         "ours, Redis": lambda: measured(platform, "ours_replying", chats, turns, redis=True),
+        "the least that stores, SQLite": lambda: measured(platform, "floor", chats, turns),
+        "the least that stores, Redis": lambda: measured(platform, "floor", chats, turns, redis=True),
     }
     for name, module in PEERS[platform].items() if peers else ():
         contenders[name] = lambda module=module: measured(platform, module, chats, turns)  # type: ignore[misc]

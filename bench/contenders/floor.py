@@ -1,22 +1,25 @@
 """The least that stores: the limit's handler on uvloop, and one row a message, committed in groups, before the answer.
 
 No twins are known, nothing is in order, nobody is woken, nothing is logged: what no gateway that stores can go below.
+With `reply` what it says is a row too, committed before the platform is called.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sqlite3
 import sys
 import threading
 from queue import SimpleQueue
 
+import aiohttp
 import redis.asyncio
 from aiohttp import web
 
 from bench.contenders.limit import HANDLERS
-from bench.messages import PATHS
+from bench.messages import ANSWER, PATHS
 from gateway.cli.running import event_loop
 
 Row = tuple[bytes, "asyncio.Future[None]"]
@@ -87,15 +90,37 @@ def _told(rows: list[Row]) -> None:
             stored.set_result(None)
 
 
-async def main(platform: str, port: int) -> None:
+def said(platform: str, body: bytes) -> tuple[str, dict[str, object]]:
+    """Which call answers a message, and with what."""
+    message = json.loads(body)
+    if platform == "telegram":
+        call = f"{os.environ['TELEGRAM_API_URL']}/bot123456:bench/sendMessage"
+        return call, {"chat_id": message["message"]["chat"]["id"], "text": ANSWER}
+    return f"{os.environ['SLACK_API_URL']}chat.postMessage", {"channel": message["event"]["channel"], "text": ANSWER}
+
+
+async def main(platform: str, port: int, *, replies: bool) -> None:
     where = os.environ["ASKFIRST_STORE"]
     rows = RedisRows(where) if where.startswith("redis:") else SqliteRows(where.removeprefix("sqlite:///"))
     checked = HANDLERS[platform]
+    http = aiohttp.ClientSession()
+    replying: set[asyncio.Task[None]] = set()
+
+    async def reply(body: bytes) -> None:
+        call, words = said(platform, body)
+        await rows.put(json.dumps(words).encode())
+        async with http.post(call, json=words) as response:
+            await response.json()
 
     async def stored(request: web.Request) -> web.Response:
         answer = await checked(request)
         if answer.status == 200:
-            await rows.put(await request.read())
+            body = await request.read()
+            await rows.put(body)
+            if replies:
+                task = asyncio.create_task(reply(body))
+                replying.add(task)
+                task.add_done_callback(replying.discard)
         return answer
 
     app = web.Application()
@@ -108,4 +133,4 @@ async def main(platform: str, port: int) -> None:
 
 if __name__ == "__main__":
     with asyncio.Runner(loop_factory=event_loop) as running:
-        running.run(main(sys.argv[1], int(sys.argv[2])))
+        running.run(main(sys.argv[1], int(sys.argv[2]), replies=sys.argv[3:] == ["reply"]))
