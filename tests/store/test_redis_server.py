@@ -27,7 +27,7 @@ from gateway.store.base import (
     StoreUnavailable,
     Transaction,
 )
-from gateway.store.redis import RedisStore
+from gateway.store.redis import RedisStore, startup
 from gateway.store.redis.startup import judge
 from tests.store.redis_server import Cutting, RedisServer
 
@@ -86,6 +86,18 @@ async def test_a_server_that_throws_keys_away_is_refused(server: RedisServer) ->
     with pytest.raises(StoreRefused, match="volatile-ttl"):
         await RedisStore(server.url).open()
     assert await server.command("DBSIZE") == 0
+
+
+async def test_a_server_that_is_told_to_throw_keys_away_while_it_is_used_is_told_of_once(
+    store: RedisStore, server: RedisServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(startup, "_LOOK_SECONDS", 0.0)
+    for policy, said in (("allkeys-lru", 1), ("noeviction", 1), ("volatile-ttl", 2)):
+        await server.command("CONFIG", "SET", "maxmemory-policy", policy)
+        for _ in range(3):
+            await store.tick()
+        assert caplog.text.count("Set it back to noeviction") == said
+    assert "maxmemory-policy was set to allkeys-lru" in caplog.text
 
 
 async def test_a_server_that_forgets_at_its_end_is_warned_of(

@@ -19,6 +19,7 @@ log = logging.getLogger("askfirst.store")
 
 _OLDEST: Final = (7, 0)
 _LOOK_SECONDS: Final = 1.0
+_KEEPS: Final = "noeviction"
 
 
 async def check(client: Client, keys: Keys) -> None:
@@ -53,15 +54,16 @@ async def _bring_forward(client: Client, keys: Keys) -> None:
 
 
 class Watch:
-    """Says it when what was stored is gone while this process lives.
+    """Says it when what was stored is gone while this process lives, or may be thrown away from now on.
 
-    A count that only grows has gone back: the server was started again without its file or with an older one, emptied,
-    or replaced by a replica that was behind.
+    It is gone when a count that only grows has gone back: the server was started again without its file or with an
+    older one, emptied, or replaced by a replica that was behind.
     """
 
     def __init__(self, client: Client, keys: Keys) -> None:
         self._client, self._keys = client, keys
         self._count = 0
+        self._policy = _KEEPS
         self._next = 0.0
 
     async def look(self) -> None:
@@ -78,6 +80,19 @@ class Watch:
                     "that were acknowledged may be gone. Set appendonly to yes, and see its log for why it began anew."
                 )
                 await self._client.command("SET", self._keys.format, scripts.FORMAT, "NX")
+            told, self._policy = self._policy, _policy(await self._client.command("INFO", "memory"))
+            if self._policy not in (told, _KEEPS):
+                log.error(
+                    "Redis may throw away what it was given from now on, when its memory is full: maxmemory-policy was "
+                    "set to %s. Set it back to %s.",
+                    self._policy,
+                    _KEEPS,
+                )
+
+
+def _policy(info: Mapping[str, Any]) -> str:
+    """What it does when its memory is full."""
+    return str(info.get("maxmemory_policy", _KEEPS))
 
 
 def judge(info: Mapping[str, Any]) -> None:
@@ -87,11 +102,10 @@ def judge(info: Mapping[str, Any]) -> None:
         raise StoreRefused(f"Redis {version} is too old: 7.0 or later is needed.")
     if info.get("cluster_enabled"):
         raise StoreRefused("This Redis runs as a cluster, which is not served yet: name a single server or primary.")
-    policy = info.get("maxmemory_policy", "noeviction")
-    if policy != "noeviction":
+    if (policy := _policy(info)) != _KEEPS:
         raise StoreRefused(
             f"Redis may throw away what it was given when its memory is full (maxmemory-policy {policy}). "
-            "Set maxmemory-policy to noeviction."
+            f"Set maxmemory-policy to {_KEEPS}."
         )
     if not info.get("aof_enabled"):
         log.warning(
