@@ -15,7 +15,7 @@ from gateway.memory import HISTORY
 from gateway.store.base import Fenced, Kind, Lease, Reads, StoreError, Transaction
 from gateway.store.form import NewerForm
 
-__all__ = ["READS", "for_newer", "held"]
+__all__ = ["BEATS", "READS", "for_newer", "held"]
 
 log = logging.getLogger("askfirst.leases")
 
@@ -25,7 +25,7 @@ READS: Mapping[Kind, Reads] = {
     "action": Reads(),
 }
 """What whoever takes such a lane reads first."""
-_BEATS = 3
+BEATS = 3
 """Renewals within the life of a lease: two may fail before it is lost."""
 
 
@@ -91,7 +91,7 @@ async def held(
         wake.set()
         beating.begin()
 
-    every = shared.lease_seconds / _BEATS
+    every = shared.lease_seconds / BEATS
     beating = Later(every, beat, f"beat {lease.kind}")
     shared.held[(lease.kind, lease.lane)] = (lease, look)
     try:

@@ -294,6 +294,30 @@ async def test_a_question_can_be_dropped_or_followed_by_something_else() -> None
     assert await chat.calls("list invoices") == [("list_invoices", {})]
 
 
+@pytest.mark.parametrize(
+    ("texts", "ids"),
+    [
+        (["delete INV-4", "delete INV-7"], ["INV-4", "INV-7"]),
+        (["delete INV-3", "delete INV-4 and INV-5", "delete INV-7"], ["INV-3", "INV-4", "INV-5", "INV-7"]),
+        (["delete INV-4", "no, don't", "delete INV-7"], ["INV-7"]),
+        (["delete INV-4", "never mind"], []),
+        (["delete INV-4", "thank you"], []),
+    ],
+)
+async def test_orders_that_came_together_are_all_taken(texts: list[str], ids: list[str]) -> None:
+    messages = tuple(ModelMessage(role="user", content=text) for text in texts)
+    response = await DemoProvider(today=lambda: WEDNESDAY).complete(Request(messages=messages, tools=tuple(INVOICES)))
+    assert [call.args for call in response.tool_calls] == [{"invoice_id": one} for one in ids]
+    assert len({call.call_id for call in response.tool_calls}) == len(ids)
+
+
+async def test_an_order_that_was_answered_is_not_taken_again() -> None:
+    chat = Chat(INVOICES)
+    await chat.calls("delete INV-4")
+    await chat.told()
+    assert await chat.calls("delete INV-7") == [("delete_invoice", {"invoice_id": "INV-7"})]
+
+
 async def test_it_is_the_last_thing_that_was_mentioned() -> None:
     chat = Chat(INVOICES)
     await chat.says("what about INV-7?")

@@ -85,10 +85,22 @@ class _Reply:
             case Asked() as asked:
                 return ask_for(asked.tool, asked.missing, self._language), ()
             case [*wanted] if wanted:
-                return "", tuple(self._calls(wanted, last))
+                return "", tuple(self._calls([*self._wanted_before(last), *wanted], last))
             case _ if NOTHING.fullmatch(fold(text)) and self._question_before(last):
                 return say(self._language, "dropped"), ()
         return small_talk(text, self._tools, self._language), ()
+
+    def _wanted_before(self, last: int) -> list[Wanted]:
+        """What the messages right before that one want, which nobody has answered: each a clear order, as it is."""
+        wanted: list[Wanted] = []
+        for at in range(last - 1, -1, -1):
+            if self._messages[at].role == "event":
+                continue
+            wants = self._understood(at) if self._messages[at].role == "user" else None
+            if not isinstance(wants, list) or not wants:
+                break
+            wanted[:0] = wants
+        return wanted
 
     def _understood(self, at: int) -> list[Wanted] | Asked | None:
         """What the user message there asks for; it may be the answer to a question of ours before it."""

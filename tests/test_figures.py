@@ -1,0 +1,50 @@
+"""The figures that are promised, as they ship: the tests of what they do set others, so that nobody has to wait."""
+
+from __future__ import annotations
+
+import pytest
+
+from channels import Capabilities, Pace
+from channels.slack import SlackChannel
+from channels.telegram import TelegramChannel
+from channels.twilio import SmsChannel, WhatsAppChannel
+from gateway.engine.leases import BEATS
+from gateway.engine.shared import Shared
+from gateway.engine.turns import DEADLINE_SECONDS
+from gateway.web.limits import MAX_BODY_BYTES, Limits
+from gateway.web.webhooks import ACCEPT_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "pace"),
+    [
+        # https://core.telegram.org/bots/faq#my-bot-is-hitting-limits-how-do-i-avoid-this
+        (TelegramChannel.capabilities, Pace(account_per_second=30, place_per_second=1, group_per_minute=20)),
+        # https://docs.slack.dev/apis/web-api/rate-limits
+        (SlackChannel.capabilities, Pace(place_per_second=1)),
+        # https://www.twilio.com/docs/api/errors/14107; how many a number sends a second Twilio sees to itself
+        (SmsChannel.capabilities, Pace(place_per_second=1)),
+        # https://www.twilio.com/docs/whatsapp/api#rate-limiting
+        (WhatsAppChannel.capabilities, Pace(account_per_second=80, place_per_second=1)),
+    ],
+    ids=["telegram", "slack", "sms", "whatsapp"],
+)
+def test_nothing_is_sent_faster_than_its_platform_takes_it(capabilities: Capabilities, pace: Pace) -> None:
+    assert capabilities.pace == pace
+
+
+def test_a_platform_is_answered_within_a_quarter_of_a_second() -> None:
+    assert ACCEPT_SECONDS == 0.25
+
+
+def test_a_turn_has_a_minute() -> None:
+    assert DEADLINE_SECONDS == 60.0
+
+
+def test_two_beats_may_fail_before_a_lease_is_lost() -> None:
+    assert (Shared.__dataclass_fields__["lease_seconds"].default, BEATS) == (6.0, 3)
+
+
+def test_what_one_client_may_use() -> None:
+    limits = Limits()
+    assert (limits.request_seconds, limits.connections, limits.headers, MAX_BODY_BYTES) == (10.0, 400, 64, 256 * 1024)
