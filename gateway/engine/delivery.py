@@ -34,8 +34,9 @@ from gateway.engine import doubt, trail
 from gateway.engine.leases import for_newer, held
 from gateway.engine.outbox import Outbox
 from gateway.engine.outgoing import address_from_json, part_from_json
+from gateway.engine.patience import wait_for_store, waits
 from gateway.engine.shared import Shared
-from gateway.store.base import Fenced, Lease, QueuedPart
+from gateway.store.base import Fenced, Lease, QueuedPart, StoreUnavailable
 from gateway.store.form import NewerForm, check_form
 
 __all__ = ["Delivery"]
@@ -129,7 +130,7 @@ class _Lane:
             if unsure == "sent" and not await self._say_so(queued, address):
                 return False
         try:
-            wait = await shared.pacing.wait(queued.part_id, channel, address)
+            wait = await self._paced(channel, address, queued)
         except asyncio.CancelledError:
             await asyncio.shield(self._outbox.give_back("done"))
             raise
@@ -140,6 +141,16 @@ class _Lane:
         if repeats:
             await doubt.repeats(shared, self._lease, queued)
         return await self._try(channel, address, part, queued)
+
+    async def _paced(self, channel: Channel, address: Address, queued: QueuedPart) -> float:
+        """Until it may be sent; else seconds after which to ask again. Nothing was sent yet: a store that does not
+        answer leaves no doubt."""
+        left = waits()
+        while True:
+            try:
+                return await self._shared.pacing.wait(queued.part_id, channel, address)
+            except StoreUnavailable as error:
+                await wait_for_store(left, error)
 
     async def _try(self, channel: Channel, address: Address, part: Part, queued: QueuedPart) -> Receipt | bool:
         try:

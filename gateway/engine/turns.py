@@ -313,7 +313,7 @@ class Turns:
                 transaction.parts += queue(
                     shared.channels, conversation, running.address, says, cause=cause, language=language
                 )
-                await self._commit(transaction, running.address)
+                await self._commit(transaction, running.address, at_first=again == _TRIES - 1)
             except Conflict:
                 if not again:
                     raise
@@ -324,7 +324,7 @@ class Turns:
             trail.committed(conversation, running.batch.taken, transaction.parts, outcome.stop_reason)
             return
 
-    async def _commit(self, transaction: Transaction, address: Address) -> None:
+    async def _commit(self, transaction: Transaction, address: Address, *, at_first: bool) -> None:
         """And go on at once with what is to be sent, if somebody is free for it."""
         shared, crew = self._shared, self._shared.sending.get(address.channel)
         if crew is None or crew.is_busy or not transaction.parts:
@@ -334,7 +334,9 @@ class Turns:
         transaction.then = Next(kind="out", lane=first.conversation, reads=READS["out"], lease_seconds=long)
 
         async def committed() -> Lease | None:
-            shared.pacing.ask_ahead(first.part_id, shared.channels[address.channel], address)
+            # Where parts are being sent this one is not the next; and what comes to nothing is counted once at most.
+            if at_first and ("out", first.conversation) not in shared.held:
+                shared.pacing.ask_ahead(first.part_id, shared.channels[address.channel], address)
             lease = None
             try:
                 lease = (await shared.store.commit(transaction)).lease

@@ -22,6 +22,7 @@ HISTORY = 60
 RESET: Json = {"role": "reset"}
 """From here on the transcript is empty."""
 
+_KNOWN: Any = object()
 _MOST_CONVERSATIONS, _MOST_CHARACTERS = 256, 32_768
 """So many are remembered, none of more text than that: some 16 MB at most."""
 
@@ -36,8 +37,8 @@ class Transcripts:
     """Reads the transcripts of conversations. What the last turn of one has read, the next one need not."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, Mapping[str, ModelMessage | None]] = OrderedDict()
-        """Line -> what it says (None: a reset), of those that spoke last."""
+        self._known: OrderedDict[str, Mapping[str, ModelMessage]] = OrderedDict()
+        """Line -> what it says, of those that spoke last."""
 
     def read(self, conversation: str, lines: Sequence[str]) -> list[ModelMessage]:
         """The messages since the last reset, beginning with one that stands by itself: no result without its call.
@@ -45,36 +46,30 @@ class Transcripts:
         `lines` are of `to_entries`, as JSON text. Raises NewerForm, and ValueError for what is no line of a transcript.
         """
         known = self._known.pop(conversation, {})
-        new = [line for line in dict.fromkeys(lines) if line not in known]
-        read = {**known, **dict(zip(new, _read(new), strict=True))}
-        said = [read[line] for line in lines]
-        self._keep(conversation, {line: read[line] for line in lines if line in known or _lasts(read[line])})
-        begin = 0
-        for number, message in enumerate(said, start=1):
-            if message is None:
-                begin = number
-        messages = [message for message in said[begin:] if message is not None]
+        decoded = iter(decode_all(line for line in lines if line not in known))
+        values = [_KNOWN if line in known else next(decoded) for line in lines]
+        for value in values:
+            if value is not _KNOWN:
+                check_form(value)
+        begin = max((number for number, value in enumerate(values, start=1) if value == RESET), default=0)
+        said = list(zip(lines[begin:], values[begin:], strict=True))
+        fresh = iter(_adapter().validate_python([value for _, value in said if value is not _KNOWN]))
+        read = [(line, known[line] if value is _KNOWN else next(fresh)) for line, value in said]
+        self._keep(conversation, {line: message for line, message in read if line in known or _lasts(message)})
+        messages: list[ModelMessage] = [message for _, message in read]
         first = next((n for n, message in enumerate(messages) if message.role in ("user", "event")), len(messages))
         return messages[first:]
 
-    def _keep(self, conversation: str, known: Mapping[str, ModelMessage | None]) -> None:
+    def _keep(self, conversation: str, known: Mapping[str, ModelMessage]) -> None:
         if sum(map(len, known)) <= _MOST_CHARACTERS:
             self._known[conversation] = known
         if len(self._known) > _MOST_CONVERSATIONS:
             self._known.popitem(last=False)
 
 
-def _lasts(message: ModelMessage | None) -> bool:
+def _lasts(message: ModelMessage) -> bool:
     """Whether nobody can change it: arguments of a call are a dictionary."""
-    return message is None or not (message.tool_calls or message.echo)
-
-
-def _read(lines: Sequence[str]) -> list[ModelMessage | None]:
-    values = decode_all(lines)
-    for value in values:
-        check_form(value)
-    messages = iter(_adapter().validate_python([value for value in values if value != RESET]))
-    return [None if value == RESET else next(messages) for value in values]
+    return not (message.tool_calls or message.echo)
 
 
 @cache

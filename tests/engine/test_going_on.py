@@ -13,7 +13,7 @@ from channels import Unavailable
 from channels.channel import Pace
 from gateway import Agent, ChannelAgent
 from gateway.engine import engine
-from gateway.store.base import Fenced, StoreUnavailable
+from gateway.store.base import Conflict, Fenced, StoreUnavailable
 from gateway.testing import ScriptedProvider
 from tests.engine.rig import Rig, rig
 
@@ -115,4 +115,39 @@ async def test_what_could_not_be_stored_is_not_waited_for(tmp_path: Path) -> Non
         await until_sent(chat, 1)
         assert chat.platform.texts() == ["Hello Ana"]
         assert not chat.worker.shared.pacing._ahead
+        await chat.worker.engine.stop()
+
+
+async def test_what_is_sent_is_counted_once(tmp_path: Path) -> None:
+    """Also what is stored while something else is being sent there, or only at the third attempt."""
+    bot = ChannelAgent(Agent(provider=ScriptedProvider(["Hello Ana", "Hello again", "And again"])))
+    async with rig(bot, tmp_path, pace=Pace(account_per_second=1000.0)) as chat:
+        held = asyncio.Event()
+        chat.platform.will = [held]
+        chat.worker.engine.start()
+        await chat.says("ana", "hi")
+        await chat.platform.sending.wait()
+        await chat.says("ana", "hello?")
+        async with asyncio.timeout(20):
+            while (await chat.store.stats()).parts < 2:
+                await asyncio.sleep(0.01)
+        held.set()
+        await until_sent(chat, 2)
+        assert chat.wire.calls["take"] == 2
+        chat.wire.refuse = {"commit": [Conflict("x"), Conflict("y")]}
+        await chat.says("ana", "and?")
+        await until_sent(chat, 3)
+        assert chat.wire.calls["take"] <= 4, "at first, and when it is sent"
+        await chat.worker.engine.stop()
+
+
+async def test_a_pace_that_cannot_be_asked_for_leaves_no_doubt(tmp_path: Path) -> None:
+    bot = ChannelAgent(Agent(provider=ScriptedProvider(["Hello Ana"])), in_doubt="drop")
+    async with rig(bot, tmp_path, pace=Pace(account_per_second=1000.0)) as chat:
+        chat.wire.refuse = {"take": [StoreUnavailable("away")] * 2}
+        chat.worker.engine.start()
+        await chat.says("ana", "hi")
+        await until_sent(chat, 1)
+        assert (chat.platform.texts(), await chat.store.dead()) == (["Hello Ana"], [])
+        assert chat.wire.calls["take"] == 3
         await chat.worker.engine.stop()

@@ -65,6 +65,17 @@ def test_whatever_is_done_to_a_call_in_one_turn_the_next_reads_it_as_it_was() ->
         args["ids"], echo["a"] = ["INV-43"], None
 
 
+def test_what_is_before_a_reset_need_not_be_readable() -> None:
+    transcripts, written = Transcripts(), ['{"role": "nobody"}', encode(RESET), *lines([HEARD])]
+    assert transcripts.read("c", written) == transcripts.read("c", written) == [HEARD]
+
+
+def test_two_calls_that_are_alike_are_two() -> None:
+    [_, first, second] = Transcripts().read("c", lines([ASKED, CALLED, CALLED]))
+    assert first == second
+    assert first.tool_calls[0].args is not second.tool_calls[0].args
+
+
 def test_a_reset_that_is_known_is_still_one() -> None:
     transcripts, written = Transcripts(), [*lines([ASKED, SAID]), encode(RESET), *lines([HEARD])]
     assert transcripts.read("c", written) == transcripts.read("c", written) == [HEARD]

@@ -22,6 +22,7 @@ from gateway.store.base import (
     Overloaded,
     Put,
     QueuedPart,
+    Reads,
     Store,
     StoreRefused,
     StoreUnavailable,
@@ -432,3 +433,14 @@ async def test_news_comes_from_other_processes(store: RedisStore, server: RedisS
     assert (await asyncio.wait_for(watching, 15)).value == "line"
     await entries.aclose()  # type: ignore[attr-defined]
     await other.close()
+
+
+async def test_a_line_that_is_no_text_holds_up_nobody(store: RedisStore, server: RedisServer) -> None:
+    """Who reads it fails; whoever takes the lane does not."""
+    await store.commit(Transaction(partition=store.partition("c"), appends=[("said/c", 1)]))
+    await store.accept([message()])
+    [log] = await server.command("KEYS", "*log*said/c")
+    await server.command("RPUSH", log, b'0 "\xff"')
+    lease = await store.lease("w", ["turn"], reads=Reads(log="said", last=9))
+    assert lease is not None
+    assert [line.isascii() for line in lease.lines] == [True, False]

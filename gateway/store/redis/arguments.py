@@ -266,6 +266,11 @@ def read_letter(shown: Sequence[bytes]) -> Dead:
     return open_letter(text_of(dead_id), text_of(conversation), text_of(reason), int(stamp), held.decode())
 
 
+def _lines(shown: bytes) -> tuple[str, ...]:
+    """What is not UTF-8 is told as it is: who reads it fails, and not whoever takes a lane."""
+    return tuple([line.partition(" ")[2] for line in shown.decode(errors="surrogateescape").split("\n")])
+
+
 def read_lease(worker: str, partition: str, shown: Sequence[Any], reads: Reads, sure_until: float) -> Lease:
     """A lease, as `take` in leases.lua gives it."""
     _, kind, name, fence, tries, died, events, parts, steps, now, records, lines = shown
@@ -287,6 +292,6 @@ def read_lease(worker: str, partition: str, shown: Sequence[Any], reads: Reads, 
         parts=tuple(read_parts(parts)),
         steps=tuple(decode(step.decode()) for step in steps),
         seen=seen,
-        lines=tuple([line.partition(" ")[2] for line in lines.decode().split("\n")]) if lines else (),
+        lines=_lines(lines) if lines else (),
         sure_until=sure_until,
     )

@@ -142,7 +142,8 @@ def lease(
     if lapsed:
         tries += 1
         _blame(db, kind, lane, row.upto)
-        db.execute("DELETE FROM signal WHERE conversation = ?", (lane,))
+        if kind == "turn":
+            db.execute("DELETE FROM signal WHERE conversation = ?", (lane,))
     events: tuple[Waiting, ...] = ()
     parts: tuple[QueuedPart, ...] = ()
     steps: tuple[Any, ...] = ()

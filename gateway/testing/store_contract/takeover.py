@@ -86,6 +86,22 @@ class TakeoverContract:
             lease = await take(store, kind)
             assert (lease.died, lease.tries) == (False, 3)
 
+    @pytest.mark.parametrize("how", ["taken over", "given back", "failed"])
+    async def test_signals_of_a_turn_outlive_what_becomes_of_its_outbox(self, store: Store, how: str) -> None:
+        await arrive(store)
+        turn = await take(store)
+        await store.commit(transaction(store, parts=[part("p")]))
+        out = await take(store, "out", lease_seconds=0.05 if how == "taken over" else 60)
+        await store.commit(transaction(store, signals=[("c", "stop")]))
+        match how:
+            case "taken over":
+                assert (await take(store, "out", wait_seconds=15)).died
+            case "given back":
+                await store.commit(transaction(store, of=out, finish="left", needs=2))
+            case _:
+                await store.commit(transaction(store, of=out, finish="failed"))
+        assert (await store.renew(turn)).signals == ("stop",)
+
     async def test_signals_of_the_dead_are_not_the_next_ones(self, store: Store) -> None:
         await arrive(store)
         lease = await take(store)
