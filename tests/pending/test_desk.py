@@ -140,6 +140,7 @@ SPOILED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.ledger("PEND-16")
 @pytest.mark.parametrize("why", SPOILED)
 async def test_a_bare_yes_that_fails_a_condition_shows_the_prompt_again(private: Table, why: str) -> None:
     action = await private.asked()
