@@ -1,4 +1,5 @@
 """Ten thousand messages wait in one conversation: each is taken in, handed out and dealt with at the cost of the first.
+A hundred thousand conversations are known: that costs neither memory of the process nor a turn of one of them anything.
 
 Cost is counted in what the store does for it, not in time: steps of SQLite's machine, commands in Redis.
 """
@@ -6,13 +7,14 @@ Cost is counted in what the store does for it, not in time: steps of SQLite's ma
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gateway.store.base import Incoming, Store, Transaction
+from gateway.store.base import Incoming, Put, Reads, Store, Transaction
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore, schema
 from tests.store.redis_server import RedisServer
@@ -48,6 +50,17 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Work:
     return work
 
 
+def commands_of(server: RedisServer) -> Work:
+    """Of all who use it, but for who counts."""
+
+    async def commands() -> int:
+        found = await server.command("INFO", "commandstats")
+        assert isinstance(found, dict)
+        return sum(stats["calls"] for name, stats in found.items() if name != "cmdstat_info")
+
+    return commands
+
+
 async def accepted(store: Store, numbers: range) -> None:
     for first in range(numbers.start, numbers.stop, BATCH):
         batch = range(first, min(first + BATCH, numbers.stop))
@@ -78,15 +91,10 @@ async def test_in_a_file_each_of_ten_thousand_costs_what_the_first_did(steps: Wo
 
 @pytest.mark.timeout(180)
 async def test_on_redis_each_of_ten_thousand_costs_what_the_first_did(server: RedisServer) -> None:
-    async def commands() -> int:
-        found = await server.command("INFO", "commandstats")
-        assert isinstance(found, dict)
-        return sum(stats["calls"] for name, stats in found.items() if name != "cmdstat_info")
-
     await server.command("CONFIG", "SET", "appendfsync", "no")
     store = RedisStore(server.url, max_waiting=2 * MANY, ack_seconds=5)
     await store.open()
-    await costs_the_same(store, commands)
+    await costs_the_same(store, commands_of(server))
     await store.close()
 
 
@@ -109,3 +117,66 @@ async def costs_the_same(store: Store, work: Work) -> None:
         order += await dealt_with(store, turns=1, at_once=SOME)
     assert order == list(range(len(order)))
     assert await cost(dealt_with(store, turns=10, at_once=1)) <= 1.1 * dealing
+
+
+KNOWN = 100_000
+
+
+async def known(store: Store, numbers: range) -> None:
+    """Conversations that have spoken once, and in which something is open."""
+    for first in range(numbers.start, numbers.stop, 10 * BATCH):
+        told: dict[str, Transaction] = {}
+        for number in range(first, min(first + 10 * BATCH, numbers.stop)):
+            partition = store.partition(f"k{number}")
+            transaction = told.setdefault(partition, Transaction(partition=partition))
+            transaction.appends.append((f"transcript/k{number}", "line"))
+            transaction.puts[f"open/k{number}"] = Put("index")
+        for transaction in told.values():
+            await store.commit(transaction)
+
+
+async def one_turn(store: Store, number: int) -> None:
+    reads = Reads(records=("open",), log="transcript", last=60)
+    await store.accept([Incoming(conversation=f"k{number}", event_ids=(f"k{number}",), body={})])
+    lease = await store.lease("w", ["turn"], reads=reads)
+    assert lease is not None
+    assert (lease.lane, lease.lines) == (f"k{number}", ('"line"',))
+    done = Transaction(partition=lease.partition, lease=lease, finish="done")
+    done.consume = [(event.conversation, event.seq) for event in lease.events]
+    await store.commit(done)
+    assert await store.lease("w", ["turn"]) is None
+
+
+async def stays_small(store: Store, work: Work) -> None:
+    """What the process holds, and what one turn costs, when so many are known and nobody else writes."""
+    await known(store, range(SOME))
+    for number in range(10):
+        await one_turn(store, number)
+    before = await work()
+    await one_turn(store, 10)
+    cost = await work() - before
+    few = sys.getallocatedblocks()
+    await known(store, range(SOME, KNOWN))
+    for number in range(KNOWN - 10, KNOWN):
+        await one_turn(store, number)
+    before = await work()
+    await one_turn(store, KNOWN // 2)
+    assert await work() - before <= 1.1 * cost
+    assert sys.getallocatedblocks() - few < KNOWN / 10
+
+
+@pytest.mark.timeout(180)
+async def test_a_hundred_thousand_conversations_in_a_file_cost_nothing(steps: Work, tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "askfirst.db")
+    await store.open()
+    await stays_small(store, steps)
+    await store.close()
+
+
+@pytest.mark.timeout(180)
+async def test_a_hundred_thousand_conversations_on_redis_cost_nothing(server: RedisServer) -> None:
+    await server.command("CONFIG", "SET", "appendfsync", "no")
+    store = RedisStore(server.url, ack_seconds=5)
+    await store.open()
+    await stays_small(store, commands_of(server))
+    await store.close()
