@@ -61,7 +61,7 @@ class RedisServer:
             yield
             process.kill()
 
-    async def command(self, *words: str | int) -> object:
+    async def command(self, *words: str | bytes | int) -> object:
         """Raises what redis-py raises."""
         async with Redis.from_url(self.url, driver_info=None) as redis:
             answer: object = await redis.execute_command(*words)  # type: ignore[no-untyped-call]

@@ -439,7 +439,7 @@ async def test_a_line_that_is_no_text_holds_up_nobody(store: RedisStore, server:
     """Who reads it fails; whoever takes the lane does not."""
     await store.commit(Transaction(partition=store.partition("c"), appends=[("said/c", 1)]))
     await store.accept([message()])
-    [log] = await server.command("KEYS", "*log*said/c")
+    [log] = cast("list[bytes]", await server.command("KEYS", "*log*said/c"))
     await server.command("RPUSH", log, b'0 "\xff"')
     lease = await store.lease("w", ["turn"], reads=Reads(log="said", last=9))
     assert lease is not None

@@ -17,7 +17,6 @@ from blockbuster import blockbuster_ctx
 
 from gateway.store.base import (
     Dead,
-    Fenced,
     Incoming,
     Key,
     Overloaded,
@@ -308,27 +307,6 @@ async def test_no_call_blocks_the_loop(path: Path) -> None:
         await store.stats()
         await store.now()
         await store.close()
-
-
-async def test_a_turn_of_what_was_not_stored_after_all_does_nothing_that_lasts(store: SqliteStore) -> None:
-    """It begins while the disk is still waited for."""
-    event = Incoming(conversation="c", event_ids=("e",), body={"text": "x" * 100_000})
-    waiting = asyncio.create_task(store.lease("w", ["turn"], wait_seconds=60))
-    await store.ping()
-    with no_file_larger_than(100_000):
-        with pytest.raises(StoreUnavailable):
-            await store.accept([event])
-        lost = await waiting
-        assert lost is not None
-        assert [waiting.body for waiting in lost.events] == [event.body]
-    with pytest.raises(Fenced):
-        await store.commit(Transaction(partition="00", lease=lost, steps=["begun"]))
-    with pytest.raises(Fenced):
-        await store.renew(lost)
-    assert await store.accept([event]) == [True], "it is delivered again"
-    lease = await store.lease("w", ["turn"])
-    assert lease is not None
-    assert (len(lease.events), lease.tries, lease.died, lease.steps) == (1, 0, False, ())
 
 
 async def test_those_who_wait_beside_others_get_what_time_makes_ready(store: SqliteStore) -> None:

@@ -27,7 +27,6 @@ class Job:
     settled: Callable[[Any, bool], None] | None
     topic: Hashable | None
     concerned: Callable[[set[Woken]], bool]
-    ahead: Callable[[Any], bool] | None
     give_up: float
     durable: bool
 
@@ -38,11 +37,6 @@ class Answer(NamedTuple):
     job: Job
     value: Any
     error: Exception | None
-
-    @property
-    def is_ahead(self) -> bool:
-        """Whether it may be handed out before its transaction is committed."""
-        return self.error is None and self.job.ahead is not None and self.job.ahead(self.value)
 
     @property
     def found(self) -> bool:

@@ -286,7 +286,7 @@ def signal(db: sqlite3.Connection, conversation: str, value: str) -> None:
 def end_all(db: sqlite3.Connection) -> None:
     """The process that held them is gone: every lease has lapsed."""
     db.execute("UPDATE lane SET until = 0 WHERE worker IS NOT NULL")
-    db.execute("DELETE FROM signal")
+    db.execute("DELETE FROM signal WHERE seq > 0")  # without a condition it writes, also where there is nothing
 
 
 def seconds_to_next(db: sqlite3.Connection, at: Moment, since: Moment) -> float | None:

@@ -46,11 +46,6 @@ __all__ = ["SqliteStore"]
 T = TypeVar("T")
 
 
-def _is_of_a_turn(lease: Lease | None) -> bool:
-    """A turn that nobody has taken after all is refused before it does anything that lasts."""
-    return lease is not None and lease.kind == "turn"
-
-
 class SqliteStore:
     """A store in one file, or in memory (":memory:"), owned by one process; see `gateway.store.base.Store`.
 
@@ -145,7 +140,6 @@ class SqliteStore:
             settled=self._keep_or_give_back,
             topic=topic,
             concerned=concerned,
-            ahead=_is_of_a_turn,
             durable=False,
             wait_seconds=wait_seconds,
         )

@@ -90,7 +90,6 @@ class Writer:
         settled: Callable[[T, bool], None] | None = None,
         topic: Hashable | None = None,
         concerned: Callable[[set[Woken]], bool] = bool,
-        ahead: Callable[[T], bool] | None = None,
         wait_seconds: float = 0.0,
         durable: bool = True,
     ) -> asyncio.Future[T]:
@@ -102,16 +101,13 @@ class Writer:
         with a `topic` that gives None is tried again for `wait_seconds`: when others have woken what it is `concerned`
         with, and now and then, for what time alone makes ready. When one of a topic finds nothing, the others of that
         topic are not tried. As long as others of its topic wait it is in no hurry, and goes with what is asked next.
-
-        A result that is `ahead` is handed out while the disk is still being waited for: it may come to nothing with its
-        transaction, and whoever holds it is refused by what he asks for next.
         """
         future: asyncio.Future[T] = self._loop.create_future()
         if self._closed:
             future.set_exception(_closed())
         else:
             give_up = time.monotonic() + wait_seconds
-            self._asked.append(Job(run, future, settled, topic, concerned, ahead, give_up, durable))
+            self._asked.append(Job(run, future, settled, topic, concerned, give_up, durable))
             if topic is not None and wait_seconds > 0 and self._waits(topic, future):
                 self._hand_over_later()
             elif not self._soon:
@@ -228,9 +224,6 @@ class Writer:
             return
         try:
             answers, waiting, looked = self._transact(db, jobs, look_up=look_up, apart=apart)
-            if self._durably and (ahead := [answer for answer in answers if answer.is_ahead]):
-                answers = [answer for answer in answers if not answer.is_ahead]
-                self._tell(_deliver, ahead)
             db.execute("COMMIT")
         except _HalfDone:
             db.execute("ROLLBACK")
