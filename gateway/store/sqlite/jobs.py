@@ -47,18 +47,14 @@ class Answer(NamedTuple):
 class Waiters:
     """Jobs that found nothing so far, each behind those of its topic that came before."""
 
-    def __init__(self, topics: dict[Hashable, list[Job]], give_up: float) -> None:
-        self._topics = topics
-        self.give_up = give_up
+    def __init__(self, like: Waiters | None = None) -> None:
+        """The same as those: for a transaction that may come to nothing."""
+        self._topics: dict[Hashable, list[Job]] = {}
+        self.give_up: float = math.inf
         """Nobody gives up before this moment."""
-
-    @classmethod
-    def none(cls) -> Waiters:
-        return cls({}, math.inf)
-
-    def copy(self) -> Waiters:
-        """For a transaction that may come to nothing."""
-        return Waiters({topic: [*jobs] for topic, jobs in self._topics.items()}, self.give_up)
+        if like is not None:
+            self._topics = {topic: [*jobs] for topic, jobs in like._topics.items()}
+            self.give_up = like.give_up
 
     def __iter__(self) -> Iterator[Job]:
         for jobs in self._topics.values():
@@ -94,7 +90,6 @@ class Waiters:
         """Those who have waited for long enough."""
         if now < self.give_up:
             return
-        self.give_up = math.inf
         for topic, jobs in [*self._topics.items()]:
             for job in jobs:
                 if job.give_up <= now:

@@ -59,7 +59,7 @@ class Writer:
         self._patient: Counter[Hashable] = Counter()
         """How many wait for something, by their topics."""
         self._queue: SimpleQueue[list[Job] | _Call] = SimpleQueue()
-        self._waiting = Waiters.none()
+        self._waiting = Waiters()
         self._looked = clock.tick()
         self._durably = True
         self._started: asyncio.Future[None] = self._loop.create_future()
@@ -249,7 +249,7 @@ class Writer:
             self._durably = durably
 
     def _fail(self, jobs: list[Job], error: sqlite3.Error) -> None:
-        failed, self._waiting = [*jobs, *self._waiting], Waiters.none()
+        failed, self._waiting = [*jobs, *self._waiting], Waiters()
         self._tell(_deliver, [Answer(job, None, _unavailable(error)) for job in failed])
 
     def _transact(
@@ -261,7 +261,7 @@ class Writer:
         """
         before = db.total_changes
         answers: list[Answer] = []
-        waiting = self._waiting.copy()
+        waiting = Waiters(self._waiting)
         woken: set[Woken] = set()
         for job in jobs:
             if job.topic is not None and job.topic in waiting and time.monotonic() < job.give_up:
@@ -308,7 +308,7 @@ class Writer:
 
     def _end(self) -> None:
         self._closed = True
-        rest, self._waiting = [*self._waiting], Waiters.none()
+        rest, self._waiting = [*self._waiting], Waiters()
         with suppress(Empty):
             while True:
                 asked = self._queue.get_nowait()
