@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from channels import Json
 from gateway.agent.config import AgentConfig
@@ -104,18 +104,26 @@ class ModelCaller:
         if seconds > 0:
             await self.sleep(seconds)
 
-    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
-        task = asyncio.ensure_future(work)
-        watch = asyncio.ensure_future(self.stopping.wait())
+    async def _unless_stopped(self, work: Awaitable[T]) -> T:
+        """Raises Stopped as soon as the turn is to end."""
+        here = asyncio.current_task()
+        if here is None:
+            raise RuntimeError("a model is called by a task")
+        cancelled_before, stopped = here.cancelling(), False
+
+        async def watch() -> None:
+            nonlocal stopped
+            await self.stopping.wait()
+            stopped = True
+            here.cancel()
+
+        watching = asyncio.create_task(watch())
         try:
-            await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                raise Stopped
-            return task.result()
+            return await work
         finally:
-            watch.cancel()
-            if task.cancel():
-                await asyncio.wait({task})
+            watching.cancel()
+            if stopped and here.uncancel() <= cancelled_before:
+                raise Stopped from None
 
 
 def _finished(response: Response) -> dict[str, Json]:

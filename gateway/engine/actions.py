@@ -15,7 +15,7 @@ from typing import Literal
 
 from channels import Media
 from gateway.artifacts import Artifact, NotKept, collecting, emit_artifact
-from gateway.engine.leases import for_newer, held
+from gateway.engine.leases import Held, for_newer
 from gateway.engine.outgoing import queue
 from gateway.engine.patience import wait_for_store, waits
 from gateway.engine.shared import Shared
@@ -61,7 +61,7 @@ class Actions:
         ended: PendingAction | None = None
         end = _End("unknown", "the worker lost its lease")
         try:
-            async with held(self._shared, lease):
+            with Held(self._shared, lease):
                 found = await self._find(lease)
                 if found is None:
                     await self._give_back(lease)

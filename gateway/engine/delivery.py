@@ -31,7 +31,7 @@ from channels import (
 from gateway.access.silence import opt_out_key, silences
 from gateway.artifacts import NotKept
 from gateway.engine import doubt, trail
-from gateway.engine.leases import for_newer, held
+from gateway.engine.leases import Held, for_newer
 from gateway.engine.outbox import Outbox
 from gateway.engine.outgoing import address_from_json, part_from_json
 from gateway.engine.patience import wait_for_store, waits
@@ -57,8 +57,8 @@ class Delivery:
     async def run(self, lease: Lease) -> None:
         """Send what waits in the outbox this lease is for."""
         try:
-            async with held(self._shared, lease) as make_sure:
-                await _Lane(self._shared, lease, self._unwritten, make_sure).run()
+            with Held(self._shared, lease) as held:
+                await _Lane(self._shared, lease, self._unwritten, held.make_sure).run()
         except NewerForm as newer:
             await self._shared.store.commit(for_newer(lease, newer))
         except Fenced:

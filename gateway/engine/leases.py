@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Self
 
 from channels import Json
 from gateway.engine.later import Later
@@ -15,7 +17,7 @@ from gateway.memory import HISTORY
 from gateway.store.base import Fenced, Kind, Lease, Reads, StoreError, Transaction
 from gateway.store.form import NewerForm
 
-__all__ = ["BEATS", "READS", "for_newer", "held"]
+__all__ = ["BEATS", "READS", "Held", "for_newer"]
 
 log = logging.getLogger("askfirst.leases")
 
@@ -35,47 +37,65 @@ def for_newer(lease: Lease, newer: NewerForm) -> Transaction:
     return Transaction(partition=lease.partition, lease=lease, finish="left", needs=newer.needs)
 
 
-@contextlib.asynccontextmanager
-async def held(
-    shared: Shared, lease: Lease, on_signal: Callable[[Json], None] | None = None
-) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-    """Renew the lease while the body runs. When it is lost the body is cancelled and Fenced is raised.
+class Held:
+    """Renews a lease while the body of a `with` runs, in one task. When it is lost the body is cancelled and Fenced is
+    raised.
 
     A store that does not answer is no loss: what the body commits is refused if somebody else has taken over. What the
-    body does elsewhere nobody refuses: before that it calls what this yields, which raises Fenced, or StoreUnavailable
-    when the lease may have lapsed and nobody can say.
+    body does elsewhere nobody refuses: before that it calls `make_sure`.
     """
-    body = asyncio.current_task()
-    if body is None:
-        raise RuntimeError("a lease is held by a task")
-    cancelled_before = body.cancelling()
-    lost: list[Fenced] = []
-    wake = asyncio.Event()
 
-    sure_until = lease.sure_until
+    __slots__ = (
+        "_beating", "_body", "_cancelled_before", "_every", "_lease", "_lost", "_on_signal", "_shared", "_sure_until",
+        "_wake",
+    )  # fmt: skip
 
-    async def renew() -> None:
-        nonlocal sure_until
+    def __init__(self, shared: Shared, lease: Lease, on_signal: Callable[[Json], None] | None = None) -> None:
+        self._shared, self._lease, self._on_signal = shared, lease, on_signal
+        self._every = shared.lease_seconds / BEATS
+        self._sure_until = lease.sure_until
+        self._lost: Fenced | None = None
+        self._wake = asyncio.Event()
+
+    def __enter__(self) -> Self:
+        body = asyncio.current_task()
+        if body is None:
+            raise RuntimeError("a lease is held by a task")
+        self._body, self._cancelled_before = body, body.cancelling()
+        self._beating = Later(self._every, self._beat, f"beat {self._lease.kind}")
+        self._shared.held[(self._lease.kind, self._lease.lane)] = (self._lease, self._look)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._beating.end()
+        self._shared.held.pop((self._lease.kind, self._lease.lane), None)
+        if error is not None and self._lost is not None and self._body.uncancel() <= self._cancelled_before:
+            raise self._lost from None
+
+    async def make_sure(self) -> None:
+        """Raises Fenced, or StoreUnavailable when the lease may have lapsed and nobody can say."""
+        if time.monotonic() >= self._sure_until:
+            await self._renew()
+
+    async def _renew(self) -> None:
         began = time.monotonic()
-        control = await shared.store.renew(lease, lease_seconds=shared.lease_seconds)
-        sure_until = began + shared.lease_seconds
-        if on_signal is not None:
+        control = await self._shared.store.renew(self._lease, lease_seconds=self._shared.lease_seconds)
+        self._sure_until = began + self._shared.lease_seconds
+        if self._on_signal is not None:
             for signal in control.signals:
-                on_signal(signal)
+                self._on_signal(signal)
 
-    async def make_sure() -> None:
-        if time.monotonic() >= sure_until:
-            await renew()
-
-    async def beat() -> None:
-        away = False
+    async def _beat(self) -> None:
+        lease, away = self._lease, False
         while True:
-            wake.clear()
+            self._wake.clear()
             try:
-                await renew()
+                await self._renew()
             except Fenced as error:
-                lost.append(error)
-                body.cancel()
+                self._lost = error
+                self._body.cancel()
                 return
             except StoreError as error:
                 if not away:
@@ -84,22 +104,9 @@ async def held(
             else:
                 away = False
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(every):
-                    await wake.wait()
+                async with asyncio.timeout(self._every):
+                    await self._wake.wait()
 
-    def look() -> None:
-        wake.set()
-        beating.begin()
-
-    every = shared.lease_seconds / BEATS
-    beating = Later(every, beat, f"beat {lease.kind}")
-    shared.held[(lease.kind, lease.lane)] = (lease, look)
-    try:
-        yield make_sure
-    except BaseException:
-        if lost and body.uncancel() <= cancelled_before:
-            raise lost[0] from None
-        raise
-    finally:
-        beating.end()
-        shared.held.pop((lease.kind, lease.lane), None)
+    def _look(self) -> None:
+        self._wake.set()
+        self._beating.begin()

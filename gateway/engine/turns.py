@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -20,7 +20,7 @@ from gateway.engine.busy import Ears
 from gateway.engine.decisions import Decisions
 from gateway.engine.ending import Failures, Tries, ended, given_back, noted, who
 from gateway.engine.later import Later
-from gateway.engine.leases import READS, for_newer, held
+from gateway.engine.leases import READS, Held, for_newer
 from gateway.engine.outgoing import queue
 from gateway.engine.patience import wait_for_store, waits
 from gateway.engine.results import leave_word
@@ -88,7 +88,7 @@ class Turns:
         """
         ears = Ears(lease)
         try:
-            async with held(self._shared, lease, ears.hear):
+            with Held(self._shared, lease, ears.hear):
                 undecided = not lease.steps and any(waiting.pointed for waiting in lease.events)
                 if undecided:
                     await self._decisions.decide(lease.lane)
@@ -215,17 +215,20 @@ class Turns:
         desk = await shared.desk(conversation, shared.language(running.person), seen=running.seen)
         turn = self._prepared(running, self._transcripts.read(conversation, running.lease.lines), desk)
         deadline = asyncio.timeout(self._deadline_seconds)
-        async with self._typing(running.address):
-            try:
-                async with deadline:
-                    return await self._shared.bot.turn(turn)
-            except TimeoutError:
-                if not deadline.expired():
-                    raise
-            except ProviderError as error:
-                if running.direct:
-                    await self._keep(running, turn, error)
+        typing = self._typing(running.address)
+        try:
+            async with deadline:
+                return await self._shared.bot.turn(turn)
+        except TimeoutError:
+            if not deadline.expired():
                 raise
+        except ProviderError as error:
+            if running.direct:
+                await self._keep(running, turn, error)
+            raise
+        finally:
+            if typing is not None:
+                await typing.ended()
         return Outcome(
             stop_reason="timeout",
             transcript=to_entries([*turn.notes, *turn.heard, *running.steps.messages()]),
@@ -273,13 +276,11 @@ class Turns:
             publish=shared.feed.publish,
         )
 
-    @contextlib.asynccontextmanager
-    async def _typing(self, address: Address) -> AsyncIterator[None]:
-        """Shown as typing for as long as the turn runs, where the platform can."""
+    def _typing(self, address: Address) -> Later | None:
+        """Shown as typing until this is ended, where the platform can."""
         channel = self._can_type.get(address.channel)
         if channel is None:
-            yield
-            return
+            return None
 
         async def keep_typing() -> None:
             while True:
@@ -287,11 +288,7 @@ class Turns:
                     await channel.typing(address)
                 await asyncio.sleep(_TYPING_SECONDS)
 
-        typing = Later(_TYPING_AFTER_SECONDS, keep_typing, "typing")
-        try:
-            yield
-        finally:
-            await typing.ended()
+        return Later(_TYPING_AFTER_SECONDS, keep_typing, "typing")
 
     # ── the one atomic step at the end ──
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from pydantic import TypeAdapter
 
@@ -22,7 +23,6 @@ HISTORY = 60
 RESET: Json = {"role": "reset"}
 """From here on the transcript is empty."""
 
-_KNOWN: Any = object()
 _MOST_CONVERSATIONS, _MOST_CHARACTERS = 256, 32_768
 """So many are remembered, none of more text than that: some 16 MB at most."""
 
@@ -33,35 +33,58 @@ def to_entries(messages: Iterable[ModelMessage]) -> list[Json]:
     return lines
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The lines that a turn has read, and what each says; None: it has to be read anew."""
+
+    lines: tuple[str, ...]
+    said: Sequence[ModelMessage | None]
+
+    def beginning(self, lines: tuple[str, ...]) -> Sequence[ModelMessage | None]:
+        """What the first of these lines say, as far as they are the last of those."""
+        for first, line in enumerate(self.lines):
+            if line == lines[0] and self.lines[first:] == lines[: len(self.lines) - first]:
+                return self.said[first:]
+        return ()
+
+
 class Transcripts:
     """Reads the transcripts of conversations. What the last turn of one has read, the next one need not."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, Mapping[str, ModelMessage]] = OrderedDict()
-        """Line -> what it says, of those that spoke last."""
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+        """Of those that spoke last."""
 
     def read(self, conversation: str, lines: Sequence[str]) -> list[ModelMessage]:
         """The messages since the last reset, beginning with one that stands by itself: no result without its call.
 
         `lines` are of `to_entries`, as JSON text. Raises NewerForm, and ValueError for what is no line of a transcript.
         """
-        known = self._known.pop(conversation, {})
-        decoded = iter(decode_all(line for line in lines if line not in known))
-        values = [_KNOWN if line in known else next(decoded) for line in lines]
-        for value in values:
-            if value is not _KNOWN:
-                check_form(value)
-        begin = max((number for number, value in enumerate(values, start=1) if value == RESET), default=0)
-        said = list(zip(lines[begin:], values[begin:], strict=True))
-        fresh = iter(_adapter().validate_python([value for _, value in said if value is not _KNOWN]))
-        read = [(line, known[line] if value is _KNOWN else next(fresh)) for line, value in said]
-        self._keep(conversation, {line: message for line, message in read if line in known or _lasts(message)})
-        messages: list[ModelMessage] = [message for _, message in read]
-        first = next((n for n, message in enumerate(messages) if message.role in ("user", "event")), len(messages))
-        return messages[first:]
+        lines = tuple(lines)
+        known = self._known.pop(conversation, None)
+        said = [*known.beginning(lines)] if known and lines else []
+        said += [None] * (len(lines) - len(said))
+        anew = [number for number, message in enumerate(said) if message is None]
+        values = dict(zip(anew, decode_all(lines[number] for number in anew), strict=True))
+        begin = 0
+        for number, value in values.items():
+            check_form(value)
+            begin = number + 1 if value == RESET else begin
+        counts = [number for number in anew if number >= begin]
+        messages = said[:]
+        for number, message in zip(
+            counts, _adapter().validate_python([values[number] for number in counts]), strict=True
+        ):
+            messages[number] = message
+            said[number] = message if _lasts(message) else None
+        said[:begin] = [None] * begin
+        self._keep(conversation, _Known(lines, said))
+        told = cast("list[ModelMessage]", messages[begin:])
+        first = next((n for n, message in enumerate(told) if message.role in ("user", "event")), len(told))
+        return told[first:]
 
-    def _keep(self, conversation: str, known: Mapping[str, ModelMessage]) -> None:
-        if sum(map(len, known)) <= _MOST_CHARACTERS:
+    def _keep(self, conversation: str, known: _Known) -> None:
+        if sum(map(len, known.lines)) <= _MOST_CHARACTERS:
             self._known[conversation] = known
         if len(self._known) > _MOST_CONVERSATIONS:
             self._known.popitem(last=False)

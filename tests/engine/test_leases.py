@@ -10,7 +10,7 @@ import pytest
 
 from channels import Reply, Unavailable
 from gateway import Agent, ChannelAgent, ToolContext, tool
-from gateway.engine.leases import held
+from gateway.engine.leases import Held
 from gateway.engine.turns import Turns
 from gateway.store.base import Fenced, Lease, StoreUnavailable
 from gateway.testing import ScriptedProvider, ToolCall
@@ -48,7 +48,7 @@ async def test_a_lost_lease_ends_the_work(chat: Rig) -> None:
     began = asyncio.Event()
 
     async def work() -> None:
-        async with held(chat.worker.shared, lease):
+        with Held(chat.worker.shared, lease):
             began.set()
             await asyncio.Event().wait()
 
@@ -68,7 +68,7 @@ async def test_a_store_that_does_not_answer_for_a_while_does_not(chat: Rig) -> N
     finish = asyncio.Event()
 
     async def work() -> str:
-        async with held(chat.worker.shared, lease):
+        with Held(chat.worker.shared, lease):
             await finish.wait()
         return "finished"
 
@@ -84,7 +84,7 @@ async def test_who_is_cancelled_from_outside_stays_cancelled(chat: Rig) -> None:
     lease = await lapsed(chat)
 
     async def work() -> None:
-        async with held(chat.worker.shared, lease):
+        with Held(chat.worker.shared, lease):
             await asyncio.Event().wait()
 
     working = asyncio.create_task(work())
@@ -99,7 +99,7 @@ async def test_also_when_the_lease_is_lost_at_the_same_time(chat: Rig) -> None:
     lease = await lapsed(chat)
 
     async def work() -> None:
-        async with held(chat.worker.shared, lease):
+        with Held(chat.worker.shared, lease):
             try:
                 await asyncio.Event().wait()
             finally:
@@ -115,9 +115,8 @@ async def test_also_when_the_lease_is_lost_at_the_same_time(chat: Rig) -> None:
 
 async def test_an_error_of_the_work_stays_what_it_is(chat: Rig) -> None:
     lease = await lapsed(chat)
-    with pytest.raises(ZeroDivisionError):
-        async with held(chat.worker.shared, lease):
-            raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError), Held(chat.worker.shared, lease):
+        raise ZeroDivisionError
     assert chat.worker.shared.held == {}
 
 
