@@ -9,7 +9,7 @@ COPY channels channels
 COPY gateway gateway
 # What only built the packages is left behind.
 RUN /opt/askfirst/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \
-    && /opt/askfirst/bin/pip uninstall --yes hatchling editables setuptools pip
+    && /opt/askfirst/bin/pip uninstall --yes hatchling editables packaging pathspec pluggy tomlkit trove-classifiers setuptools pip
 
 FROM python:3.11-slim
 RUN useradd --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin askfirst \
