@@ -249,6 +249,58 @@ async def test_stopping_does_not_wait_for_the_model() -> None:
     assert dropped.is_set()
 
 
+class Stubborn(Script):
+    """A model that does something else when it is cancelled."""
+
+    def __init__(self, instead: BaseException | None) -> None:
+        super().__init__([])
+        self.asked, self.instead = asyncio.Event(), instead
+
+    async def complete(self, request: Any) -> Response:
+        self.asked.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if self.instead is not None:
+                raise self.instead from None
+        return Response(content="all the same")
+
+
+@pytest.mark.parametrize("instead", [None, ValueError("oh"), ProviderError("script", "gone", retryable=True)])
+async def test_a_model_cannot_help_being_stopped(instead: BaseException | None) -> None:
+    turn = Turn(model := Stubborn(instead), [])
+    running = asyncio.ensure_future(turn.run())
+    await model.asked.wait()
+    turn.stopping.set()
+    assert (await running).stop_reason == "cancelled"
+    assert running.cancelling() == 0
+
+
+async def test_who_is_cancelled_as_well_as_stopped_is_cancelled() -> None:
+    turn = Turn(model := Stubborn(asyncio.CancelledError()), [])
+    running = asyncio.ensure_future(turn.run())
+    await model.asked.wait()
+    turn.stopping.set()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_a_turn_that_is_stopped_waits_for_no_further_attempt() -> None:
+    waiting = asyncio.Event()
+
+    class Patient(Turn):
+        async def _sleep(self, seconds: float) -> None:
+            waiting.set()
+            await asyncio.Event().wait()
+
+    turn = Patient(Script([ProviderError("script", "busy", retryable=True)]), [])
+    running = asyncio.ensure_future(turn.run())
+    await waiting.wait()
+    turn.stopping.set()
+    assert (await running).stop_reason == "cancelled"
+
+
 @pytest.mark.ledger("RTY-10", "RTY-11", "ERR-07")
 async def test_a_tool_that_hangs_is_told_to_the_model() -> None:
     async def hang() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -118,6 +119,21 @@ async def test_an_error_of_the_work_stays_what_it_is(chat: Rig) -> None:
     with pytest.raises(ZeroDivisionError), Held(chat.worker.shared, lease):
         raise ZeroDivisionError
     assert chat.worker.shared.held == {}
+
+
+async def test_a_lease_that_has_ended_is_no_work_for_the_garbage_collector(chat: Rig) -> None:
+    lease = await lapsed(chat)
+    gc.collect()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        for _ in range(10):
+            with Held(chat.worker.shared, lease):
+                await asyncio.sleep(0)
+        gc.collect()
+        assert not [found for found in gc.garbage if isinstance(found, Held)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
 
 
 # ── the end of a process ──
