@@ -229,7 +229,7 @@ class Gateway:
             await self.store.open()
             stack.push_async_callback(self.store.close)
             await claim(self.store, self.bot.name)
-            http = await stack.enter_async_context(aiohttp.ClientSession())
+            http = await stack.enter_async_context(_http())
             await stack.enter_async_context(self.bot.attached(self.engine))
             await self._platforms.start(http)
             stack.push_async_callback(self._platforms.close)
@@ -306,6 +306,12 @@ class Gateway:
         shared = self.engine.shared
         address = Address(channel=WebChatChannel.name, account="local", place=session)
         return self.store.watch(shared.key(shared.conversation(address), "visible"), after=after)
+
+
+def _http() -> aiohttp.ClientSession:
+    """The process's way to its platforms. Each has so many calls at once as its crew, and holds up no other's; and none
+    is known again by a cookie: several bots may be called through it."""
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar())
 
 
 async def started(channel: Channel, http: aiohttp.ClientSession) -> None:

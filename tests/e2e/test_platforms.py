@@ -15,6 +15,8 @@ from tests.e2e.house import SECRET
 from tests.fakes.openai import FakeOpenAI
 from tests.fakes.slack import FakeSlack
 from tests.fakes.telegram import FakeTelegram
+from tests.fakes.twilio import FakeTwilio
+from tests.ports import free_port
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "invoices.py"
 
@@ -45,10 +47,11 @@ class Served:
 
 
 @contextlib.asynccontextmanager
-async def served(directory: Path, *, failing: int = 0) -> AsyncIterator[Served]:
-    """`failing`: so many calls of Slack's that say whose the token is fail first."""
+async def served(directory: Path, *, failing: int = 0, sms: FakeTwilio | None = None) -> AsyncIterator[Served]:
+    """`failing`: so many calls of Slack's that say whose the token is fail first. `sms`: a third platform."""
     async with FakeTelegram() as telegram, FakeSlack() as slack, FakeOpenAI() as model:
         slack.fail_next("auth.test", status=503, html=True, times=failing)
+        port = free_port()
         env = {
             "ASKFIRST_STORE": f"sqlite:///{directory / 'askfirst.db'}",
             "ASKFIRST_ALLOW": "telegram:*,slack:*",
@@ -62,7 +65,16 @@ async def served(directory: Path, *, failing: int = 0) -> AsyncIterator[Served]:
             "OPENAI_API_KEY": model.key,
             "OPENAI_BASE_URL": model.url,
         }
-        async with forked("serve", EXAMPLE, "--host=127.0.0.1", "--port=0", cwd=directory, env=env) as process:
+        if sms is not None:
+            env |= {
+                "ASKFIRST_ALLOW": "*",
+                "ASKFIRST_PUBLIC_URL": f"http://127.0.0.1:{port}",
+                "TWILIO_ACCOUNT_SID": sms.account_sid,
+                "TWILIO_AUTH_TOKEN": sms.auth_token,
+                "TWILIO_SMS_FROM": sms.sms,
+                "TWILIO_API_URL": sms.url,
+            }
+        async with forked("serve", EXAMPLE, "--host=127.0.0.1", f"--port={port}", cwd=directory, env=env) as process:
             url = await process.url()
             telegram.webhook.update(url=f"{url}/webhooks/telegram", secret=SECRET)
             slack.webhook = f"{url}/webhooks/slack"
@@ -106,6 +118,26 @@ async def test_a_platform_that_hangs_holds_back_no_other(tmp_path: Path) -> None
             hold.release()
         await slack.wait_for(lambda: len(slack.sent) == len(people))
         assert (await house.ready())[1]["channels"] == {"telegram": True, "slack": True}
+
+
+async def test_however_many_platforms_hang_they_hold_back_no_other(tmp_path: Path) -> None:
+    async with FakeTwilio() as twilio, served(tmp_path, sms=twilio) as house:
+        slack, telegram = house.slack, house.telegram
+        twilio.webhook_url = f"{house.url}/webhooks/twilio"
+        holds = [slack.hold("chat.postMessage", "before") for _ in range(64)]
+        holds += [telegram.hold("sendMessage", "before") for _ in range(64)]
+        house.model.script(["Hello."] * 128)
+        for number in range(64):
+            here, there = slack.person(f"person {number}"), telegram.person(f"person {number}")
+            await slack.says(here, slack.direct(here), "hello")
+            await telegram.person_says(there, there, "hello")
+        async with asyncio.timeout(20):
+            await asyncio.gather(holds[63].reached(), holds[127].reached())  # all that one process makes at once
+        house.model.script(["Hello Ana."])
+        await twilio.person_says("+15557654321", "hello")
+        await twilio.wait_for(lambda: twilio.last("+15557654321", containing="Hello Ana."))
+        for hold in holds:
+            hold.release()
 
 
 async def test_a_platform_that_fails_is_told_of_until_it_takes_a_call_again(tmp_path: Path) -> None:
