@@ -105,7 +105,7 @@ class ModelCaller:
             await self.sleep(seconds)
 
     async def _unless_stopped(self, work: Awaitable[T]) -> T:
-        """Raises Stopped as soon as the turn is to end."""
+        """Raises Stopped as soon as the turn is to end. Whatever a provider makes of being cancelled, the turn is."""
         here = asyncio.current_task()
         if here is None:
             raise RuntimeError("a model is called by a task")
@@ -122,7 +122,11 @@ class ModelCaller:
             return await work
         finally:
             watching.cancel()
-            if stopped and here.uncancel() <= cancelled_before:
+            if stopped:
+                here.uncancel()
+            if here.cancelling() > cancelled_before:
+                raise asyncio.CancelledError from None
+            if stopped:
                 raise Stopped from None
 
 

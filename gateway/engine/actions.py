@@ -8,14 +8,16 @@ probe is asked.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
 from channels import Media
 from gateway.artifacts import Artifact, NotKept, collecting, emit_artifact
-from gateway.engine.leases import Held, for_newer
+from gateway.engine.leases import Held, at_last, for_newer
 from gateway.engine.outgoing import queue
 from gateway.engine.patience import wait_for_store, waits
 from gateway.engine.shared import Shared
@@ -78,15 +80,15 @@ class Actions:
                 else:
                     ended = await self._finish(launched, end, lease)
         except NewerForm as newer:
-            await self._shared.store.commit(for_newer(lease, newer))
+            await self._shared.commit(for_newer(lease, newer))
         except Fenced:
             log.warning("action %s: somebody else has taken over", lease.lane)
             if launched is not None and end.state != "unknown":
                 ended = await self._finish(launched, end, None)
         except asyncio.CancelledError:
             if launched is not None:
-                stopped = _End("unknown", "stopped while running")
-                await asyncio.shield(self._finish(launched, stopped, lease, patient=False))
+                known = end if end.state != "unknown" else _End("unknown", "stopped while running")
+                await at_last(self._finish(launched, known, lease, patient=False))
             raise
         if ended is not None:  # the lease is given back: a slow callback holds nothing up
             await self._shared.bot.tell_outcome(ended)
@@ -121,13 +123,25 @@ class Actions:
                     desk.drifted(lease.lane, desk.now)
                 launched = desk.launch(lease.lane, lease.fence, desk.now) if not changed else None
                 self._write(desk, transaction, found)
-                await shared.store.commit(transaction)
+                launching = asyncio.ensure_future(shared.commit(transaction))
+                try:
+                    await asyncio.shield(launching)
+                except asyncio.CancelledError:
+                    if launched is not None:
+                        await at_last(self._call_off(launching, launched, lease))
+                    raise
             except Conflict:
                 continue
             except StoreUnavailable as error:
                 await wait_for_store(left, error)
                 continue
             return launched
+
+    async def _call_off(self, launching: Awaitable[object], action: PendingAction, lease: Lease) -> None:
+        """Once it says that the effect is about to run: that it did not."""
+        with contextlib.suppress(StoreError):
+            await launching
+            await self._finish(action, _End("failed", "stopped before it began"), lease, patient=False)
 
     async def _after_a_death(self, action: PendingAction) -> _End | None:
         """A worker died while this ran. None: run it again, with the same key, through the same tool."""
@@ -233,7 +247,7 @@ class Actions:
                 transaction = Transaction(partition=shared.store.partition(action.conversation), lease=lease)
                 transaction.finish = "done" if lease is not None else None
                 self._write(desk, transaction, action)
-                await shared.store.commit(transaction)
+                await shared.commit(transaction)
             except Conflict:
                 continue
             except Fenced:
@@ -258,7 +272,7 @@ class Actions:
     async def _give_back(self, lease: Lease, *, again: bool = False) -> None:
         due = await self._shared.store.now() + timedelta(seconds=_AGAIN_SECONDS) if again else None
         transaction = Transaction(partition=lease.partition, lease=lease, finish="failed" if again else "done", due=due)
-        await self._shared.store.commit(transaction)
+        await self._shared.commit(transaction)
 
     def _context(self, action: PendingAction) -> ToolContext:
         shared = self._shared

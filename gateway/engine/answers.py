@@ -56,7 +56,7 @@ class Answers:
                 self._shared.channels, lease.lane, message.address, desk.says, cause=cause, language=language
             )
             try:
-                await self._shared.store.commit(transaction)
+                await self._shared.commit(transaction)
             except Conflict:
                 continue
             trail.committed(lease.lane, batch.taken, transaction.parts, "decided")

@@ -31,7 +31,7 @@ from channels import (
 from gateway.access.silence import opt_out_key, silences
 from gateway.artifacts import NotKept
 from gateway.engine import doubt, trail
-from gateway.engine.leases import Held, for_newer
+from gateway.engine.leases import Held, at_last, for_newer
 from gateway.engine.outbox import Outbox
 from gateway.engine.outgoing import address_from_json, part_from_json
 from gateway.engine.patience import wait_for_store, waits
@@ -60,7 +60,7 @@ class Delivery:
             with Held(self._shared, lease) as held:
                 await _Lane(self._shared, lease, self._unwritten, held.make_sure).run()
         except NewerForm as newer:
-            await self._shared.store.commit(for_newer(lease, newer))
+            await self._shared.commit(for_newer(lease, newer))
         except Fenced:
             log.warning("outbox of %s: somebody else has taken over", lease.lane)
         finally:
@@ -132,7 +132,7 @@ class _Lane:
         try:
             wait = await self._paced(channel, address, queued)
         except asyncio.CancelledError:
-            await asyncio.shield(self._outbox.give_back("done"))
+            await at_last(self._outbox.give_back("done"))
             raise
         if wait:
             await self._outbox.give_back("done", wait_seconds=wait)
@@ -164,7 +164,7 @@ class _Lane:
             await doubt.refused(self._shared, self._lease, queued)
             return await self._failed(queued, part, error)
         except asyncio.CancelledError:
-            await asyncio.shield(self._failed(queued, part, Ambiguous("stopped while sending")))
+            await at_last(self._failed(queued, part, Ambiguous("stopped while sending")))
             raise
         except Exception as error:  # noqa: BLE001 - a channel that breaks must not hold up the outbox for ever
             return await self._failed(queued, part, Ambiguous(type(error).__name__))

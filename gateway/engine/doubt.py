@@ -121,7 +121,7 @@ def is_harmless(queued: QueuedPart) -> bool:
 async def _write(shared: Shared, lease: Lease, queued: QueuedPart, doubt: Doubt) -> Doubt:
     key = _key(shared, queued)
     puts = {key.name: Put(doubt, _KEPT_SECONDS)}
-    await shared.store.commit(Transaction(partition=key.partition, lease=lease, puts=puts))
+    await shared.commit(Transaction(partition=key.partition, lease=lease, puts=puts))
     return doubt
 
 

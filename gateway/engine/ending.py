@@ -90,7 +90,7 @@ class Failures:
         )
         if not tries.model:
             await self._tell(transaction, lease.lane, batch, "model_down")
-        await self._shared.store.commit(transaction)
+        await self._shared.commit(transaction)
 
     async def failed(self, lease: Lease, batch: Batch, tries: Tries) -> None:
         """Tried again, then event by event (unless it has done something already), then put aside."""
@@ -100,13 +100,13 @@ class Failures:
         transaction = await self._again(
             lease, replace(tries, errors=tries.errors + 1), wait_seconds=_AGAIN_SECONDS[tries.errors]
         )
-        await self._shared.store.commit(transaction)
+        await self._shared.commit(transaction)
 
     async def stopped(self, lease: Lease, tries: Tries, *, wait_seconds: float = 0.0) -> None:
         """It is not for this process: others need not wait until the lease lapses, and go on from the last finished
         step."""
         transaction = await self._again(lease, replace(tries, stopped=tries.stopped + 1), wait_seconds=wait_seconds)
-        await self._shared.store.commit(transaction)
+        await self._shared.commit(transaction)
 
     async def put_aside(
         self,
@@ -141,7 +141,7 @@ class Failures:
             leave_word(transaction, self._shared, conversation, batch, raised)
         else:
             await self._tell(transaction, conversation, batch, key, incident=incident)
-        await self._shared.store.commit(transaction)
+        await self._shared.commit(transaction)
         trail.committed(conversation, batch.taken, transaction.parts, "put aside")
         log.error("a turn of %s is put aside (%s): %s", conversation, incident, reason)
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -17,7 +17,7 @@ from gateway.memory import HISTORY
 from gateway.store.base import Fenced, Kind, Lease, Reads, StoreError, Transaction
 from gateway.store.form import NewerForm
 
-__all__ = ["BEATS", "READS", "Held", "for_newer"]
+__all__ = ["BEATS", "READS", "Held", "at_last", "for_newer"]
 
 log = logging.getLogger("askfirst.leases")
 
@@ -37,6 +37,17 @@ def for_newer(lease: Lease, newer: NewerForm) -> Transaction:
     return Transaction(partition=lease.partition, lease=lease, finish="left", needs=newer.needs)
 
 
+async def at_last(work: Awaitable[object]) -> None:
+    """What work that was cancelled still does for its lease, however often it is cancelled; a lease that is gone needs
+    nothing more."""
+
+    async def unless_gone() -> None:
+        with contextlib.suppress(Fenced):
+            await work
+
+    await asyncio.shield(unless_gone())
+
+
 class Held:
     """Renews a lease while the body of a `with` runs, in one task. When it is lost the body is cancelled and Fenced is
     raised.
@@ -45,13 +56,9 @@ class Held:
     body does elsewhere nobody refuses: before that it calls `make_sure`.
     """
 
-    __slots__ = (
-        "_beating", "_body", "_cancelled_before", "_every", "_lease", "_lost", "_on_signal", "_shared", "_sure_until",
-        "_wake",
-    )  # fmt: skip
-
     def __init__(self, shared: Shared, lease: Lease, on_signal: Callable[[Json], None] | None = None) -> None:
-        self._shared, self._lease, self._on_signal = shared, lease, on_signal
+        self._shared, self.lease, self._on_signal = shared, lease, on_signal
+        self.ends = False
         self._every = shared.lease_seconds / BEATS
         self._sure_until = lease.sure_until
         self._lost: Fenced | None = None
@@ -62,15 +69,15 @@ class Held:
         if body is None:
             raise RuntimeError("a lease is held by a task")
         self._body, self._cancelled_before = body, body.cancelling()
-        self._beating = Later(self._every, self._beat, f"beat {self._lease.kind}")
-        self._shared.held[(self._lease.kind, self._lease.lane)] = (self._lease, self._look)
+        self._beating = Later(self._every, self._beat, f"beat {self.lease.kind}")
+        self._shared.held[(self.lease.kind, self.lease.lane)] = self
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._beating.end()
-        self._shared.held.pop((self._lease.kind, self._lease.lane), None)
+        self._shared.held.pop((self.lease.kind, self.lease.lane), None)
         if error is not None and self._lost is not None and self._body.uncancel() <= self._cancelled_before:
             raise self._lost from None
 
@@ -81,21 +88,22 @@ class Held:
 
     async def _renew(self) -> None:
         began = time.monotonic()
-        control = await self._shared.store.renew(self._lease, lease_seconds=self._shared.lease_seconds)
+        control = await self._shared.store.renew(self.lease, lease_seconds=self._shared.lease_seconds)
         self._sure_until = began + self._shared.lease_seconds
         if self._on_signal is not None:
             for signal in control.signals:
                 self._on_signal(signal)
 
     async def _beat(self) -> None:
-        lease, away = self._lease, False
+        lease, away = self.lease, False
         while True:
             self._wake.clear()
             try:
                 await self._renew()
             except Fenced as error:
-                self._lost = error
-                self._body.cancel()
+                if not self.ends:
+                    self._lost = error
+                    self._body.cancel()
                 return
             except StoreError as error:
                 if not away:
@@ -107,6 +115,6 @@ class Held:
                 async with asyncio.timeout(self._every):
                     await self._wake.wait()
 
-    def _look(self) -> None:
+    def look(self) -> None:
         self._wake.set()
         self._beating.begin()

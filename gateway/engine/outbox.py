@@ -57,7 +57,7 @@ class Outbox:
                     noted = await self._note(transaction, queued, address, receipt)
                 if capabilities.visible:
                     transaction.appends.append(seen(conversation, part, receipt.message_id, edits))
-                await shared.store.commit(transaction)
+                await shared.commit(transaction)
             except Conflict:
                 continue
             except StoreUnavailable as error:
@@ -101,7 +101,7 @@ class Outbox:
         return lines, at
 
     async def drop(self, queued: QueuedPart) -> bool:
-        await self._shared.store.commit(self._dealt_with(queued))
+        await self._shared.commit(self._dealt_with(queued))
         return True
 
     async def give_up(self, queued: QueuedPart, reason: str) -> bool:
@@ -112,7 +112,7 @@ class Outbox:
                 lines, _ = await self._line(transaction, queued, ())  # it may stand there all the same
             await put_aside(self._shared, transaction, [queued], reason)
             try:
-                await self._shared.store.commit(transaction)
+                await self._shared.commit(transaction)
             except Conflict:
                 continue
             self._receipts = lines or self._receipts
@@ -128,7 +128,7 @@ class Outbox:
             transaction.sent = [queued.part_id for queued in parts]
             await put_aside(shared, transaction, parts, reason, shut=shut)
             try:
-                await shared.store.commit(transaction)
+                await shared.commit(transaction)
             except Conflict:
                 continue
             for queued in parts:
@@ -145,6 +145,4 @@ class Outbox:
 
     async def give_back(self, how: Literal["done", "failed"], *, wait_seconds: float = 0.0) -> None:
         due = await self._shared.store.now() + timedelta(seconds=wait_seconds)
-        await self._shared.store.commit(
-            Transaction(partition=self._lease.partition, lease=self._lease, finish=how, due=due)
-        )
+        await self._shared.commit(Transaction(partition=self._lease.partition, lease=self._lease, finish=how, due=due))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from channels import Address, Channel, Message, Person
 from gateway.artifacts import ArtifactStore
@@ -15,9 +16,20 @@ from gateway.engine.tasks import Tasks
 from gateway.observe import Feed
 from gateway.pending.desk import Desk
 from gateway.pending.seal import Keyring
-from gateway.store.base import Key, Lease, Snapshot, Store
+from gateway.store.base import Committed, Key, Lease, Snapshot, Store, Transaction
 
 __all__ = ["Shared", "in_thread", "person_of", "typed"]
+
+
+class Holding(Protocol):
+    """A lease that this process holds."""
+
+    lease: Lease
+    ends: bool
+    """A commit gives it back, or has: whether it was lost before, that commit says."""
+
+    def look(self) -> None:
+        """Wake its beat early."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,8 +47,8 @@ class Shared:
     lease_seconds: float = 6.0
     """How long a lease lasts that is not renewed: what a process held that is gone is taken over after that."""
     tasks: Tasks = field(default_factory=Tasks)
-    held: dict[tuple[str, str], tuple[Lease, Callable[[], None]]] = field(default_factory=dict)
-    """(kind, lane) of each lease this process holds, with what wakes its beat early."""
+    held: dict[tuple[str, str], Holding] = field(default_factory=dict)
+    """By kind and lane."""
     down: set[str] = field(default_factory=set)
     """Channels whose platform did not take this process's last call."""
     sending: Mapping[str, Crew] = field(default_factory=dict)
@@ -47,6 +59,20 @@ class Shared:
 
     def __post_init__(self) -> None:
         self.pacing = Pacing(self.store)
+
+    async def commit(self, transaction: Transaction) -> Committed:
+        """What whoever holds a lease commits; see `Store.commit`."""
+        lease, held = transaction.lease, None
+        if lease is not None and transaction.finish is not None:
+            held = self.held.get((lease.kind, lease.lane))
+        if held is None or held.lease is not lease:
+            return await self.store.commit(transaction)
+        held.ends = True
+        try:
+            return await self.store.commit(transaction)
+        except BaseException:
+            held.ends = False
+            raise
 
     def conversation(self, address: Address) -> str:
         """The key of a conversation: the bot's name and the address."""
@@ -91,7 +117,7 @@ class Shared:
         """Make the holder of this lease, if it is in this process, look for signals now."""
         held = self.held.get((kind, lane))
         if held is not None:
-            held[1]()
+            held.look()
 
 
 def typed(message: Message) -> bool:

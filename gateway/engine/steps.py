@@ -34,7 +34,7 @@ class Steps:
         new: list[Json] = [step]
         if not self._begun:
             new.insert(0, {"events": [waiting.seq for waiting in self._batch.taken]})
-        await self._shared.store.commit(Transaction(partition=self._lease.partition, lease=self._lease, steps=new))
+        await self._shared.commit(Transaction(partition=self._lease.partition, lease=self._lease, steps=new))
         self._begun = True
         self._steps.append(step)
 

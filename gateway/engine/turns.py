@@ -20,7 +20,7 @@ from gateway.engine.busy import Ears
 from gateway.engine.decisions import Decisions
 from gateway.engine.ending import Failures, Tries, ended, given_back, noted, who
 from gateway.engine.later import Later
-from gateway.engine.leases import READS, Held, for_newer
+from gateway.engine.leases import READS, Held, at_last, for_newer
 from gateway.engine.outgoing import queue
 from gateway.engine.patience import wait_for_store, waits
 from gateway.engine.results import leave_word
@@ -105,12 +105,12 @@ class Turns:
                 if until is not None or not batch.taken:
                     transaction = given_back(self._shared, lease)
                     transaction.collect_until = until
-                    await self._shared.store.commit(transaction)
+                    await self._shared.commit(transaction)
                     return None
                 seen = lease.seen if self._shared.is_shown(lease) and not undecided else None
                 return await self._guarded(lease, batch, ears, tries, seen)
         except NewerForm as newer:
-            await self._shared.store.commit(for_newer(lease, newer))
+            await self._shared.commit(for_newer(lease, newer))
             return None
         except Fenced:
             log.warning("turn of %s: somebody else has taken over", lease.lane)
@@ -147,7 +147,7 @@ class Turns:
         except (Fenced, NewerForm):
             raise
         except asyncio.CancelledError:
-            await asyncio.shield(self._failures.stopped(lease, tries))
+            await at_last(self._failures.stopped(lease, tries))
             raise
         except ProviderError as error:
             log.error("the model of %s: %s", self._shared.bot.name, error)
@@ -190,7 +190,7 @@ class Turns:
         """Nobody could be told anything: what was written is kept until its channel is on again."""
         transaction = given_back(self._shared, lease)
         transaction.due = await self._shared.store.now() + timedelta(seconds=_CHANNEL_OFF_SECONDS)
-        await self._shared.store.commit(transaction)
+        await self._shared.commit(transaction)
 
     async def _unheard(self, running: _Running) -> bool:
         """Whether whoever wrote this has opted out: nothing could be told them, unless this takes it back."""
@@ -203,7 +203,7 @@ class Turns:
             transaction.deletes = [opt_out_key(shared.store, lease.lane).name]
         else:
             noted(shared, transaction, lease.lane, batch.notes)
-        await shared.store.commit(transaction)
+        await shared.commit(transaction)
         if not welcome:
             trail.committed(lease.lane, batch.taken, (), "not answered: they have opted out")
         return not welcome
@@ -240,7 +240,7 @@ class Turns:
         transaction = ended(self._shared, running.lease, running.batch)
         noted(self._shared, transaction, running.lease.lane, [*turn.notes, *turn.heard, *running.steps.messages()])
         leave_word(transaction, self._shared, running.lease.lane, running.batch, error)
-        await self._shared.store.commit(transaction)
+        await self._shared.commit(transaction)
 
     def _prepared(self, running: _Running, history: Sequence[ModelMessage], desk: Desk) -> Turn:
         shared, batch, person = self._shared, running.batch, running.person
@@ -325,7 +325,7 @@ class Turns:
         """And go on at once with what is to be sent, if somebody is free for it."""
         shared, crew = self._shared, self._shared.sending.get(address.channel)
         if crew is None or crew.is_busy or not transaction.parts:
-            await shared.store.commit(transaction)
+            await shared.commit(transaction)
             return
         first, long = transaction.parts[0], shared.lease_seconds
         transaction.then = Next(kind="out", lane=first.conversation, reads=READS["out"], lease_seconds=long)
@@ -336,7 +336,7 @@ class Turns:
                 shared.pacing.ask_ahead(first.part_id, shared.channels[address.channel], address)
             lease = None
             try:
-                lease = (await shared.store.commit(transaction)).lease
+                lease = (await shared.commit(transaction)).lease
             except StoreUnavailable:
                 shared.tasks.start(self._give_back(transaction), "give back")
                 raise

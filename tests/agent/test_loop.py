@@ -286,6 +286,16 @@ async def test_who_is_cancelled_as_well_as_stopped_is_cancelled() -> None:
         await running
 
 
+@pytest.mark.parametrize("instead", [None, ProviderError("script", "gone", retryable=True)])
+async def test_a_model_cannot_help_its_turn_being_cancelled(instead: BaseException | None) -> None:
+    turn = Turn(model := Stubborn(instead), [])
+    running = asyncio.ensure_future(turn.run())
+    await model.asked.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
 async def test_a_turn_that_is_stopped_waits_for_no_further_attempt() -> None:
     waiting = asyncio.Event()
 

@@ -6,6 +6,7 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -42,6 +43,11 @@ async def beat(chat: Rig, lease: Lease) -> None:
     chat.worker.shared.nudge(lease.kind, lease.lane)
     while chat.wire.calls["renew"] == before:
         await asyncio.sleep(0.001)
+
+
+def cancel(chat: Rig, work: asyncio.Task[object]) -> None:
+    chat.wire.on.clear()
+    work.cancel()
 
 
 async def test_a_lost_lease_ends_the_work(chat: Rig) -> None:
@@ -119,6 +125,82 @@ async def test_an_error_of_the_work_stays_what_it_is(chat: Rig) -> None:
     with pytest.raises(ZeroDivisionError), Held(chat.worker.shared, lease):
         raise ZeroDivisionError
     assert chat.worker.shared.held == {}
+
+
+async def test_a_beat_after_the_commit_that_gives_it_back_loses_nothing(
+    chat: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    await chat.says("ana", "hello")
+    lease = await chat.worker.lease("turn")
+
+    async def late() -> None:
+        chat.wire.on.clear()
+        await beat(chat, lease)
+        for _ in range(3):
+            await chat.store.stats()
+
+    chat.wire.on["commit answered"] = late
+    outcome = await chat.worker.turn_of(lease)
+    assert outcome is not None and outcome.stop_reason == "answered"
+    assert "taken over" not in caplog.text
+
+
+async def test_who_is_cancelled_while_the_last_commit_is_made_is_cancelled(chat: Rig) -> None:
+    await chat.says("ana", "hello")
+    running = asyncio.create_task(chat.worker.turn())
+    chat.wire.on["commit answered"] = lambda: cancel(chat, running)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await chat.turns()
+    assert chat.platform.texts() == ["You said: hello"]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_who_is_cancelled_twice_leaves_no_error_that_nobody_hears(
+    chat: Rig, invoices: Invoices, times: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    await chat.says("ana", "wait")
+    lease = await chat.worker.lease("turn", lease_seconds=0.0)
+    running = asyncio.create_task(chat.worker.turn_of(lease))
+    await invoices.model.waiting.wait()
+    await chat.another().lease("turn")
+    for _ in range(times):
+        running.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await chat.store.stats()
+    gc.collect()
+    assert "never retrieved" not in caplog.text
+
+
+async def approved(chat: Rig) -> Lease:
+    """The lease of an action that Ana has said yes to."""
+    await chat.says("ana", "delete INV-1")
+    await chat.turns()
+    await chat.says("ana", "yes")
+    await chat.worker.turn()
+    return await chat.worker.lease("action")
+
+
+async def states(chat: Rig) -> list[object]:
+    return [cast("dict[str, object]", record.value)["state"] for _, record in await chat.store.scan("action/")]
+
+
+async def test_an_execution_that_is_cancelled_before_its_effect_has_not_happened(chat: Rig, invoices: Invoices) -> None:
+    running = asyncio.create_task(chat.worker.engine._actions.run(await approved(chat)))
+    chat.wire.on["commit"] = lambda: cancel(chat, running)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert (invoices.deleted, await states(chat), (await chat.store.stats()).leased) == ([], ["failed"], 0)
+
+
+async def test_of_an_execution_that_is_cancelled_after_its_effect_it_is_known(chat: Rig, invoices: Invoices) -> None:
+    running = asyncio.create_task(chat.worker.engine._actions.run(await approved(chat)))
+    chat.wire.on["get"] = lambda: cancel(chat, running) if invoices.deleted else None
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert (invoices.deleted, await states(chat), (await chat.store.stats()).leased) == (["INV-1"], ["done"], 0)
 
 
 async def test_a_lease_that_has_ended_is_no_work_for_the_garbage_collector(chat: Rig) -> None:

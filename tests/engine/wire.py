@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
+from inspect import isawaitable
 from typing import Any
 
 from gateway.store.base import Entry, Key, Store, StoreUnavailable
@@ -25,7 +26,8 @@ class Wire:
         self.refuse: dict[str, list[Exception]] = {}
         """Name of a call -> what its next uses raise; they do not arrive."""
         self.on: dict[str, Callable[[], object]] = {}
-        """Name of a call -> what is done as soon as it is made; "... answered" -> and when its answer has come."""
+        """Name of a call -> what is done as soon as it is made; "... answered" -> and when its answer has come,
+        which is heard once that is done."""
         self.lost: Counter[str] = Counter()
         """Name of a call -> how many of its next uses arrive without an answer coming back."""
         self.left: int | None = None
@@ -75,8 +77,8 @@ class Wire:
             if last and not self.answer_lost:
                 raise Cut
             answer = await call(*args, **kwargs)
-            if (answered := f"{name} answered") in self.on:
-                self.on[answered]()
+            if (answered := f"{name} answered") in self.on and isawaitable(held_up := self.on[answered]()):
+                await held_up
             if last:
                 raise Cut
             if self.lost[name]:
