@@ -317,10 +317,11 @@ class ChannelAgent:
                 self._runtime = self.deps = None
 
     async def tell_outcome(self, action: PendingAction) -> None:
-        """Call what `on_outcome` registered; its errors are the author's and stop nothing."""
+        """Call what `on_outcome` registered; its errors are the author's and stop nothing, nor does one that hangs."""
         for callback in self._on_outcome:
             try:
-                await callback(action)
+                async with asyncio.timeout(_CALLBACK_SECONDS):
+                    await callback(action)
             except Exception as error:  # noqa: BLE001 - an author's callback must not undo what is done
                 log.error("an on_outcome callback failed: %s", type(error).__name__)
 
@@ -432,6 +433,8 @@ class _Asking:
 
 BUILT_IN = ("start", "help", "new", "stop", "pending")
 """The commands every bot has; /stop is worked in the decision lane."""
+
+_CALLBACK_SECONDS = 60.0
 
 _EXCUSES: Mapping[str, str] = {
     "answered": "empty_answer",

@@ -193,7 +193,8 @@ def _bind(name: Path) -> tuple[socket.socket, Path]:
 
 
 def _remove(name: Path, place: Path) -> None:
-    for path in (name, place):
-        path.unlink(missing_ok=True)
-    if place.parent != name.parent:
-        place.parent.rmdir()
+    with contextlib.suppress(OSError):  # what nobody may remove any more the next start replaces
+        for path in (name, place):
+            path.unlink(missing_ok=True)
+        if place.parent != name.parent:
+            place.parent.rmdir()

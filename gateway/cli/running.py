@@ -28,6 +28,7 @@ __all__ = ["base_url", "event_loop", "leave", "leave_after", "log_to_stderr", "r
 
 log = logging.getLogger("askfirst.cli")
 
+_UV_THREADS = 32
 _GARBAGE = 10_000
 """Objects more than there were, before any are looked through: a few requests of an ordinary moment make Python's 700,
 and nearly all of them go by themselves."""
@@ -60,6 +61,9 @@ def until_signal() -> Iterator[asyncio.Event]:
 
 def event_loop() -> asyncio.AbstractEventLoop:
     """The fastest there is: uvloop's, or asyncio's own where uvloop is not made for the system."""
+    # Half of them look names up (https://docs.libuv.org/en/v1.x/threadpool.html): of the four there are else, two names
+    # that nobody answers for would hold up every platform and the model.
+    os.environ.setdefault("UV_THREADPOOL_SIZE", str(_UV_THREADS))
     try:
         import uvloop
     except ImportError:

@@ -57,8 +57,8 @@ class Actions:
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
 
-    async def run(self, lease: Lease) -> None:
-        """Execute the action this lease is for, or see to what a dead worker left."""
+    async def run(self, lease: Lease) -> PendingAction | None:
+        """Execute the action this lease is for, or see to what a dead worker left. The action, if that has ended it."""
         launched: PendingAction | None = None
         ended: PendingAction | None = None
         end = _End("unknown", "the worker lost its lease")
@@ -90,8 +90,7 @@ class Actions:
                 known = end if end.state != "unknown" else _End("unknown", "stopped while running")
                 await at_last(self._finish(launched, known, lease, patient=False))
             raise
-        if ended is not None:  # the lease is given back: a slow callback holds nothing up
-            await self._shared.bot.tell_outcome(ended)
+        return ended
 
     async def _find(self, lease: Lease) -> PendingAction | None:
         """The record as it stands, unless it cannot be read; whether it is genuine the desk says. Raises NewerForm."""

@@ -73,7 +73,7 @@ class Engine:
         """Start the loops: `web` only decides and keeps time, `worker` and `all` also execute."""
         works: list[Awaitable[None]] = [self._time()]
         if role != "web":
-            turns, actions = self._crew("turn", self._turn), self._crew("action", self._actions.run)
+            turns, actions = self._crew("turn", self._turn), self._crew("action", self._action)
             works += [self._work("turn", turns), self._work("action", actions), self._sweep_files()]
             # Each channel's outboxes are a pool: a platform that is slow holds up its own alone.
             self.shared.sending = {channel: self._crew("out", self._delivery.run) for channel in self.shared.channels}
@@ -121,6 +121,10 @@ class Engine:
         else:
             if call is not None and outcome is not None:
                 call.told = Told.of(outcome)
+
+    async def _action(self, lease: Lease) -> None:
+        if (ended := await self._actions.run(lease)) is not None:  # a callback that hangs keeps nobody's place
+            self.shared.tasks.start(self.shared.bot.tell_outcome(ended), "on_outcome")
 
     async def _work(self, kind: Kind, crew: Crew, *, pool: str = "") -> None:
         """Have its crew take lanes for ever."""
@@ -295,7 +299,8 @@ class Engine:
             for action_id in await self._approved(call.conversation):
                 if (lease := await self._lease("action", only=action_id)) is not None:
                     ran = True
-                    await self._actions.run(lease)
+                    if (ended := await self._actions.run(lease)) is not None:
+                        await self.shared.bot.tell_outcome(ended)
             if (lease := await self._lease("out", only=call.conversation)) is not None:
                 ran = True
                 await self._delivery.run(lease)

@@ -182,6 +182,16 @@ async def test_the_socket_is_its_owners_alone_wherever_it_is(here: Path, deep: b
     assert not place.exists()
 
 
+async def test_a_socket_that_cannot_be_removed_is_left(here: Path) -> None:
+    async with forked(*DEV, cwd=here) as process:
+        await process.url()
+        socket_file(here / ".askfirst" / "askfirst.db").unlink()
+        socket_file(here / ".askfirst" / "askfirst.db").mkdir()
+        process.signal(signal.SIGTERM)
+        assert await process.ended() == 0
+    assert "Traceback" not in process.said
+
+
 async def test_a_link_is_followed_only_to_what_its_maker_alone_can_enter(here: Path) -> None:
     """The server is gone, and somebody else has made the directory anew that its link leads to."""
     store = SqliteStore(here / ".askfirst" / "askfirst.db")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 from gateway import Agent, Gateway, Settings
@@ -25,6 +28,20 @@ async def test_what_is_loaded_at_the_start_is_not_looked_through_for_garbage_aga
     finally:
         gc.unfreeze()
     assert left_alone[0] > 50_000
+
+
+def test_names_that_nobody_answers_for_hold_up_few_others() -> None:
+    """uvloop has four threads for them, of which two look names up, unless it is told otherwise before it begins."""
+    code = (
+        "import asyncio, os\n"
+        "from gateway.cli.running import event_loop\n"
+        "with asyncio.Runner(loop_factory=event_loop) as runner:\n"
+        "    runner.run(asyncio.wait_for(runner.get_loop().getaddrinfo('localhost', 80), 10))\n"
+        "    print(len(os.listdir('/proc/self/task')))\n"
+    )
+    env = {name: value for name, value in os.environ.items() if name != "UV_THREADPOOL_SIZE"}
+    ran = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert int(ran.stdout) >= 32
 
 
 async def _at_once() -> None:

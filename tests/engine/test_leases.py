@@ -354,6 +354,27 @@ async def test_a_callback_may_take_its_time(tmp_path: Path) -> None:
             await asyncio.sleep(0.001)
 
 
+async def test_callbacks_that_hang_hold_up_no_action(tmp_path: Path) -> None:
+    invoices = Invoices()
+    bot = invoices.bot()
+
+    @bot.on_outcome
+    async def hang(action: object) -> None:
+        await asyncio.Event().wait()
+
+    async with rig(bot, tmp_path) as chat:
+        chat.worker.engine.start()
+        people = [f"person {number}" for number in range(40)]  # more than act at once
+        for words in ("delete INV-1", "yes"):
+            for person in people:
+                await chat.says(person, words)
+            while len(chat.platform.sent) < len(people) or (await chat.store.stats()).parts:
+                await asyncio.sleep(0.001)
+        while len(invoices.deleted) < len(people):
+            await asyncio.sleep(0.001)
+        await chat.worker.engine.stop(grace_seconds=0)
+
+
 async def test_a_tool_in_a_turn_that_is_taken_over_is_ended(tmp_path: Path) -> None:
     ended = asyncio.Event()
     started = asyncio.Event()
