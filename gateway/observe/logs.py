@@ -7,6 +7,7 @@ import json
 import logging
 import math
 import os
+import select
 import sys
 import time
 import traceback
@@ -73,7 +74,10 @@ GATHER_SECONDS = 0.02
 """So long after lines were written the next ones wait for more: each write holds the event loop up. A line that comes
 alone does not wait. What is told in this time before a process is killed (SIGKILL), or its loop hangs, is not seen."""
 _MOST = 500
-"""At most so many lines wait."""
+"""At most so many lines wait for others."""
+_AGAIN_SECONDS = 0.25
+_MOST_UNREAD = 2**20
+"""Bytes that wait for who reads them: a pipe or a terminal that stands still must not hold the event loop up."""
 
 
 class _Together(logging.StreamHandler[TextIO]):
@@ -86,6 +90,8 @@ class _Together(logging.StreamHandler[TextIO]):
         super().__init__(stream)
         self._clean = clean
         self._lines: list[str] = []
+        self._unread = b""
+        self._lost = 0
         self._not_before = -math.inf
         self._scheduled: asyncio.AbstractEventLoop | None = None
         os.register_at_fork(after_in_child=partial(_forget, weakref.ref(self)))
@@ -111,24 +117,58 @@ class _Together(logging.StreamHandler[TextIO]):
         self.acquire()
         try:
             lines, self._lines = self._lines, []
-            if lines:
+            if lines or self._unread:
                 self._not_before = time.monotonic() + GATHER_SECONDS
-                self.stream.write(self._clean("".join(lines)))
-            super().flush()
+                self._write(self._clean("".join(lines)), len(lines))
         except (OSError, ValueError):  # nobody is there to read it, or the stream is closed
-            pass
+            self._unread = b""
         finally:
             self.release()
+
+    def _write(self, text: str, lines: int) -> None:
+        try:
+            number = self.stream.fileno()
+        except OSError:  # it is in memory
+            self.stream.write(text)
+            return
+        if len(self._unread) > _MOST_UNREAD:
+            self._lost += lines
+        else:
+            self._unread += text.encode(self.stream.encoding, "backslashreplace")
+        self._unread = _written(number, self._unread)
+        if self._lost and not self._unread:
+            lost, self._lost = self._lost, 0
+            logging.getLogger("askfirst.logs").warning("%s lines are lost: nobody read them", lost)
+        if self._unread:
+            self._again()
+
+    def _again(self) -> None:
+        """Whoever stood still may go on, also when nothing is logged any more."""
+        loop = asyncio._get_running_loop()
+        if loop is not None and self._scheduled is not loop:
+            self._scheduled = loop
+            loop.call_later(_AGAIN_SECONDS, self._due)
 
     def _due(self) -> None:
         self._scheduled = None
         self.flush()
 
 
+def _written(number: int, text: bytes) -> bytes:
+    """What is left when as much was written as can be without waiting: a pipe that takes anything takes PIPE_BUF bytes
+    (https://man7.org/linux/man-pages/man7/pipe.7.html)."""
+    ready, left = select.poll(), memoryview(text)
+    ready.register(number, select.POLLOUT)
+    while left and ready.poll(0):
+        left = left[os.write(number, left[: select.PIPE_BUF]) :]
+    return bytes(left)
+
+
 def _forget(handler: weakref.ref[_Together]) -> None:
     """What waits to be written is the parent's, which writes it."""
     if (together := handler()) is not None:
         together._lines.clear()
+        together._unread = b""
 
 
 @lru_cache(maxsize=2)  # thousands of lines may be of one second

@@ -202,6 +202,29 @@ async def test_no_more_than_so_many_lines_wait(monkeypatch: pytest.MonkeyPatch) 
     assert [told for lines in stream.held[1:] for told in lines] == [str(number) for number in range(sum(held) - 1)]
 
 
+async def test_a_log_that_nobody_reads_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A paused terminal, or a log driver that stands still."""
+    monkeypatch.setattr(logs, "_AGAIN_SECONDS", 0.001)
+    log, reader, written = logging.getLogger("gateway.test"), *os.pipe()
+    os.set_blocking(reader, False)
+    with os.fdopen(written, "w") as stream, os.fdopen(reader, "rb", buffering=0) as unread:
+        configure_logging("info", stream=stream)
+        for number in range(20_000):
+            log.info("%s", number)
+            if number % 100 == 0:
+                await asyncio.sleep(0)
+        told = b""
+        while not told.endswith(b'nobody read them"}\n'):
+            told += unread.read() or b""
+            await asyncio.sleep(0)
+        log.warning("on it goes")
+        assert b"on it goes" in unread.read()
+    *numbers, lost = [json.loads(line)["message"] for line in told.splitlines()]
+    assert numbers == [str(number) for number in range(len(numbers))]
+    assert len(numbers) > 5_000
+    assert lost == f"{20_000 - len(numbers)} lines are lost: nobody read them"
+
+
 async def test_a_line_says_what_was_so_when_it_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
     stream, log = writes(monkeypatch)
     parts = ["a"]
