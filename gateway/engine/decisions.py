@@ -214,6 +214,8 @@ class Decisions:
         desk = await self._shared.desk(conversation, self._shared.language(message.person))
         withdrawn = desk.withdraw(str(message.person), at)
         running = self._shared.turn_of.get(conversation) == str(message.person)
+        if not running and conversation not in self._shared.turn_of:  # another process may run it, for whomever
+            running = await self._shared.store.is_held(conversation)
         key = "stopped" if withdrawn or running else "stopped_nothing"
         desk.says.insert(0, Say(reply=Reply(text=say(key, desk.language))))
         return _Outcome(desk, decided=True, stop=True)

@@ -495,6 +495,10 @@ class Store(Protocol):
         that wakes and has no pointer, or a part does."""
         ...
 
+    async def is_held(self, conversation: str) -> bool:
+        """Whether somebody holds the turn of a conversation, by a lease that has not lapsed."""
+        ...
+
     async def commit(self, transaction: Transaction) -> Committed:
         """All or nothing. A caller who is cancelled holds no lease of it.
 

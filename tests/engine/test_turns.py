@@ -383,6 +383,8 @@ async def test_stop_reaches_a_turn_in_another_process(tmp_path: Path) -> None:
         running = asyncio.create_task(other.turn())
         await invoices.model.waiting.wait()
         await chat.says("ana", "/stop")
+        await chat.worker.deliver()
+        assert chat.platform.texts() == [say("stopped", "en")]
         assert ("turn", chat.worker.shared.conversation(message("ana", "").address)) not in chat.worker.shared.held
         other.shared.nudge("turn", next(lane for kind, lane in other.shared.held if kind == "turn"))
         outcome = await running

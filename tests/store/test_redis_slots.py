@@ -138,6 +138,7 @@ async def everything(store: Store) -> None:
     await store.read(Key(partition, "{log}"))
     await store.outbox(c)
     await store.has_work(c)
+    await store.is_held(c)
     await store.take([Cell(name="{cell}", burst=1, period_seconds=1), Cell(name="other", burst=1, period_seconds=1)])
     await store.dead()
     await store.replay("{dead}")

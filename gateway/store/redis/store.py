@@ -174,6 +174,10 @@ class RedisStore:
         [found] = await self._server.run(scripts.HAS_WORK, [self.partition(conversation)], to_bytes(conversation))
         return bool(found)
 
+    async def is_held(self, conversation: str) -> bool:
+        [found] = await self._server.run(scripts.IS_HELD, [self.partition(conversation)], to_bytes(conversation))
+        return bool(found)
+
     # ───────────── records and logs ─────────────
 
     async def get(self, keys: Sequence[Key]) -> Snapshot:

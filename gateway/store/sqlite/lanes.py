@@ -26,6 +26,7 @@ __all__ = [
     "give_back",
     "has_work",
     "hold",
+    "is_held",
     "lease",
     "leave",
     "outbox",
@@ -349,6 +350,14 @@ def _ready(db: sqlite3.Connection, at: Moment, kind: Kind, only: str | None, poo
 
 def has_work(db: sqlite3.Connection, kind: Kind, lane: str) -> bool:
     return db.execute(_WORK[kind], (lane,)).fetchone() is not None
+
+
+def is_held(db: sqlite3.Connection, at: Moment, conversation: str) -> bool:
+    found = db.execute(
+        "SELECT 1 FROM lane WHERE kind = 'turn' AND lane = ? AND worker IS NOT NULL AND until > ?",
+        (conversation, at.real),
+    )
+    return found.fetchone() is not None
 
 
 def _blame(db: sqlite3.Connection, kind: Kind, lane: str, upto: int | None) -> None:

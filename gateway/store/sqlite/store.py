@@ -201,6 +201,9 @@ class SqliteStore:
     async def has_work(self, conversation: str) -> bool:
         return await self._do(lambda db, at: any(lanes.has_work(db, kind, conversation) for kind in ("turn", "out")))
 
+    async def is_held(self, conversation: str) -> bool:
+        return await self._do(lambda db, at: lanes.is_held(db, at, conversation))
+
     async def commit(self, transaction: Transaction) -> Committed:
         transactions.check(transaction)
 

@@ -206,6 +206,20 @@ class LanesContract:
         await store.commit(transaction(store, of=out, finish="done", sent=["p"]))
         assert not await store.has_work("c")
 
+    async def test_a_turn_is_held_until_its_lease_ends_or_lapses(self, store: Store) -> None:
+        await arrive(store)
+        assert not await store.is_held("c")
+        lease = await take(store)
+        assert await store.is_held("c")
+        assert not await store.is_held("another")
+        await store.commit(transaction(store, of=lease, finish="failed"))
+        assert not await store.is_held("c")
+        await store.commit(transaction(store, parts=[part("p")]))
+        await take(store, "out")
+        assert not await store.is_held("c"), "its outbox is"
+        await take(store, lease_seconds=0.0)
+        assert not await store.is_held("c"), "it has lapsed"
+
     async def test_renew_keeps_a_lease(self, store: Store) -> None:
         await arrive(store)
         lease = await take(store, lease_seconds=0.05)
