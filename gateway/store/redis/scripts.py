@@ -23,6 +23,7 @@ __all__ = [
     "GET",
     "GIVE_BACK",
     "HAS_WORK",
+    "IS_HELD",
     "LEASE",
     "LETTER",
     "MIGRATIONS",
