@@ -36,6 +36,8 @@ log = logging.getLogger("askfirst.actions")
 
 _TIMEOUT_SECONDS = 60.0
 _AGAIN_SECONDS = 5.0
+_CHANNEL_BACK_WITHIN = timedelta(hours=1)
+"""So long what was confirmed waits for its channel; later nobody would expect it to happen."""
 _FINISH_TRIES = 20
 
 
@@ -67,6 +69,10 @@ class Actions:
                 found = await self._find(lease)
                 if found is None:
                     await self._give_back(lease)
+                elif await self._waits_for_channel(found):
+                    if not lease.tries:
+                        log.warning("action %s waits: its channel is off here, so nobody would be told", lease.lane)
+                    await self._give_back(lease, again=True)
                 elif found.state == "running" and (left := await self._after_a_death(found)) is not None:
                     ended = await self._finish(found, left, lease)
                 elif found.state == "approved" and not await self._shared.store.has_room():
@@ -104,12 +110,23 @@ class Actions:
 
     # ── before ──
 
+    def _is_mute(self, action: PendingAction) -> bool:
+        """Whether its person could be told nothing from here."""
+        return action.address is not None and action.address.channel not in self._shared.channels
+
+    async def _waits_for_channel(self, action: PendingAction) -> bool:
+        """Whether it is left for somebody who has its channel, or until this process has."""
+        since = action.launched_at or action.decided_at
+        if since is None or not self._is_mute(action):
+            return False
+        return await self._shared.store.now() - since < _CHANNEL_BACK_WITHIN
+
     async def _launch(self, lease: Lease, found: PendingAction) -> PendingAction | None:
         """Record that the effect is about to run. None: it will not run now, and all there is to say is said."""
         shared = self._shared
         tool = shared.bot.tool(found.kind)
         genuine = tool is not None and found.state == "approved" and shared.keyring.holds(found)
-        changed = tool is not None and genuine and await self._changed(found, tool)
+        changed = tool is not None and genuine and (self._is_mute(found) or await self._changed(found, tool))
         left = waits()
         while True:
             try:

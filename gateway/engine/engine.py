@@ -312,9 +312,12 @@ class Engine:
                 patience = _LEAST_PATIENCE_SECONDS
 
     async def _approved(self, conversation: str) -> list[str]:
+        """What was confirmed there and has not ended, but for what waits for a channel that is off here."""
         desk = await self.shared.desk(conversation, "en")
         found = [desk.action(entry.action_id) for entry in desk.index.lately]
-        return [a.pending_action_id for a in found if a is not None and a.state in ("approved", "running")]
+        running = [action for action in found if action is not None and action.state in ("approved", "running")]
+        here = [a for a in running if a.address is None or a.address.channel in self.shared.channels]
+        return [action.pending_action_id for action in here]
 
     async def _busy(self, conversation: str) -> bool:
         """Whether something a call waits for is still to come, from a loop or once a lease has lapsed.

@@ -17,7 +17,7 @@ from gateway.engine.turns import Turns
 from gateway.store.base import Fenced, Lease, StoreUnavailable
 from gateway.testing import ScriptedProvider, ToolCall
 from tests.engine.bots import Invoices
-from tests.engine.rig import Rig, here, rig, user_lines
+from tests.engine.rig import Rig, Worker, here, rig, user_lines
 
 
 @pytest.fixture
@@ -174,13 +174,16 @@ async def test_who_is_cancelled_twice_leaves_no_error_that_nobody_hears(
     assert "never retrieved" not in caplog.text
 
 
-async def approved(chat: Rig) -> Lease:
-    """The lease of an action that Ana has said yes to."""
+async def approved(chat: Rig, half: Worker | None = None) -> Lease:
+    """The lease of an action that Ana has said yes to; `half` has it first, and gives it back."""
     await chat.says("ana", "delete INV-1")
     await chat.turns()
     await chat.says("ana", "yes")
     await chat.worker.turn()
-    return await chat.worker.lease("action")
+    lease = await (half or chat.worker).lease("action")
+    if half is not None:
+        await half.engine._actions.run(lease)
+    return lease
 
 
 async def states(chat: Rig) -> list[object]:
@@ -201,6 +204,25 @@ async def test_of_an_execution_that_is_cancelled_after_its_effect_it_is_known(ch
     with pytest.raises(asyncio.CancelledError):
         await running
     assert (invoices.deleted, await states(chat), (await chat.store.stats()).leased) == (["INV-1"], ["done"], 0)
+
+
+async def test_what_nobody_could_be_told_of_waits_for_a_process_with_its_channel(chat: Rig, invoices: Invoices) -> None:
+    half = Worker(chat.bot, chat.wire, {}, chat.files)
+    await approved(chat, half)
+    assert (invoices.deleted, await states(chat)) == ([], ["approved"])
+    await chat.advance(10)
+    await chat.worker.engine._actions.run(await chat.worker.lease("action"))
+    await chat.turns()
+    assert invoices.deleted == ["INV-1"]
+    assert "Invoice INV-1 is deleted." in chat.platform.texts()
+
+
+async def test_it_does_not_happen_when_nobody_expects_it_any_more(chat: Rig, invoices: Invoices) -> None:
+    half = Worker(chat.bot, chat.wire, {}, chat.files)
+    await approved(chat, half)
+    await chat.advance(3600)
+    await half.engine._actions.run(await half.lease("action"))
+    assert (invoices.deleted, await states(chat)) == ([], ["closed"])
 
 
 async def test_a_lease_that_has_ended_is_no_work_for_the_garbage_collector(chat: Rig) -> None:
