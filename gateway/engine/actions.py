@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable
+from collections import Counter
+from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
@@ -30,11 +31,13 @@ from gateway.tools import OutcomeUnknown, Tool, ToolContext, ToolError, ToolExec
 from gateway.tools.action import PendingAction, check_schema
 from gateway.wording import say
 
-__all__ = ["Actions"]
+__all__ = ["MOST_OF_A_TOOL", "Actions"]
 
 log = logging.getLogger("askfirst.actions")
 
 _TIMEOUT_SECONDS = 60.0
+MOST_OF_A_TOOL = 32
+"""Effects of one tool at once: as many are left for others, whatever hangs or waits for a lock."""
 _AGAIN_SECONDS = 5.0
 _CHANNEL_BACK_WITHIN = timedelta(hours=1)
 """So long what was confirmed waits for its channel; later nobody would expect it to happen."""
@@ -58,6 +61,8 @@ class Actions:
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
+        self._running: Counter[str] = Counter()
+        """How many effects of each tool."""
 
     async def run(self, lease: Lease) -> PendingAction | None:
         """Execute the action this lease is for, or see to what a dead worker left. The action, if that has ended it."""
@@ -69,22 +74,20 @@ class Actions:
                 found = await self._find(lease)
                 if found is None:
                     await self._give_back(lease)
-                elif await self._waits_for_channel(found):
+                elif (why := await self._waits(found)) is not None:
                     if not lease.tries:
-                        log.warning("action %s waits: its channel is off here, so nobody would be told", lease.lane)
+                        log.warning("action %s waits: %s", lease.lane, why)
                     await self._give_back(lease, again=True)
                 elif found.state == "running" and (left := await self._after_a_death(found)) is not None:
                     ended = await self._finish(found, left, lease)
-                elif found.state == "approved" and not await self._shared.store.has_room():
-                    if not lease.tries:
-                        log.warning("action %s waits: the store has no room to write its end", lease.lane)
-                    await self._give_back(lease, again=True)
-                elif (launched := await self._launch(lease, found)) is None:
-                    await self._give_back(lease)
-                elif (end := await self._effect(launched)).again:
-                    await self._give_back(lease, again=True)
                 else:
-                    ended = await self._finish(launched, end, lease)
+                    with self._counted(found):
+                        if (launched := await self._launch(lease, found)) is None:
+                            await self._give_back(lease)
+                        elif (end := await self._effect(launched)).again:
+                            await self._give_back(lease, again=True)
+                        else:
+                            ended = await self._finish(launched, end, lease)
         except NewerForm as newer:
             await self._shared.commit(for_newer(lease, newer))
         except Fenced:
@@ -98,6 +101,14 @@ class Actions:
             raise
         return ended
 
+    @contextlib.contextmanager
+    def _counted(self, action: PendingAction) -> Iterator[None]:
+        self._running[action.kind] += 1
+        try:
+            yield
+        finally:
+            self._running[action.kind] -= 1
+
     async def _find(self, lease: Lease) -> PendingAction | None:
         """The record as it stands, unless it cannot be read; whether it is genuine the desk says. Raises NewerForm."""
         key = Key(lease.partition, f"action/{lease.lane}")
@@ -109,6 +120,16 @@ class Actions:
             return None
 
     # ── before ──
+
+    async def _waits(self, action: PendingAction) -> str | None:
+        """Why it cannot be begun now."""
+        if await self._waits_for_channel(action):
+            return "its channel is off here, so nobody would be told"
+        if action.state == "approved" and not await self._shared.store.has_room():
+            return "the store has no room to write its end"
+        if action.state == "approved" and self._running[action.kind] >= MOST_OF_A_TOOL:
+            return f"{MOST_OF_A_TOOL} of {action.kind} run already"
+        return None
 
     def _is_mute(self, action: PendingAction) -> bool:
         """Whether its person could be told nothing from here."""

@@ -17,7 +17,7 @@ from gateway.access import Allowed
 from gateway.access.silence import check_silence
 from gateway.agent import AgentResult
 from gateway.channel_agent import NotAllowed
-from gateway.engine.actions import Actions
+from gateway.engine.actions import MOST_OF_A_TOOL, Actions
 from gateway.engine.crew import Crew
 from gateway.engine.decisions import Decisions
 from gateway.engine.delivery import Delivery
@@ -39,7 +39,7 @@ __all__ = ["Engine"]
 
 log = logging.getLogger("askfirst.engine")
 
-_AT_ONCE: dict[Kind, int] = {"turn": 64, "action": 32, "out": 64}
+_AT_ONCE: dict[Kind, int] = {"turn": 64, "action": 2 * MOST_OF_A_TOOL, "out": 64}
 _TAKERS = 16
 """So many ask for lanes at once: one after the other they would wait for each other's commit or round trip."""
 _LEASE_WAIT_SECONDS = 30.0

@@ -11,9 +11,11 @@ from typing import cast
 import pytest
 
 from channels import Reply, Unavailable
-from gateway import Agent, ChannelAgent, ToolContext, tool
+from gateway import Agent, ChannelAgent, ToolContext, providers, tool
+from gateway.engine.actions import MOST_OF_A_TOOL
 from gateway.engine.leases import Held
 from gateway.engine.turns import Turns
+from gateway.providers import Request, Response
 from gateway.store.base import Fenced, Lease, StoreUnavailable
 from gateway.testing import ScriptedProvider, ToolCall
 from tests.engine.bots import Invoices
@@ -395,6 +397,47 @@ async def test_callbacks_that_hang_hold_up_no_action(tmp_path: Path) -> None:
         while len(invoices.deleted) < len(people):
             await asyncio.sleep(0.001)
         await chat.worker.engine.stop(grace_seconds=0)
+
+
+async def test_effects_of_one_tool_that_hang_hold_up_no_other_tools(tmp_path: Path) -> None:
+    begun: list[str] = []
+    hold = asyncio.Event()
+
+    @tool(confirm="Ship to {who}?")
+    async def ship(who: str) -> str:
+        """Ship."""
+        begun.append(who)
+        await hold.wait()
+        return "shipped"
+
+    @tool(confirm="Pay {who}?")
+    async def pay(who: str) -> str:
+        """Pay."""
+        begun.append(who)
+        return "paid"
+
+    class Model(ScriptedProvider):
+        async def complete(self, request: Request) -> Response:
+            name, who = request.messages[-1].content.split()
+            call = providers.ToolCall(call_id="1", name=name, args={"who": who})
+            return Response(tool_calls=(call,), finish="tools")
+
+    async with rig(ChannelAgent(Agent([ship, pay], provider=Model([]))), tmp_path) as chat:
+        chat.worker.engine.start()
+        asked = [(f"ship {number}", f"person {number}") for number in range(2 * MOST_OF_A_TOOL)]
+        for text, person in [*asked, ("pay ana", "ana")]:
+            await chat.says(person, text)
+        while len(chat.platform.sent) <= len(asked) or (await chat.store.stats()).parts:
+            await asyncio.sleep(0.001)
+        for _, person in asked:
+            await chat.says(person, "yes")
+        while len(begun) < MOST_OF_A_TOOL:
+            await asyncio.sleep(0.001)
+        await chat.says("ana", "yes")
+        while "ana" not in begun:
+            await asyncio.sleep(0.001)
+        assert len(begun) == MOST_OF_A_TOOL + 1
+        hold.set()
 
 
 async def test_a_tool_in_a_turn_that_is_taken_over_is_ended(tmp_path: Path) -> None:
