@@ -26,7 +26,7 @@ from gateway.engine.leases import READS
 from gateway.engine.outgoing import later, queue
 from gateway.engine.results import Call, Calls, Told
 from gateway.engine.shared import Shared, person_of
-from gateway.engine.turns import Turns
+from gateway.engine.turns import MOST_OF_A_PLACE, Turns
 from gateway.observe import describe_error
 from gateway.pending.desk import Say
 from gateway.pending.reading import ReplyParser, decides
@@ -39,7 +39,7 @@ __all__ = ["Engine"]
 
 log = logging.getLogger("askfirst.engine")
 
-_AT_ONCE: dict[Kind, int] = {"turn": 64, "action": 2 * MOST_OF_A_TOOL, "out": 64}
+_AT_ONCE: dict[Kind, int] = {"turn": 2 * MOST_OF_A_PLACE, "action": 2 * MOST_OF_A_TOOL, "out": 64}
 _TAKERS = 16
 """So many ask for lanes at once: one after the other they would wait for each other's commit or round trip."""
 _LEASE_WAIT_SECONDS = 30.0

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -34,11 +35,14 @@ from gateway.store.form import NewerForm, check_form
 from gateway.tools import ToolContext
 from gateway.wording import say
 
-__all__ = ["Turns"]
+__all__ = ["MOST_OF_A_PLACE", "Turns"]
 
 log = logging.getLogger("askfirst.turns")
 
 DEADLINE_SECONDS = 60.0
+MOST_OF_A_PLACE = 32
+"""Turns of one place's threads at once: as many are left for others."""
+_CROWDED_SECONDS = 2.0
 _CHANNEL_OFF_SECONDS = 60.0
 _TYPING_AFTER_SECONDS, _TYPING_SECONDS = 0.2, 4.0
 """An answer that is there at once is not announced: whoever is told is told again after so many seconds."""
@@ -77,6 +81,8 @@ class Turns:
         self._failures = Failures(shared)
         self._can_type = {name: channel for name, channel in shared.channels.items() if isinstance(channel, CanType)}
         self._transcripts = Transcripts()
+        self._running: Counter[str] = Counter()
+        """How many turns of each place that has several conversations: threads, topics."""
         self._suspect: str | None = None
         """The one turn under way that may kill this process: another one has to wait, else it would die with it."""
 
@@ -86,9 +92,12 @@ class Turns:
         A failure is told, kept and tried again. Where the bot's own code is the other side, nobody is told and nothing
         is tried again behind its back: what ended the turn is raised.
         """
-        ears = Ears(lease)
+        ears, place = Ears(lease), _place(lease)
         try:
-            with Held(self._shared, lease, ears.hear):
+            with Held(self._shared, lease, ears.hear), self._counted(place):
+                if place is not None and self._running[place] > MOST_OF_A_PLACE:
+                    await self._later(lease, _CROWDED_SECONDS)
+                    return None
                 undecided = not lease.steps and any(waiting.pointed for waiting in lease.events)
                 if undecided:
                     await self._decisions.decide(lease.lane)
@@ -171,8 +180,8 @@ class Turns:
     async def _turn(self, running: _Running) -> Outcome | None:
         lease, batch = running.lease, running.batch
         channel = self._shared.channels.get(running.address.channel)
-        if channel is None:
-            await self._wait_for_channel(lease)
+        if channel is None:  # what was written is kept: nobody could be told anything
+            await self._later(lease, _CHANNEL_OFF_SECONDS)
             return None
         if channel.capabilities.opt_out and (batch.messages or batch.resumes) and await self._unheard(running):
             return None
@@ -186,11 +195,23 @@ class Turns:
         self._shared.feed.publish("turn.finished", conversation=lease.lane, stop_reason=outcome.stop_reason)
         return outcome
 
-    async def _wait_for_channel(self, lease: Lease) -> None:
-        """Nobody could be told anything: what was written is kept until its channel is on again."""
+    async def _later(self, lease: Lease, seconds: float) -> None:
         transaction = given_back(self._shared, lease)
-        transaction.due = await self._shared.store.now() + timedelta(seconds=_CHANNEL_OFF_SECONDS)
+        transaction.due = await self._shared.store.now() + timedelta(seconds=seconds)
         await self._shared.commit(transaction)
+
+    @contextlib.contextmanager
+    def _counted(self, place: str | None) -> Iterator[None]:
+        if place is None:
+            yield
+            return
+        self._running[place] += 1
+        try:
+            yield
+        finally:
+            self._running[place] -= 1
+            if not self._running[place]:
+                del self._running[place]
 
     async def _unheard(self, running: _Running) -> bool:
         """Whether whoever wrote this has opted out: nothing could be told them, unless this takes it back."""
@@ -374,3 +395,10 @@ class Turns:
             desk.says.insert(0, Say(reply=Reply(text=say("dropped", desk.language))))
         else:
             desk.show_again(str(person))
+
+
+def _place(lease: Lease) -> str | None:
+    """Where the conversation is, if others may be there too: it is a thread."""
+    _, _, address = lease.lane.partition("/")
+    place, in_thread, _ = address.partition("/")
+    return place if in_thread else None
