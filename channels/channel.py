@@ -7,7 +7,7 @@ AskfirstError
 ├── Malformed               authentic, but not the platform's encoding at all
 └── SendError
     ├── RateLimited         try again after retry_after_seconds
-    ├── Unavailable         surely not taken: connection refused, an answered 5xx
+    ├── Unavailable         surely not taken: connection refused, an answered 5xx, a token that is no longer good
     ├── Undeliverable       permanent: blocked, no such chat
     │   ├── OptedOut        the person wants to hear nothing
     │   └── Unreachable     nothing gets through there any more: the bot is blocked or was removed
@@ -111,11 +111,20 @@ class RateLimited(SendError):
 
 
 class Unavailable(SendError):
-    """Surely not taken: the connection was refused, or a 5xx was answered."""
+    """Surely not taken, and no fault of the part's: the connection was refused, a 5xx was answered, or a 4xx that is
+    not the platform's own, or the platform takes our token no longer.
+
+    `mend` names the setting that the operator has to mend before anything is taken again; None: it may pass by itself.
+    """
+
+    def __init__(self, code: str, *, mend: MissingSetting | None = None) -> None:
+        super().__init__(code)
+        self.mend = mend
 
 
 class Undeliverable(SendError):
-    """It will never be taken: the bot is blocked, there is no such chat, the person opted out."""
+    """The platform itself says that it will never take this part: the bot is blocked, there is no such chat, the person
+    opted out."""
 
 
 class OptedOut(Undeliverable):

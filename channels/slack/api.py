@@ -91,5 +91,6 @@ def _read(payload: bytes) -> Any:
 
 def _refused(error: SlackApiError) -> Exception:
     answer = error.response
-    code = answer.data.get("error") if isinstance(answer.data, dict) else None
+    is_slacks = isinstance(answer.data, dict) and answer.data.get("ok") is False
+    code = answer.data.get("error") if is_slacks else None
     return send_error(answer.status_code, code if isinstance(code, str) else None, answer.headers.get("Retry-After"))

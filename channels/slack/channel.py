@@ -32,7 +32,6 @@ _BOT_TOKEN = re.compile(r"(?:xoxe\.)?xoxb-[A-Za-z0-9-]+")
 _APP_TOKEN = re.compile(r"xapp-[A-Za-z0-9-]+")
 _SECRET = re.compile(r"[\x21-\x7e]{16,}")
 _ANSWER_SECONDS = 5.0
-_KEYS_OF_THE_TOKEN = frozenset({"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"})
 _METADATA = "askfirst_part"
 _MOST_LOOKED_AT = 200
 _CLOCKS_APART_SECONDS = 60.0
@@ -89,11 +88,8 @@ class SlackChannel:
         api = WebApi(http, self._api_url, self._bot_token)
         try:
             me = await api.call("auth.test", {})
-        except Undeliverable as refused:
-            if refused.code not in _KEYS_OF_THE_TOKEN:
-                raise
-            mend = f"Slack does not take it ({refused.code}): install the app again and copy its Bot User OAuth Token"
-            raise MissingSetting("SLACK_BOT_TOKEN", mend) from None
+        except Unavailable as away:
+            raise away.mend or away from None
         self.account = me.get("enterprise_id") if me.get("is_enterprise_install") else me.get("team_id")
         self._reader = PayloadReader(self.name, self.account, me.get("user_id"))
         self._started = http, api

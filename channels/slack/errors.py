@@ -7,7 +7,16 @@ from __future__ import annotations
 
 import re
 
-from channels.channel import Ambiguous, AskfirstError, RateLimited, SendError, Unavailable, Undeliverable, Unreachable
+from channels.channel import (
+    Ambiguous,
+    AskfirstError,
+    MissingSetting,
+    RateLimited,
+    SendError,
+    Unavailable,
+    Undeliverable,
+    Unreachable,
+)
 
 __all__ = ["PollingRefused", "send_error"]
 
@@ -15,6 +24,7 @@ _LIMITED = frozenset({"ratelimited", "rate_limited", "message_limit_exceeded"})
 _NOT_TAKEN = frozenset({"service_unavailable", "team_added_to_org", "request_timeout"})
 _IN_DOUBT = frozenset({"internal_error", "fatal_error"})
 """Slack says of these that some of it may have been done."""
+_OF_THE_TOKEN = frozenset({"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"})
 _SHUT = frozenset({"channel_not_found", "not_in_channel", "is_archived", "user_not_found", "cannot_dm_bot"})
 _CODE = re.compile(r"[a-z0-9_.:-]{1,80}")
 _WAIT_SECONDS = 30.0
@@ -26,18 +36,30 @@ class PollingRefused(AskfirstError):
 
 
 def send_error(status: int, code: object, retry_after: str | None = None) -> SendError:
-    """The error for an HTTP status and the ``error`` of the answer. It carries no text of a person's and no secret."""
+    """The error for an HTTP status and the ``error`` of Slack's own answer, None when something else answered.
+
+    It carries no text of a person's and no secret.
+    """
     if status == 429 or code in _LIMITED:
         return RateLimited("ratelimited", retry_after_seconds=_seconds(retry_after))
     if status >= 500 or 300 <= status < 400:
         return Unavailable(f"http_{status}")
     if not isinstance(code, str) or not _CODE.fullmatch(code):
-        return Ambiguous("unreadable_answer") if status == 200 else Undeliverable(f"http_{status}")
+        if status < 300:
+            return Ambiguous("unreadable_answer")
+        return Undeliverable("http_413") if status == 413 else Unavailable(f"http_{status}")
     if code in _NOT_TAKEN:
         return Unavailable(code)
+    if code in _OF_THE_TOKEN:
+        return Unavailable("unauthorized", mend=_bad_token(code))
     if code in _SHUT:
         return Unreachable(code)
     return Ambiguous(code) if code in _IN_DOUBT else Undeliverable(code)
+
+
+def _bad_token(code: str) -> MissingSetting:
+    mend = f"Slack does not take it ({code}): install the app again and copy its Bot User OAuth Token"
+    return MissingSetting("SLACK_BOT_TOKEN", mend)
 
 
 def _seconds(retry_after: str | None) -> float:

@@ -88,7 +88,9 @@ async def _url(api: WebApi, app_token: str) -> str:
     """Where to connect, once."""
     try:
         return str((await api.call("apps.connections.open", {"app_token": app_token}))["url"])
-    except Undeliverable as refused:
+    except (Undeliverable, Unavailable) as refused:
+        if isinstance(refused, Unavailable) and refused.mend is None:
+            raise
         raise PollingRefused(
             f"SLACK_APP_TOKEN: Slack opens no connection ({refused.code}): switch Socket Mode on, and copy an "
             "App-Level Token with connections:write from the app's page Basic Information"

@@ -30,7 +30,7 @@ from channels.events import Address, Attachment, Event, Person
 from channels.replies import Json, Media, OpenMedia, Part, Receipt, Reply
 from channels.telegram.api import BotApi
 from channels.telegram.entities import utf16_length
-from channels.telegram.errors import Moved
+from channels.telegram.errors import Moved, bad_token
 from channels.telegram.media import open_upload
 from channels.telegram.parse import UpdateReader
 from channels.telegram.render import CAPABILITIES, FILE_FIELD, render
@@ -97,9 +97,10 @@ class TelegramChannel:
         api = BotApi(http, self._api_url, self._token)
         try:
             me = await api.call("getMe")
+        except Unavailable as away:
+            raise away.mend or away from None
         except Undeliverable as refused:
-            mend = f"Telegram does not know it ({refused.code}): copy it again from @BotFather"
-            raise MissingSetting("TELEGRAM_BOT_TOKEN", mend) from None
+            raise bad_token(refused.code) from None
         self.username = me.get("username")
         self._reader = UpdateReader(self.name, self.account, self.username)
         self._started = api

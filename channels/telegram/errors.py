@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from telegram.error import BadRequest, ChatMigrated, Forbidden, InvalidToken, NetworkError, TelegramError
 
-from channels.channel import Ambiguous, AskfirstError, RateLimited, SendError, Unavailable, Undeliverable, Unreachable
+from channels.channel import (
+    Ambiguous,
+    AskfirstError,
+    MissingSetting,
+    RateLimited,
+    SendError,
+    Unavailable,
+    Undeliverable,
+    Unreachable,
+)
 
-__all__ = ["Flooded", "Moved", "NoAnswer", "NotTaken", "PollingRefused", "Refused", "send_error"]
+__all__ = ["Flooded", "Moved", "NoAnswer", "NotTaken", "PollingRefused", "Refused", "bad_token", "send_error"]
 
 
 class NotTaken(NetworkError):
-    """The request did not reach the Bot API, or it answered that it could not work on it."""
+    """The request did not reach the Bot API, or it answered that it could not work on it, or something between us
+    refused it."""
 
 
 class Refused(NetworkError):
@@ -89,9 +99,16 @@ def send_error(error: TelegramError) -> SendError:
             return Unreachable(code) if code == "chat_not_found" else Undeliverable(code)
         case InvalidToken():
             # 401 for a token that is not valid (any more), 404 for a method that the server does not know.
-            return Undeliverable("unknown_method" if "not found" in error.message.lower() else "unauthorized")
+            if "not found" in error.message.lower():
+                return Undeliverable("unknown_method")
+            return Unavailable("unauthorized", mend=bad_token("unauthorized"))
         case _:
             return Ambiguous("no_answer")
+
+
+def bad_token(code: str) -> MissingSetting:
+    """What to do about a token that Telegram refuses with this code."""
+    return MissingSetting("TELEGRAM_BOT_TOKEN", f"Telegram does not know it ({code}): copy it again from @BotFather")
 
 
 def _code(error: TelegramError, otherwise: str) -> str:

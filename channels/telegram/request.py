@@ -82,8 +82,12 @@ class SessionRequest(BaseRequest):
             raise NotTaken(f"http_{status}")
         if status == 429:
             raise Flooded(_wait(payload))
+        if status == 413:
+            raise Refused("too_large")
+        if status >= 400 and not _is_telegrams(payload):
+            raise NotTaken(f"http_{status}")
         if status >= 400 and status not in _KNOWN_TO_THE_LIBRARY:
-            raise Refused("too_large" if status == 413 else f"http_{status}")
+            raise Refused(f"http_{status}")
         return status, payload
 
     @staticmethod
@@ -109,6 +113,18 @@ def _body(data: RequestData) -> dict[str, Any]:
     for name, (filename, content, mime_type) in data.multipart_data.items():
         form.add_field(name, content, filename=filename, content_type=mime_type)
     return {"data": form}
+
+
+def _is_telegrams(payload: bytes) -> bool:
+    """Whether a refusal is the Bot API's own, and no page of a proxy's or a firewall's.
+
+    https://core.telegram.org/bots/api#making-requests
+    """
+    try:
+        answer = SessionRequest.parse_json_payload(payload)
+    except TelegramError:
+        return False
+    return answer.get("ok") is False and isinstance(answer.get("description"), str)
 
 
 def _wait(payload: bytes) -> float:

@@ -29,6 +29,7 @@ from channels.events import Address, Attachment
 from channels.formatting import drop_dear_accents
 from channels.replies import OpenMedia, Part, Receipt, Reply
 from channels.twilio.api import API_URL, TwilioApi, password
+from channels.twilio.errors import bad_token
 from channels.twilio.form import ADDRESS_PREFIX, is_for
 from channels.twilio.media import download
 from channels.twilio.parse import KEY, FormReader, spoken
@@ -107,9 +108,10 @@ class _TwilioChannel:
         api = TwilioApi(http, self._api_url, self._sid, self._token)
         try:
             await api.check()
+        except Unavailable as away:
+            raise away.mend or away from None
         except Undeliverable as refused:
-            mend = f"Twilio does not take it for this account ({refused.code}): copy it again from the console"
-            raise MissingSetting("TWILIO_AUTH_TOKEN", mend) from None
+            raise bad_token(refused.code) from None
         self._http, self._api = http, api
 
     async def close(self) -> None:

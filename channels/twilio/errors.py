@@ -6,10 +6,10 @@ import json
 import time
 from collections.abc import Callable, Mapping
 
-from channels.channel import OptedOut, RateLimited, SendError, Unavailable, Undeliverable
+from channels.channel import MissingSetting, OptedOut, RateLimited, SendError, Unavailable, Undeliverable
 from channels.twilio.parse import OPTED_OUT
 
-__all__ = ["Patience", "refusal"]
+__all__ = ["Patience", "bad_token", "refusal"]
 
 _WAIT_SECONDS = 2.0
 _LONGEST_WAIT_SECONDS = 60.0
@@ -28,25 +28,40 @@ def refusal(status: int, headers: Mapping[str, str], payload: str) -> SendError:
 
     RateLimited has a wait of 0 seconds when none is named, as usual: `Patience` knows one.
     """
-    code = _code(payload)
+    code, is_twilios = _read(payload)
     if status == 429 or code in _RATE_CODES:
         return RateLimited(code or "429", retry_after_seconds=_wait(headers.get("Retry-After", "")))
     if status >= 500 or status < 400 or code in _QUEUE_FULL:
         return Unavailable(code or f"http_{status}")
+    if not is_twilios and status != 413:
+        return Unavailable(f"http_{status}")
     if status == 401 or code == _UNAUTHORIZED:
-        return Undeliverable("unauthorized")
+        return Unavailable("unauthorized", mend=bad_token("unauthorized"))
     if code == OPTED_OUT:
         return OptedOut(code)
     return Undeliverable(code or f"http_{status}")
 
 
-def _code(payload: str) -> str | None:
+def bad_token(code: str) -> MissingSetting:
+    """What to do about a token that Twilio refuses with this code."""
+    mend = f"Twilio does not take it for this account ({code}): copy it again from the console"
+    return MissingSetting("TWILIO_AUTH_TOKEN", mend)
+
+
+def _read(payload: str) -> tuple[str | None, bool]:
+    """The code of a refusal, and whether it is Twilio's own, and no page of a proxy's or a firewall's.
+
+    https://www.twilio.com/docs/usage/twilios-response: a code is not always in it.
+    """
     try:
         answer = json.loads(payload)
     except (ValueError, RecursionError):
-        return None
-    code = answer.get("code") if isinstance(answer, dict) else None
-    return str(code) if isinstance(code, int) else None
+        answer = None
+    if not isinstance(answer, dict):
+        return None, False
+    if isinstance(code := answer.get("code"), int):
+        return str(code), True
+    return None, isinstance(answer.get("status"), int) and isinstance(answer.get("message"), str)
 
 
 def _wait(header: str) -> float:

@@ -40,6 +40,7 @@ from channels import (
     Stale,
     Unavailable,
     Undeliverable,
+    Unreachable,
     Way,
     WebhookRequest,
     WebhookResponse,
@@ -424,6 +425,27 @@ class NeverGivesUp(Mistaking):
     @staticmethod
     def taken_for(error: SendError) -> BaseException:
         return Unavailable(error.code)
+
+
+@seen_by(ChannelContract.test_a_token_that_is_refused_is_to_be_mended_and_no_fault_of_the_part)
+class BlamesThePart(Mistaking):
+    @staticmethod
+    def taken_for(error: SendError) -> BaseException:
+        return Undeliverable(error.code)
+
+
+@seen_by(ChannelContract.test_a_token_that_is_refused_is_to_be_mended_and_no_fault_of_the_part)
+class NamesNoMend(Mistaking):
+    @staticmethod
+    def taken_for(error: SendError) -> BaseException:
+        return Unavailable(error.code)
+
+
+@seen_by(ChannelContract.test_a_page_of_something_between_is_no_word_of_the_platforms)
+class BelievesAnybody(Mistaking):
+    @staticmethod
+    def taken_for(error: SendError) -> BaseException:
+        return Unreachable(error.code)
 
 
 @seen_by(ChannelContract.test_a_server_error_is_to_be_tried_again)

@@ -23,11 +23,13 @@ __all__ = [
 RETRY_AFTER_SECONDS = 17
 """The wait that a `limited` answer asks for."""
 
-Fault: TypeAlias = Literal["limited", "refused", "broken", "cut", "silent", "away"]
+Fault: TypeAlias = Literal["limited", "refused", "unauthorized", "page", "broken", "cut", "silent", "away"]
 """What becomes of the next message that the channel sends.
 
 ``limited``: answered that there are too many; try again after RETRY_AFTER_SECONDS.
 ``refused``: answered that it will never be taken; the person has blocked the bot, say.
+``unauthorized``: answered that our token (or key, or password) is not good any more.
+``page``: answered by something between us and the platform, a firewall say: 403, and a page in HTML.
 ``broken``: answered with a server error, a 5xx.
 ``cut``: read whole, and then the connection ends without an answer.
 ``silent``: read whole, and not answered while the channel waits. Give the channel a short time limit for it.

@@ -59,6 +59,20 @@ class SendContract(Contract):
         error = await failing(case, chat, "refused")
         assert error is None or isinstance(error, Undeliverable)
 
+    async def test_a_token_that_is_refused_is_to_be_mended_and_no_fault_of_the_part(
+        self, case: ChannelCase, chat: Chat
+    ) -> None:
+        error = await failing(case, chat, "unauthorized")
+        if error is None:
+            return
+        assert isinstance(error, Unavailable)
+        assert error.mend is not None, "nobody is told what to mend"
+        assert error.mend.setting in {setting.name for setting in settings_of(case.channel)}
+
+    async def test_a_page_of_something_between_is_no_word_of_the_platforms(self, case: ChannelCase, chat: Chat) -> None:
+        error = await failing(case, chat, "page")
+        assert error is None or type(error) is Unavailable
+
     async def test_a_server_error_is_to_be_tried_again(self, case: ChannelCase, chat: Chat) -> None:
         error = await failing(case, chat, "broken")
         assert error is None or type(error) is Unavailable
@@ -82,7 +96,7 @@ class SendContract(Contract):
         secrets = [
             case.settings[each.name] for each in settings_of(case.channel) if each.secret and each.name in case.settings
         ]
-        faults: list[Fault] = ["limited", "refused", "broken", "cut", "away"]
+        faults: list[Fault] = ["limited", "refused", "unauthorized", "page", "broken", "cut", "away"]
         told = ""
         for fault in faults:
             if error := await failing(case, chat, fault, "Quellwasser 4711", goes_on=False):

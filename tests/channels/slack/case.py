@@ -157,6 +157,10 @@ class Platform:
                 fake.fail_next(method, "ratelimited", status=429, retry_after=RETRY_AFTER_SECONDS)
             case "refused":
                 fake.fail_next(method, "is_archived")
+            case "unauthorized":
+                fake.fail_next(method, "token_revoked")
+            case "page":
+                fake.fail_next(method, status=403, html=True)
             case "broken":
                 fake.fail_next(method, status=502, html=True)
             case "cut":

@@ -249,6 +249,9 @@ async def test_a_connection_that_slack_does_not_give_says_the_mend(slack: FakeSl
     slack.fail_next("apps.connections.open", "not_allowed_token_type")
     with pytest.raises(PollingRefused, match=r"SLACK_APP_TOKEN.*not_allowed_token_type"):
         await anext(channel.poll())
+    slack.fail_next("apps.connections.open", "invalid_auth")
+    with pytest.raises(PollingRefused, match=r"SLACK_APP_TOKEN.*unauthorized"):
+        await anext(channel.poll())
     polling = channel.poll()
     waiting = asyncio.ensure_future(anext(polling))
     await slack.wait_for(lambda: slack.connected)

@@ -135,9 +135,6 @@ async def test_until_a_file_is_shown_nothing_is_in_doubt(
         "channel_not_found",
         "not_in_channel",
         "is_archived",
-        "token_revoked",
-        "invalid_auth",
-        "account_inactive",
         "msg_too_long",
         "invalid_blocks",
         "restricted_action",
@@ -152,6 +149,19 @@ async def test_what_slack_will_never_take_is_undeliverable(
         await say(channel, place(slack, slack.direct(ana)), "hi")
     assert caught.value.code == error
     assert isinstance(caught.value, Unreachable) == (error in ("channel_not_found", "not_in_channel", "is_archived"))
+
+
+@pytest.mark.parametrize("error", ["invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"])
+@pytest.mark.parametrize("status", [200, 401])
+async def test_a_token_that_was_revoked_is_no_fault_of_a_message_and_names_its_mend(
+    slack: FakeSlack, channel: SlackChannel, ana: str, error: str, status: int
+) -> None:
+    slack.fail_next("chat.postMessage", error, status=status)
+    with pytest.raises(Unavailable, match=r"^unauthorized$") as caught:
+        await say(channel, place(slack, slack.direct(ana)), "hi")
+    assert caught.value.mend is not None
+    assert caught.value.mend.setting == "SLACK_BOT_TOKEN"
+    assert error in str(caught.value.mend)
 
 
 async def test_the_real_refusals(slack: FakeSlack, channel: SlackChannel) -> None:
@@ -175,7 +185,13 @@ async def test_the_real_refusals(slack: FakeSlack, channel: SlackChannel) -> Non
         ({"error": "fatal_error"}, Ambiguous, "fatal_error"),
         ({"status": 200, "html": True}, Ambiguous, "unreadable_answer"),
         ({"cut": True, "taken": True}, Ambiguous, "no_answer"),
-        ({"status": 400, "html": True}, Undeliverable, "http_400"),
+        *(
+            ({"status": status, "html": True}, Unavailable, f"http_{status}")
+            for status in (400, 401, 403, 404, 407, 451)
+        ),
+        ({"status": 413, "html": True}, Undeliverable, "http_413"),
+        ({"status": 403, "error": "not_in_channel"}, Unreachable, "not_in_channel"),
+        ({"status": 400, "error": "invalid_blocks"}, Undeliverable, "invalid_blocks"),
         ({"error": "ein Text <script>"}, Ambiguous, "unreadable_answer"),
     ],
 )
@@ -204,6 +220,9 @@ async def test_an_answer_without_end_is_not_read_to_its_end(
         (200, '"ok"', Ambiguous),
         (200, "[1]", Ambiguous),
         (200, "", Ambiguous),
+        (201, "", Ambiguous),
+        (403, '{"error": "forbidden"}', Unavailable),
+        (403, "[1]", Unavailable),
         (503, "[1]", Unavailable),
         (429, "[" * 100_000, RateLimited),
         (307, "", Unavailable),

@@ -91,6 +91,10 @@ class Platform:
                 fake.fail_next(method, 429, "Too Many Requests", retry_after=RETRY_AFTER_SECONDS)
             case "refused":
                 fake.fail_next(method, 403, "Forbidden: bot was blocked by the user")
+            case "unauthorized":
+                fake.fail_next(method, 401, "Unauthorized")
+            case "page":
+                fake.fail_next(method, 403, html=True)
             case "broken":
                 fake.fail_next(method, 502, html=True)
             case "cut":

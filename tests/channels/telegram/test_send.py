@@ -225,7 +225,7 @@ async def test_a_file_that_is_gone_is_undeliverable(channel: TelegramChannel, an
         (400, "Bad Request: message thread not found", Undeliverable, "thread_not_found"),
         (400, "Bad Request: message is too long", Undeliverable, "too_long"),
         (400, "Bad Request: something new, said Ana", Undeliverable, "bad_request"),
-        (401, "Unauthorized", Undeliverable, "unauthorized"),
+        (401, "Unauthorized", Unavailable, "unauthorized"),
         (404, "Not Found", Undeliverable, "unknown_method"),
         (413, "Request Entity Too Large", Undeliverable, "too_large"),
         (500, "Internal Server Error", Unavailable, "http_500"),
@@ -258,13 +258,57 @@ async def test_a_page_about_too_many_requests_names_no_wait(
     assert caught.value.retry_after_seconds == 5
 
 
-@pytest.mark.parametrize(("status", "error"), [(502, Unavailable), (403, Undeliverable), (400, Undeliverable)])
-async def test_a_page_in_place_of_json_is_read_by_its_status(
-    telegram: FakeTelegram, channel: TelegramChannel, ana: User, status: int, error: type[SendError]
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 407, 409, 451, 502])
+async def test_a_page_in_place_of_json_is_no_word_of_telegrams(
+    telegram: FakeTelegram, channel: TelegramChannel, ana: User, status: int
 ) -> None:
     telegram.fail_next("sendMessage", status, html=True)
-    with pytest.raises(error):
+    with pytest.raises(Unavailable, match=f"^http_{status}$") as caught:
         await say(channel, private(channel, ana), "hi")
+    assert caught.value.mend is None
+
+
+async def test_a_page_about_what_is_too_large_will_not_pass(
+    telegram: FakeTelegram, channel: TelegramChannel, ana: User
+) -> None:
+    telegram.fail_next("sendMessage", 413, html=True)
+    with pytest.raises(Undeliverable, match=r"^too_large$"):
+        await say(channel, private(channel, ana), "hi")
+
+
+@pytest.mark.parametrize("body", ["", "[1]", "{}", '{"message": "Forbidden"}', '{"ok": false}', "[" * 100_000])
+async def test_json_of_something_between_is_no_word_of_telegrams_either(body: str) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        if request.path.endswith("getMe"):
+            return web.json_response({"ok": True, "result": {"username": "askfirst_bot"}})
+        return web.Response(status=403, text=body, content_type="application/json")
+
+    app = web.Application()
+    app.router.add_post("/{path:.*}", answer)
+    async with TestServer(app) as server, aiohttp.ClientSession() as http:
+        channel = TelegramChannel("7:AAtoken", SECRET, str(server.make_url("/")))
+        await channel.start(http)
+        with pytest.raises(Unavailable, match="http_403"):
+            await say(channel, Address(channel="telegram", account=channel.account, place="5001"), "hi")
+
+
+async def test_a_token_that_was_revoked_names_its_mend(
+    telegram: FakeTelegram, channel: TelegramChannel, ana: User
+) -> None:
+    telegram.token = "7000001:AAnew"
+    with pytest.raises(Unavailable, match=r"^unauthorized$") as caught:
+        await say(channel, private(channel, ana), "hi")
+    assert caught.value.mend is not None
+    assert caught.value.mend.setting == "TELEGRAM_BOT_TOKEN"
+
+
+async def test_a_page_at_the_start_is_no_word_about_the_token(telegram: FakeTelegram) -> None:
+    async with aiohttp.ClientSession() as http:
+        channel = TelegramChannel(telegram.token, SECRET, telegram.url)
+        telegram.fail_next("getMe", 401, html=True)
+        with pytest.raises(Unavailable, match="http_401"):
+            await channel.start(http)
+        await channel.start(http)
 
 
 async def test_an_answer_that_is_no_answer_is_ambiguous(

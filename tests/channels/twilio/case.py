@@ -125,6 +125,10 @@ class Platform:
                 fake.fail_next(429, 20429, retry_after=RETRY_AFTER_SECONDS)
             case "refused":
                 fake.fail_next(400, 21610)
+            case "unauthorized":
+                fake.fail_next(401, 20003)
+            case "page":
+                fake.fail_next(403, html=True)
             case "broken":
                 fake.fail_next(502, html=True)
             case "cut":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -26,7 +27,7 @@ from channels import (
 )
 from channels.events import Attachment
 from channels.twilio import SmsChannel, WhatsAppChannel
-from channels.twilio.errors import Patience
+from channels.twilio.errors import Patience, refusal
 from channels.twilio.media import LARGEST_DOWNLOAD
 from tests.channels.twilio.conftest import ANA, Moment, place
 from tests.fakes.twilio import FakeTwilio, Media
@@ -147,8 +148,13 @@ async def test_a_file_without_a_link_cannot_go(sms: SmsChannel, twilio: FakeTwil
         ({"status": 400, "code": 63016}, Undeliverable, "63016"),
         ({"status": 400, "code": 63024}, Undeliverable, "63024"),
         *(({"status": 400, "code": code}, Undeliverable, str(code)) for code in range(30003, 30009)),
-        ({"status": 401, "code": 20003}, Undeliverable, "unauthorized"),
-        ({"status": 403, "code": 20003}, Undeliverable, "unauthorized"),
+        ({"status": 401, "code": 20003}, Unavailable, "unauthorized"),
+        ({"status": 403, "code": 20003}, Unavailable, "unauthorized"),
+        *(
+            ({"status": status, "html": True}, Unavailable, f"http_{status}")
+            for status in (400, 401, 403, 404, 407, 451)
+        ),
+        ({"status": 403}, Unavailable, "http_403"),  # JSON, and not Twilio's
         ({"status": 413, "html": True}, Undeliverable, "http_413"),
         ({"status": 301, "html": True}, Unavailable, "http_301"),
         ({"status": 500, "code": 20500}, Unavailable, "20500"),
@@ -166,6 +172,22 @@ async def test_every_answer_is_told_apart(
         await sms.send(place(sms), TEXT, key="1")
     assert (type(raised.value), str(raised.value)) == (error, code)
     assert sum(call.method == "POST" for call in twilio.calls) == 1  # nothing is sent twice behind our back
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "code"), [(400, Undeliverable, "http_400"), (401, Unavailable, "unauthorized")]
+)
+def test_a_refusal_of_twilios_without_a_code_is_its_own(status: int, error: type[Exception], code: str) -> None:
+    raised = refusal(status, {}, json.dumps({"status": status, "message": "no"}))
+    assert (type(raised), raised.code) == (error, code)
+
+
+async def test_a_token_that_was_revoked_names_its_mend(sms: SmsChannel, twilio: FakeTwilio) -> None:
+    twilio.auth_token = "another"
+    with pytest.raises(Unavailable, match=r"^unauthorized$") as raised:
+        await sms.send(place(sms), TEXT, key="1")
+    assert raised.value.mend is not None
+    assert raised.value.mend.setting == "TWILIO_AUTH_TOKEN"
 
 
 async def test_an_answer_without_end_is_not_read_to_its_end(sms: SmsChannel, monkeypatch: pytest.MonkeyPatch) -> None:
