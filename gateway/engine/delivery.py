@@ -19,6 +19,7 @@ from channels import (
     Address,
     Ambiguous,
     Channel,
+    MissingSetting,
     OptedOut,
     Part,
     RateLimited,
@@ -184,11 +185,22 @@ class _Lane:
     async def _send(self, channel: Channel, address: Address, part: Part, key: str) -> Receipt:
         try:
             receipt = await channel.send(address, self._opened(part), key=key)
-        except (Unavailable, Ambiguous):
+        except (Unavailable, Ambiguous) as error:
             self._shared.down.add(channel.name)
+            if isinstance(error, Unavailable) and error.mend is not None:
+                self._say_refused(channel.name, error.mend)
             raise
         self._shared.down.discard(channel.name)
+        if channel.name in self._shared.refused:
+            self._shared.refused.discard(channel.name)
+            log.warning("%s takes what we send again", channel.name)
         return receipt
+
+    def _say_refused(self, channel: str, mend: MissingSetting) -> None:
+        """Once for a channel, until something is taken again: all that waits is refused likewise."""
+        if channel not in self._shared.refused:
+            self._shared.refused.add(channel)
+            log.error("%s takes nothing from us; what waits is tried again for 24 hours. %s", channel, mend)
 
     def _opened(self, part: Part) -> Part:
         if part.media is None:

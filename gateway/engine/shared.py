@@ -51,6 +51,8 @@ class Shared:
     """By kind and lane."""
     down: set[str] = field(default_factory=set)
     """Channels whose platform did not take this process's last call."""
+    refused: set[str] = field(default_factory=set)
+    """Channels whose platform takes our token no longer, which the log has said."""
     sending: Mapping[str, Crew] = field(default_factory=dict)
     """Channel -> those who work off its outboxes, while this process does."""
     turn_of: dict[str, str] = field(default_factory=dict)

@@ -154,3 +154,30 @@ async def test_a_platform_that_fails_is_told_of_until_it_takes_a_call_again(tmp_
         await slack.wait_for(lambda: slack.last(slack.direct(house.ben)))
         assert await house.until_ready(lambda checks: checks["channels"]["slack"]) == 200
         assert [sent.text for sent in slack.sent] == ["Hello Ben."]
+
+
+async def test_a_token_that_is_revoked_for_a_while_loses_nothing(tmp_path: Path) -> None:
+    async with served(tmp_path) as house:
+        telegram, token = house.telegram, house.telegram.token
+        telegram.token = token.partition(":")[0] + ":revoked"
+        house.model.script(["Hello Ana.", "Hello Cem."])
+        cem = telegram.person("Cem")
+        for person in (house.ana, cem):
+            await telegram.person_says(person, person, "hello")
+        await house.process.says("telegram takes nothing from us")
+        assert await house.until_ready(lambda checks: not checks["channels"]["telegram"]) == 200
+        telegram.token = token
+        await telegram.wait_for(lambda: {sent.text for sent in telegram.sent} == {"Hello Ana.", "Hello Cem."})
+        await house.process.says("telegram takes what we send again")
+    assert house.process.said.count("TELEGRAM_BOT_TOKEN: Telegram does not know it (unauthorized)") == 1
+
+
+async def test_a_firewall_that_answers_for_a_platform_blocks_nobody(tmp_path: Path) -> None:
+    async with served(tmp_path) as house:
+        house.telegram.fail_next("sendMessage", 403, html=True)
+        house.slack.fail_next("chat.postMessage", status=403, html=True)
+        await house.telegram_answers("Hello Ana.")
+        house.model.script(["Hello Ben."])
+        await house.slack.says(house.ben, house.slack.direct(house.ben), "hello")
+        answer = await house.slack.wait_for(lambda: house.slack.last(house.slack.direct(house.ben)))
+        assert answer.text == "Hello Ben."

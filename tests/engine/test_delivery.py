@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from channels import Ambiguous, Part, RateLimited, Reply, Unavailable, Undeliverable
+from channels import Ambiguous, MissingSetting, Part, RateLimited, Reply, Unavailable, Undeliverable
 from channels.channel import Pace
 from gateway import Agent, ChannelAgent, emit_artifact, tool
 from gateway.engine.outgoing import address_to_json
@@ -273,6 +273,46 @@ async def test_one_that_may_have_arrived_is_sent_again_and_says_what_became_of_i
     calls = [part.call for _, part in chat.platform.sent]
     assert calls == ["show", "show", "edit"]
     assert "Withdrawn. Nothing was done." in chat.platform.texts()[-1]
+
+
+async def test_a_token_that_is_refused_keeps_what_waits_and_is_said_once(
+    chat: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused() -> Unavailable:
+        return Unavailable("unauthorized", mend=MissingSetting("TEST_TOKEN", "copy it again"))
+
+    def said() -> list[tuple[str, bool]]:
+        ours = [record for record in caplog.records if record.name == "askfirst.delivery"]
+        return [(record.levelname, "TEST_TOKEN: copy it again" in record.getMessage()) for record in ours]
+
+    shared = chat.worker.shared
+    await ask(chat)
+    await notify(chat, "hello", place="bob")
+    chat.platform.will = [Unavailable("no_connection"), refused(), refused(), refused()]
+    for _ in range(2):
+        await chat.worker.deliver()
+        await chat.worker.deliver()
+        assert "test" in shared.down
+        await chat.advance(3)
+    assert said() == [("ERROR", True)], "once, for a platform that was down before, and not for each part"
+    await chat.worker.deliver()
+    await chat.worker.deliver()
+    assert await chat.store.dead() == [] and await parts(chat) == 0
+    assert (len(chat.platform.texts("ana")), chat.platform.texts("bob")) == (1, ["hello"])
+    assert "test" not in shared.down
+    await notify(chat, "later")
+    chat.platform.will = [refused()]
+    await chat.worker.deliver()
+    assert said() == [("ERROR", True), ("WARNING", False), ("ERROR", True)], "and again when it comes again"
+
+
+async def test_what_a_refused_token_holds_up_for_a_day_is_put_aside(chat: Rig) -> None:
+    await notify(chat, "hello")
+    chat.platform.will = [Unavailable("unauthorized", mend=MissingSetting("TEST_TOKEN", "copy it again"))]
+    await chat.worker.deliver()
+    await chat.advance(86401)
+    await chat.worker.deliver()
+    assert [letter.reason for letter in await chat.store.dead()] == ["it waited for too long"]
 
 
 async def test_what_cannot_be_delivered_is_put_aside_and_its_ask_is_undelivered(chat: Rig) -> None:
