@@ -8,6 +8,7 @@ timers, and nothing of what they mean. Values are JSON. Every stamp is the store
     ├── Fenced           the lease is somebody else's now
     ├── TooLate          the store's clock had passed `not_after`
     ├── Overloaded       a new message was refused; nothing of the batch was stored
+    │   └── Flooded      because so much waits in its own conversation
     ├── StoreRefused     the store cannot be opened as it is
     └── StoreUnavailable the outcome is unknown: read, do not repeat
 
@@ -36,6 +37,7 @@ __all__ = [
     "Dead",
     "Entry",
     "Fenced",
+    "Flooded",
     "Incoming",
     "Key",
     "Kind",
@@ -59,6 +61,7 @@ __all__ = [
     "Waiting",
     "Written",
     "check_form",
+    "most_in_one",
 ]
 
 Kind = Literal["turn", "action", "out"]
@@ -83,6 +86,21 @@ class TooLate(StoreError):
 
 class Overloaded(StoreError):
     """Too much waits: a new message was refused, and nothing of its batch was stored."""
+
+
+class Flooded(Overloaded):
+    """So much waits in this conversation that its new messages are refused, and nobody else's."""
+
+    def __init__(self, conversation: str, most: int) -> None:
+        super().__init__(
+            f"{most} events wait in {conversation}, which is all that may in one conversation: "
+            "try again when some are dealt with"
+        )
+
+
+def most_in_one(max_waiting: int) -> int:
+    """How many events may wait in one conversation, when so many may in all: a tenth of them."""
+    return max(1, max_waiting // 10)
 
 
 class StoreRefused(StoreError):
@@ -429,7 +447,12 @@ class Store(Protocol):
         ...
 
     async def accept(self, events: Sequence[Incoming]) -> list[bool]:
-        """Durable when it returns; False for a twin, also in the same batch. Raises Overloaded."""
+        """Durable when it returns; False for a twin, also in the same batch.
+
+        Raises Overloaded for a new event that is `refusable` while so many wait as may in all, and Flooded, which is
+        one, while so many wait in its conversation as may in one (`most_in_one`); where both hold, the former. What
+        comes before it in the batch waits, too. No other event is refused.
+        """
         ...
 
     async def pointed(

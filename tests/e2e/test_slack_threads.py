@@ -21,6 +21,7 @@ from tests.fakes.openai import FakeOpenAI, Say
 from tests.fakes.slack import FakeSlack, Sent
 
 MAX_WAITING = 5
+"""In one conversation."""
 
 
 @dataclass
@@ -63,7 +64,7 @@ async def office(tmp_path: Path) -> AsyncIterator[Office]:
             slack_signing_secret=slack.signing_secret,
             slack_api_url=slack.api_url,
         )
-        bot = shop.bot(provider, store=SqliteStore(str(tmp_path / "askfirst.db"), max_waiting=MAX_WAITING))
+        bot = shop.bot(provider, store=SqliteStore(str(tmp_path / "askfirst.db"), max_waiting=10 * MAX_WAITING))
         async with await asyncio.to_thread(Gateway, bot, settings) as gateway:
             listening = await serve(gateway.aiohttp_app(), "127.0.0.1", 0)
             slack.webhook = f"http://127.0.0.1:{listening.port}/webhooks/slack"

@@ -6,6 +6,7 @@ Cost is counted in what the store does for it, not in time: steps of SQLite's ma
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 import sys
 from collections.abc import Awaitable, Callable
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gateway.store.base import Incoming, Put, Reads, Store, Transaction
+from gateway.store.base import Flooded, Incoming, Put, Reads, Store, Transaction
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore, schema
 from tests.store.redis_server import RedisServer
@@ -117,6 +118,57 @@ async def costs_the_same(store: Store, work: Work) -> None:
         order += await dealt_with(store, turns=1, at_once=SOME)
     assert order == list(range(len(order)))
     assert await cost(dealt_with(store, turns=10, at_once=1)) <= 1.1 * dealing
+
+
+IN_ONE = 1_000
+"""So many wait in one conversation when it is full, and a tenth of what may in all."""
+
+
+@pytest.mark.timeout(180)
+async def test_in_a_file_it_costs_little_to_see_which_conversation_is_full(steps: Work, tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "askfirst.db", max_waiting=10 * IN_ONE)
+    await store.open()
+    await looks_little(store, steps, looking=100, refusing=10 * IN_ONE)
+    await store.close()
+
+
+@pytest.mark.timeout(180)
+async def test_on_redis_it_costs_little_to_see_which_conversation_is_full(server: RedisServer) -> None:
+    await server.command("CONFIG", "SET", "appendfsync", "no")
+    store = RedisStore(server.url, max_waiting=10 * IN_ONE, ack_seconds=5)
+    await store.open()
+    await looks_little(store, commands_of(server), looking=1, refusing=40)  # a count of all partitions may be due
+    await store.close()
+
+
+async def looks_little(store: Store, work: Work, *, looking: int, refusing: int) -> None:
+    """Nobody is looked at while too few wait in all; then who writes is, at once, however many wait there."""
+    ids = itertools.count()
+
+    async def cost(name: str) -> int:
+        """Of one message; the least of some, for other things are done now and then."""
+        least = sys.maxsize
+        for _ in range(5):
+            event = Incoming(conversation=name, event_ids=(f"m{next(ids)}",), body={}, refusable=True, wakes=False)
+            before = await work()
+            try:
+                await store.accept([event])
+            except Flooded:
+                assert name == "c"
+            least = min(least, await work() - before)
+        return least
+
+    await cost("first")  # scripts are loaded, statements are known
+    few = await cost("other")
+    await accepted(store, range(IN_ONE - 20))
+    assert await cost("another") <= few + 10, "nobody is looked at"
+    await accepted(store, range(IN_ONE - 20, IN_ONE))
+    assert await cost("a third") <= few + looking
+    full = await cost("c")
+    assert full <= few + refusing
+    await accepted(store, range(IN_ONE, 8 * IN_ONE))
+    assert await cost("c") <= 1.1 * full + 10
+    assert await cost("a fourth") <= few + looking
 
 
 KNOWN = 100_000

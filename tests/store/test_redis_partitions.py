@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator
+from itertools import count
 
 import pytest
 from redis.crc import key_slot
@@ -122,7 +123,8 @@ async def test_whoever_took_it_in(store: RedisStore, redis_url: str, prefix: str
     with pytest.raises(Overloaded):
         await other.accept([event(conversation("13"), refusable=True)])
     async with asyncio.timeout(60):  # this one has counted before they came
-        while await taken(store, conversation("14")):
+        others = count()
+        while await taken(store, conversation("14", next(others))):
             await asyncio.sleep(0.05)
     while (lease := await other.lease("w", ["turn"])) is not None:
         seqs = [(found.conversation, found.seq) for found in lease.events]
@@ -152,7 +154,9 @@ async def test_a_twin_is_a_twin_in_the_partition_of_its_conversation(store: Redi
     assert (await store.stats()).waiting == 3
 
 
-async def test_what_is_put_in_at_the_same_time_stays_in_order(store: RedisStore) -> None:
+async def test_what_is_put_in_at_the_same_time_stays_in_order(redis_url: str, prefix: str) -> None:
+    store = RedisStore(redis_url, prefix=prefix, ack_seconds=5)
+    await store.open()
     kinds = (True, False, True, False, False)
     accepting = [
         store.accept([Incoming(conversation="c", event_ids=(), body={"n": n}, refusable=kind)])
@@ -164,6 +168,7 @@ async def test_what_is_put_in_at_the_same_time_stays_in_order(store: RedisStore)
     lease = await store.lease("w", ["turn"])
     assert lease is not None
     assert [found.body["n"] for found in lease.events] == [0, 1, 2, 3, 4]
+    await store.close()
 
 
 async def test_a_timer_may_be_for_another_partition_and_comes_once(store: RedisStore) -> None:

@@ -1,12 +1,14 @@
--- ARGV: how many may wait here, whether only to look, how many batches; each: how many events; each as in mailbox.lua
--- Answers for each batch which of its events are new, or how many waited when it was refused, and how many wait now. Who
--- only looks is answered nothing for a batch that would not be refused.
-local most, look = tonumber(argument()), flag()
+-- ARGV: how many may wait here, how many in one conversation, whether only to look, how many batches; each: how many
+-- events; each as in mailbox.lua
+-- Answers for each batch which of its events are new, or, when it was refused, how many waited, or the conversation that
+-- too many waited in; and how many wait now. Who only looks is answered nothing for a batch that would not be refused.
+local most, most_in_one, look = tonumber(argument()), tonumber(argument()), flag()
 local answers = {}
 
 local function refused(events)
-  local brought = {}
+  local brought, before = {}, {}
   local waiting = redis.call('ZCARD', key('stamps'))
+  local flooded
   for _, event in ipairs(events) do
     local fresh = true
     for _, id in ipairs(event.ids) do
@@ -14,18 +16,26 @@ local function refused(events)
     end
     for _, id in ipairs(event.ids) do brought[id] = true end
     if fresh then
+      local conversation = event.conversation
+      local earlier = before[conversation] or 0
       if event.refusable and waiting >= most then return waiting end
+      if event.refusable and not flooded and waiting >= most_in_one -- fewer are not so many in one
+        and redis.call('ZCARD', key('mail', conversation)) + earlier >= most_in_one then
+        flooded = conversation
+      end
+      before[conversation] = earlier + 1
       waiting = waiting + 1
     end
   end
+  return flooded
 end
 
 for batch = 1, tonumber(argument()) do
   local events = {}
   for i = 1, tonumber(argument()) do events[i] = read_event() end
-  local waiting = refused(events)
-  if waiting then
-    answers[batch] = waiting
+  local why = refused(events)
+  if why then
+    answers[batch] = why
   elseif look then
     answers[batch] = {}
   else

@@ -15,9 +15,9 @@ from typing import Final
 
 from redis.exceptions import OutOfMemoryError, RedisError
 
-from gateway.store.base import Incoming, Overloaded, StoreUnavailable
+from gateway.store.base import Flooded, Incoming, Overloaded, StoreUnavailable, most_in_one
 from gateway.store.redis import scripts
-from gateway.store.redis.arguments import event_arguments
+from gateway.store.redis.arguments import event_arguments, text_of
 from gateway.store.redis.client import Call, Value, unavailable
 from gateway.store.redis.keys import PARTITIONS
 from gateway.store.redis.server import Server
@@ -34,8 +34,9 @@ for many of them takes a fraction of what several take. One that comes alone doe
 _MOST: Final = 200
 """At most so many batches of one partition at once, so that its call stays short."""
 
-Verdict = int | list[int]
-"""Which of a batch's events are new (1) or twins (0); a number: refused, because so many wait."""
+Verdict = int | bytes | list[int]
+"""Which of a batch's events are new (1) or twins (0); a number: refused, because so many wait; a name: refused, because
+so many wait in that conversation."""
 _Verdicts = dict[str, list[Verdict | Exception]]
 """Partition -> what became of each batch."""
 
@@ -50,7 +51,8 @@ class _Batch:
 
 
 class Inbox:
-    """Takes events in; a new message is refused while about `max_waiting` events wait.
+    """Takes events in; a new message is refused while about `max_waiting` events wait, or a tenth of them in its
+    conversation.
 
     How many wait in its own partition is known when it is stored; in the others, it was counted a moment ago.
     """
@@ -156,7 +158,8 @@ class Inbox:
         calls: list[Call] = []
         for partition, batches in aboard.items():
             most = self._max_waiting - sum(self._counts.values()) + self._counts[partition]
-            told = [most, int(look), len(batches), *(word for batch in batches for word in batch.told)]
+            in_one = most_in_one(self._max_waiting)
+            told = [most, in_one, int(look), len(batches), *(word for batch in batches for word in batch.told)]
             script = scripts.ACCEPT_NEW if batches[0].refusable else scripts.ACCEPT
             calls.append((script, self._server.keys.base(partition), told))
         verdicts: _Verdicts = {}
@@ -180,6 +183,8 @@ class Inbox:
         """Raises Overloaded and StoreUnavailable."""
         if isinstance(verdict, Exception):
             raise verdict
+        if isinstance(verdict, bytes):
+            raise Flooded(text_of(verdict), most_in_one(self._max_waiting))
         if isinstance(verdict, int):
             waiting = sum(self._counts.values())
             raise Overloaded(f"{waiting} events wait, which is all that may: try again when some are dealt with")

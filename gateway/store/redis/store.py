@@ -63,7 +63,8 @@ class RedisStore:
     """A store on a Redis server of version 7.0 or later; see `gateway.store.base.Store`.
 
     `url` is ``redis://`` or ``rediss://``; all keys begin with `prefix`. A new message is refused while about
-    `max_waiting` events wait, whoever took them in: each process counts once a second what waits in all partitions.
+    `max_waiting` events wait, whoever took them in: each process counts once a second what waits in all partitions; and
+    while a tenth of that waits in its conversation.
     What a platform waits for (`accept`, `ping`) is given up after `ack_seconds`. `open` raises StoreRefused for a
     server that cannot keep what it is given.
     """
@@ -290,9 +291,8 @@ class RedisStore:
             else:  # stored there first, under an id of its own, so that once is enough
                 once = f"timer:{partition}:{told.text_of(timer_id)}:{int(due)}"
                 event = replace(event, event_ids=(*event.event_ids, once), refusable=False)
-                await self._server.run(
-                    scripts.ACCEPT, [self.partition(event.conversation)], 0, 0, 1, 1, *told.event_arguments(event)
-                )
+                alone = [0, 0, 0, 1, 1, *told.event_arguments(event)]
+                await self._server.run(scripts.ACCEPT, [self.partition(event.conversation)], *alone)
                 sent.append(0)
         await self._server.run(scripts.RING, [partition], *sent)
 

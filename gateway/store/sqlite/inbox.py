@@ -26,7 +26,8 @@ _Put = tuple[list[mailbox.Arrival], "asyncio.Future[list[bool]]"]
 
 
 class Inbox:
-    """Takes events in; a new message is refused while `max_waiting` events wait."""
+    """Takes events in; a new message is refused while `max_waiting` events wait, or a tenth of them in its
+    conversation."""
 
     def __init__(self, writer: Writer, max_waiting: int) -> None:
         self._writer = writer

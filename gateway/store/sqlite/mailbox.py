@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from gateway.store.base import Dead, Incoming, NewerForm, Overloaded, QueuedPart, Waiting
+from gateway.store.base import Dead, Flooded, Incoming, NewerForm, Overloaded, QueuedPart, Waiting, most_in_one
 from gateway.store.codec import (
     dead_from_text,
     dead_to_text,
@@ -73,6 +74,8 @@ def accept(
     """
     seen = _known(db, at, [event_id for batch in batches for event in batch for event_id in event.event_ids])
     (waiting,) = db.execute("SELECT waiting FROM mail").fetchone()
+    most = most_in_one(max_waiting or 0)
+    in_each = None if max_waiting is None else _in_each(db, batches, waiting, most)
     verdicts: list[list[bool] | Overloaded] = []
     taken: list[Arrival] = []
     until: dict[str, int] = {}
@@ -94,6 +97,11 @@ def accept(
                 Overloaded(f"{waiting} events wait, which is all that may: try again when some are dealt with")
             )
             continue
+        if in_each is not None:
+            if (flooded := _flooded(new, in_each, most)) is not None:
+                verdicts.append(Flooded(flooded, most))
+                continue
+            in_each.update(event.conversation for event in new)
         verdicts.append(fresh)
         taken += new
         waiting += len(new)
@@ -111,6 +119,35 @@ def _portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
         rows = min(_MOST_ROWS, 1 << (left.bit_length() - 1))
         yield items[begin : begin + rows]
         begin += rows
+
+
+def _in_each(
+    db: sqlite3.Connection, batches: Sequence[Sequence[Arrival]], waiting: int, most: int
+) -> Counter[str] | None:
+    """How many wait, `most` at most, in each conversation that something may be refused of; None: too few wait in all
+    for any of them to be full, whatever comes."""
+    if waiting + sum(map(len, batches)) <= most:
+        return None
+    found: Counter[str] = Counter()
+    for some in _portions(list({event.conversation for batch in batches for event in batch if event.refusable})):
+        marks = ", ".join(["(?)"] * len(some))
+        rows = db.execute(
+            f"WITH some (name) AS (VALUES {marks}) "  # noqa: S608
+            "SELECT name, (SELECT count(*) FROM (SELECT 1 FROM event WHERE conversation = name LIMIT ?)) FROM some",
+            (*some, most),
+        )
+        found.update(dict(rows.fetchall()))
+    return found
+
+
+def _flooded(new: Sequence[Arrival], in_each: Counter[str], most: int) -> str | None:
+    """The conversation that is too full for one of these."""
+    before: Counter[str] = Counter()
+    for event in new:
+        if event.refusable and in_each[event.conversation] + before[event.conversation] >= most:
+            return event.conversation
+        before[event.conversation] += 1
+    return None
 
 
 def _known(db: sqlite3.Connection, at: Moment, event_ids: Sequence[str]) -> set[str]:

@@ -49,8 +49,9 @@ T = TypeVar("T")
 class SqliteStore:
     """A store in one file, or in memory (":memory:"), owned by one process; see `gateway.store.base.Store`.
 
-    A new message is refused while `max_waiting` events wait. `open` raises StoreRefused for a file that another
-    process owns, that is damaged, not ours, or written by a newer release; it changes nothing then.
+    A new message is refused while `max_waiting` events wait, or a tenth of them in its conversation. `open` raises
+    StoreRefused for a file that another process owns, that is damaged, not ours, or written by a newer release; it
+    changes nothing then.
     """
 
     def __init__(self, path: Path | str, *, max_waiting: int = 10_000) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import pytest
 
-from gateway.store.base import Overloaded, Store, Timer, Written
+from gateway.store.base import Flooded, Overloaded, Store, Timer, Written
 from gateway.testing.store_contract.helpers import arrive, event, near, seqs, take, transaction
 
 __all__ = ["MAX_WAITING", "MailboxContract"]
 
 MAX_WAITING = 300
+IN_ONE = 30
+"""So many wait in one conversation when it is full."""
 
 
 class MailboxContract:
@@ -98,19 +101,76 @@ class MailboxContract:
         assert [waiting.body["n"] for waiting in (await take(store)).events] == list(range(100, 130))
 
     async def test_too_many_refuse_what_may_be_refused_and_nothing_else(self, store: Store) -> None:
-        await store.accept([event("c", f"e{n}", refusable=True) for n in range(MAX_WAITING)])
-        with pytest.raises(Overloaded):
+        full = [event(near(store, f"c{n}"), f"e{n}", refusable=True) for n in range(MAX_WAITING)]
+        await store.accept(full)
+        with pytest.raises(Overloaded) as refused:
             await store.accept([event("c", "press"), event("c", "new", refusable=True)])
+        assert not isinstance(refused.value, Flooded)
         assert (await store.stats()).waiting == MAX_WAITING, "nothing of the batch was stored"
         assert await store.accept([event("c", "press")]) == [True], "not even its ids"
-        assert await store.accept([event("c", "e1", refusable=True)]) == [False], "a twin is not new"
+        assert await store.accept(full[1:2]) == [False], "a twin is not new"
         await store.commit(transaction(store, accept=[event("c", "inner", refusable=True)]))
         assert (await store.stats()).waiting == MAX_WAITING + 2
 
     async def test_what_was_refused_is_accepted_once_there_is_room(self, store: Store) -> None:
-        await store.accept([event("c", refusable=True) for _ in range(MAX_WAITING)])
+        other = near(store, "other")
+        await store.accept([event("c") for _ in range(MAX_WAITING)])
         with pytest.raises(Overloaded):
-            await store.accept([event("c", "new", refusable=True)])
+            await store.accept([event(other, "new", refusable=True)])
         lease = await take(store)
         await store.commit(transaction(store, of=lease, consume=seqs(lease.events)))
-        assert await store.accept([event("c", "new", refusable=True)]) == [True]
+        assert await store.accept([event(other, "new", refusable=True)]) == [True]
+
+    async def test_a_full_conversation_has_its_new_messages_refused_and_nobody_elses(self, store: Store) -> None:
+        beside = near(store, "beside")
+        for number in range(IN_ONE):
+            assert await store.accept([event("c", f"e{number}", refusable=True)]) == [True]
+        with pytest.raises(Flooded, match=f"^{IN_ONE} events wait in c, "):
+            await store.accept([event("c", "new", refusable=True)])
+        assert await store.accept([event("c", "e1", refusable=True)]) == [False], "a twin is not new"
+        assert await store.accept([event("c", "press", decides=True), event("c", "stop")]) == [True, True]
+        await store.commit(transaction(store, accept=[event("c", "inner", refusable=True)]))
+        for other in (beside, "other"):
+            taken = await store.accept([event(other, f"{other} {number}", refusable=True) for number in range(IN_ONE)])
+            assert all(taken)
+            with pytest.raises(Flooded):
+                await store.accept([event(other, f"{other} new", refusable=True)])
+        assert (await store.stats()).waiting == 3 * IN_ONE + 3
+
+    async def test_a_conversation_that_was_full_is_taken_again_as_far_as_there_is_room(self, store: Store) -> None:
+        await store.accept([event("c") for _ in range(IN_ONE + 1)])
+        lease = await take(store)
+        for some in (lease.events[:1], lease.events[1:3]):
+            with pytest.raises(Flooded):
+                await store.accept([event("c", "new", refusable=True)])
+            await store.commit(transaction(store, of=lease, consume=seqs(some)))
+        assert (
+            await store.accept([event("c", "new", refusable=True), event("c", "newer", refusable=True)]) == [True] * 2
+        )
+        with pytest.raises(Flooded):
+            await store.accept([event("c", "newest", refusable=True)])
+
+    @pytest.mark.parametrize("there", [0, 1, IN_ONE - 1])
+    async def test_what_comes_before_it_in_a_batch_waits_in_its_conversation_too(
+        self, store: Store, there: int
+    ) -> None:
+        await store.accept([event(near(store, "beside")) for _ in range(IN_ONE)])
+        await store.accept([event("c") for _ in range(there)])
+        first = [event("c", f"e{number}", refusable=True) for number in range(IN_ONE - there)]
+        twins, press = [event("c", "e0", refusable=True)], event("c", "press", decides=True)
+        with pytest.raises(Flooded):
+            await store.accept([*first, *twins, event("other", "o", refusable=True), event("c", "new", refusable=True)])
+        with pytest.raises(Flooded):
+            await store.accept([press, *first])
+        assert (await store.stats()).waiting == IN_ONE + there, "nothing of a batch was stored"
+        assert all(await store.accept([*first, press, event("other", "o", refusable=True)])), "not even its ids"
+        with pytest.raises(Flooded):
+            await store.accept([event("other", "p", refusable=True), event("c", "new", refusable=True)])
+        assert await store.accept([event("other", "p", refusable=True)]) == [True]
+
+    async def test_of_many_at_once_a_conversation_takes_what_it_has_room_for(self, store: Store) -> None:
+        puts = [store.accept([event("c", f"e{n}", refusable=True)]) for n in range(2 * IN_ONE)]
+        others = [store.accept([event(f"other {n}", f"o{n}", refusable=True)]) for n in range(2 * IN_ONE)]
+        taken = await asyncio.gather(*puts, return_exceptions=True), await asyncio.gather(*others)
+        assert Counter(map(type, taken[0])) == {list: IN_ONE, Flooded: IN_ONE}
+        assert taken[1] == [[True]] * 2 * IN_ONE
