@@ -32,7 +32,7 @@ from gateway.engine.shared import Shared
 from gateway.pending.desk import Say
 from gateway.pending.index import Index
 from gateway.pending.reading import decides
-from gateway.store.base import Cell, Dead, Incoming, Put, StoreUnavailable, Transaction, Written
+from gateway.store.base import Cell, Dead, Flooded, Incoming, Put, StoreUnavailable, Transaction, Written
 from gateway.store.form import NewerForm
 from gateway.wording import say
 
@@ -47,20 +47,22 @@ class Inbox:
     def __init__(self, shared: Shared, decisions: Decisions, allowed: Allowed) -> None:
         self._shared, self._decisions, self._allowed = shared, decisions, allowed
 
-    async def take(self, channel: Channel, parsed: Parsed) -> None:
+    async def take(self, channel: Channel, parsed: Parsed, *, in_line: bool = False) -> None:
         """Store what a request held; durable when it returns.
 
-        Raises StoreUnavailable and Overloaded.
+        Where a platform hands out all that it has `in_line`, what is refused holds up everybody behind it: so it is
+        stored though so much waits in its conversation, while the store has room. Raises StoreUnavailable and
+        Overloaded.
         """
         if parsed.not_understood:
             await self._put_aside(channel, parsed)
-        for event, incoming in await self._store(channel, parsed.events):
+        for event, incoming in await self._store(channel, parsed.events, in_line):
             if incoming.decides:
                 self._shared.tasks.start(self._decisions.decide(incoming.conversation), "decide")
             elif isinstance(event, Message) and self._shared.bot.when_busy == "interrupt":
                 self._shared.tasks.start(interrupt(self._shared, event, incoming.conversation), "interrupt")
 
-    async def _store(self, channel: Channel, events: Sequence[Event]) -> list[tuple[Event, Incoming]]:
+    async def _store(self, channel: Channel, events: Sequence[Event], in_line: bool) -> list[tuple[Event, Incoming]]:
         """Those that are new."""
         taken: list[tuple[Event, Incoming]] = []
         for event in events:
@@ -75,7 +77,12 @@ class Inbox:
                 self._shared.tasks.start(self._refuse(channel, event), "refuse a press")
         if not taken:
             return []
-        fresh = await self._shared.store.accept([incoming for _, incoming in taken])
+        try:
+            fresh = await self._shared.store.accept([incoming for _, incoming in taken])
+        except Flooded:
+            if not in_line:
+                raise
+            fresh = await self._shared.store.accept([replace(incoming, refusable=False) for _, incoming in taken])
         for (event, incoming), new in zip(taken, fresh, strict=True):
             trail.accepted(event, incoming.conversation, new=new)
         return taken if all(fresh) else [one for one, new in zip(taken, fresh, strict=True) if new]

@@ -116,7 +116,8 @@ class Platforms:
             wait = _AGAIN_SECONDS
             try:
                 async for events in channel.poll():
-                    await self._engine.inbox.take(channel, Parsed(events=events, response=WebhookResponse()))
+                    held = Parsed(events=events, response=WebhookResponse())
+                    await self._engine.inbox.take(channel, held, in_line=True)
                     shared.down.discard(channel.name)
                     told = ""
             except AskfirstError as error:

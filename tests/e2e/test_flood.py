@@ -90,3 +90,17 @@ async def test_a_flooded_chat_has_its_messages_put_off_and_nobody_else(
         house.model.script(["I am back."])
         assert (await writes(house, eve, "and now")).status == 200
         await house.until(lambda: house.texts(eve)[-1:] == ["I am back."])
+
+
+async def test_where_all_is_handed_out_in_line_a_flooded_chat_holds_up_nobody(tmp_path: Path, store: Store) -> None:
+    async with open_house(tmp_path, way="polling", options={"store": store}) as house:
+        eve, ben = house.telegram.person("Eve"), house.telegram.person("Ben")
+        hold = await thinks(house, eve)
+        for number in range(2 * IN_ONE):
+            await house.telegram.person_says(eve, eve, f"and of {number}", wait=False)
+        house.model.script(["Hello Ben."])
+        await house.telegram.person_says(ben, ben, "hello")
+        await house.until(lambda: house.texts(ben) == ["Hello Ben."])
+        house.model.script(["Enough."])
+        hold.set()
+        await house.until(lambda: house.texts(eve)[-1:] == ["Enough."])
