@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from enum import Enum, auto
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from gateway.store.base import StoreUnavailable
 from gateway.store.sqlite import lanes, schema, upkeep
 from gateway.store.sqlite.clock import Clock, Moment, Woken
+from gateway.store.sqlite.files import Files
 from gateway.store.sqlite.jobs import Answer, Job, Operation, Waiters
 
 __all__ = ["Writer"]
@@ -157,27 +158,36 @@ class Writer:
                 path = None if self._path is None else self._path.resolve()
                 if path is not None:
                     resources.callback(schema.lock(path).release)
-                db = resources.enter_context(closing(schema.connect(path)))
+                files = Files(path)
+                db = schema.connect(path)
+                resources.callback(files.close, db)
                 self._clock.start_after(upkeep.high_water(db))
                 lanes.end_all(db)
+                files.remember()
             except Exception as error:  # noqa: BLE001 - `start` raises it
                 self._tell(_settle, self._started, error)
                 return
             self._tell(_settle, self._started, None)
-            self._serve(db)
+            self._serve(db, files)
 
-    def _serve(self, db: sqlite3.Connection) -> None:
+    def _serve(self, db: sqlite3.Connection, files: Files) -> None:
         next_clean = 0.0
+        lost: str | None = None
         calls: set[_Call] = set()
         while _Call.CLOSE not in calls:
             jobs, calls = self._collect(db)
+            lost = files.lost(now=_Call.CLOSE in calls)
+            if lost is not None:
+                self._fail(jobs, f"the store cannot be used: {lost}")
+                continue
             self._run(db, jobs, look_up=bool(calls) or not jobs)
             at = self._clock.tick()
             if at.real >= next_clean:
                 with suppress(sqlite3.Error):  # cleaning can wait
                     next_clean = at.real + (0.0 if upkeep.clean(db, at) else _LOOK_UP_SECONDS)
-        with suppress(sqlite3.Error):  # what was written has its own high water
-            upkeep.set_high_water(db, self._clock.tick())
+        if lost is None:
+            with suppress(sqlite3.Error):  # what was written has its own high water
+                upkeep.set_high_water(db, self._clock.tick())
 
     def _collect(self, db: sqlite3.Connection) -> tuple[list[Job], set[_Call]]:
         """What was asked meanwhile; nothing of it when a lane falls due, or a job has waited for long enough."""
@@ -220,7 +230,7 @@ class Writer:
             self._wait_for_disk(db, any(job.durable for job in jobs))
             db.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
-            self._fail(jobs, error)
+            self._fail(jobs, _unavailable(error))
             return
         try:
             answers, waiting, looked = self._transact(db, jobs, look_up=look_up, apart=apart)
@@ -236,7 +246,7 @@ class Writer:
                 for job in jobs:
                     self._run(db, [job], look_up=False)
             else:
-                self._fail(jobs, error)
+                self._fail(jobs, _unavailable(error))
             return
         self._waiting, self._looked = waiting, looked
         if answers:
@@ -248,9 +258,9 @@ class Writer:
             db.execute(f"PRAGMA synchronous = {'FULL' if durably else 'NORMAL'}")
             self._durably = durably
 
-    def _fail(self, jobs: list[Job], error: sqlite3.Error) -> None:
+    def _fail(self, jobs: list[Job], why: str) -> None:
         failed, self._waiting = [*jobs, *self._waiting], Waiters()
-        self._tell(_deliver, [Answer(job, None, _unavailable(error)) for job in failed])
+        self._tell(_deliver, [Answer(job, None, StoreUnavailable(why)) for job in failed])
 
     def _transact(
         self, db: sqlite3.Connection, jobs: list[Job], *, look_up: bool, apart: bool
@@ -344,7 +354,7 @@ def _closed() -> StoreUnavailable:
     return StoreUnavailable("the store is closed")
 
 
-def _unavailable(error: sqlite3.Error) -> StoreUnavailable:
+def _unavailable(error: sqlite3.Error) -> str:
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     what = schema.mend(name)
-    return StoreUnavailable(f"the store cannot be used now ({name})" + (f"; {what}" if what else ""))
+    return f"the store cannot be used now ({name})" + (f"; {what}" if what else "")

@@ -1,0 +1,91 @@
+"""Whether the files of an open database still lie where they were opened.
+
+Who removes or replaces one under a running process has SQLite go on with what it holds open: what is written then goes
+where nobody will ever look for it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import sqlite3
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+__all__ = ["Files"]
+
+log = logging.getLogger("askfirst.store")
+
+_LOOK_SECONDS: Final = 1.0
+
+
+class Files:
+    """The database at `path` (None: in memory, without files), its write-ahead log and its lock."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path or Path()
+        self._log = Path(f"{path}-wal")
+        self._lock = Path(f"{path}.lock")
+        self._all = () if path is None else (path, self._log, self._lock)
+        self._opened: dict[Path, tuple[int, int]] = {}
+        self._next = 0.0
+        self._lost: str | None = None
+
+    def remember(self) -> None:
+        """All of them are open: these are the ones."""
+        self._opened = {file: _identity(file) for file in self._all}
+
+    def lost(self, *, now: bool = False) -> str | None:
+        """Why the database must not be used any more, as an operator is told; logged once, and so until the end.
+
+        Looks once a second at most, unless `now`.
+        """
+        at = time.monotonic()
+        if self._lost is None and (now or at >= self._next):
+            self._next = at + _LOOK_SECONDS
+            gone = next((file for file in self._opened if not self._in_place(file)), None)
+            if gone is not None:
+                self._lost = self._told(gone)
+                log.error("%s", self._lost)
+        return self._lost
+
+    def close(self, db: sqlite3.Connection) -> None:
+        """Close the connection, if what that writes goes where it belongs.
+
+        SQLite then brings the log it has open into the database it has open, and removes the log by its name. Is one of
+        them another file by now, it is left open until the process ends. A log that would be taken for that of a
+        restored database is put aside.
+        """
+        if self._in_place(self._path) and self._in_place(self._log):
+            db.close()
+            return
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))  # the interpreter's end closes what is still referred to
+        if self._path.exists() and self._in_place(self._log) and self._in_place(self._lock):
+            aside = Path(f"{self._log}.old")
+            with suppress(OSError):
+                self._log.replace(aside)
+                log.error("%s is of the file before this %s: renamed to %s", self._log, self._path.name, aside.name)
+
+    def _in_place(self, file: Path) -> bool:
+        """Also when that cannot be told, as in a directory that may not be read for a while."""
+        try:
+            return file not in self._opened or _identity(file) == self._opened[file]
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True
+
+    def _told(self, gone: Path) -> str:
+        what = f"{gone} was removed or replaced while it was open: stop, "
+        if gone == self._lock:
+            return what + f"see that no other process has opened {self._path}, start again"
+        return what + "put it back or restore it (docs/deploy.md), start again"
+
+
+def _identity(file: Path) -> tuple[int, int]:
+    """The same for as long as it is open; what is made anew at its path has another."""
+    found = os.stat(file)  # noqa: PTH116
+    return found.st_dev, found.st_ino

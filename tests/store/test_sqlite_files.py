@@ -1,0 +1,191 @@
+"""Files that are removed or replaced under a running store."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from gateway.store.base import Incoming, StoreUnavailable
+from gateway.store.sqlite import SqliteStore, files
+
+LOST = "was removed or replaced while it was open: stop, "
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "askfirst.db"
+
+
+@pytest.fixture
+async def store(path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SqliteStore]:
+    monkeypatch.setattr(files, "_LOOK_SECONDS", 0.0)
+    store = SqliteStore(path)
+    await store.open()
+    yield store
+    await store.close()
+
+
+def beside(path: Path, end: str) -> Path:
+    return path.with_name(f"{path.name}{end}")
+
+
+def content(path: Path) -> dict[str, bytes]:
+    """Of the database and its log, as far as they are there."""
+    return {file.name: file.read_bytes() for file in (path, beside(path, "-wal")) if file.exists()}
+
+
+async def accept(store: SqliteStore, *numbers: int) -> None:
+    """Messages of some length, each in a transaction of its own."""
+    for number in numbers:
+        event = Incoming(conversation=f"c{number}", event_ids=(f"e{number}",), body={"text": "x" * 3000})
+        assert await store.accept([event]) == [True]
+
+
+async def found(path: Path) -> int:
+    """How many messages a process that starts on these files has: this one may hold some of them open."""
+    there = path.with_name("there")
+    there.mkdir()
+    for file in (path, beside(path, "-wal")):
+        if file.exists():
+            shutil.copy(file, there)
+    store = SqliteStore(there / path.name)
+    await store.open()
+    try:
+        return (await store.stats()).waiting
+    finally:
+        await store.close()
+
+
+def back_up(path: Path, to: Path) -> None:
+    """As another program does."""
+    script = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).backup(sqlite3.connect(sys.argv[2]))"
+    subprocess.run([sys.executable, "-c", script, str(path), str(to)], check=True)
+
+
+def remove(path: Path, backup: Path) -> None:
+    path.unlink()
+
+
+def remove_all(path: Path, backup: Path) -> None:
+    for end in ("", "-wal", "-shm"):
+        beside(path, end).unlink()
+
+
+def replace(path: Path, backup: Path) -> None:
+    shutil.copy(backup, path.with_name("new"))
+    path.with_name("new").replace(path)
+
+
+def restore_in_place(path: Path, backup: Path) -> None:
+    beside(path, "-wal").unlink()
+    beside(path, "-shm").unlink()
+    shutil.copy(backup, path)
+
+
+HOW = [remove, remove_all, replace, restore_in_place]
+
+
+@pytest.mark.parametrize("how", HOW)
+async def test_into_a_file_that_is_no_longer_there_nothing_is_acknowledged(
+    store: SqliteStore, path: Path, how: Callable[[Path, Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    await accept(store, 1)
+    backup = path.with_name("backup.db")
+    back_up(path, backup)
+    await accept(store, *range(2, 400))
+    waiting = asyncio.create_task(store.lease("w", ["out"], wait_seconds=60))
+    await store.ping()
+    how(path, backup)
+    then = content(path)
+    for call in (lambda: accept(store, 1000), store.ping, lambda: waiting, lambda: store.lease("w", ["turn"])):
+        with pytest.raises(StoreUnavailable, match=rf"askfirst\.db(-wal)? {LOST}put it back or restore it"):
+            await asyncio.wait_for(call(), 60)
+    await store.close()
+    if how is replace:
+        then = {path.name: then[path.name]}
+        assert beside(path, "-wal.old").exists(), "it would be taken for that of the new file"
+    assert content(path) == then
+    [error] = [record for record in caplog.records if record.levelname == "ERROR" and LOST in record.message]
+    assert error.name == "askfirst.store"
+    if path.exists():
+        assert await found(path) == 1
+
+
+async def test_what_was_put_back_is_all_there_at_the_next_start(store: SqliteStore, path: Path) -> None:
+    await accept(store, 1, 2)
+    path.rename(path.with_name("moved"))
+    with pytest.raises(StoreUnavailable, match=LOST):
+        await accept(store, 3)
+    path.with_name("moved").rename(path)
+    with pytest.raises(StoreUnavailable, match=LOST):
+        await accept(store, 3)
+    await store.close()
+    assert await found(path) == 2
+
+
+async def test_what_is_lost_as_it_ends_is_noticed(path: Path) -> None:
+    """It has not looked since it was opened."""
+    store = SqliteStore(path)
+    await store.open()
+    await accept(store, 1)
+    backup = path.with_name("backup.db")
+    back_up(path, backup)
+    await accept(store, *range(2, 100))
+    restore_in_place(path, backup)
+    before = content(path)
+    await store.close()
+    assert content(path) == before
+
+
+async def test_who_has_lost_its_lock_leaves_the_file_to_the_next(
+    store: SqliteStore, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await accept(store, 1)
+    beside(path, ".lock").unlink()
+    second = SqliteStore(path)
+    await second.open()
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match=rf"askfirst\.db\.lock {LOST}see that no other process"):
+            await accept(store, 2)
+    await accept(second, 2, 3)
+    await store.close()
+    await accept(second, 4)
+    await second.close()
+    assert await found(path) == 4
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+async def test_what_does_no_harm_changes_nothing(
+    store: SqliteStore, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await accept(store, *range(100))
+    back_up(path, path.with_name("backup.db"))
+    await accept(store, 100)
+    for end in ("", "-wal", "-shm", ".lock"):
+        file = beside(path, end)
+        file.chmod(0o640)
+        os.utime(file)
+        subprocess.run(["cp", "-p", file, file.with_name("copy")], check=True)
+    subprocess.run([sys.executable, "-c", _OF_ITS_OWN, str(path)], check=True)
+    await accept(store, *range(101, 200))
+    await store.ping()
+    await store.close()
+    assert not caplog.records
+    assert await found(path) == 200
+
+
+_OF_ITS_OWN = "import sqlite3, sys; sqlite3.connect(sys.argv[1], isolation_level=None).execute('VACUUM').fetchall()"
+
+
+async def test_in_memory_there_is_nothing_to_lose() -> None:
+    store = SqliteStore(":memory:")
+    await store.open()
+    await accept(store, 1)
+    await store.close()
