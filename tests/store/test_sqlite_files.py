@@ -1,9 +1,10 @@
-"""Files that are removed or replaced under a running store."""
+"""Files that are removed or replaced under a running store, or left beside one that was restored."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.base import Incoming, StoreUnavailable
+from gateway.store.base import Incoming, StoreRefused, StoreUnavailable
 from gateway.store.sqlite import SqliteStore, files
 
 LOST = "was removed or replaced while it was open: stop, "
@@ -189,3 +190,71 @@ async def test_in_memory_there_is_nothing_to_lose() -> None:
     await store.open()
     await accept(store, 1)
     await store.close()
+
+
+# ───────────── a log that was left beside another file ─────────────
+
+
+async def crashed(path: Path, *, after_backup: int) -> None:
+    """At `path`, what a killed process left, and over it a backup of the time when it had 30 messages."""
+    running = SqliteStore(path.with_name("running"))
+    await running.open()
+    await accept(running, *range(30))
+    back_up(path.with_name("running"), path)
+    await accept(running, *range(30, 30 + after_backup))
+    shutil.copy(path.with_name("running-wal"), beside(path, "-wal"))
+    await running.close()
+
+
+def as_documented(words: str) -> str:
+    """The shell block of docs/deploy.md that begins a line with these words."""
+    page = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text(encoding="utf-8")
+    [block] = [block for block in re.findall(r"^```sh\n(.*?)^```$", page, re.M | re.S) if f"\n{words}" in block]
+    return str(block)
+
+
+@pytest.mark.timeout(60)
+async def test_a_backup_beside_the_log_of_the_file_before_is_refused_and_left_as_it_is(path: Path) -> None:
+    await crashed(path, after_backup=500)
+    backup = path.read_bytes()
+    before = content(path)
+    for _ in range(2):
+        with pytest.raises(StoreRefused) as refused:
+            await SqliteStore(path).open()
+        assert f"if it was restored, remove {path}-wal and {path}-shm, which are of the file before" in str(
+            refused.value
+        )
+        assert content(path) == before
+    kept = path.with_name("backup")
+    kept.mkdir()
+    path.rename(kept / path.name)
+    script = as_documented("rm -f").replace("/backup", str(kept)).replace("/var/lib/askfirst", str(path.parent))
+    subprocess.run(["sh", "-euc", script], check=True)
+    assert content(path) == {path.name: backup}
+    assert await found(path) == 30
+
+
+async def test_a_log_without_its_file_is_not_thrown_away(path: Path) -> None:
+    await crashed(path, after_backup=1)
+    for empty in (False, True):
+        path.unlink()
+        if empty:
+            path.touch()
+        before = content(path)
+        with pytest.raises(StoreRefused, match=r"askfirst\.db was removed, and .*remove .*-wal and .*-shm"):
+            await SqliteStore(path).open()
+        assert content(path) == before
+        path.touch()
+
+
+async def test_another_programs_log_is_left_as_it_is(path: Path) -> None:
+    script = (
+        "import os, sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute('PRAGMA journal_mode = WAL');"
+        "db.execute('CREATE TABLE lane (x)'); os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", script, str(path)], check=True)
+    before = content(path)
+    assert len(before) == 2
+    with pytest.raises(StoreRefused, match="another program"):
+        await SqliteStore(path).open()
+    assert content(path) == before

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -194,24 +195,61 @@ def lock(path: Path) -> FileLock:
 def connect(path: Path | None) -> sqlite3.Connection:
     """The open database, of the newest version; None: in memory. Raises StoreRefused, and then has changed nothing."""
     if path is None:
-        return _prepared(sqlite3.connect(":memory:", isolation_level=None, cached_statements=256), "memory")
+        return _brought_forward(sqlite3.connect(":memory:", isolation_level=None, cached_statements=256))
+    logged = _size(f"{path}-wal") > 0
+    if logged and not _size(path):  # SQLite would remove the log, and begin anew
+        raise StoreRefused(f"{path} was removed, and {path}-wal, which belongs to it, was not: {_way_back(path)}.")
+    if logged:
+        # Closing a connection that may write brings the log into the file, be it the log of another file.
+        with closing(_opened(path, read_only=True)) as db, _refusing(path):
+            _check(db, path)
+    db = _opened(path)
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # what people wrote is for this user's eyes only
-        db = sqlite3.connect(path, timeout=0.25, isolation_level=None, cached_statements=256)
-    except (OSError, sqlite3.OperationalError) as error:
-        raise StoreRefused(f"{path} cannot be opened: {error}. Check that this user may read and write it.") from error
-    try:
-        return _prepared(db, str(path))
-    except sqlite3.Error as error:
-        db.close()
-        what = mend(error.sqlite_errorname)
-        raise StoreRefused(
-            f"{path} cannot be used ({error.sqlite_errorname}: {error}). It was left as it is: "
-            f"{what or 'restore it from a backup, or name another file in ASKFIRST_STORE'}."
-        ) from error
+        with _refusing(path):
+            if not logged:
+                _check(db, path)
+            return _brought_forward(db)
     except StoreRefused:
         db.close()
         raise
+
+
+def _opened(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # what people wrote is for this user's eyes only
+        name = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
+        return sqlite3.connect(name, uri=True, timeout=0.25, isolation_level=None, cached_statements=256)
+    except (OSError, sqlite3.OperationalError) as error:
+        raise StoreRefused(f"{path} cannot be opened: {error}. Check that this user may read and write it.") from error
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        what = mend(error.sqlite_errorname)
+        raise StoreRefused(
+            f"{path} cannot be used ({error.sqlite_errorname}: {error}). It was left as it is: "
+            f"{what or f'{_way_back(path)}, or name another file in ASKFIRST_STORE'}."
+        ) from error
+
+
+def _size(file: Path | str) -> int:
+    try:
+        return os.stat(file).st_size  # noqa: PTH116
+    except OSError:  # whoever opens it is told
+        return 0
+
+
+def _way_back(path: Path) -> str:
+    """What to do about a file that is of no use as it is. SQLite takes any log beside a file for the file's own."""
+    if not _size(f"{path}-wal"):
+        return "restore it from a backup (docs/deploy.md)"
+    return (
+        f"if it was restored, remove {path}-wal and {path}-shm, which are of the file before; "
+        "else restore it from a backup, and remove them then (docs/deploy.md)"
+    )
 
 
 def mend(errorname: str) -> str | None:
@@ -222,20 +260,25 @@ def mend(errorname: str) -> str | None:
     return None
 
 
-def _prepared(db: sqlite3.Connection, name: str) -> sqlite3.Connection:
+def _check(db: sqlite3.Connection, path: Path) -> None:
+    """Raises StoreRefused for what is not ours, of a newer release, or damaged."""
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
     application: int = db.execute("PRAGMA application_id").fetchone()[0]
     tables: int = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if tables and application != _APPLICATION_ID:
-        raise StoreRefused(f"{name} is a database of another program. Name another file in ASKFIRST_STORE.")
+        raise StoreRefused(f"{path} is a database of another program. Name another file in ASKFIRST_STORE.")
     if version > len(_MIGRATIONS):
         raise StoreRefused(
-            f"{name} has version {version}, this program knows up to {len(_MIGRATIONS)}. "
+            f"{path} has version {version}, this program knows up to {len(_MIGRATIONS)}. "
             "It was written by a newer release: run that one, or restore the backup from before it."
         )
     damage: str = db.execute("PRAGMA quick_check(1)").fetchone()[0]
     if damage != "ok":
-        raise StoreRefused(f"{name} is damaged ({damage}). It was left as it is: restore it from a backup.")
+        raise StoreRefused(f"{path} is damaged ({damage}). It was left as it is: {_way_back(path)}.")
+
+
+def _brought_forward(db: sqlite3.Connection) -> sqlite3.Connection:
+    version: int = db.execute("PRAGMA user_version").fetchone()[0]
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
     db.execute("PRAGMA temp_store = MEMORY")  # no other directory has to be there, or have room
