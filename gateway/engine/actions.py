@@ -197,17 +197,17 @@ class Actions:
 
     async def _probe(self, action: PendingAction, tool: Tool) -> Literal["done", "not_done", "unknown"]:
         try:
-            return await tool.probe(action.args, self._context(action))
+            return await tool.probe(action.args, self._context(action), timeout_seconds=_TIMEOUT_SECONDS)
         except ToolError as error:
             log.warning("the probe of %s failed: %s", action.kind, type(error).__name__)
             return "unknown"
 
     async def _changed(self, action: PendingAction, tool: Tool) -> bool:
-        """Whether what the preview saw is another by now, or is not there any more."""
+        """Whether what the preview saw is another by now, or is not there any more, or cannot be seen in time."""
         if action.precondition is None:
             return False
         try:
-            preview = await tool.preview(action.args, self._context(action))
+            preview = await tool.preview(action.args, self._context(action), timeout_seconds=_TIMEOUT_SECONDS)
         except (ValueError, ToolError):
             return True
         return preview.precondition != action.precondition

@@ -94,7 +94,9 @@ class Tool:
             names = self._arguments.names
             self._lock = Template(lock, names) if lock is not None else None
             ask = self.confirm.ask if self.confirm else None
-            self._ask = Template(ask, names) if isinstance(ask, str) else Function(ask) if ask is not None else None
+            self._ask = (
+                Template(ask, names) if isinstance(ask, str) else Function(ask) if ask is not None else None
+            )
             done = self.confirm.done if self.confirm else None
             self._done = Template(done, [*names, "result"]) if done is not None else None
             probe = self.confirm.probe if self.confirm else None
@@ -142,18 +144,21 @@ class Tool:
         """
         return self._arguments.validate(arguments)
 
-    async def preview(self, args: Mapping[str, Json], ctx: ToolContext) -> Preview:
+    async def preview(
+        self, args: Mapping[str, Json], ctx: ToolContext, *, timeout_seconds: float | None = None
+    ) -> Preview:
         """What a call would do, to be shown before it is made.
 
-        Raises ValueError when the preview function refuses the call, in words for the model, or when the arguments or
-        the precondition cannot be frozen in canonical JSON; ToolExecutionError and ToolTimeout as `run`.
+        It may take `timeout_seconds`, or the tool's own when they are fewer. Raises ValueError when the preview
+        function refuses the call, in words for the model, or when the arguments or the precondition cannot be frozen in
+        canonical JSON; ToolExecutionError and ToolTimeout as `run`.
         """
         canonical_json(dict(args))
         if self._ask is None:
             return Preview(text=self.name.replace("_", " "))
         if isinstance(self._ask, Template):
             return Preview(text=self._ask.render({name: shown(value) for name, value in args.items()}))
-        found = await self._guarded(self._ask, args, ctx, self.timeout_seconds, passing=(ValueError,))
+        found = await self._guarded(self._ask, args, ctx, self._at_most(timeout_seconds), passing=(ValueError,))
         preview = found if isinstance(found, Preview) else Preview(text=str(found))
         canonical_json(preview.precondition)
         return preview
@@ -176,14 +181,16 @@ class Tool:
         on_chunk = on_chunk if self.streaming else None
         return await self._guarded(self._function, args, ctx, limit, on_chunk=on_chunk, lock=self._lock)
 
-    async def probe(self, args: Mapping[str, Json], ctx: ToolContext) -> Literal["done", "not_done", "unknown"]:
+    async def probe(
+        self, args: Mapping[str, Json], ctx: ToolContext, *, timeout_seconds: float | None = None
+    ) -> Literal["done", "not_done", "unknown"]:
         """What the tool's probe found out about a call of unknown outcome; ``unknown`` without one.
 
-        Raises as `run`.
+        `timeout_seconds` as for `preview`. Raises as `run`.
         """
         if self._probe is None:
             return "unknown"
-        found = await self._guarded(self._probe, args, ctx, self.timeout_seconds)
+        found = await self._guarded(self._probe, args, ctx, self._at_most(timeout_seconds))
         return found if found in ("done", "not_done") else "unknown"
 
     def done_text(self, args: Mapping[str, Json], result: Any) -> str | None:
@@ -191,6 +198,9 @@ class Tool:
         if self._done is None:
             return None
         return self._done.render({**{n: shown(v) for n, v in args.items()}, "result": serialise(result)})
+
+    def _at_most(self, seconds: float | None) -> float | None:
+        return min((each for each in (self.timeout_seconds, seconds) if each is not None), default=None)
 
     async def _guarded(
         self,

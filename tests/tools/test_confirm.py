@@ -124,6 +124,23 @@ async def test_a_preview_function_that_breaks_or_hangs_asks_nobody() -> None:
         await deleting(hanging).preview({"invoice_id": "x", "copies": 1}, CTX)
 
 
+@pytest.mark.parametrize(("own", "given", "counts"), [(None, 0.01, 0.01), (60, 0.01, 0.01), (0.01, 60, 0.01)])
+async def test_a_preview_and_a_probe_take_no_longer_than_they_may(
+    own: float | None, given: float, counts: float
+) -> None:
+    async def hanging() -> Any:
+        await asyncio.Event().wait()
+
+    @tool(confirm=Confirm(hanging, probe=hanging), timeout_seconds=own)
+    async def delete_invoice() -> None:
+        """Delete."""
+
+    for look in (delete_invoice.preview, delete_invoice.probe):
+        with pytest.raises(ToolTimeout) as caught:
+            await look({}, CTX, timeout_seconds=given)
+        assert caught.value.seconds == counts
+
+
 @pytest.mark.parametrize("copies", [2**53 + 1, float("nan")])
 async def test_what_cannot_be_frozen_is_not_shown(copies: Any) -> None:
     with pytest.raises(ValueError, match="canonical JSON"):

@@ -1,0 +1,80 @@
+"""An effect whose preview or probe hangs: it lets go of its lane, and nothing is told that is not so."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from gateway import Agent, ChannelAgent, Confirm, Preview, tool
+from gateway.engine import actions
+from gateway.tools import Tool
+from tests.engine.bots import Model
+from tests.engine.rig import Rig, Worker, rig
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actions, "_TIMEOUT_SECONDS", 0.02)
+
+
+def bot(delete_invoice: Tool) -> ChannelAgent:
+    return ChannelAgent(Agent([delete_invoice], provider=Model()))
+
+
+async def confirmed(chat: Rig) -> None:
+    await chat.says("ana", "delete INV-1")
+    await chat.turns()
+    code = chat.platform.texts()[-1].partition("**OK ")[2][:4]
+    await chat.says("ana", f"ok {code}")
+
+
+async def effect(worker: Worker, **options: float) -> None:
+    async with asyncio.timeout(15):
+        await worker.engine._actions.run(await worker.lease("action", **options))
+
+
+async def test_a_preview_that_hangs_when_it_is_looked_at_again_means_not_as_it_was_shown(tmp_path: Path) -> None:
+    looks, done = iter((True, False)), []
+
+    async def ask(invoice_id: str) -> Preview:
+        if not next(looks):
+            await asyncio.Event().wait()
+        return Preview(text=f"Delete {invoice_id}?", precondition={"lines": 3})
+
+    @tool(confirm=ask)
+    async def delete_invoice(invoice_id: str) -> None:
+        """Delete an invoice."""
+        done.append(invoice_id)
+
+    async with rig(bot(delete_invoice), tmp_path) as chat:
+        await confirmed(chat)
+        await effect(chat.worker)
+        await chat.turns()
+        assert "No longer as it was shown. Nothing was done." in chat.platform.texts()[-1]
+        assert done == []
+
+
+async def test_a_probe_that_hangs_knows_nothing(tmp_path: Path) -> None:
+    """The first worker dies while the effect runs; the second one asks the probe."""
+    running = asyncio.Event()
+
+    async def probe() -> None:
+        await asyncio.Event().wait()
+
+    @tool(confirm=Confirm("Delete {invoice_id}?", probe=probe), timeout_seconds=60)  # type: ignore[arg-type]
+    async def delete_invoice(invoice_id: str) -> None:
+        """Delete an invoice."""
+        running.set()
+        await asyncio.Event().wait()
+
+    async with rig(bot(delete_invoice), tmp_path) as chat:
+        await confirmed(chat)
+        died = asyncio.create_task(effect(chat.worker, lease_seconds=0.0))
+        await running.wait()
+        await effect(chat.another())
+        await chat.turns()
+        assert "may or may not have happened" in chat.platform.texts()[-1]
+        died.cancel()
+        await asyncio.gather(died, return_exceptions=True)
