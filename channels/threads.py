@@ -1,4 +1,4 @@
-"""A call in a thread that is not made later, when nobody waits for it any more."""
+"""Calls in threads that are not made later, when nobody waits for them any more."""
 
 from __future__ import annotations
 
@@ -8,15 +8,21 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import TypeVar
 
-__all__ = ["in_thread"]
+__all__ = ["hand_over", "in_thread"]
 
 T = TypeVar("T")
 
 
 async def in_thread(function: Callable[[], T], *, threads: Executor | None = None) -> T:
-    """What the function returns, run in one of these threads, or of the loop's, in a copy of the caller's context.
+    """What the function returns, run as `hand_over` says. Raises RuntimeError as that does."""
+    return await asyncio.wrap_future(hand_over(function, threads=threads))
 
-    Raises RuntimeError when no thread can be started; the function is not run then, now or later.
+
+def hand_over(function: Callable[[], T], *, threads: Executor | None = None) -> Future[T]:
+    """Have it run in one of these threads, or of the loop's, in a copy of the caller's context.
+
+    Whether cancelling the future succeeds says whether the function had not begun; then it never will. Raises
+    RuntimeError when no thread can be started; the function is not run then, now or later.
     """
     context = contextvars.copy_context()
     ended: Future[T] = Future()
@@ -33,4 +39,4 @@ async def in_thread(function: Callable[[], T], *, threads: Executor | None = Non
     except RuntimeError:  # but it is in the pool's queue, and a thread that is started for another would take it up
         if ended.cancel():
             raise
-    return await asyncio.wrap_future(ended)
+    return ended

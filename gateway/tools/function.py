@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import inspect
 from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar, get_args
 
-from channels.threads import in_thread
+from channels.threads import hand_over
 from gateway.tools.context import ToolContext
 
-__all__ = ["Function"]
+__all__ = ["Function", "NotBegun"]
 
 T = TypeVar("T")
 
-_THREADS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="tool")
-"""Of their own, so that functions that hang do not hold up what else the process does in threads."""
-
+_THREADS = 8
 _END = object()
+
+
+class NotBegun(Exception):
+    """The caller was cancelled before a thread took the function up, and none will."""
 
 
 class Function:
     """Calls a function with what it takes of the values at hand, and fills in its ToolContext."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        """Raises ValueError when the signature cannot be read or its annotations cannot be resolved."""
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        """`name` is for its threads. Raises ValueError when its signature or its annotations cannot be read."""
         try:
             signature = inspect.signature(function, eval_str=True)
         except NameError as error:
@@ -39,7 +42,7 @@ class Function:
         kinds = {parameter.kind for parameter in signature.parameters.values()}
         if kinds & {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL}:
             raise ValueError("a tool is called by name: take no *args and no positional-only parameters")
-        self.function = function
+        self.function, self.name = function, name
         self.takes_any = inspect.Parameter.VAR_KEYWORD in kinds
         named = {n: p for n, p in signature.parameters.items() if p.kind is not inspect.Parameter.VAR_KEYWORD}
         self.context = tuple(name for name, parameter in named.items() if _is_context(parameter.annotation))
@@ -51,6 +54,11 @@ class Function:
         self.is_generator = inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body)
         self.is_async = inspect.iscoroutinefunction(body) or inspect.isasyncgenfunction(body)
 
+    @cached_property
+    def threads(self) -> ThreadPoolExecutor:
+        """Of its own, started as they are needed: calls that hang hold up no other function."""
+        return ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix=f"tool-{self.name}")
+
     @property
     def needs(self) -> set[str]:
         """The parameters without a default."""
@@ -61,28 +69,45 @@ class Function:
     ) -> Any:
         """What the function returns; a generator's values become one text, each told to `on_chunk` as it comes.
 
-        A sync function runs in a thread, in a copy of the caller's context.
+        A sync function runs in a thread, in a copy of the caller's context. Raises NotBegun where a caller who is
+        cancelled would raise CancelledError, when nothing of it has run.
         """
         taken = values if self.takes_any else {name: values[name] for name in self.parameters if name in values}
         bound = partial(self.function, **taken, **dict.fromkeys(self.context, ctx))
         if self.is_generator:
             chunks = []
-            async with aclosing(bound() if self.is_async else _from_thread(bound)) as pieces:
+            async with aclosing(bound() if self.is_async else self._from_thread(bound)) as pieces:
                 async for piece in pieces:
                     chunks.append(str(piece))
                     if on_chunk is not None:
                         on_chunk(chunks[-1])
             return "".join(chunks)
-        result = bound() if self.is_async else await _in_thread(contextvars.copy_context(), bound)
+        result = bound() if self.is_async else await self._in_thread(contextvars.copy_context(), bound)
         return await result if inspect.isawaitable(result) else result
+
+    async def _in_thread(self, context: contextvars.Context, function: Callable[..., T], *args: Any) -> T:
+        call = hand_over(partial(context.run, _called, function, *args), threads=self.threads)
+        try:
+            return await asyncio.wrap_future(call)
+        except asyncio.CancelledError as error:
+            if call.cancel():
+                raise NotBegun from error
+            raise
+
+    async def _from_thread(self, generator_function: Callable[[], Any]) -> AsyncGenerator[Any, None]:
+        context = contextvars.copy_context()
+        generator = generator_function()
+        piece = await self._in_thread(context, next, generator, _END)
+        while piece is not _END:
+            yield piece
+            try:
+                piece = await self._in_thread(context, next, generator, _END)
+            except NotBegun as error:  # its next piece; the generator has
+                raise asyncio.CancelledError from error
 
 
 def _is_context(annotation: Any) -> bool:
     return any(isinstance(a, type) and issubclass(a, ToolContext) for a in (annotation, *get_args(annotation)))
-
-
-async def _in_thread(context: contextvars.Context, function: Callable[..., T], *args: Any) -> T:
-    return await in_thread(partial(context.run, _called, function, *args), threads=_THREADS)
 
 
 def _called(function: Callable[..., T], *args: Any) -> T:
@@ -90,10 +115,3 @@ def _called(function: Callable[..., T], *args: Any) -> T:
         return function(*args)
     except StopIteration as error:  # no future takes one: whoever waits would wait for ever
         raise RuntimeError("the function raised StopIteration") from error
-
-
-async def _from_thread(generator_function: Callable[[], Any]) -> AsyncGenerator[Any, None]:
-    context = contextvars.copy_context()
-    generator = generator_function()
-    while (piece := await _in_thread(context, next, generator, _END)) is not _END:
-        yield piece

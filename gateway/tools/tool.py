@@ -17,7 +17,7 @@ from gateway.tools.arguments import Arguments
 from gateway.tools.confirm import AskFunction, Confirm, Preview
 from gateway.tools.context import ToolContext
 from gateway.tools.errors import NothingDone, Problem, ToolError, ToolExecutionError, ToolTimeout, ToolValidationError
-from gateway.tools.function import Function
+from gateway.tools.function import Function, NotBegun
 from gateway.tools.locks import held
 from gateway.tools.results import serialise
 from gateway.tools.template import Template, as_text, shown
@@ -80,7 +80,7 @@ class Tool:
         if timeout_seconds is not None and not 0 < timeout_seconds < float("inf"):
             raise self._undefined(f"timeout_seconds must be a positive number of seconds, not {timeout_seconds!r}")
         try:
-            self._function = Function(function)
+            self._function = Function(function, self.name)
         except ValueError as error:
             raise self._undefined(str(error)) from None
         if streaming and not self._function.is_generator:
@@ -95,12 +95,12 @@ class Tool:
             self._lock = Template(lock, names) if lock is not None else None
             ask = self.confirm.ask if self.confirm else None
             self._ask = (
-                Template(ask, names) if isinstance(ask, str) else Function(ask) if ask is not None else None
+                Template(ask, names) if isinstance(ask, str) else Function(ask, self.name) if ask is not None else None
             )
             done = self.confirm.done if self.confirm else None
             self._done = Template(done, [*names, "result"]) if done is not None else None
             probe = self.confirm.probe if self.confirm else None
-            self._probe = Function(probe) if probe is not None else None
+            self._probe = Function(probe, self.name) if probe is not None else None
         except ValueError as error:
             raise self._undefined(str(error)) from None
         for helper in (self._ask, self._probe):
@@ -151,7 +151,7 @@ class Tool:
 
         It may take `timeout_seconds`, or the tool's own when they are fewer. Raises ValueError when the preview
         function refuses the call, in words for the model, or when the arguments or the precondition cannot be frozen in
-        canonical JSON; ToolExecutionError and ToolTimeout as `run`.
+        canonical JSON; ToolExecutionError, NothingDone and ToolTimeout as `run`.
         """
         canonical_json(dict(args))
         if self._ask is None:
@@ -175,7 +175,8 @@ class Tool:
 
         `timeout_seconds` holds when the tool has none of its own. `on_chunk` hears the pieces of a streaming tool.
         Raises ToolValidationError before anything ran; NothingDone and OutcomeUnknown when the tool says so, or when
-        its lock or itself took too long; ToolExecutionError with the cause for every other error of the function.
+        it took too long: to get its lock or a thread, or to end; ToolExecutionError with the cause for every other
+        error of the function.
         """
         limit = self.timeout_seconds if self.timeout_seconds is not None else timeout_seconds
         on_chunk = on_chunk if self.streaming else None
@@ -225,6 +226,10 @@ class Tool:
                 return await function.call(values, ctx, on_chunk=on_chunk)
         except ToolError:
             raise
+        except NotBegun as error:
+            if _cancelling():
+                raise asyncio.CancelledError from error
+            raise NothingDone(f"Tool {self.name!r} did not run: earlier calls of it have not ended") from error
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             # A function may call sys.exit, or await what was cancelled: neither may end the process or the turn.
             if isinstance(error, passing) or (isinstance(error, asyncio.CancelledError) and _cancelling()):

@@ -1,8 +1,9 @@
-"""An effect whose preview or probe hangs: it lets go of its lane, and nothing is told that is not so."""
+"""An effect whose preview, probe or threads hang: it lets go of its lane, and nothing is told that is not so."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,26 @@ async def test_a_probe_that_hangs_knows_nothing(tmp_path: Path) -> None:
         assert "may or may not have happened" in chat.platform.texts()[-1]
         died.cancel()
         await asyncio.gather(died, return_exceptions=True)
+
+
+async def test_an_effect_for_which_no_thread_was_free_is_told_as_failed_and_never_happens(tmp_path: Path) -> None:
+    let_go, done = threading.Event(), []
+
+    @tool(confirm="Delete {invoice_id}?")
+    def delete_invoice(invoice_id: str) -> None:
+        """Delete an invoice."""
+        done.append(invoice_id)
+
+    threads = delete_invoice._function.threads
+    for _ in range(8):
+        threads.submit(let_go.wait)
+    async with rig(bot(delete_invoice), tmp_path) as chat:
+        await confirmed(chat)
+        try:
+            await effect(chat.worker)
+        finally:
+            let_go.set()
+        await chat.turns()
+        assert "it failed" in chat.platform.texts()[-1]
+    threads.shutdown()
+    assert done == []

@@ -9,18 +9,9 @@ from threading import Event
 import pytest
 
 from gateway import Agent, ChannelAgent, tool
-from gateway.tools import function
 from tests.engine.bots import Model
 from tests.engine.rig import Rig, rig
 from tests.threads import no_more_threads
-
-
-@pytest.fixture
-def threads(monkeypatch: pytest.MonkeyPatch) -> ThreadPoolExecutor:
-    """Those of the tools, none of them started yet."""
-    threads = ThreadPoolExecutor(2)
-    monkeypatch.setattr(function, "_THREADS", threads)
-    return threads
 
 
 class Invoices:
@@ -28,6 +19,8 @@ class Invoices:
 
     def __init__(self) -> None:
         self.deleted: list[str] = []
+        self.threads = ThreadPoolExecutor(2)
+        """The tool's, none of them started yet."""
 
     def bot(self, *, confirm: bool | str) -> ChannelAgent:
         @tool(confirm=confirm)
@@ -36,6 +29,7 @@ class Invoices:
             self.deleted.append(invoice_id)
             return f"{invoice_id} is deleted."
 
+        delete_invoice._function.threads = self.threads
         return ChannelAgent(Agent([delete_invoice], provider=Model()))
 
 
@@ -46,9 +40,7 @@ async def confirmed(chat: Rig) -> None:
     await chat.turns()
 
 
-async def test_the_model_is_told_and_the_next_call_is_the_only_one_that_happens(
-    threads: ThreadPoolExecutor, tmp_path: Path
-) -> None:
+async def test_the_model_is_told_and_the_next_call_is_the_only_one_that_happens(tmp_path: Path) -> None:
     made = Invoices()
     async with rig(made.bot(confirm=False), tmp_path) as chat:
         with no_more_threads():
@@ -59,13 +51,11 @@ async def test_the_model_is_told_and_the_next_call_is_the_only_one_that_happens(
         await chat.says("ana", "delete INV-2")
         await chat.turns()
         assert chat.platform.texts()[1:] == ["The tool said: INV-2 is deleted."]
-    threads.shutdown()
+    made.threads.shutdown()
     assert made.deleted == ["INV-2"]
 
 
-async def test_a_confirmed_action_that_is_told_as_failed_does_not_happen_later(
-    threads: ThreadPoolExecutor, tmp_path: Path
-) -> None:
+async def test_a_confirmed_action_that_is_told_as_failed_does_not_happen_later(tmp_path: Path) -> None:
     made = Invoices()
     async with rig(made.bot(confirm="Delete invoice {invoice_id}?"), tmp_path) as chat:
         await chat.says("ana", "delete INV-1")
@@ -76,17 +66,15 @@ async def test_a_confirmed_action_that_is_told_as_failed_does_not_happen_later(
         await chat.says("ana", "delete INV-2")
         await chat.turns()
         await confirmed(chat)
-    threads.shutdown()
+    made.threads.shutdown()
     assert made.deleted == ["INV-2"]
 
 
-async def test_a_call_that_a_running_thread_took_up_all_the_same_is_waited_for(
-    threads: ThreadPoolExecutor, tmp_path: Path
-) -> None:
+async def test_a_call_that_a_running_thread_took_up_all_the_same_is_waited_for(tmp_path: Path) -> None:
     """The pool has one thread, which ends what it did while the start of a second one fails."""
     made, held = Invoices(), Event()
-    threads.submit(held.wait)
-    submit = threads.submit
+    made.threads.submit(held.wait)
+    submit = made.threads.submit
 
     def taken_up_meanwhile(run: object) -> None:
         with pytest.raises(RuntimeError), no_more_threads():
@@ -96,10 +84,10 @@ async def test_a_call_that_a_running_thread_took_up_all_the_same_is_waited_for(
             pass
         raise RuntimeError("can't start new thread")
 
-    threads.submit = taken_up_meanwhile  # type: ignore[method-assign,assignment]
+    made.threads.submit = taken_up_meanwhile  # type: ignore[method-assign,assignment]
     async with rig(made.bot(confirm=False), tmp_path) as chat:
         await chat.says("ana", "delete INV-1")
         await chat.turns()
         assert chat.platform.texts() == ["The tool said: INV-1 is deleted."]
-    threads.shutdown()
+    made.threads.shutdown()
     assert made.deleted == ["INV-1"]

@@ -16,6 +16,7 @@ from gateway.tools import (
     Injected,
     NothingDone,
     OutcomeUnknown,
+    Tool,
     ToolContext,
     ToolError,
     ToolExecutionError,
@@ -23,6 +24,7 @@ from gateway.tools import (
     ToolValidationError,
     tool,
 )
+from gateway.tools.function import Function
 
 CTX = ToolContext(person="telegram:1:2", language="pt", idempotency_key="k", deps={"db": 1})
 speaker: ContextVar[str] = ContextVar("speaker")
@@ -187,6 +189,108 @@ async def test_a_late_function_frees_its_caller_and_its_outcome_is_unknown() -> 
         let_go.set()
     with pytest.raises(ToolTimeout, match="'hang_here'"):
         await hang_here.run({}, CTX, timeout_seconds=60)
+
+
+class Hanging:
+    """A sync tool whose calls hang until they are let go, in every thread it has."""
+
+    def __init__(self) -> None:
+        self.begun, self.let_go = threading.Semaphore(0), threading.Event()
+        self.ran: list[str] = []
+
+        @tool(description="Look.")
+        def look(what: str) -> str:
+            self.ran.append(what)
+            self.begun.release()
+            self.let_go.wait()
+            return what
+
+        @tool(description="Show.")
+        def show(what: str) -> Iterator[str]:
+            yield look(what)
+            self.let_go.wait()
+            yield "and more"
+
+        self.look, self.show = look, show
+
+    async def fill(self, filled: Tool) -> list[asyncio.Task[Any]]:
+        """As many calls as all its threads."""
+        hang = [asyncio.create_task(filled.run({"what": "hung"}, CTX)) for _ in range(8)]
+        for _ in hang:
+            assert await asyncio.to_thread(self.begun.acquire, timeout=15)
+        return hang
+
+
+@pytest.fixture
+def hanging() -> Iterator[Hanging]:
+    hanging = Hanging()
+    yield hanging
+    hanging.let_go.set()
+
+
+async def test_functions_that_hang_hold_up_no_other_tool(hanging: Hanging) -> None:
+    @tool(description="Where.")
+    def where() -> str:
+        return threading.current_thread().name
+
+    hung = [*await hanging.fill(hanging.look), *await hanging.fill(hanging.show)]
+    assert (await where.run({}, CTX, timeout_seconds=15)).startswith("tool-where")
+    hanging.let_go.set()
+    assert await asyncio.gather(*hung) == ["hung"] * 8 + ["hungand more"] * 8
+
+
+@pytest.mark.parametrize("name", ["look", "show"])
+async def test_a_call_that_no_thread_took_up_in_time_did_nothing_and_never_does(name: str, hanging: Hanging) -> None:
+    filled: Tool = getattr(hanging, name)
+    hung = await hanging.fill(filled)
+    with pytest.raises(NothingDone, match=f"'{name}' did not run: earlier calls"):
+        await filled.run({"what": "late"}, CTX, timeout_seconds=0.01)
+    hanging.let_go.set()
+    await asyncio.gather(*hung)
+    await filled.run({"what": "next"}, CTX)
+    assert hanging.ran == ["hung"] * 8 + ["next"]
+
+
+async def test_a_caller_who_is_cancelled_before_a_thread_is_free_is_cancelled(hanging: Hanging) -> None:
+    await hanging.fill(hanging.look)
+    waiting = asyncio.create_task(hanging.look.run({"what": "late"}, CTX, timeout_seconds=60))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+async def test_a_generator_that_gave_a_piece_has_begun_though_no_thread_is_free_for_the_next() -> None:
+    heard, let_go = asyncio.Event(), threading.Event()
+
+    def pay() -> Iterator[str]:
+        yield from ("a half", "the rest")
+
+    function = Function(pay, "pay")
+
+    def fill(piece: str) -> None:
+        for _ in range(8):
+            function.threads.submit(let_go.wait)
+        heard.set()
+
+    paying = asyncio.create_task(function.call({}, CTX, on_chunk=fill))
+    try:
+        await heard.wait()
+        paying.cancel()
+        with pytest.raises(asyncio.CancelledError):  # not NotBegun
+            await paying
+    finally:
+        let_go.set()
+
+
+async def test_a_tool_that_calls_another_has_begun(hanging: Hanging) -> None:
+    @tool(description="Pay, then look.", timeout_seconds=0.01)
+    async def pay() -> None:
+        await hanging.look.run({"what": "late"}, CTX)
+
+    await hanging.fill(hanging.look)
+    with pytest.raises(ToolTimeout, match="'pay'"):
+        await pay.run({}, CTX)
 
 
 async def test_a_timeout_of_the_functions_own_is_an_error_like_any_other() -> None:
