@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import TypeVar
 
-__all__ = ["hand_over", "in_thread"]
+__all__ = ["FILES", "hand_over", "in_thread"]
 
 T = TypeVar("T")
+
+FILES = ThreadPoolExecutor(max_workers=8, thread_name_prefix="askfirst-file")
+"""For what reads and writes the files of a chat: an author's calls that hang may fill the loop's own."""
 
 
 async def in_thread(function: Callable[[], T], *, threads: Executor | None = None) -> T:

@@ -21,7 +21,7 @@ from channels.slack.parse import PayloadReader
 from channels.slack.render import CAPABILITIES, POST, linked, render, shown
 from channels.slack.socket import envelopes
 from channels.slack.verify import verify
-from channels.threads import in_thread
+from channels.threads import FILES, in_thread
 
 __all__ = ["SlackChannel"]
 
@@ -230,7 +230,7 @@ class SlackChannel:
             return linked(media.filename, media.link)
         http, api = self._api
         try:
-            file = await in_thread(lambda: media.path.open("rb"))
+            file = await in_thread(lambda: media.path.open("rb"), threads=FILES)
         except OSError:
             raise Undeliverable("file_gone") from None
         except RuntimeError:  # no thread can be started: nothing was sent

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from channels.channel import Unavailable, Undeliverable
+from channels.upload import Upload
 
 __all__ = ["download", "is_slacks", "upload"]
 
@@ -35,7 +36,7 @@ async def upload(http: aiohttp.ClientSession, url: str, file: BinaryIO) -> None:
     Raises Unavailable.
     """
     try:
-        async with http.post(url, data=file, timeout=_TIMEOUT, allow_redirects=False) as response:
+        async with http.post(url, data=Upload(file), timeout=_TIMEOUT, allow_redirects=False) as response:
             if response.status != 200:
                 raise Unavailable(f"upload_{response.status}")
     except (aiohttp.ClientError, OSError):

@@ -35,7 +35,7 @@ from channels.telegram.media import open_upload
 from channels.telegram.parse import UpdateReader
 from channels.telegram.render import CAPABILITIES, FILE_FIELD, render
 from channels.telegram.verify import verify
-from channels.threads import in_thread
+from channels.threads import FILES, in_thread
 
 __all__ = ["TelegramChannel"]
 
@@ -255,7 +255,7 @@ class TelegramChannel:
             named = {"type": "text_link", "offset": 0, "length": utf16_length(media.filename), "url": media.link}
             return await self._api.call(call, **arguments, entities=[named])
         try:
-            upload = await in_thread(partial(open_upload, media))
+            upload = await in_thread(partial(open_upload, media), threads=FILES)
         except OSError:
             raise Undeliverable("file_gone") from None
         except RuntimeError:  # no thread can be started: nothing was sent

@@ -12,6 +12,7 @@ from telegram.request import BaseRequest, RequestData
 
 from channels.bounded import read_bounded
 from channels.telegram.errors import Flooded, NoAnswer, NotTaken, Refused
+from channels.upload import Upload
 
 __all__ = ["SessionRequest"]
 
@@ -111,7 +112,8 @@ def _body(data: RequestData) -> dict[str, Any]:
     for name, value in data.json_parameters.items():
         form.add_field(name, value)
     for name, (filename, content, mime_type) in data.multipart_data.items():
-        form.add_field(name, content, filename=filename, content_type=mime_type)
+        file = content if isinstance(content, bytes) else Upload(content, content_type=mime_type)
+        form.add_field(name, file, filename=filename, content_type=mime_type)
     return {"data": form}
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from channels import AskfirstError, Media, OpenMedia
+from channels.threads import FILES, in_thread
 from gateway.artifacts.emit import Artifact
 from gateway.artifacts.links import Links
 from gateway.artifacts.names import clean_filename, sniff_type
@@ -52,7 +53,7 @@ class ArtifactStore:
 
         Raises NotKept, and ValueError for an artifact that has only a URL.
         """
-        return await asyncio.to_thread(self._keep, artifact)
+        return await in_thread(partial(self._keep, artifact), threads=FILES)
 
     def open(self, media: Media) -> OpenMedia:
         """The file as a channel sends it: where its bytes are, and a fresh link when there is a public URL."""
@@ -74,7 +75,7 @@ class ArtifactStore:
 
     async def sweep(self) -> int:
         """Delete the files whose time has passed, and how many those were. Any instance may do it, at any time."""
-        return await asyncio.to_thread(self._sweep)
+        return await in_thread(self._sweep, threads=FILES)
 
     def _file(self, sha256: str) -> Path:
         return self.directory / sha256

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from channels import Media
 from gateway.artifacts import Artifact, ArtifactStore, NotKept, clean_filename, collecting, emit_artifact
+from tests.threads import all_threads_hang
 
 DAY = 86400.0
 
@@ -46,6 +47,14 @@ def store(tmp_path: Path, clock: Clock) -> ArtifactStore:
 def emitted(content: bytes, **options: object) -> Artifact:
     with collecting():
         return emit_artifact(content=content, **options)  # type: ignore[arg-type]
+
+
+async def test_files_are_kept_and_swept_while_all_threads_of_the_loop_hang(store: ArtifactStore, clock: Clock) -> None:
+    with all_threads_hang():
+        async with asyncio.timeout(15):
+            await store.keep(emitted(b"%PDF-1.7 ..."))
+            clock.advance(31 * DAY)
+            assert await store.sweep() == 1
 
 
 async def test_a_kept_file_is_named_by_its_hash_and_can_be_stored_as_json(store: ArtifactStore) -> None:

@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from channels.telegram import channel as telegram
+from gateway.artifacts import keep
 from tests.e2e.house import House
 from tests.fakes.openai import Call
 from tests.threads import no_more_threads
@@ -18,9 +20,10 @@ async def logged(words: str, log: pytest.LogCaptureFixture) -> None:
             await asyncio.sleep(0.002)
 
 
-def none_started() -> None:
-    """The loop's threads are all to be started."""
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(4))
+def none_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The threads for files are all to be started."""
+    monkeypatch.setattr(keep, "FILES", ThreadPoolExecutor(4))
+    monkeypatch.setattr(telegram, "FILES", ThreadPoolExecutor(4))
 
 
 async def arrived(house: House) -> None:
@@ -32,10 +35,12 @@ async def arrived(house: House) -> None:
     assert await house.gateway.store.dead() == []
 
 
-async def test_a_turn_whose_file_cannot_be_kept_is_tried_again(house: House, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_turn_whose_file_cannot_be_kept_is_tried_again(
+    house: House, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await house.asks("hi", "Hello.")
     house.model.script([Call("send_invoice_pdf", {"invoice_id": "INV-7"}), "Here it is."])
-    none_started()
+    none_started(monkeypatch)
     with no_more_threads():
         await house.says("send it")
         await logged("failed: RuntimeError", caplog)
@@ -44,14 +49,14 @@ async def test_a_turn_whose_file_cannot_be_kept_is_tried_again(house: House, cap
 
 
 async def test_a_file_that_cannot_be_opened_waits_and_is_no_duplicate(
-    house: House, caplog: pytest.LogCaptureFixture
+    house: House, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await house.asks("hi", "Hello.")
     house.model.script([Call("send_invoice_pdf", {"invoice_id": "INV-7"}), "Here it is."])
     hold = house.telegram.hold("sendMessage", "after")
     await house.says("send it")
     await hold.reached()
-    none_started()
+    none_started(monkeypatch)
     with no_more_threads():
         hold.release()
         await logged("not delivered yet: Unavailable: no_thread", caplog)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 from datetime import UTC, datetime, timedelta
@@ -40,6 +41,7 @@ from channels.slack import SlackChannel
 from tests.channels.slack.conftest import place
 from tests.fakes.slack import FakeSlack
 from tests.fakes.slack_limits import as_markdown
+from tests.threads import all_threads_hang
 
 CONFIRM = (
     Button(label="Confirm", token="c" * 22, style="confirm"),
@@ -95,6 +97,16 @@ async def test_a_file_arrives_in_its_thread(slack: FakeSlack, channel: SlackChan
     [file] = slack.files
     assert (file.name, file.content) == ("Rechnung ü 1.pdf", media.path.read_bytes())
     assert (file.channel, file.thread, receipt.message_id) == (team, "1.2", None)
+
+
+async def test_a_file_arrives_while_all_threads_of_the_loop_hang(
+    slack: FakeSlack, channel: SlackChannel, tmp_path: Path
+) -> None:
+    media = stored(tmp_path / "a.pdf", bytes(range(256)) * 5000)
+    with all_threads_hang():
+        async with asyncio.timeout(15):
+            await say(channel, place(slack, slack.channel(), "1.2"), Reply(media=(media,)))
+    assert [file.content for file in slack.files] == [media.path.read_bytes()]
 
 
 @pytest.mark.ledger("RES-17")

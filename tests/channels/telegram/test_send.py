@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import hashlib
 import logging
@@ -41,6 +42,7 @@ from channels import (
 from channels.telegram import TelegramChannel
 from tests.channels.telegram.conftest import SECRET, group, private
 from tests.fakes.telegram import FakeTelegram, User
+from tests.threads import all_threads_hang
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + struct.pack(">II", 8, 8) + bytes(16)
 CONFIRM = (
@@ -157,6 +159,29 @@ async def test_a_file_goes_up_byte_for_byte(
     assert sent.file is not None
     assert (sent.file.content, sent.file.filename, sent.file.mime_type) == (content, name, mime_type)
     assert (sent.text, sent.entities[0]["type"]) == ("Here it is", "italic")
+
+
+async def test_a_file_arrives_while_all_threads_of_the_loop_hang(tmp_path: Path) -> None:
+    """At a server that needs none of them; the fake does, to read a form."""
+    received: list[bytes] = []
+
+    async def take(request: web.Request) -> web.Response:
+        received.append(await request.read())
+        me = {"id": 7, "is_bot": True, "first_name": "Askfirst", "username": "askfirst_bot"}
+        return web.json_response({"ok": True, "result": {**me, "message_id": 1}})
+
+    media = stored(tmp_path / "a.pdf", b"%PDF-1.7" + bytes(range(256)) * 3000, "application/pdf")
+    app = web.Application(client_max_size=2**20)
+    app.router.add_post("/{path:.*}", take)
+    async with TestServer(app) as server, aiohttp.ClientSession() as http:
+        channel = TelegramChannel("7:AAtoken", SECRET, str(server.make_url("/")))
+        await channel.start(http)
+        to = Address(channel="telegram", account=channel.account, place="5001")
+        [part] = channel.render(to, Reply(media=(closed(media),)))
+        with all_threads_hang():
+            async with asyncio.timeout(15):
+                await channel.send(to, replace(part, media=media), key="k")
+    assert media.path.read_bytes() in received[-1]
 
 
 async def test_a_file_is_closed_when_it_could_not_be_sent(tmp_path: Path) -> None:
