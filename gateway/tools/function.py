@@ -14,11 +14,12 @@ from typing import Any, TypeVar, get_args
 from channels.threads import hand_over
 from gateway.tools.context import ToolContext
 
-__all__ = ["Function", "NotBegun"]
+__all__ = ["THREADS", "Function", "NotBegun"]
 
 T = TypeVar("T")
 
-_THREADS = 8
+THREADS = 16
+"""Of each function, for calls at the same time."""
 _END = object()
 
 
@@ -57,7 +58,7 @@ class Function:
     @cached_property
     def threads(self) -> ThreadPoolExecutor:
         """Of its own, started as they are needed: calls that hang hold up no other function."""
-        return ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix=f"tool-{self.name}")
+        return ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix=f"tool-{self.name}")
 
     @property
     def needs(self) -> set[str]:

@@ -24,7 +24,7 @@ from gateway.tools import (
     ToolValidationError,
     tool,
 )
-from gateway.tools.function import Function
+from gateway.tools.function import THREADS, Function
 
 CTX = ToolContext(person="telegram:1:2", language="pt", idempotency_key="k", deps={"db": 1})
 speaker: ContextVar[str] = ContextVar("speaker")
@@ -215,7 +215,7 @@ class Hanging:
 
     async def fill(self, filled: Tool) -> list[asyncio.Task[Any]]:
         """As many calls as all its threads."""
-        hang = [asyncio.create_task(filled.run({"what": "hung"}, CTX)) for _ in range(8)]
+        hang = [asyncio.create_task(filled.run({"what": "hung"}, CTX)) for _ in range(THREADS)]
         for _ in hang:
             assert await asyncio.to_thread(self.begun.acquire, timeout=15)
         return hang
@@ -236,7 +236,7 @@ async def test_functions_that_hang_hold_up_no_other_tool(hanging: Hanging) -> No
     hung = [*await hanging.fill(hanging.look), *await hanging.fill(hanging.show)]
     assert (await where.run({}, CTX, timeout_seconds=15)).startswith("tool-where")
     hanging.let_go.set()
-    assert await asyncio.gather(*hung) == ["hung"] * 8 + ["hungand more"] * 8
+    assert await asyncio.gather(*hung) == ["hung"] * THREADS + ["hungand more"] * THREADS
 
 
 @pytest.mark.parametrize("name", ["look", "show"])
@@ -248,7 +248,7 @@ async def test_a_call_that_no_thread_took_up_in_time_did_nothing_and_never_does(
     hanging.let_go.set()
     await asyncio.gather(*hung)
     await filled.run({"what": "next"}, CTX)
-    assert hanging.ran == ["hung"] * 8 + ["next"]
+    assert hanging.ran == ["hung"] * THREADS + ["next"]
 
 
 async def test_a_caller_who_is_cancelled_before_a_thread_is_free_is_cancelled(hanging: Hanging) -> None:
@@ -269,7 +269,7 @@ async def test_a_generator_that_gave_a_piece_has_begun_though_no_thread_is_free_
     function = Function(pay, "pay")
 
     def fill(piece: str) -> None:
-        for _ in range(8):
+        for _ in range(THREADS):
             function.threads.submit(let_go.wait)
         heard.set()
 
