@@ -54,7 +54,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Names:
     """Asked for each connection, and each request is one."""
     names = Names()
     connector = functools.partial(aiohttp.TCPConnector, resolver=names, use_dns_cache=False, force_close=True)
-    monkeypatch.setattr(aiohttp.client, "TCPConnector", connector)
+    monkeypatch.setattr(aiohttp, "TCPConnector", connector)
     monkeypatch.setattr(houses, "FakeTelegram", NamedTelegram)
     return names
 
