@@ -6,7 +6,6 @@ where nobody will ever look for it.
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
 import sqlite3
@@ -62,7 +61,9 @@ class Files:
         if self._in_place(self._path) and self._in_place(self._log):
             db.close()
             return
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))  # the interpreter's end closes what is still referred to
+        import ctypes  # a megabyte for what nearly never happens
+
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))  # what only a module refers to is closed at the end, too
         if self._path.exists() and self._in_place(self._log) and self._in_place(self._lock):
             aside = Path(f"{self._log}.old")
             with suppress(OSError):
