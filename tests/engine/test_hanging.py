@@ -11,6 +11,7 @@ import pytest
 from gateway import Agent, ChannelAgent, Confirm, Preview, tool
 from gateway.engine import actions
 from gateway.tools import Tool
+from gateway.tools.function import THREADS
 from tests.engine.bots import Model
 from tests.engine.rig import Rig, Worker, rig
 
@@ -90,7 +91,7 @@ async def test_an_effect_for_which_no_thread_was_free_is_told_as_failed_and_neve
         done.append(invoice_id)
 
     threads = delete_invoice._function.threads
-    for _ in range(8):
+    for _ in range(THREADS):
         threads.submit(let_go.wait)
     async with rig(bot(delete_invoice), tmp_path) as chat:
         await confirmed(chat)
