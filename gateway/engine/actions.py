@@ -288,6 +288,8 @@ class Actions:
             except Conflict:
                 continue
             except Fenced:
+                if patient and not perhaps_told:  # else it is our own commit that has ended the lease
+                    log.warning("action %s: somebody else has taken over", action_id)
                 lease = None
                 continue
             except StoreUnavailable as error:

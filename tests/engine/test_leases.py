@@ -208,6 +208,24 @@ async def test_of_an_execution_that_is_cancelled_after_its_effect_it_is_known(ch
     assert (invoices.deleted, await states(chat), (await chat.store.stats()).leased) == (["INV-1"], ["done"], 0)
 
 
+async def test_an_execution_that_was_taken_over_says_so_and_what_it_knows(
+    chat: Rig, invoices: Invoices, caplog: pytest.LogCaptureFixture
+) -> None:
+    invoices.hold = asyncio.Event()
+    await chat.says("ana", "delete INV-1")
+    await chat.turns()
+    await chat.says("ana", "yes")
+    await chat.worker.turn()
+    lease = await chat.worker.lease("action", lease_seconds=0.0)
+    running = asyncio.create_task(chat.worker.engine._actions.run(lease))
+    await invoices.running.wait()
+    await chat.another().lease("action")
+    invoices.hold.set()
+    await running
+    assert caplog.text.count("somebody else has taken over") == 1
+    assert (invoices.deleted, await states(chat)) == (["INV-1"], ["done"])
+
+
 async def test_what_nobody_could_be_told_of_waits_for_a_process_with_its_channel(chat: Rig, invoices: Invoices) -> None:
     half = Worker(chat.bot, chat.wire, {}, chat.files)
     await approved(chat, half)
