@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import Counter
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
 from channels import Media
 from gateway.artifacts import Artifact, NotKept, collecting, emit_artifact
+from gateway.engine.crew import Shares
 from gateway.engine.leases import Held, at_last, for_newer
 from gateway.engine.outgoing import queue
 from gateway.engine.patience import wait_for_store, waits
@@ -61,8 +61,7 @@ class Actions:
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self._running: Counter[str] = Counter()
-        """How many effects of each tool."""
+        self._running = Shares(MOST_OF_A_TOOL)
 
     async def run(self, lease: Lease) -> PendingAction | None:
         """Execute the action this lease is for, or see to what a dead worker left. The action, if that has ended it."""
@@ -81,7 +80,7 @@ class Actions:
                 elif found.state == "running" and (left := await self._after_a_death(found)) is not None:
                     ended = await self._finish(found, left, lease)
                 else:
-                    with self._counted(found):
+                    with self._running.one(found.kind):
                         if (launched := await self._launch(lease, found)) is None:
                             await self._give_back(lease)
                         elif (end := await self._effect(launched)).again:
@@ -101,14 +100,6 @@ class Actions:
             raise
         return ended
 
-    @contextlib.contextmanager
-    def _counted(self, action: PendingAction) -> Iterator[None]:
-        self._running[action.kind] += 1
-        try:
-            yield
-        finally:
-            self._running[action.kind] -= 1
-
     async def _find(self, lease: Lease) -> PendingAction | None:
         """The record as it stands, unless it cannot be read; whether it is genuine the desk says. Raises NewerForm."""
         key = Key(lease.partition, f"action/{lease.lane}")
@@ -127,7 +118,7 @@ class Actions:
             return "its channel is off here, so nobody would be told"
         if action.state == "approved" and not await self._shared.store.has_room():
             return "the store has no room to write its end"
-        if action.state == "approved" and self._running[action.kind] >= MOST_OF_A_TOOL:
+        if action.state == "approved" and self._running.are_taken(action.kind):
             return f"{MOST_OF_A_TOOL} of {action.kind} run already"
         return None
 

@@ -3,12 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
 
 from gateway.engine.tasks import Tasks
 from gateway.store.base import Kind, Lease
 
-__all__ = ["Crew"]
+__all__ = ["Crew", "Shares"]
+
+
+class Shares:
+    """How many of those who work at once are at one thing: at `most` so many, that there is room for others."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._taken: Counter[str] = Counter()
+
+    def are_taken(self, name: str) -> bool:
+        """Whether nobody more may begin with this."""
+        return self._taken[name] >= self.most
+
+    @contextlib.contextmanager
+    def one(self, name: str) -> Iterator[None]:
+        """Somebody is at this."""
+        self._taken[name] += 1
+        try:
+            yield
+        finally:
+            self._taken[name] -= 1
+            if not self._taken[name]:
+                del self._taken[name]
 
 
 class Crew:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -18,6 +17,7 @@ from gateway.engine import trail
 from gateway.engine.answers import Answers
 from gateway.engine.batch import Batch, choose
 from gateway.engine.busy import Ears
+from gateway.engine.crew import Shares
 from gateway.engine.decisions import Decisions
 from gateway.engine.ending import Failures, Tries, ended, given_back, noted, who
 from gateway.engine.later import Later
@@ -81,8 +81,7 @@ class Turns:
         self._failures = Failures(shared)
         self._can_type = {name: channel for name, channel in shared.channels.items() if isinstance(channel, CanType)}
         self._transcripts = Transcripts()
-        self._running: Counter[str] = Counter()
-        """How many turns of each place that has several conversations: threads, topics."""
+        self._running = Shares(MOST_OF_A_PLACE)
         self._suspect: str | None = None
         """The one turn under way that may kill this process: another one has to wait, else it would die with it."""
 
@@ -94,10 +93,12 @@ class Turns:
         """
         ears, place = Ears(lease), _place(lease)
         try:
-            with Held(self._shared, lease, ears.hear), self._counted(place):
-                if place is not None and self._running[place] > MOST_OF_A_PLACE:
+            with Held(self._shared, lease, ears.hear), contextlib.ExitStack() as share:
+                if place is not None and self._running.are_taken(place):
                     await self._later(lease, _CROWDED_SECONDS)
                     return None
+                if place is not None:
+                    share.enter_context(self._running.one(place))
                 undecided = not lease.steps and any(waiting.pointed for waiting in lease.events)
                 if undecided:
                     await self._decisions.decide(lease.lane)
@@ -199,19 +200,6 @@ class Turns:
         transaction = given_back(self._shared, lease)
         transaction.due = await self._shared.store.now() + timedelta(seconds=seconds)
         await self._shared.commit(transaction)
-
-    @contextlib.contextmanager
-    def _counted(self, place: str | None) -> Iterator[None]:
-        if place is None:
-            yield
-            return
-        self._running[place] += 1
-        try:
-            yield
-        finally:
-            self._running[place] -= 1
-            if not self._running[place]:
-                del self._running[place]
 
     async def _unheard(self, running: _Running) -> bool:
         """Whether whoever wrote this has opted out: nothing could be told them, unless this takes it back."""
