@@ -197,6 +197,10 @@ class Turns:
         return outcome
 
     async def _later(self, lease: Lease, seconds: float) -> None:
+        """Not here and now. What an earlier attempt has done, and how it ended, stays known."""
+        if lease.steps or lease.tries:
+            await self._failures.stopped(lease, await self._failures.before(lease), wait_seconds=seconds)
+            return
         transaction = given_back(self._shared, lease)
         transaction.due = await self._shared.store.now() + timedelta(seconds=seconds)
         await self._shared.commit(transaction)

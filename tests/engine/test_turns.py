@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway import Agent, ChannelAgent, Confirm, Reply, ToolContext, tool
+from gateway import Agent, ChannelAgent, Confirm, Reply, ToolContext, providers, tool
 from gateway.agent import AgentConfig
 from gateway.channel_agent import Outcome
 from gateway.engine.turns import MOST_OF_A_PLACE, Turns
@@ -673,6 +673,37 @@ async def test_outcomes_are_told_to_the_bots_own_code() -> None:
         await chat.presses("ana", "Confirm")
         assert heard == [("INV-1", "done")]
         assert chat.last.text == "Invoice INV-1 is deleted."
+
+
+async def test_what_a_turn_has_done_is_kept_while_its_channel_is_off(tmp_path: Path) -> None:
+    brewed, waiting, on = [], asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def brew() -> str:
+        """Brew."""
+        brewed.append("tea")
+        return "tea"
+
+    class Model(ScriptedProvider):
+        async def complete(self, request: Request) -> Response:
+            if request.messages[-1].role != "tool":
+                return Response(tool_calls=(providers.ToolCall(call_id="1", name="brew", args={}),), finish="tools")
+            waiting.set()
+            await on.wait()
+            return Response(content="It is ready.")
+
+    script = Model([])
+    async with rig(ChannelAgent(Agent([brew], provider=script)), tmp_path) as chat:
+        await chat.says("ana", "tea, please")
+        running = asyncio.create_task(chat.worker.turn())
+        await waiting.wait()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await Worker(chat.bot, chat.wire, {}, chat.files).turn()
+        on.set()
+        await chat.advance(61)
+        await chat.turns()
+        assert (brewed, chat.platform.texts()) == (["tea"], ["It is ready."])
 
 
 async def test_the_channel_of_a_message_that_is_off_by_now(tmp_path: Path) -> None:
