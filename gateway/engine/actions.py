@@ -155,8 +155,7 @@ class Actions:
                 try:
                     await asyncio.shield(launching)
                 except asyncio.CancelledError:
-                    if launched is not None:
-                        await at_last(self._call_off(launching, launched, lease))
+                    await at_last(self._call_off(launching, launched, lease))
                     raise
             except Conflict:
                 continue
@@ -165,11 +164,12 @@ class Actions:
                 continue
             return launched
 
-    async def _call_off(self, launching: Awaitable[object], action: PendingAction, lease: Lease) -> None:
+    async def _call_off(self, launching: Awaitable[object], launched: PendingAction | None, lease: Lease) -> None:
         """Once it says that the effect is about to run: that it did not."""
         with contextlib.suppress(StoreError):
             await launching
-            await self._finish(action, _End("failed", "stopped before it began"), lease, patient=False)
+            if launched is not None:
+                await self._finish(launched, _End("failed", "stopped before it began"), lease, patient=False)
 
     async def _after_a_death(self, action: PendingAction) -> _End | None:
         """A worker died while this ran. None: run it again, with the same key, through the same tool."""

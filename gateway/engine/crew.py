@@ -17,12 +17,12 @@ class Shares:
     """How many of those who work at once are at one thing: at `most` so many, that there is room for others."""
 
     def __init__(self, most: int) -> None:
-        self.most = most
+        self._most = most
         self._taken: Counter[str] = Counter()
 
     def are_taken(self, name: str) -> bool:
         """Whether nobody more may begin with this."""
-        return self._taken[name] >= self.most
+        return self._taken[name] >= self._most
 
     @contextlib.contextmanager
     def one(self, name: str) -> Iterator[None]:
