@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
-from channels.events import Address, Attachment, Event, Person
+from channels.events import Address, Attachment, Event, Message, Person
 from channels.replies import Part, Receipt, Reply
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ __all__ = [
     "CanFetch",
     "CanLookUp",
     "CanOpen",
+    "CanOrder",
     "CanPoll",
     "CanRegister",
     "CanShowCommands",
@@ -208,6 +209,12 @@ class Capabilities:
     """Letters with accents cost nothing. False: our own words go without those that GSM 03.38 lacks."""
     keep_seconds: float = 7 * 86400.0
     """How long an event's ids are remembered: longer where an old request still proves itself."""
+    bare_yes: Literal["ordered", "reported", "never"] = "never"
+    """What shows that a bare yes was written after the question.
+
+    ``ordered``: the platform's own order of messages, which `CanOrder` reads. ``reported``: the platform's report that
+    the question was delivered or read. ``never``: nothing does; a button, a code or a reply to the question is needed.
+    """
     edit: bool = False
     stream: bool = False
     typing: bool = False
@@ -324,6 +331,18 @@ class CanLookUp(Protocol):
 
         A platform that keeps no key is searched for the part itself. None: it is not there. Raises SendError, also when
         nobody can tell.
+        """
+        ...
+
+
+@runtime_checkable
+class CanOrder(Protocol):
+    """A platform that says which of two messages was written first; see `Capabilities.bare_yes`."""
+
+    def follows(self, message: Message, receipt: Receipt) -> bool:
+        """Return whether the platform's own order says that `message` was written after ours, the one of this receipt.
+
+        Pure. False when it cannot tell.
         """
         ...
 

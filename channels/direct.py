@@ -7,13 +7,36 @@ from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from channels.channel import Capabilities, Forged, Parsed, Way, WebhookRequest, WebhookResponse
-from channels.events import Address
+from channels.events import Address, Message, Person
 from channels.replies import Part, Receipt, Reply
 
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["DirectChannel"]
+__all__ = ["DirectChannel", "own_place", "shared_place"]
+
+_OWN = "user:"
+"""A person's own place begins with it."""
+_MARK = "%"
+"""Stands in front of a shared place that begins with either of these."""
+
+
+def own_place(person: Person) -> Address:
+    """The conversation that this person has with nobody else."""
+    return _address(person.account, f"{_OWN}{person.user_id}")
+
+
+def shared_place(account: str, name: str) -> Address:
+    """The conversation of everybody who gives it this name: never a person's own, whatever the name is."""
+    return _address(account, f"{_MARK}{name}" if name.startswith((_OWN, _MARK)) else name)
+
+
+def _address(account: str, place: str) -> Address:
+    """A slash parts place and thread: both halves are then written as they are, and a store keeps its conversations by
+    what is written."""
+    before, _, after = place.partition("/")
+    place, thread = (before, after) if before and after else (place, None)
+    return Address(channel=DirectChannel.name, account=account, place=place, thread=thread)
 
 
 class DirectChannel:
@@ -26,6 +49,7 @@ class DirectChannel:
         button_label=1_000_000,
         media=dict.fromkeys(("image", "audio", "video", "document"), 1024**3),
         visible=True,
+        bare_yes="ordered",
     )
 
     @classmethod
@@ -56,3 +80,7 @@ class DirectChannel:
 
     async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
         return Receipt(message_id=key)
+
+    def follows(self, message: Message, receipt: Receipt) -> bool:
+        """Return whether ours was the newest message of the bot that the caller could have read."""
+        return message.after is not None and message.after == receipt.message_id

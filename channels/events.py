@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -27,6 +28,10 @@ __all__ = [
 ]
 
 
+_READS_AS_ESCAPE = re.compile("%(?=25|2F|3A)", re.IGNORECASE)
+_ESCAPE = re.compile("%(25|2F|3A)", re.IGNORECASE)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
     """Somebody on a platform. Two are the same person when their written forms are equal."""
@@ -42,8 +47,17 @@ class Person:
     """Bots, channel posts, anonymous admins: they never decide anything."""
 
     def __str__(self) -> str:
-        """The written form used everywhere: ``telegram:123:456``."""
-        return f"{self.channel}:{self.account}:{self.user_id}"
+        """The written form used everywhere: ``telegram:123:456``. No two people share one."""
+        return f"{_escaped(self.channel, ':')}:{_escaped(self.account, ':')}:{self.user_id}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the written form. Raises ValueError when it has not the three parts."""
+        channel, _, rest = text.partition(":")
+        account, _, user_id = rest.partition(":")
+        if not (channel and account and user_id):
+            raise ValueError(f"not a person: {text!r} (write channel:account:user, for example telegram:123:456)")
+        return cls(channel=_unescaped(channel), account=_unescaped(account), user_id=user_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +72,10 @@ class Address:
     group: bool = False
 
     def __str__(self) -> str:
-        """The written form: ``telegram:123:456``, ``slack:T1:C2/1712.0001``."""
+        """The written form: ``telegram:123:456``, ``slack:T1:C2/1712.0001``. No two places share one."""
         thread = f"/{self.thread}" if self.thread is not None else ""
-        return f"{self.channel}:{self.account}:{self.place}{thread}"
+        place = _escaped(self.place, "/")
+        return f"{_escaped(self.channel, ':')}:{_escaped(self.account, ':')}:{place}{thread}"
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -73,7 +88,9 @@ class Address:
         place, slash, thread = place.partition("/")
         if not (channel and account and place) or (slash and not thread):
             raise ValueError(f"not an address: {text!r} (write channel:account:place, for example telegram:123:456)")
-        return cls(channel=channel, account=account, place=place, thread=thread or None)
+        return cls(
+            channel=_unescaped(channel), account=_unescaped(account), place=_unescaped(place), thread=thread or None
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +136,16 @@ class Message(Event):
     transcribed: bool = False
     opts_in: bool = False
     """Carriers take it for the end of an opt-out too, though first of all it is an answer."""
+    spoiled_by: tuple[str, ...] = ()
+    """Names of fields of the platform's message that make it something else than words typed here to the bot: a quote,
+    a share, a caption, a text style such as strikethrough. Such a message never counts as an answer."""
+    unknown_fields: tuple[str, ...] = ()
+    """Names of fields of the platform's message that this release does not know. A bare yes or no beside them does not
+    count as an answer; a code does, and so does a reply to the question."""
+    after: str | None = None
+    """The platform's handle of the last message of the bot that the writer had before their eyes, where it tells."""
+    replayed: bool = False
+    """The gateway replays the message out of a dead letter. No channel sets this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +230,18 @@ def event_from_json(stored: dict[str, object]) -> Event:
     if kind not in _KINDS:
         raise ValueError(f"not a stored event: kind {kind!r}")
     return _adapter(str(kind)).validate_python(body)
+
+
+def _escaped(text: str, end: str) -> str:
+    """The text without the character that ends its field. What it does not need to escape stays as it is: written
+    forms are keys in the store."""
+    if "%" in text:
+        text = _READS_AS_ESCAPE.sub("%25", text)
+    return text.replace(end, f"%{ord(end):02X}") if end in text else text
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text) if "%" in text else text
 
 
 @cache

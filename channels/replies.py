@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -77,3 +78,5 @@ class Receipt:
     """The platform took a part."""
 
     message_id: str | None
+    sent_at: datetime | None = None
+    """The platform's own time of the message, where its answer tells it; the clock is that of `Event.sent_at`."""

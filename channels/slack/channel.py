@@ -13,13 +13,14 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from channels.channel import Ambiguous, Capabilities, MissingSetting, Parsed, Unavailable, Undeliverable, WebhookRequest
-from channels.events import Address, Attachment, Event, Person
+from channels.events import Address, Attachment, Event, Message, Person
 from channels.replies import Media, OpenMedia, Part, Receipt, Reply
 from channels.slack.api import WebApi
 from channels.slack.media import download, is_slacks, upload
 from channels.slack.parse import PayloadReader
 from channels.slack.render import CAPABILITIES, POST, linked, render, shown
 from channels.slack.socket import envelopes
+from channels.slack.stamps import moment, position
 from channels.slack.verify import verify
 from channels.threads import FILES, in_thread
 
@@ -122,7 +123,12 @@ class SlackChannel:
         if part.call == POST:
             arguments["metadata"] = {"event_type": _METADATA, "event_payload": {"key": key}}
         sent = await api.call(part.call, arguments)
-        return Receipt(message_id=str(sent["ts"]) if "ts" in sent else None)
+        return _receipt(str(sent["ts"])) if "ts" in sent else Receipt(message_id=None)
+
+    def follows(self, message: Message, receipt: Receipt) -> bool:
+        """Return whether Slack's stamp of `message` is later than that of ours."""
+        theirs, ours = position(message.message_id), position(receipt.message_id)
+        return theirs is not None and ours is not None and theirs > ours
 
     async def look_up(self, address: Address, part: Part, *, key: str, since: datetime) -> Receipt | None:
         """Look for a message by the key beside it. Raises SendError, for a file always: it has none.
@@ -140,7 +146,7 @@ class SlackChannel:
         for message in found.get("messages") or []:
             metadata = message.get("metadata") or {}
             if metadata.get("event_type") == _METADATA and metadata.get("event_payload") == {"key": key}:
-                return Receipt(message_id=str(message["ts"]))
+                return _receipt(str(message["ts"]))
         return None
 
     async def edit(self, address: Address, message_id: str, part: Part) -> None:
@@ -244,3 +250,7 @@ class SlackChannel:
                 raise Unavailable("unreadable_answer")
             await upload(http, str(place["upload_url"]), file)
         return {"files": [{"id": place["file_id"], "title": media.filename}]}
+
+
+def _receipt(ts: str) -> Receipt:
+    return Receipt(message_id=ts, sent_at=moment(ts))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Literal
 from urllib.parse import parse_qsl
 
@@ -12,7 +11,9 @@ from pydantic import ValidationError
 
 from channels.channel import Malformed, Parsed, WebhookRequest, WebhookResponse
 from channels.events import Address, Attachment, ButtonPress, Message, MessageEdited, Person, Reaction
+from channels.slack.fields import judge
 from channels.slack.payload import BlockActions, Command, Event, EventCallback, File, payload_from
+from channels.slack.stamps import moment
 from channels.slack.text import mentions, plain, without_mention
 
 __all__ = ["PayloadReader"]
@@ -27,8 +28,6 @@ _WRITTEN = frozenset({None, "file_share", "thread_broadcast"})
 _OF_NO_USE = frozenset({"app_home_opened"})
 _NO_FILE = frozenset({"tombstone", "hidden_by_limit"})
 _MOST_FIELDS = 100
-_TS = re.compile(r"(\d{1,12})(?:\.(\d{1,9}))?", re.ASCII)
-_EPOCH = datetime.fromtimestamp(0, UTC)
 _SLACKBOT = "USLACKBOT"
 _COMMAND = re.compile(r"/([^\W\d]\w*)(?:\s+(.*))?", re.DOTALL)
 """In a thread Slack takes no slash command: there it is written to the bot, ``@Askfirst /stop``."""
@@ -140,18 +139,21 @@ class PayloadReader:
         words, command = _words(text, bot_user), None
         if written := _COMMAND.fullmatch(words):
             command, words = written[1].lower(), written[2] or ""
+        spoiled_by, unknown_fields = judge(event)
         message = Message(
             # A mention in a channel that the bot reads comes twice: as a message and as a mention.
             event_ids=(event_id, f"{channel}/{ts}"),
             address=self._address(account, channel, _thread(channel, ts, thread_ts)),
             person=self._person(account, user),
-            sent_at=_time(ts),
+            sent_at=moment(ts),
             text=words,
             command=command,
             message_id=ts,
             reply_to=thread_ts if to_bot else None,
             attachments=_attachments(event.get("files") or ()),
             mentions_bot=mentioned,
+            spoiled_by=spoiled_by,
+            unknown_fields=unknown_fields,
         )
         return Parsed((message,), _OK)
 
@@ -168,7 +170,7 @@ class PayloadReader:
             event_ids=(event_id,),
             address=self._address(account, channel, _thread(channel, now["ts"], now.get("thread_ts"))),
             person=self._person(account, user),
-            sent_at=_time(event.get("ts") or ""),
+            sent_at=moment(event.get("ts") or ""),
             message_id=now["ts"],
             text=_words(text or "", bot_user),
         )
@@ -186,7 +188,7 @@ class PayloadReader:
             # Slack does not say in which thread the message is.
             address=self._address(account, channel),
             person=self._person(account, user),
-            sent_at=_time(event.get("event_ts") or ""),
+            sent_at=moment(event.get("event_ts") or ""),
             message_id=ts,
             emoji=emoji,
             added=event["type"] == "reaction_added",
@@ -214,7 +216,7 @@ class PayloadReader:
                 event_ids=(f"{user['id']}/{place}/{message_id}/{action.get('action_id', '')}/{action['action_ts']}",),
                 address=address,
                 person=self._person(account, user["id"], user.get("username") or user.get("name")),
-                sent_at=_time(action["action_ts"]),
+                sent_at=moment(action["action_ts"]),
                 answer_to=_answer_to(actions.get("response_url"), address.thread),
                 token=action.get("value") or "",
                 message_id=message_id,
@@ -278,14 +280,3 @@ def _kind(file: File) -> Literal["image", "audio", "voice", "video", "document"]
             return "video"
         case _:
             return "document"
-
-
-def _time(ts: str) -> datetime | None:
-    """A ``seconds.micros`` of Slack's; as a float it would lose the last digit."""
-    found = _TS.fullmatch(ts)
-    if found is None:
-        return None
-    try:
-        return _EPOCH + timedelta(seconds=int(found[1]), microseconds=int((found[2] or "")[:6].ljust(6, "0")))
-    except OverflowError:  # no calendar holds it
-        return None

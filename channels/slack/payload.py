@@ -9,9 +9,9 @@ what reading a message did.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Required, TypeAlias
+from typing import Annotated, Any, Literal, Required, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, with_config
 from typing_extensions import TypedDict  # pydantic reads the standard library's from Python 3.12 on
 
 from channels.halves import validated
@@ -78,7 +78,10 @@ class Item(TypedDict, total=False):
     ts: str | None
 
 
+@with_config(ConfigDict(extra="allow"))
 class Event(TypedDict, total=False):
+    """It has every field that Slack sent, known to us or not."""
+
     type: Required[str]
     subtype: str | None
     channel: str | None
@@ -91,6 +94,8 @@ class Event(TypedDict, total=False):
     thread_ts: str | None
     parent_user_id: str | None
     files: list[File] | None
+    blocks: Any
+    """Of any shape: only the types and styles in them are read."""
     message: Inner | None
     previous_message: Inner | None
     item: Item | None

@@ -42,6 +42,7 @@ CAPABILITIES = Capabilities(
     media=dict.fromkeys(("image", "audio", "video", "document"), _FILE),
     pace=Pace(place_per_second=1),  # https://docs.slack.dev/apis/web-api/rate-limits
     redelivers=True,
+    bare_yes="ordered",  # ts, unique and ascending in a channel: https://docs.slack.dev/messaging/retrieving-messages
     edit=True,
     typing=True,
 )

@@ -26,7 +26,7 @@ from channels.channel import (
     Way,
     WebhookRequest,
 )
-from channels.events import Address, Attachment, Event, Person
+from channels.events import Address, Attachment, Event, Message, Person
 from channels.replies import Json, Media, OpenMedia, Part, Receipt, Reply
 from channels.telegram.api import BotApi
 from channels.telegram.entities import utf16_length
@@ -34,6 +34,7 @@ from channels.telegram.errors import Moved, bad_token
 from channels.telegram.media import open_upload
 from channels.telegram.parse import UpdateReader
 from channels.telegram.render import CAPABILITIES, FILE_FIELD, render
+from channels.telegram.update import moment
 from channels.telegram.verify import verify
 from channels.threads import FILES, in_thread
 
@@ -45,6 +46,7 @@ _API_URL = "https://api.telegram.org"
 _TOKEN = re.compile(r"\d+:[A-Za-z0-9_-]+")
 _SECRET = re.compile(r"[A-Za-z0-9_-]{16,256}")
 """Telegram takes 1 to 256 of these (https://core.telegram.org/bots/api#setwebhook); fewer than 16 can be guessed."""
+_MESSAGE_ID = re.compile(r"\d{1,18}", re.ASCII)
 _LONGEST_PAUSE_SECONDS = 30.0
 _LONGEST_ANSWER = 200
 """UTF-16 units. https://core.telegram.org/bots/api#answercallbackquery."""
@@ -141,7 +143,14 @@ class TelegramChannel:
         message_id = part.arguments.get("message_id", sent.get("message_id"))
         if message_id is None:
             raise Ambiguous("unreadable_answer")
-        return Receipt(message_id=str(message_id))
+        return Receipt(message_id=str(message_id), sent_at=moment(sent.get("date")))
+
+    def follows(self, message: Message, receipt: Receipt) -> bool:
+        """Return whether Telegram gave `message` a higher number than ours, and no earlier time."""
+        theirs, ours = _number(message.message_id), _number(receipt.message_id)
+        if theirs is None or ours is None or theirs <= ours:
+            return False
+        return message.sent_at is None or receipt.sent_at is None or message.sent_at >= receipt.sent_at
 
     async def edit(self, address: Address, message_id: str, part: Part) -> None:
         """Show a part in place of a message of ours. Raises SendError; an equal text is a success."""
@@ -261,6 +270,10 @@ class TelegramChannel:
         except RuntimeError:  # no thread can be started: nothing was sent
             raise Unavailable("no_thread") from None
         return await self._api.call(call, **arguments, **{FILE_FIELD[call]: upload})
+
+
+def _number(message_id: str | None) -> int | None:
+    return int(message_id) if message_id is not None and _MESSAGE_ID.fullmatch(message_id) else None
 
 
 def _shortened(text: str, units: int) -> str:

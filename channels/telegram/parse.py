@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Literal
 
 from pydantic import ValidationError
@@ -22,24 +21,17 @@ from channels.events import (
     Person,
 )
 from channels.events import Message as MessageEvent
-from channels.telegram.update import Callback, Chat, Entity, File, MemberChange, Message, User, update_from
+from channels.telegram.fields import SERVICE, judge
+from channels.telegram.update import Callback, Chat, Entity, File, MemberChange, Message, User, moment, update_from
 
 __all__ = ["UpdateReader"]
-
-_SERVICE = frozenset(
-    """new_chat_members left_chat_member new_chat_title new_chat_photo delete_chat_photo group_chat_created
-    supergroup_chat_created channel_chat_created message_auto_delete_timer_changed pinned_message
-    forum_topic_created forum_topic_edited forum_topic_closed forum_topic_reopened general_forum_topic_hidden
-    general_forum_topic_unhidden video_chat_scheduled video_chat_started video_chat_ended
-    video_chat_participants_invited chat_background_set boost_added proximity_alert_triggered write_access_allowed
-    users_shared chat_shared connected_website chat_owner_left chat_owner_changed""".split()  # noqa: SIM905
-)
-"""Messages that tell what happened in a chat: nobody wrote them. https://core.telegram.org/bots/api#message"""
 
 _CARRIED = frozenset(
     "photo audio voice video video_note animation document sticker location contact".split()  # noqa: SIM905
 )
 _FORWARDED = frozenset({"forward_origin", "forward_date"})
+_INLINE = "inline"
+"""A place that is no chat's: the id of a chat is a number."""
 
 _OK = WebhookResponse()
 _NOTHING = Parsed((), _OK)
@@ -85,7 +77,7 @@ class UpdateReader:
         if written_text is None:
             written_text = message.get("caption")
         if written_text is None and not attachments:
-            return _NOT_UNDERSTOOD if _SERVICE.isdisjoint(message) else _NOTHING
+            return _NOT_UNDERSTOOD if SERVICE.isdisjoint(message) else _NOTHING
         text = whole = written_text or ""
         entities = message.get("entities") or message.get("caption_entities") or ()
         command: str | None = None
@@ -103,11 +95,12 @@ class UpdateReader:
             answered = None  # every message of a topic "replies" to the message that opened the topic
         answered_person = answered.get("sender") if answered else None
         to_bot = answered_person is not None and str(answered_person["id"]) == self._account
+        spoiled_by, unknown_fields = judge(message, self._account)
         event = MessageEvent(
             event_ids=ids,
             address=address,
             person=self._sender(message),
-            sent_at=_time(message.get("date", 0)),
+            sent_at=moment(message.get("date", 0)),
             text=text,
             message_id=str(message["message_id"]),
             command=command.lower() if command else None,
@@ -116,6 +109,8 @@ class UpdateReader:
             mentions_bot=mentioned or to_bot,
             forwarded=not _FORWARDED.isdisjoint(message),
             via_bot=message.get("via_bot") is not None,
+            spoiled_by=spoiled_by,
+            unknown_fields=unknown_fields,
         )
         return Parsed((event,), _OK)
 
@@ -129,7 +124,7 @@ class UpdateReader:
             event_ids=ids,
             address=self._address(message),
             person=self._sender(message),
-            sent_at=_time(message.get("edit_date") or 0),
+            sent_at=moment(message.get("edit_date") or 0),
             message_id=str(message["message_id"]),
             text=message.get("text") or message.get("caption") or "",
         )
@@ -141,8 +136,9 @@ class UpdateReader:
         message, sender = callback.get("message"), callback["sender"]
         press = ButtonPress(
             event_ids=ids,
-            # Without a message the button was under an inline result, which has no chat of ours.
-            address=self._address(message) if message else self._place(str(sender["id"])),
+            # Without a message the button was under an inline result, in a chat that nobody names: no question of
+            # ours has been shown at this address.
+            address=self._address(message) if message else self._place(_INLINE, group=True),
             person=self._person(sender),
             answer_to=callback["id"],
             token=token,
@@ -153,7 +149,7 @@ class UpdateReader:
     def _membership(self, ids: tuple[str, ...], change: MemberChange) -> Parsed:
         address = self._place(str(change["chat"]["id"]), group=_is_group(change["chat"]))
         person = self._person(change["sender"])
-        sent_at = _time(change.get("date", 0))
+        sent_at = moment(change.get("date", 0))
         member = change["new_chat_member"]
         status = member["status"]
         reachable = status in ("creator", "administrator", "member") or (
@@ -182,7 +178,10 @@ class UpdateReader:
 
     def _sender(self, message: Message) -> Person | None:
         """A chat that writes in its own name (a channel, an anonymous admin) is nobody who could decide."""
-        if chat := message.get("sender_chat"):
+        chat, sender = message.get("sender_chat"), message.get("sender")
+        if chat is None and sender is None and message["chat"]["type"] == "channel":
+            chat = message["chat"]
+        if chat is not None:
             return Person(
                 channel=self._channel,
                 account=self._account,
@@ -190,7 +189,6 @@ class UpdateReader:
                 name=chat.get("title"),
                 is_bot=True,
             )
-        sender = message.get("sender")
         return self._person(sender) if sender else None
 
     def _person(self, user: User) -> Person:
@@ -271,11 +269,3 @@ def _covered(units: bytes, entity: Entity) -> str:
 
 def _is_group(chat: Chat) -> bool:
     return chat["type"] != "private"
-
-
-def _time(seconds: int) -> datetime | None:
-    """None for 0, which stands for an unknown date, and for what no calendar holds."""
-    try:
-        return datetime.fromtimestamp(seconds, UTC) if seconds else None
-    except (ValueError, OverflowError, OSError):
-        return None

@@ -24,6 +24,7 @@ CAPABILITIES = Capabilities(
     media={"image": 10_000_000, "audio": 50_000_000, "video": 50_000_000, "document": 50_000_000},
     pace=Pace(account_per_second=30, place_per_second=1, group_per_minute=20),
     redelivers=True,  # https://core.telegram.org/bots/api#setwebhook: unsuccessful requests are repeated
+    bare_yes="ordered",  # message_id and date: https://core.telegram.org/bots/api#message
     edit=True,
     typing=True,
 )

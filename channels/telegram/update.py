@@ -6,6 +6,7 @@ building objects of thirty fields took longer than all else about reading a mess
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Literal, Required
 
 from pydantic import ConfigDict, Field, TypeAdapter, with_config
@@ -25,6 +26,7 @@ __all__ = [
     "Photo",
     "Update",
     "User",
+    "moment",
     "update_from",
 ]
 
@@ -155,3 +157,11 @@ _UPDATE: TypeAdapter[Update] = TypeAdapter(Update)
 def update_from(body: bytes) -> Update:
     """Raises ValidationError."""
     return validated(_UPDATE, body)
+
+
+def moment(seconds: object) -> datetime | None:
+    """Return the time that a Unix time stands for: None for 0, an unknown date, and for what no calendar holds."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC) if seconds and isinstance(seconds, int) else None
+    except (ValueError, OverflowError, OSError):
+        return None

@@ -14,6 +14,7 @@ from xml.sax.saxutils import escape
 
 from channels.channel import Parsed, WebhookRequest, WebhookResponse
 from channels.events import Address, Attachment, ButtonPress, DeliveryReport, Message, OptOut, Person
+from channels.twilio.fields import MOST_MEDIA, judge
 from channels.twilio.form import ADDRESS_PREFIX, read_form
 
 __all__ = ["KEY", "OPTED_OUT", "FormReader", "spoken"]
@@ -65,8 +66,6 @@ _SID = re.compile(r"[A-Z]{2}[0-9a-f]{32}")
 _KEY = re.compile(r"[\w-]{1,64}", re.ASCII)
 _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_]*)(?:\s+(.*))?", re.DOTALL)
 _COORDINATE = re.compile(r"-?\d{1,3}(\.\d+)?")
-_MOST_MEDIA = 10
-"""https://www.twilio.com/docs/messaging/guides/webhook-request, NumMedia."""
 
 
 class FormReader:
@@ -140,6 +139,7 @@ class FormReader:
         if not text and not attachments:
             return _NOT_UNDERSTOOD
         command = _COMMAND.fullmatch(text)
+        spoiled_by, unknown_fields = judge(form)
         message = Message(
             event_ids=ids,
             address=address,
@@ -151,6 +151,8 @@ class FormReader:
             attachments=attachments,
             forwarded="true" in (form.get("Forwarded"), form.get("FrequentlyForwarded")),
             opts_in=_answers(text) and (asked == "START" or self._channel == "sms"),
+            spoiled_by=spoiled_by,
+            unknown_fields=unknown_fields,
         )
         return Parsed((message,), _EMPTY)
 
@@ -181,7 +183,7 @@ def _key(url: str) -> str | None:
 def _attachments(form: Mapping[str, str]) -> tuple[Attachment, ...]:
     found = []
     count = form.get("NumMedia", "")
-    for number in range(min(int(count), _MOST_MEDIA) if count.isdecimal() and len(count) < 4 else 0):
+    for number in range(min(int(count), MOST_MEDIA) if count.isdecimal() and len(count) < 4 else 0):
         if url := form.get(f"MediaUrl{number}"):
             mime_type = form.get(f"MediaContentType{number}", "").lower()
             kind = "sticker" if form.get("MessageType") == "sticker" else _kind(mime_type)

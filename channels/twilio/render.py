@@ -43,6 +43,7 @@ WHATSAPP = replace(
     media={"image": 5 * _MB, "audio": 16 * _MB, "video": 16 * _MB, "document": 16 * _MB},
     pace=Pace(account_per_second=80, place_per_second=1),
     accents=True,
+    bare_yes="reported",
     typing=True,
 )
 _WHATSAPP_TYPES: Mapping[str, str] = {

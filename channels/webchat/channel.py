@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from channels.channel import Capabilities, Forged, MissingSetting, Parsed, Way, WebhookRequest, WebhookResponse
-from channels.events import Address
+from channels.events import Address, Message
 from channels.replies import Part, Receipt, Reply
 from channels.webchat.parse import parse_event
 from channels.webchat.render import BUTTON_LABEL, render_reply
@@ -35,6 +35,7 @@ class WebChatChannel:
         media=dict.fromkeys(("image", "audio", "video", "document"), 25 * 1024 * 1024),
         edit=True,
         typing=True,
+        bare_yes="ordered",
     )
 
     def __init__(self, *, keys: Sequence[bytes], hosts: Sequence[str]) -> None:
@@ -85,6 +86,10 @@ class WebChatChannel:
 
     async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
         return Receipt(message_id=key)
+
+    def follows(self, message: Message, receipt: Receipt) -> bool:
+        """Return whether ours was the bot's newest message on the page when the person sent theirs."""
+        return message.after is not None and message.after == receipt.message_id
 
     async def typing(self, address: Address) -> None:
         for tell in tuple(self.on_typing):

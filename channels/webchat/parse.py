@@ -23,6 +23,10 @@ _Id: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
 """Made by the page once per message or press, and the same when it tries again."""
 
 
+_MessageId: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
+"""Of a message of the bot, as the visible log has it."""
+
+
 class _Sent(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -31,11 +35,13 @@ class _Sent(BaseModel):
 
 class _Message(_Sent):
     text: Annotated[str, Field(min_length=1, max_length=MAX_MESSAGE)]
+    after: _MessageId | None = None
+    """The bot's newest message on the page when the person pressed send, however often the page then tried."""
 
 
 class _Press(_Sent):
     token: Annotated[str, Field(min_length=1, max_length=200)]
-    message_id: Annotated[str, Field(min_length=1, max_length=200)]
+    message_id: _MessageId
 
 
 _ADAPTER: TypeAdapter[_Message | _Press] = TypeAdapter(_Message | _Press)
@@ -67,6 +73,7 @@ def parse_event(request: WebhookRequest) -> Event:
         message_id=sent.client_id,
         text=(command[2] or "") if command else text,
         command=command[1].lower() if command else None,
+        after=sent.after,
     )
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         ChannelContract,
         Delivery,
         Fault,
+        MessageField,
         Platform,
         Webhook,
     )
@@ -34,6 +35,7 @@ __all__ = [
     "Delivery",
     "FakeClock",
     "Fault",
+    "MessageField",
     "Platform",
     "ScriptedProvider",
     "Shown",

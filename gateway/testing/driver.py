@@ -54,7 +54,7 @@ class _ChatChannel(DirectChannel):
     """A platform with buttons and edits that shows everything at once."""
 
     name: ClassVar[str] = "test"
-    capabilities = Capabilities(max_text=100_000, buttons=100, button_label=100, edit=True)
+    capabilities = Capabilities(max_text=100_000, buttons=100, button_label=100, edit=True, bare_yes="ordered")
 
     def __init__(self) -> None:
         self.shown: list[Shown] = []
@@ -128,21 +128,29 @@ class ChatDriver:
         group: str | None = None,
         reply_to: int | None = None,
         attachments: Sequence[Attachment] = (),
+        after: int | None = None,
     ) -> None:
-        """A person writes; returns when the conversation is idle. `reply_to` is the number of a message of the bot."""
+        """A person writes; returns when the conversation is idle.
+
+        `reply_to` is the number of a message of the bot. `after` is the number of the last one that the person had
+        seen, for words that arrive late; None stands for the newest there.
+        """
+        place = f"#{group}" if group is not None else person
+        seen = after if after is not None else self._newest(place)
         command, words = None, text
         if text.startswith("/"):
             command, _, words = text[1:].partition(" ")
         await self._take(
             Message(
                 event_ids=(f"message {(number := next(self._numbers))}",),
-                address=_place(f"#{group}" if group is not None else person),
+                address=_place(place),
                 person=_person(person),
                 message_id=f"own {number}",
                 text=words,
                 command=command,
                 reply_to=str(reply_to) if reply_to is not None else None,
                 attachments=tuple(attachments),
+                after=str(seen) if seen is not None else None,
             )
         )
 
@@ -183,6 +191,9 @@ class ChatDriver:
             if message.place == self._acted:
                 return message
         raise LookupError("the bot has said nothing yet")
+
+    def _newest(self, place: str) -> int | None:
+        return next((message.number for message in reversed(self._channel.shown) if message.place == place), None)
 
     async def _take(self, event: Event) -> None:
         self._acted = event.address.place

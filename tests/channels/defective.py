@@ -16,7 +16,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import aiohttp
 import pytest
@@ -52,31 +52,12 @@ from channels.twilio import SmsChannel, WhatsAppChannel
 from channels.webchat import WebChatChannel
 from gateway.testing import ChannelCase, ChannelContract
 from gateway.testing.channel_contract.helpers import Contract
+from tests.channels import defective_words  # noqa: F401 - its defects are noted when it is read
+from tests.channels.defects import DEFECTS, every_event, seen_by
 from tests.channels.slack.case import slack_case
 from tests.channels.telegram.case import telegram_case
 from tests.channels.twilio.case import twilio_case
 from tests.webchat.case import webchat_case
-
-C = TypeVar("C", bound=type[Channel])
-Test = Callable[..., Any]
-
-DEFECTS: dict[type[Channel], tuple[str, str]] = {}
-"""Channel -> the test that must fail on it, and how what it fails with begins."""
-
-
-def seen_by(test: Test, error: type[BaseException] | None = None) -> Callable[[C], C]:
-    """The test of the contract that must fail. `error`: what it lets through, where it is the channel that raises."""
-
-    def note(channel: C) -> C:
-        DEFECTS[channel] = (test.__name__, error.__name__ if error else "AssertionError|assert|Failed")
-        return channel
-
-    return note
-
-
-def every_event(parsed: Parsed, **fields: Any) -> Parsed:
-    return replace(parsed, events=tuple(replace(event, **fields) for event in parsed.events))
-
 
 # ── who gets in ──
 
@@ -191,16 +172,6 @@ class Nobody(TelegramChannel):
 
     def parse(self, request: WebhookRequest) -> Parsed:
         return every_event(super().parse(request), person=None)
-
-
-@seen_by(ChannelContract.test_every_event_names_people_and_places_that_can_be_written_down)
-class ColonsInNames(WhatsAppChannel):
-    """A person's number with the platform's prefix still before it cannot be written and read again."""
-
-    def parse(self, request: WebhookRequest) -> Parsed:
-        parsed = super().parse(request)
-        address = replace(parsed.events[0].address, account="whatsapp:+1555") if parsed.events else None
-        return every_event(parsed, address=address)
 
 
 @seen_by(ChannelContract.test_every_event_names_people_and_places_that_can_be_written_down)
@@ -401,6 +372,14 @@ class NoReceipt(TelegramChannel):
         return Receipt(message_id=key)
 
 
+@seen_by(ChannelContract.test_a_receipt_names_the_message)
+class NoZoneSent(TelegramChannel):
+    """Whose ten o'clock it is cannot be told."""
+
+    async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
+        return replace(await super().send(address, part, key=key), sent_at=datetime(2026, 1, 1))  # noqa: DTZ001
+
+
 class Mistaking(TelegramChannel):
     """One error is taken for another."""
 
@@ -537,6 +516,13 @@ class Modest(TelegramChannel):
     """It shows typing and does not say so."""
 
     capabilities: Capabilities = replace(TelegramChannel.capabilities, typing=False)
+
+
+@seen_by(ChannelContract.test_it_says_what_it_can)
+class Boastful(SmsChannel):
+    """It says that its platform orders messages, and cannot tell."""
+
+    capabilities: Capabilities = replace(SmsChannel.capabilities, bare_yes="ordered")
 
 
 @seen_by(ChannelContract.test_a_setting_that_is_missing_is_named)

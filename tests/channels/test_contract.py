@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
-from channels import Address
+from channels import Address, Message
 from channels.direct import DirectChannel
 from gateway.testing import ChannelCase, ChannelContract
 from tests.channels.slack.case import slack_case
@@ -27,10 +28,13 @@ class TestDirect(ChannelContract):
 
     @pytest.fixture
     def case(self) -> ChannelCase:
+        address = Address(channel="app", account="-", place="ana")
+        asked = Message(event_ids=("1",), address=address, person=None, text="yes", message_id="1")
         return ChannelCase(
             channel=DirectChannel,
             settings={},
-            address=Address(channel="app", account="-", place="ana"),
+            address=address,
+            answered=lambda receipt, later: replace(asked, after=receipt.message_id if later else "0"),
             webhook=None,
             platform=None,
             recognises_keys=True,

@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 import pytest
 
 from gateway.testing import ChannelContract
-from tests.channels.defective import DEFECTS
+from tests.channels import defective  # noqa: F401 - its defects are noted when it is read
+from tests.channels.defects import DEFECTS
 
 ROOT = Path(__file__).parents[2]
 OF_THE_WEB_SERVER = {"test_what_is_too_large_or_packed_is_refused_before_it_is_read"}

@@ -24,7 +24,11 @@ from channels.events import event_from_json, event_to_json, event_to_text
 
 MOMENTS = st.datetimes(timezones=st.just(UTC))
 KINDS = (Message, ButtonPress, MessageEdited, Reaction, DeliveryReport, OptOut, ConversationMoved)
-EVENTS: st.SearchStrategy[Event] = st.one_of([st.builds(kind, sent_at=st.none() | MOMENTS) for kind in KINDS])
+NAMES = st.lists(st.text(), max_size=3).map(tuple)
+EVENTS: st.SearchStrategy[Event] = st.one_of(
+    [st.builds(kind, sent_at=st.none() | MOMENTS) for kind in KINDS]
+    + [st.builds(Message, spoiled_by=NAMES, unknown_fields=NAMES, replayed=st.booleans(), after=st.none() | st.text())]
+)
 
 
 @given(EVENTS)

@@ -260,6 +260,11 @@ class FakeSlack:
         ts = self.next_ts()
         kind = "im" if channel.startswith("D") else "channel"
         message: dict[str, Any] = {"user": user, "text": text, "ts": ts, "team": self.team, "channel": channel}
+        words = {"type": "rich_text_section", "elements": [{"type": "text", "text": text}]}
+        message |= {
+            "client_msg_id": f"00000000-0000-4000-8000-{next(self._ids):012}",
+            "blocks": [{"type": "rich_text", "block_id": "b", "elements": [words]}],
+        }
         if thread is not None:
             root = next((m for m in self.sent if m.ts == thread), None)
             message |= {"thread_ts": thread, "parent_user_id": self.bot_user if root else user}

@@ -8,10 +8,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from channels import Address, ButtonPress, Message, Parsed, Person, WebhookRequest, WebhookResponse
+from channels import Address, ButtonPress, Message, Parsed, Person, Receipt, WebhookRequest, WebhookResponse
 from channels.webchat import COOKIE, SessionCookies, WebChatChannel
+from channels.webchat.parse import parse_event
 from channels.webchat.verify import SESSION_SECONDS
-from gateway.testing import ChannelCase, Delivery, Webhook
+from gateway.testing import ChannelCase, Delivery, MessageField, Webhook
 
 __all__ = ["webchat_case"]
 
@@ -44,6 +45,15 @@ def parsed(kind: type[Message] | type[ButtonPress], client_id: str, **fields: An
     return Parsed((event,), ANSWER)
 
 
+def answered(receipt: Receipt, later: bool) -> Message:
+    """A yes from a page that shows our message, or only what came before it."""
+    event = parse_event(
+        posted({"client_id": "answered", "text": "yes", "after": receipt.message_id if later else "m0"})
+    )
+    assert isinstance(event, Message)
+    return event
+
+
 def webchat_case() -> ChannelCase:
     ids = itertools.count(1)
     pressed = {"client_id": "pressed-1", "token": "00abc", "message_id": "m1"}
@@ -64,6 +74,11 @@ def webchat_case() -> ChannelCase:
                     parsed=parsed(Message, "abcdefgi", text="me\ntomorrow", command="remind", message_id="abcdefgi"),
                 ),
                 Delivery(
+                    name="message beneath another",
+                    request=posted({"client_id": "abcdefgj", "text": "yes", "after": "m7"}),
+                    parsed=parsed(Message, "abcdefgj", text="yes", message_id="abcdefgj", after="m7"),
+                ),
+                Delivery(
                     name="press",
                     request=posted(pressed),
                     parsed=parsed(ButtonPress, "pressed-1", token="00abc", message_id="m1"),
@@ -71,6 +86,8 @@ def webchat_case() -> ChannelCase:
             ],
             says=lambda text: posted({"client_id": f"message-{next(ids)}", "text": text}),
             presses=lambda token: posted({**pressed, "token": token}),
+            fields=[MessageField(name="after", value=value, spoils=False) for value in ("m7", None)],
+            holding=lambda fields: posted({"client_id": f"message-{next(ids)}", "text": "yes", **fields}),
             prove=prove,
             proof=["cookie"],
             covers_body=False,
@@ -78,4 +95,5 @@ def webchat_case() -> ChannelCase:
         ),
         platform=None,
         recognises_keys=True,
+        answered=answered,
     )

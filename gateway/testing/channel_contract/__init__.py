@@ -17,6 +17,7 @@ from gateway.testing.channel_contract.case import (
     ChannelCase,
     Delivery,
     Fault,
+    MessageField,
     Platform,
     Webhook,
 )
@@ -25,6 +26,7 @@ from gateway.testing.channel_contract.powers import PowersContract
 from gateway.testing.channel_contract.render import RenderContract
 from gateway.testing.channel_contract.send import SendContract
 from gateway.testing.channel_contract.verify import VerifyContract
+from gateway.testing.channel_contract.words import WordsContract
 
 __all__ = [
     "RETRY_AFTER_SECONDS",
@@ -34,10 +36,11 @@ __all__ = [
     "ChannelContract",
     "Delivery",
     "Fault",
+    "MessageField",
     "Platform",
     "Webhook",
 ]
 
 
-class ChannelContract(VerifyContract, ParseContract, RenderContract, SendContract, PowersContract):
+class ChannelContract(VerifyContract, ParseContract, WordsContract, RenderContract, SendContract, PowersContract):
     """Subclass it with one fixture `case`."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol, TypeAlias
 
-from channels import Address, Attachment, Channel, Parsed, WebhookRequest
+from channels import Address, Attachment, Channel, Message, Parsed, Receipt, WebhookRequest
 
 __all__ = [
     "RETRY_AFTER_SECONDS",
@@ -16,6 +16,7 @@ __all__ = [
     "ChannelCase",
     "Delivery",
     "Fault",
+    "MessageField",
     "Platform",
     "Webhook",
 ]
@@ -47,6 +48,17 @@ class Delivery:
     parsed: Parsed
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageField:
+    """A field that the platform documents of a person's message."""
+
+    name: str
+    value: Any
+    """One that the field may have."""
+    spoils: bool
+    """Whether a message with it is something else than words typed here to the bot: a quote, a share, a caption."""
+
+
 class _Brief:
     """Shown by its name: all that is in it would fill the screen of whoever looks for what failed."""
 
@@ -73,6 +85,10 @@ class Webhook(_Brief):
     """
     presses: Callable[[str], WebhookRequest] | None = None
     """A person presses a button with this token; None where the platform shows no buttons."""
+    fields: Sequence[MessageField] = ()
+    """Every field that the platform documents of a message, and each text style; needed where a bare yes counts."""
+    holding: Callable[[Mapping[str, Any]], WebhookRequest] | None = None
+    """A person writes "yes", as with `says`, in a message that has these fields too; given together with `fields`."""
     prove: Callable[[WebhookRequest, datetime, int], WebhookRequest]
     """The request as it is sent at that moment, with the platform's proof. The number is 1 for the first attempt.
 
@@ -146,5 +162,8 @@ class ChannelCase(_Brief):
     """For CanFetch: a person sends a file with these bytes."""
     handle: Callable[[], str] | None = None
     """For CanAnswer: a person presses a button; the event's `answer_to`."""
+    answered: Callable[[Receipt, bool], Message] | None = None
+    """For CanOrder: a person's "yes" as `parse` gives it, written before our message of this receipt (False) or after
+    it (True)."""
     writes: Callable[[str], Awaitable[None]] | None = None
     """For CanPoll: a person writes, and the message waits to be polled."""

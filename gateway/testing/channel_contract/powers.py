@@ -21,6 +21,7 @@ from channels import (
     CanEdit,
     CanFetch,
     CanLookUp,
+    CanOrder,
     CanPoll,
     CanRegister,
     CanShowCommands,
@@ -82,6 +83,7 @@ class PowersContract(Contract):
         assert isinstance(channel, CanType) == says.typing
         assert isinstance(channel, CanStream) == says.stream
         assert says.edit or not isinstance(channel, CanEdit)
+        assert isinstance(channel, CanOrder) == (says.bare_yes == "ordered")
         assert says.visible == (case.platform is None), "what no platform shows is read from the visible log"
         assert isinstance(channel, CanFetch) == (case.keeps is not None), "give the case `keeps`"
         assert isinstance(channel, CanAnswer) == (case.handle is not None), "give the case `handle`"

@@ -49,6 +49,7 @@ class SendContract(Contract):
         assert first.message_id
         assert (first.message_id, second.message_id) == (one.message_id, two.message_id)
         assert first.message_id != second.message_id
+        assert all(receipt.sent_at is None or receipt.sent_at.tzinfo for receipt in (first, second))
 
     async def test_too_many_requests_say_how_long_to_wait(self, case: ChannelCase, chat: Chat) -> None:
         error = await failing(case, chat, "limited")

@@ -26,7 +26,7 @@ class Item:
     pointed: bool = False
     collects: bool = False
     tries: int = 0
-    needs: int = FORM
+    needs: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Lane:
     items: list[Item] = field(default_factory=list)
     ready: Moment | None = None
     due: Moment = NEVER
-    needs: int = FORM
+    needs: int = 1
     held: Lease | None = None
     lapsed: bool = False
     gone: Lease | None = None
@@ -91,7 +91,7 @@ class Lane:
             self.died = True
             self.blame()
         self.gone = self.held or self.gone
-        self.held, self.lapsed, self.needs, self.signals = lease, False, FORM, []
+        self.held, self.lapsed, self.needs, self.signals = lease, False, 1, []
         self.handed = self.items[:1] if self.kind == "out" else self.items[:]
 
     def finish(
@@ -203,8 +203,8 @@ class Plain:
         waits = [lane for lane in self.lanes if lane.held is None and lane.ready is not None]
         return Stats(
             waiting=len(mail),
-            pointed=sum(item.pointed and item.needs == FORM for item in mail),
-            ready=sum(self.is_ready(lane) and lane.needs == FORM for lane in self.lanes),
+            pointed=sum(item.pointed and item.needs <= FORM for item in mail),
+            ready=sum(self.is_ready(lane) and lane.needs <= FORM for lane in self.lanes),
             leased=sum(not lane.free for lane in self.lanes),
             parked=sum(lane.needs > FORM or not self.is_ready(lane) for lane in waits),
             parts=sum(len(lane.items) for lane in self.lanes if lane.kind == "out"),

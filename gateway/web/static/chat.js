@@ -12,6 +12,7 @@ const TYPING_MS = 6000;
 
 const messages = new Map(); // message id -> its element
 let last = 0; // the newest entry that was seen
+let shown = null; // the id of the bot's newest message on the page
 
 const make = (tag, name = "", words = "") => {
   const element = document.createElement(tag);
@@ -55,19 +56,20 @@ const post = async (path, body) => {
   }
 };
 
-const say = async (words, id = freshId()) => {
+// `after` is what the person saw when they pressed send, however late the words arrive.
+const say = async (words, id = freshId(), after = shown) => {
   const message = messageOf(id, "person");
   message.bubble.textContent = words;
   message.className = "message person sending";
   message.meta.textContent = "";
   toEnd();
-  const sent = await post("chat/messages", { client_id: id, text: words });
+  const sent = await post("chat/messages", { client_id: id, text: words, after });
   message.classList.remove("sending");
   if (sent || message.settled) return;
   message.classList.add("failed");
   const again = make("button", "", "Try again");
   again.type = "button";
-  again.addEventListener("click", () => say(words, id));
+  again.addEventListener("click", () => say(words, id, after));
   message.meta.replaceChildren("No answer came.", again);
 };
 
@@ -148,7 +150,9 @@ const show = (entry) => {
   message.buttons.replaceChildren(...buttons);
   message.className = `message ${entry.from}${buttons.length ? " asks" : ""}`;
   message.meta.textContent = clock(entry.at);
-  if (entry.from === "bot") stopTyping();
+  if (entry.from !== "bot") return;
+  if (!entry.edits) shown = entry.message_id;
+  stopTyping();
 };
 
 let typingEnds;

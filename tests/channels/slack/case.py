@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -15,10 +16,12 @@ from urllib.parse import urlencode
 import pytest
 from slack_sdk.signature import Clock, SignatureVerifier
 
-from channels import Address, Attachment, Parsed, WebhookRequest, WebhookResponse
+from channels import Address, Attachment, Message, Parsed, Receipt, WebhookRequest, WebhookResponse
 from channels.events import event_from_json
 from channels.slack import SlackChannel
+from channels.slack.parse import PayloadReader
 from gateway.testing import RETRY_AFTER_SECONDS, Arrived, ArrivedFile, ChannelCase, Delivery, Fault, Webhook
+from tests.channels.slack.fields import FIELDS
 from tests.fakes.slack import FakeSlack, Press
 
 __all__ = ["slack_case"]
@@ -77,16 +80,31 @@ def prove(request: WebhookRequest, at: datetime, attempt: int) -> WebhookRequest
     return replace(request, headers=headers)
 
 
+def written(ts: str, text: str, **fields: Any) -> WebhookRequest:
+    said = json.loads(json.dumps(FIXTURES["message_im"]["payload"]))
+    said["event_id"] = f"EvContract{ts}"
+    said["event"] |= {"ts": ts, "event_ts": ts, "text": text, **fields}
+    return posted(said, "json")
+
+
+def answered(receipt: Receipt, later: bool) -> Message:
+    """A yes with the stamp next to ours."""
+    assert receipt.message_id is not None
+    ts = Decimal(receipt.message_id) + Decimal(1 if later else -1).scaleb(-6)
+    [event] = PayloadReader("slack", TEAM, BOT).read(written(str(ts), "yes")).events
+    assert isinstance(event, Message)
+    return event
+
+
 def webhook() -> Webhook:
     ids = itertools.count(1)
 
     def says(text: str) -> WebhookRequest:
-        said = json.loads(json.dumps(FIXTURES["message_im"]["payload"]))
-        number = next(ids)
-        said["event_id"] = f"EvContract{number}"
-        said["event"]["ts"] = said["event"]["event_ts"] = f"1767225600.{number:06}"
-        said["event"]["text"] = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-        return posted(said, "json")
+        escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        return written(f"1767225600.{next(ids):06}", escaped)
+
+    def holding(fields: Mapping[str, Any]) -> WebhookRequest:
+        return written(f"1767225600.{next(ids):06}", **{"text": "yes", **fields})
 
     def presses(token: str) -> WebhookRequest:
         pressed = json.loads(json.dumps(FIXTURES["press_in_im"]["payload"]))
@@ -102,6 +120,8 @@ def webhook() -> Webhook:
         deliveries=[delivery(name) for name in ours],
         says=says,
         presses=presses,
+        fields=FIELDS,
+        holding=holding,
         prove=prove,
         proof=["x-slack-signature", "x-slack-request-timestamp"],
         covers_body=True,
@@ -204,5 +224,6 @@ async def slack_case(patch: pytest.MonkeyPatch) -> AsyncIterator[ChannelCase]:
             platform=platform,
             keeps=keeps,
             handle=handle,
+            answered=answered,
             writes=writes,
         )

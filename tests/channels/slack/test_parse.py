@@ -207,3 +207,36 @@ def test_a_body_built_to_be_slow_is_read_at_once() -> None:
         began = time.process_time()
         READER.read(body)
         assert time.process_time() - began < 0.5
+
+
+@pytest.mark.parametrize(
+    ("text", "spoils"),
+    [
+        ("~yes~", True),
+        ("OK ~K7P2~", True),
+        ("&gt; yes", True),
+        ("ok\n&gt;yes", True),
+        ("```yes```", True),
+        ("yes", False),
+        ("*yes* _please_ `K7P2`", False),
+        ("5 &gt; 4", False),
+        ("about ~5", False),
+    ],
+)
+def test_marks_in_a_text_without_blocks_spoil_it(text: str, spoils: bool) -> None:
+    payload = loaded("message_im")["payload"]
+    payload["event"]["text"] = text
+    payload["event"].pop("blocks", None)
+    [message] = READER.read(request(payload, "json")).events
+    assert isinstance(message, Message)
+    assert (message.spoiled_by, message.unknown_fields) == (("text",) if spoils else (), ())
+
+
+@pytest.mark.parametrize("blocks", [[{"type": "hologram"}], [{"type": "rich_text", "elements": ["yes"]}], "yes", 7])
+def test_blocks_that_nobody_knows_are_an_unknown_field(blocks: Any) -> None:
+    payload = loaded("message_im")["payload"]
+    payload["event"]["blocks"] = blocks
+    [message] = READER.read(request(payload, "json")).events
+    assert isinstance(message, Message)
+    assert (message.spoiled_by, len(message.unknown_fields)) == ((), 1)
+    assert message.unknown_fields[0].startswith("blocks.")

@@ -38,6 +38,7 @@ from channels import (
     Unreachable,
 )
 from channels.slack import SlackChannel
+from channels.slack.stamps import moment
 from tests.channels.slack.conftest import place
 from tests.fakes.slack import FakeSlack
 from tests.fakes.slack_limits import as_markdown
@@ -72,7 +73,8 @@ async def test_a_prompt_arrives_with_its_buttons_in_the_thread(slack: FakeSlack,
     team = slack.channel()
     [receipt] = await say(channel, place(slack, team, "1.2"), Reply(text="**Delete** it?", buttons=CONFIRM))
     sent = slack.sent[-1]
-    assert receipt == Receipt(message_id=sent.ts)
+    assert (receipt.message_id, receipt.sent_at) == (sent.ts, moment(sent.ts))
+    assert receipt.sent_at is not None
     assert (sent.channel, sent.thread, sent.shown, sent.text) == (team, "1.2", "*Delete* it?", "Delete it?")
     assert [(label, e["value"], e.get("style")) for label, e in sent.buttons.items()] == [
         ("Confirm", "c" * 22, "primary"),
@@ -355,7 +357,7 @@ async def test_what_may_have_been_sent_can_be_looked_up_by_its_key(
     with pytest.raises(Ambiguous):
         await channel.send(to, part, key="lost")
     found = await channel.look_up(to, part, key="in doubt", since=began)
-    assert found == Receipt(message_id=slack.sent[-1].ts)
+    assert found == Receipt(message_id=slack.sent[-1].ts, sent_at=moment(slack.sent[-1].ts))
     assert await channel.look_up(to, part, key="lost", since=began) is None
     assert await channel.look_up(to, part, key="in doubt", since=began + timedelta(hours=1)) is None
     elsewhere = place(slack, to.place, "9.9")

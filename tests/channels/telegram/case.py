@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -16,10 +16,13 @@ from typing import Any
 
 import pytest
 
-from channels import Address, Attachment, Parsed, WebhookRequest, WebhookResponse
+from channels import Address, Attachment, Parsed, Receipt, WebhookRequest, WebhookResponse
+from channels import Message as MessageEvent
 from channels.events import event_from_json
 from channels.telegram import TelegramChannel
+from channels.telegram.parse import UpdateReader
 from gateway.testing import RETRY_AFTER_SECONDS, Arrived, ArrivedFile, ChannelCase, Delivery, Fault, Webhook
+from tests.channels.telegram.fields import FIELDS
 from tests.fakes.telegram import FakeTelegram, Message, Press, User
 
 __all__ = ["telegram_case"]
@@ -49,14 +52,32 @@ def prove(request: WebhookRequest, at: datetime, attempt: int) -> WebhookRequest
     return replace(request, headers={**request.headers, HEADER: SECRET})
 
 
+def written(number: int, text: str, **fields: Any) -> WebhookRequest:
+    chat = {"id": 5001, "first_name": "Ana", "type": "private"}
+    message = {"message_id": number, "from": ANA, "chat": chat, "date": 1767225600, "text": text}
+    return posted({"update_id": 1_000_000 + number, "message": message | fields})
+
+
+def answered(receipt: Receipt, later: bool) -> MessageEvent:
+    """A yes with the number next to ours, in the same second."""
+    assert receipt.message_id is not None
+    assert receipt.sent_at is not None
+    number = int(receipt.message_id) + (1 if later else -1)
+    [event] = (
+        UpdateReader("telegram", "1").read(written(number, "yes", date=int(receipt.sent_at.timestamp())).body).events
+    )
+    assert isinstance(event, MessageEvent)
+    return event
+
+
 def webhook() -> Webhook:
     ids = itertools.count(1)
 
     def says(text: str) -> WebhookRequest:
-        number = next(ids)
-        chat = {"id": 5001, "first_name": "Ana", "type": "private"}
-        message = {"message_id": number, "from": ANA, "chat": chat, "date": 1767225600, "text": text}
-        return posted({"update_id": 1_000_000 + number, "message": message})
+        return written(next(ids), text)
+
+    def holding(fields: Mapping[str, Any]) -> WebhookRequest:
+        return written(next(ids), "yes", **fields)
 
     def presses(token: str) -> WebhookRequest:
         return posted({**PRESS, "callback_query": {**PRESS["callback_query"], "data": token}})
@@ -65,6 +86,8 @@ def webhook() -> Webhook:
         deliveries=[delivery(path) for path in FIXTURES],
         says=says,
         presses=presses,
+        fields=FIELDS,
+        holding=holding,
         prove=prove,
         proof=[HEADER],
         covers_body=False,
@@ -149,5 +172,6 @@ async def telegram_case(patch: pytest.MonkeyPatch) -> AsyncIterator[ChannelCase]
             platform=Platform(fake, ana, patch),
             keeps=keeps,
             handle=handle,
+            answered=answered,
             writes=writes,
         )

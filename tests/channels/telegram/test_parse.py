@@ -103,3 +103,45 @@ def test_a_body_built_to_be_slow_is_read_at_once() -> None:
     began = time.process_time()
     READER.read(body)
     assert time.process_time() - began < 0.5
+
+
+def heard(text: str, **fields: Any) -> Message:
+    ana = {"id": 5001, "is_bot": False, "first_name": "Ana"}
+    message = {"message_id": 9, "from": ana, "chat": {"id": 5001, "type": "private"}, "date": 1767225600, "text": text}
+    [event] = read({"update_id": 1, "message": message | fields}).events
+    assert isinstance(event, Message)
+    return event
+
+
+@pytest.mark.parametrize("kind", ["hashtag", "cashtag", "phone_number", "url", "email", "bold", "italic", "code"])
+def test_a_code_is_not_spoiled_by_what_telegram_marks(kind: str) -> None:
+    message = heard("OK K7P2", entities=[{"type": kind, "offset": 3, "length": 4}])
+    assert (message.spoiled_by, message.unknown_fields) == ((), ())
+
+
+@pytest.mark.parametrize(
+    "kind", ["strikethrough", "spoiler", "blockquote", "expandable_blockquote", "pre", "text_link"]
+)
+def test_a_style_that_changes_what_words_say_spoils(kind: str) -> None:
+    styles = [{"type": each, "offset": 0, "length": 3} for each in ("bold", kind, kind)]
+    assert heard("yes", entities=styles).spoiled_by == (f"entities.{kind}",)
+
+
+def test_a_style_that_nobody_knows_is_an_unknown_field() -> None:
+    message = heard("yes", entities=[{"type": "wobbling", "offset": 0, "length": 3}])
+    assert (message.spoiled_by, message.unknown_fields) == ((), ("entities.wobbling",))
+
+
+@pytest.mark.parametrize(("user_id", "spoiled_by"), [(7000001, ()), (5002, ("entities.text_mention",))])
+def test_a_mention_by_name_spoils_unless_it_is_the_bots(user_id: int, spoiled_by: tuple[str, ...]) -> None:
+    user = {"id": user_id, "is_bot": user_id != 5002, "first_name": "Askfirst"}
+    mention = {"type": "text_mention", "offset": 0, "length": 8, "user": user}
+    assert heard("Askfirst yes", entities=[mention]).spoiled_by == spoiled_by
+
+
+def test_a_press_without_a_chat_is_of_no_chat() -> None:
+    """The button of an inline result, or a press whose message is gone: whose chat it was, nobody says."""
+    person = {"id": 5001, "is_bot": False, "first_name": "Ana"}
+    for more in ({}, {"inline_message_id": "BAAAA"}, {"message": None}):
+        [press] = read({"update_id": 1, "callback_query": {"id": "4", "from": person, "data": "00tok", **more}}).events
+        assert (press.address.place, press.address.group, press.answer_to) == ("inline", True, "4")

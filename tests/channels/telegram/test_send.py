@@ -8,6 +8,7 @@ import hashlib
 import logging
 import struct
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import aiohttp
@@ -80,7 +81,8 @@ async def test_text_arrives_formatted_with_its_buttons(
     text = "**Delete** `INV-42` for good? 🧾 [terms](https://example.com)\n\n> quoted **x**\n\n```py\na<b\n```"
     receipts = await say(channel, private(channel, ana), Reply(text=text, buttons=CONFIRM))
     sent = telegram.sent[-1]
-    assert receipts == [Receipt(message_id=str(sent.message_id))]
+    sent_at = datetime.fromtimestamp(sent.date, UTC)
+    assert receipts == [Receipt(message_id=str(sent.message_id), sent_at=sent_at)]
     assert sent.text == "Delete INV-42 for good? 🧾 terms\n\nquoted x\n\na<b"
     assert [(e["type"], e["offset"], e["length"]) for e in sent.entities] == [
         ("bold", 0, 6),

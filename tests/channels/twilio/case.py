@@ -29,6 +29,7 @@ from channels import (
 )
 from channels.twilio import SmsChannel, WhatsAppChannel
 from gateway.testing import RETRY_AFTER_SECONDS, Arrived, ArrivedFile, ChannelCase, Delivery, Fault, Webhook
+from tests.channels.twilio.fields import FIELDS
 from tests.channels.twilio.forms import ACCOUNT_SID, ANA, FORMS, MEDIA, OF_OURS, OURS, SID, request
 from tests.fakes.twilio import FakeTwilio, Media, Sent
 
@@ -40,6 +41,7 @@ EMPTY = WebhookResponse(
     body=b'<?xml version="1.0" encoding="UTF-8"?><Response></Response>',
 )
 Name = Literal["sms", "whatsapp"]
+PICTURE = ("MediaContentType0", "MediaUrl0", "NumMedia")
 
 
 def expected(channel: Name) -> Mapping[str, Event | None]:
@@ -64,7 +66,7 @@ def expected(channel: Name) -> Mapping[str, Event | None]:
             "sms text in another alphabet": says("löschen 删除 🙂"),
             "sms command": says("invoices", command="start"),
             "sms STOP": OptOut(event_ids=(SID,), address=address, person=person),
-            "mms picture": says("this one", attachments=(picture(1, "image", "image/jpeg"),)),
+            "mms picture": says("this one", attachments=(picture(1, "image", "image/jpeg"),), spoiled_by=PICTURE),
             "report delivered": report("delivered", "delivered"),
             "report failed": report("failed", "failed", "30007"),
             "sms help": None,
@@ -73,8 +75,11 @@ def expected(channel: Name) -> Mapping[str, Event | None]:
         "whatsapp text": says("delete INV-42, please"),
         "whatsapp cancel": says("Cancel"),
         "whatsapp reply": says("yes", reply_to=OF_OURS),
-        "whatsapp forwarded": says("yes", forwarded=True),
-        "whatsapp voice": says(attachments=(picture(1, "voice", "audio/ogg; codecs=opus"),)),
+        "whatsapp forwarded": says("yes", forwarded=True, spoiled_by=("Forwarded",)),
+        "whatsapp voice": says(
+            attachments=(picture(1, "voice", "audio/ogg; codecs=opus"),),
+            spoiled_by=("MediaContentType0", "MediaUrl0", "MessageType", "NumMedia"),
+        ),
         "whatsapp button": ButtonPress(
             event_ids=(SID,), address=address, person=person, token="00secret-token", message_id=OF_OURS
         ),
@@ -99,10 +104,21 @@ def webhook(channel: Name) -> Webhook:
     ]
 
     def says(text: str) -> WebhookRequest:
-        said = {**FORMS[f"{channel} text"], "Body": text, "MessageSid": f"SM{next(ids):032x}"}
+        return holding({"Body": text})
+
+    def holding(fields: Mapping[str, Any]) -> WebhookRequest:
+        said = {**FORMS[f"{channel} text"], "Body": "yes", "MessageSid": f"SM{next(ids):032x}", **fields}
         return request(urlencode(said, errors="surrogatepass").encode())
 
-    return Webhook(deliveries=deliveries, says=says, prove=prove, proof=["x-twilio-signature"], covers_body=True)
+    return Webhook(
+        deliveries=deliveries,
+        says=says,
+        fields=FIELDS,
+        holding=holding,
+        prove=prove,
+        proof=["x-twilio-signature"],
+        covers_body=True,
+    )
 
 
 class Platform:

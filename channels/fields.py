@@ -1,0 +1,37 @@
+"""The fields of a platform's message: harmless, spoiling, or unknown to this release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+__all__ = ["Fields", "Judged"]
+
+Judged: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
+"""The names for `Message.spoiled_by` and for `Message.unknown_fields`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The fields that a platform documents of its message. Whatever is in neither set is unknown."""
+
+    harmless: frozenset[str]
+    """A message that has no others is words typed here to the bot."""
+    spoiling: frozenset[str]
+    """A message that has one of these is something else: a quote, a share, a caption."""
+
+    def judge(self, message: Mapping[str, object]) -> Judged:
+        """Return the names of the fields that spoil a message, and of the unknown ones."""
+        if self.harmless.issuperset(message):  # nearly always
+            return (), ()
+        others = sorted(set(message) - self.harmless)
+        return (
+            tuple([name for name in others if name in self.spoiling and _says(message[name])]),
+            tuple([name for name in others if name not in self.spoiling and message[name] not in (None, "")]),
+        )
+
+
+def _says(value: object) -> bool:
+    """Return whether a spoiling field with this value says more than one that is not there."""
+    return value is not None and value is not False and value != "" and value != []
