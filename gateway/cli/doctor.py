@@ -24,8 +24,9 @@ __all__ = ["doctor"]
 def doctor(bot: BotRef, *, asks_model: bool, as_json: bool) -> None:
     """Look for what would keep BOT from being served. The exit code is 1 when anything would.
 
-    It looks at the settings, the bot file, the model and its key, the platforms, their tokens and the URL they have
-    registered, the store and the directory of files. It changes nothing, and a running server goes on.
+    It looks at the settings, the bot file, the model and its key, the previews of calls, the approvers that tools name,
+    the platforms, their tokens and the URL they have registered, the store and the directory of files. It changes
+    nothing, and a running server goes on. Preview functions whose arguments have defaults or examples are called twice.
     """
     findings: list[Finding] = []
     for finding in _findings(bot, asks_model=asks_model):
@@ -55,6 +56,8 @@ def _findings(bot: BotRef, *, asks_model: bool) -> Iterator[Finding]:
     else:
         yield Finding("bot", True, f"{bot.written} is loaded")
         yield from looked("model", lambda: examining.model(agent, asks=asks_model))
+        yield from examining.previews(agent, bot.written)
+        yield from examining.approvers(agent, settings)
     yield from examining.platforms(settings, bot.written)
     own = agent.store if agent is not None else None
     placed = settings.model_copy(update={"store": own}) if isinstance(own, str) else settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,19 +13,35 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from channels import AskfirstError, CanRegister, Channel, MissingSetting, SendError
+from channels import AskfirstError, CanRegister, Channel, Json, MissingSetting, SendError
 from channels.catalogue import load
-from gateway.app import open_store, started
+from gateway.access import allow
+from gateway.access.approvers import check_approvers
+from gateway.app import in_memory, open_store, started
 from gateway.channel_agent import ChannelAgent
 from gateway.cli.control import operate, socket_file, store_file
+from gateway.cli.previewing import previewed_twice
 from gateway.cli.slack import SCOPES
 from gateway.cli.webhooks import webhook_url
+from gateway.observe import describe_error
 from gateway.providers import KnowsModels, ModelMessage, Provider, ProviderConfigurationError, ProviderError, Request
 from gateway.settings import Settings
 from gateway.store.base import Store, StoreRefused, StoreUnavailable
 from gateway.store.sqlite.mounts import warn_of_network
+from gateway.tools import Tool, ToolContext, ToolError, ToolValidationError
 
-__all__ = ["Finding", "artifacts", "faults", "looked", "model", "platforms", "settings", "store"]
+__all__ = [
+    "Finding",
+    "approvers",
+    "artifacts",
+    "faults",
+    "looked",
+    "model",
+    "platforms",
+    "previews",
+    "settings",
+    "store",
+]
 
 _ANSWER_WITHIN_SECONDS = 20.0
 
@@ -97,6 +113,75 @@ async def _asked(provider: Provider, name: str | None, *, asks: bool) -> str:
         return f"{provider.name} is set up, and its server does not say which models it has; --model asks it"
     finally:
         await provider.close()
+
+
+# ── the previews ──
+
+
+def previews(agent: ChannelAgent, written: str) -> Iterator[Finding]:
+    """Yield whether two previews of a call differ, of each tool whose arguments have defaults or examples."""
+    found = [
+        (tool, _example(tool))
+        for tool in agent.agent.tools.values()
+        if tool.confirm is not None and callable(tool.confirm.ask) and not tool.volatile
+    ]
+    if calls := [(tool, args) for tool, args in found if args is not None]:
+        yield from asyncio.run(_previewed(agent, calls))
+    if untried := [tool.name for tool, args in found if args is None]:
+        how = f"askfirst preview {written} TOOL JSON compares two previews of a call"
+        yield Finding("previews", True, f"not compared, for want of arguments: {', '.join(untried)}; {how}")
+
+
+def _example(tool: Tool) -> dict[str, Json] | None:
+    """Return the arguments that the tool itself names, by defaults and ``Field(examples=[...])``, or None."""
+    fields = tool.parameters["properties"]
+    named = {name: field["examples"][0] for name, field in fields.items() if field.get("examples")}
+    try:
+        return tool.validate(named)
+    except ToolValidationError:
+        return None
+
+
+async def _previewed(agent: ChannelAgent, calls: Sequence[tuple[Tool, dict[str, Json]]]) -> list[Finding]:
+    found: list[Finding] = []
+    try:
+        async with in_memory(agent) as engine:
+            for tool, args in calls:
+                context = ToolContext(
+                    person="app:-:doctor",
+                    language=agent.language or "en",
+                    deps=agent.deps,
+                    now=engine.shared.wall_clock,
+                )
+                try:
+                    _, warning = await previewed_twice(tool, args, context)
+                except (ToolError, ValueError) as error:
+                    warning = f"{tool.name} could not be previewed with its own example: {describe_error(error)}"
+                says = warning or f"two previews of {tool.name} are the same"
+                found.append(Finding("previews", True, says, warns=bool(warning)))
+    except AskfirstError as error:
+        found.append(Finding("previews", True, f"none could be made: {error}", warns=True))
+    return found
+
+
+# ── who may confirm ──
+
+
+def approvers(agent: ChannelAgent, settings: Settings) -> Iterator[Finding]:
+    """Whether those whom tools name could answer."""
+    tools = [tool for tool in agent.agent.tools.values() if tool.confirm is not None and tool.confirm.approvers]
+    try:
+        channels = settings.channels_on("webhook")
+    except MissingSetting:
+        return  # said among the settings
+    if not tools or settings.allow is None:
+        return
+
+    def look() -> str:
+        check_approvers(tools, channels, allow(settings.allow or ()))
+        return f"those of {', '.join(tool.name for tool in tools)} can answer"
+
+    yield from looked("approvers", look)
 
 
 # ── the platforms ──

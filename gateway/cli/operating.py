@@ -162,7 +162,10 @@ def _listing(found: Mapping[str, Any]) -> str:
     )
 
 
-def _age(stamp: str) -> str:
+def _age(stamp: str | None) -> str:
+    """Nothing for what does not say since when it waits."""
+    if stamp is None:
+        return ""
     seconds = max((datetime.now(UTC) - datetime.fromisoformat(stamp)).total_seconds(), 0)
     for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
         if seconds >= length:

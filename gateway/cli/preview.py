@@ -13,8 +13,10 @@ from channels import Address, AskfirstError, Json, Person, Reply
 from gateway.app import in_memory
 from gateway.channel_agent import ChannelAgent
 from gateway.cli.bots import BotRef, bot_argument, load_settings
+from gateway.cli.previewing import previewed_twice
 from gateway.cli.terminal import from_markdown
 from gateway.pending.ask import Refused, propose
+from gateway.pending.prompting import show_prompt
 from gateway.tools import Tool, ToolContext, ToolError
 
 __all__ = ["preview"]
@@ -30,7 +32,8 @@ _PERSON = Person(channel="app", account="-", user_id="preview")
 def preview(bot: BotRef, tool_name: str, arguments: str, *, markdown: bool) -> None:
     """Show the exact prompt before TOOL of BOT runs with these arguments, or why it would not be asked.
 
-    JSON is an object such as '{"invoice_id": "INV-42"}'. The tool's own preview function runs; nothing else does.
+    JSON is an object such as '{"invoice_id": "INV-42"}'. The tool's own preview function runs, twice, and a warning
+    says when the two previews differ: a confirmed call would then not run. Nothing else runs.
     """
     try:
         given = json.loads(arguments)
@@ -43,13 +46,18 @@ def preview(bot: BotRef, tool_name: str, arguments: str, *, markdown: bool) -> N
     tool = agent.tool(tool_name)
     if tool is None:
         raise click.BadParameter(f"there is none of that name, only {', '.join(agent.agent.tools)}", param_hint="TOOL")
-    shown = asyncio.run(_prompt(agent, tool, given))
+    shown, warning = asyncio.run(_prompt(agent, tool, given))
     click.echo(shown.text if markdown else from_markdown(shown.text))
     click.echo("\n" + "  ".join(f"[ {button.label} ]" for button in shown.buttons))
+    if warning:
+        click.echo(f"\nwarning: {warning}", err=True)
 
 
-async def _prompt(bot: ChannelAgent, tool: Tool, given: Mapping[str, Any]) -> Reply:
-    """Raises AskfirstError when it would not be asked."""
+async def _prompt(bot: ChannelAgent, tool: Tool, given: Mapping[str, Any]) -> tuple[Reply, str]:
+    """Return the prompt, and a warning when its preview differs from call to call.
+
+    Raises AskfirstError when it would not be asked.
+    """
     args, language = tool.validate(given), bot.language or "en"
     _check_policy(bot, tool, args)
     asks_others = tool.confirm is not None and tool.confirm.approvers is not None
@@ -59,27 +67,27 @@ async def _prompt(bot: ChannelAgent, tool: Tool, given: Mapping[str, Any]) -> Re
             person=str(_PERSON), language=language, deps=bot.deps, now=engine.shared.wall_clock, address=address
         )
         try:
-            seen = await tool.preview(args, context)
+            seen, warning = await previewed_twice(tool, args, context)
         except ValueError as error:
             raise AskfirstError(f"nobody is asked, the model is told: {error}") from error
         except ToolError as error:
             raise AskfirstError(f"nobody is asked, the preview failed: {error}") from error
-        desk = await engine.shared.desk(engine.shared.conversation(address), language)
+        actions = await engine.shared.actions(engine.shared.conversation(address))
         proposed = propose(
-            desk,
+            actions,
             tool,
             args,
             seen,
             person=_PERSON,
             address=address,
             language=language,
-            turn_started=desk.now,
+            turn_started=actions.now,
             answer_window_seconds=bot.answer_window_seconds,
         )
         if isinstance(proposed, Refused):
             raise AskfirstError(proposed.why)
-        desk.show_prompt([desk.ask(proposed)])
-        return desk.says[0].reply
+        show_prompt(actions, [actions.ask(proposed)])
+        return actions.says[0].reply, warning
 
 
 def _check_policy(bot: ChannelAgent, tool: Tool, args: Mapping[str, Json]) -> None:

@@ -6,25 +6,27 @@ The rules over it are in `gateway.pending`; here is only its shape.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import cache
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, cast
 
+import orjson
 import rfc8785
 from pydantic import TypeAdapter
 
 from channels import Address, Json
-from gateway.store.form import check_form
 
-__all__ = ["PendingAction", "Reason", "State", "Token", "Vote", "compute_args_digest"]
+__all__ = ["Detail", "PendingAction", "Reason", "State", "Token", "Vote", "compute_args_digest"]
 
 State: TypeAlias = Literal["pending", "approved", "running", "done", "failed", "unknown", "closed"]
 Reason: TypeAlias = Literal["refused", "withdrawn", "expired", "undelivered", "changed", "drifted"]
-
-
-SCHEMA = 1
+Detail: TypeAlias = Literal["tampered", "changed", "not_checked", "other_release"]
+"""Of drifted: somebody without the key changed it; what it would act on is another; that could not be looked at; no
+process has the tool as it was shown."""
 
 
 def compute_args_digest(args: Mapping[str, Json] | None) -> str:
@@ -35,17 +37,6 @@ def compute_args_digest(args: Mapping[str, Json] | None) -> str:
     return hashlib.sha256(canonical_json(dict(args or {}))).hexdigest()
 
 
-def check_schema(stored: object) -> None:
-    """Raises NewerForm for a stored record that is for a newer release to read."""
-    check_form(stored, name="schema", known=SCHEMA)
-
-
-def is_known_schema(stored: object) -> bool:
-    """Whether it is a record that this release can read."""
-    schema = stored.get("schema") if isinstance(stored, dict) else None
-    return isinstance(schema, int) and schema <= SCHEMA
-
-
 def canonical_json(value: Any) -> bytes:
     """RFC 8785. Raises ValueError for what it cannot hold."""
     try:
@@ -54,12 +45,23 @@ def canonical_json(value: Any) -> bytes:
         raise ValueError(f"not a value of canonical JSON: {error}") from error
 
 
+def json_text(value: Any) -> str:
+    """Return one text for one JSON value: orjson's, keys in order.
+
+    What orjson cannot write (lone surrogates, integers of more than 64 bits) the standard library writes, in ASCII.
+    """
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    except TypeError:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, default=dict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
     """A button that was shown for an action. Only the SHA-256 of what the button carries is kept."""
 
     sha256: str
-    intent: Literal["confirm", "cancel"]
+    intent: Literal["confirm", "cancel", "again"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,8 @@ class PendingAction:
     kind: str
     """The tool's name."""
     tool_version: str = ""
+    template: str | None = None
+    """SHA-256 of the tool's confirm template; empty when it has none, None in a record of an older release."""
     args: Mapping[str, Json] = field(default_factory=dict)
     precondition: Json = None
     preview: str
@@ -87,6 +91,8 @@ class PendingAction:
     table: tuple[tuple[str, str], ...] = ()
     """More of the preview: name and value, as the tool's preview function gave them."""
     code: str = ""
+    supersedes: str | None = None
+    """The id of the open action that this one takes the place of: the same call, shown with another preview."""
 
     requester: str
     """The person as written: ``telegram:123:456``."""
@@ -103,10 +109,10 @@ class PendingAction:
     state: State = "pending"
     reason: Reason | None = None
     """Of closed."""
+    detail: Detail | None = None
+    """Of drifted."""
     args_digest: str = ""
     digest: str = ""
-    seal: str = ""
-    schema: int = SCHEMA
     fence: int = 0
     attempts: int = 0
     tokens: tuple[Token, ...] = ()
@@ -114,6 +120,8 @@ class PendingAction:
     """Message ids of the showings of the prompt, oldest first."""
     reshown: int = 0
     """How many times the prompt was shown again under a reply."""
+    verb: str | None = None
+    """Of the question, one of `VERBS`: an answer with another verb does not count. None: not known."""
     parser_version: str = ""
     audit: str = ""
     """The head of this action's audit chain."""
@@ -124,8 +132,6 @@ class PendingAction:
     requested_at: datetime
     shown_at: datetime | None = None
     expires_at: datetime | None = None
-    answer_until: datetime | None = None
-    """Until then a bare word counts."""
     decided_at: datetime | None = None
     decided_by: str | None = None
     decided_name: str | None = None
@@ -133,6 +139,8 @@ class PendingAction:
     finished_at: datetime | None = None
     outcome: str | None = None
     """What the tool said, or ``error: TypeName``; never an exception's text."""
+    unknown: Mapping[str, Json] = field(default_factory=dict)
+    """Fields that a newer release wrote; they stay in the record."""
 
     @property
     def status(self) -> Literal["pending", "confirmed", "cancelled", "expired", "consumed"]:
@@ -156,21 +164,45 @@ class PendingAction:
         return self.state in ("done", "failed", "unknown", "closed")
 
     def to_json(self) -> dict[str, Json]:
-        """The stored form."""
-        stored: dict[str, Json] = _adapter().dump_python(self, mode="json")
-        return stored
+        """Return the record as JSON; a field that has its default is left out."""
+        stored: dict[str, Json] = _adapter().dump_python(self, mode="json", exclude_defaults=True)
+        unknown = cast("dict[str, Json]", stored.pop("unknown", {}))
+        return {**unknown, **stored}
 
     @classmethod
-    def from_json(cls, stored: Any) -> Self:
-        """The record of its stored form; fields that this version does not know are left out.
+    def from_json(cls, stored: Mapping[str, Json]) -> Self:
+        """Return the record of its JSON form; what this release does not know stays in `unknown`.
 
         Raises ValueError when it is not one.
         """
-        known = {f.name for f in fields(cls)}
-        action: Self = _adapter().validate_python(
-            {name: value for name, value in dict(stored).items() if name in known}
-        )
+        known = {name: value for name, value in stored.items() if name in _names()}
+        unknown = {name: value for name, value in stored.items() if name not in _names() | _FIRST_FORM}
+        action: Self = _adapter().validate_python({**known, "unknown": unknown})
         return action
+
+    def to_text(self) -> str:
+        """Return the text that is stored and sealed."""
+        if not self.unknown:
+            with suppress(ValueError):  # half a character in the name of a person
+                return _adapter().dump_json(self, exclude_defaults=True).decode()
+        return json_text(self.to_json())
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Return the record of its stored text. Raises ValueError when it is not one."""
+        stored = json.loads(text)
+        if not isinstance(stored, dict):
+            raise ValueError("not a record of an action")
+        return cls.from_json(stored)
+
+
+_FIRST_FORM = frozenset({"schema", "seal", "answer_until"})
+"""Fields of the records before the sealed form that are not in this one."""
+
+
+@cache
+def _names() -> frozenset[str]:
+    return frozenset(each.name for each in fields(PendingAction)) - {"unknown"}
 
 
 @cache

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from math import isfinite
 from typing import Literal, TypeAlias
 
-from channels import Json
+from channels import Json, Person
+from gateway.tools.verbs import VERBS
 
 __all__ = ["Approvers", "AskFunction", "Confirm", "Preview", "ProbeFunction"]
 
@@ -20,7 +22,8 @@ class Preview:
     table: Sequence[tuple[str, str]] | None = None
     """Name and value, line by line; None: the arguments as they are."""
     precondition: Json = None
-    """What the preview saw (an etag, a count): asked again right before the launch, and another value stops it."""
+    """What the preview saw (an etag, a count). The preview is made again right before the launch, and another value
+    stops it. None: another text or table does."""
 
 
 AskFunction: TypeAlias = Callable[..., Awaitable[Preview | str]]
@@ -32,7 +35,7 @@ class Approvers:
     """Who decides instead of the person who asked. Raises ValueError when the rule could never be met."""
 
     people: Sequence[str]
-    """Persons as written: ``telegram:123:456``."""
+    """Persons as written: ``telegram:123:456``. Each is there once, without spaces around it."""
     need: int = 1
     requester: bool = False
     """Whether the person who asked may be one of them."""
@@ -40,11 +43,10 @@ class Approvers:
     def __post_init__(self) -> None:
         if isinstance(self.people, str):
             raise ValueError("Approvers(people=...) is a list of persons, not one text")
-        for person in self.people:
-            if person.count(":") < 2:
-                raise ValueError(f"not a person: {person!r} (write channel:account:user, for example telegram:123:456)")
-        if not 1 <= self.need <= len(set(self.people)) + self.requester:
-            raise ValueError(f"{self.need} approvers are needed, and {len(set(self.people))} are named")
+        people = tuple(dict.fromkeys(str(Person.parse(str(written).strip())) for written in self.people))
+        if not 1 <= self.need <= len(people) + self.requester:
+            raise ValueError(f"{self.need} approvers are needed, and {len(people)} are named")
+        object.__setattr__(self, "people", people)
 
 
 class Confirm:
@@ -54,7 +56,10 @@ class Confirm:
     that returns a Preview or a text; a ValueError of it reaches the model instead of the person. None: the tool's name
     and its arguments. `ttl_seconds`: how long a button or a code counts; None: the channel's. `probe`: an async
     function of the arguments that finds out whether an effect of unknown outcome happened. `done`: a template over the
-    arguments and ``{result}`` for the answer. `after="resume"`: the model goes on once it is decided.
+    arguments and ``{result}`` for the answer. `after="resume"`: the model goes on once it is decided. `volatile`: what
+    the preview function returns may change between the question and the launch, and is not compared. `verb`: what the
+    question asks to do, one of `gateway.pending.VERBS`; None: the first word of the template says so. An answer with
+    another verb ("yes, delete it" to a payment) does not count.
     """
 
     def __init__(
@@ -66,9 +71,16 @@ class Confirm:
         probe: ProbeFunction | None = None,
         done: str | None = None,
         after: Literal["receipt", "resume"] = "receipt",
+        volatile: bool = False,
+        verb: str | None = None,
     ) -> None:
-        """Raises ValueError for a `ttl_seconds` that is no positive, finite number."""
+        """Raises ValueError for a `ttl_seconds` that is no positive, finite number, and for an unknown verb."""
         if ttl_seconds is not None and not (isfinite(ttl_seconds) and ttl_seconds > 0):
             raise ValueError(f"ttl_seconds must be a positive number of seconds, not {ttl_seconds!r}")
+        if verb is not None and verb not in VERBS:
+            near = get_close_matches(verb, VERBS, n=1)
+            hint = f"did you mean {near[0]!r}? Known" if near else "known"
+            raise ValueError(f"verb={verb!r} is none of the verbs of questions; {hint}: {', '.join(sorted(VERBS))}")
+        self.verb = verb
         self.ask, self.ttl_seconds, self.approvers = ask, ttl_seconds, approvers
-        self.probe, self.done, self.after = probe, done, after
+        self.probe, self.done, self.after, self.volatile = probe, done, after, volatile

@@ -6,25 +6,31 @@ import asyncio
 import functools
 import hashlib
 import inspect
+import json
 import re
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any, Literal
 
+from pydantic import ValidationError
+
 from channels import Json
-from gateway.tools.action import canonical_json
+from gateway.tools.action import PendingAction, canonical_json
 from gateway.tools.arguments import Arguments
 from gateway.tools.confirm import AskFunction, Confirm, Preview
 from gateway.tools.context import ToolContext
 from gateway.tools.errors import NothingDone, Problem, ToolError, ToolExecutionError, ToolTimeout, ToolValidationError
 from gateway.tools.function import Function, NotBegun
 from gateway.tools.locks import held
+from gateway.tools.previews import frozen
 from gateway.tools.results import serialise
 from gateway.tools.template import Template, as_text, shown
 
 __all__ = ["Tool"]
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ACCIDENTS = (UnicodeError, json.JSONDecodeError, OSError, ValidationError)
+"""ValueErrors that clients and parsers raise when an answer is broken: they are not a preview function's refusal."""
 
 
 class Tool:
@@ -34,7 +40,8 @@ class Tool:
     - `confirm`: a person is asked first; True, a template, a preview function or a Confirm.
     - `read_only`: has no effect, may be repeated freely. `idempotent`: may be repeated with the same
       ``ctx.idempotency_key``.
-    - `version`: to be changed when the same arguments come to mean something else; open questions then drift.
+    - `version`: to be changed when the same arguments come to mean something else, also through what is injected; open
+      questions then drift.
     - `terminal`: its result is the answer, the model is not asked again.
     - `streaming`: the function is a generator whose values are shown as they come.
     - `timeout_seconds`: for one call, waiting for its lock included; None: the agent's.
@@ -101,6 +108,8 @@ class Tool:
             self._done = Template(done, [*names, "result"]) if done is not None else None
             probe = self.confirm.probe if self.confirm else None
             self._probe = Function(probe, self.name) if probe is not None else None
+            self.template_hash = hashlib.sha256(ask.encode()).hexdigest() if isinstance(ask, str) else ""
+            """SHA-256 of the confirm template; empty without one."""
         except ValueError as error:
             raise self._undefined(str(error)) from None
         for helper in (self._ask, self._probe):
@@ -133,6 +142,11 @@ class Tool:
         """Whether a call that was begun and not finished may simply be made again."""
         return self.read_only or self.idempotent
 
+    @property
+    def volatile(self) -> bool:
+        """Whether its previews may change, so that they are not compared."""
+        return self.confirm is not None and self.confirm.volatile
+
     def schema(self) -> dict[str, Any]:
         """What the model is told."""
         return {"name": self.name, "description": self.description, "parameters": self.parameters}
@@ -149,9 +163,11 @@ class Tool:
     ) -> Preview:
         """What a call would do, to be shown before it is made.
 
-        It may take `timeout_seconds`, or the tool's own when they are fewer. Raises ValueError when the preview
-        function refuses the call, in words for the model, or when the arguments or the precondition cannot be frozen in
-        canonical JSON; ToolExecutionError, NothingDone and ToolTimeout as `run`.
+        It may take `timeout_seconds`, or the tool's own when they are fewer. Raises ValueError when the call cannot be
+        asked: the preview function refuses it, in words for the model, or the arguments or the preview cannot be frozen
+        in canonical JSON. Raises a ToolError when the preview could not be made: ToolTimeout and NothingDone as `run`,
+        ToolExecutionError for every other error of the function. A JSONDecodeError, a UnicodeError, an OSError (a
+        certificate that is refused) and a ValidationError of pydantic are no refusals, though they are ValueErrors.
         """
         canonical_json(dict(args))
         if self._ask is None:
@@ -159,9 +175,20 @@ class Tool:
         if isinstance(self._ask, Template):
             return Preview(text=self._ask.render({name: shown(value) for name, value in args.items()}))
         found = await self._guarded(self._ask, args, ctx, self._at_most(timeout_seconds), passing=(ValueError,))
-        preview = found if isinstance(found, Preview) else Preview(text=str(found))
-        canonical_json(preview.precondition)
-        return preview
+        return frozen(found if isinstance(found, Preview) else Preview(text=str(found)))
+
+    def matches(self, action: PendingAction) -> bool:
+        """Return whether an action was asked under this definition of the tool: its version and its template.
+
+        The version alone counts when the record has no template, as those of older releases, and when the tool asks
+        nothing any more.
+        """
+        same_template = self.confirm is None or action.template in (None, self.template_hash)
+        return action.tool_version == self.version_hash and same_template
+
+    def compares(self, action: PendingAction) -> bool:
+        """Return whether the preview of an action is made again and compared right before its launch."""
+        return not self.volatile and (isinstance(self._ask, Function) or action.precondition is not None)
 
     async def run(
         self,
@@ -218,7 +245,7 @@ class Tool:
         key = None
         if lock is not None:
             key = lock.render({name: as_text(value) for name, value in self.validate(args).items()})
-        scope, waiting = asyncio.timeout(limit), lock is not None
+        scope, waiting, task = asyncio.timeout(limit), lock is not None, asyncio.current_task()
         try:
             async with scope, held(key) if key is not None else nullcontext():
                 waiting = False
@@ -230,9 +257,12 @@ class Tool:
             if _cancelling():
                 raise asyncio.CancelledError from error
             raise NothingDone(f"Tool {self.name!r} did not run: earlier calls of it have not ended") from error
-        except (Exception, SystemExit, asyncio.CancelledError) as error:
-            # A function may call sys.exit, or await what was cancelled: neither may end the process or the turn.
-            if isinstance(error, passing) or (isinstance(error, asyncio.CancelledError) and _cancelling()):
+        except BaseException as error:
+            # A function may call sys.exit, let a GeneratorExit out or await what was cancelled: none of it may end the
+            # process or the turn, nor leave a lease to lapse.
+            if isinstance(error, passing) and not isinstance(error, _ACCIDENTS):
+                raise
+            if isinstance(error, KeyboardInterrupt) or _ends_the_caller(error, task):
                 raise
             if not (isinstance(error, TimeoutError) and limit is not None and scope.expired()):
                 raise ToolExecutionError(self.name, error) from error
@@ -272,6 +302,20 @@ class Tool:
     def _hash(self) -> str:
         relied_on = {"name": self.name, "version": self.version, "parameters": _types_only(self.parameters)}
         return hashlib.sha256(canonical_json(relied_on)).hexdigest()
+
+
+def _ends_the_caller(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
+    """Whether this is not the function's: the task of the call is cancelled, or its coroutine closed from outside."""
+    match error:
+        case asyncio.CancelledError():
+            return _cancelling()
+        case GeneratorExit():
+            try:
+                return asyncio.current_task() is not task
+            except RuntimeError:  # no event loop runs any more
+                return True
+        case _:
+            return False
 
 
 def _cancelling() -> bool:

@@ -36,11 +36,11 @@ async def test_a_yes_does_it_once_and_a_no_does_not(here: Path) -> None:
         "Invoice INV-42 of Café Aurora is deleted.",
         "already done",
         "Delete invoice INV-7 for good?",
-        "Cancelled: Delete invoice INV-7 for good",
+        "Not done: Delete invoice INV-7 for good",
         "INV-7  | Blue Bakery",
     ), out
     assert out.count("is deleted.") == 1
-    assert "Café Aurora" not in out[out.index("Cancelled") :]
+    assert "Café Aurora" not in out[out.index("Not done") :]
 
 
 async def test_a_file_is_put_into_a_directory_beside_those_of_its_name(here: Path) -> None:

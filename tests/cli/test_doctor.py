@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gateway.cli import main
+from tests.cli.counting import write_counting_bot
 from tests.cli.processes import askfirst, forked
 from tests.fakes.model_server import Fail, ModelServer
 from tests.fakes.slack import FakeSlack
@@ -63,6 +64,7 @@ async def test_a_bot_that_can_be_served_has_no_fault(here: Path, env: dict[str, 
         "ok    settings",
         "ok    bot",
         "ok    model",
+        "ok    previews",
         "ok    telegram",
         "ok    telegram webhook",
         "ok    store",
@@ -70,6 +72,24 @@ async def test_a_bot_that_can_be_served_has_no_fault(here: Path, env: dict[str, 
     ]
     assert WEBHOOK in result.output
     assert not (here / ".askfirst").exists(), "it changes nothing"
+
+
+APPROVED = """
+from gateway import Agent, Approvers, Confirm, tool
+
+@tool(confirm=Confirm("Pay?", approvers=Approvers(people=["telegram:1:7", "slack:T1:U7"], need=2)))
+async def pay() -> None:
+    "Pay."
+
+bot = Agent([pay], provider="demo")
+"""
+
+
+async def test_a_tool_nobody_could_confirm_is_a_fault(here: Path, env: dict[str, str]) -> None:
+    (here / "bot.py").write_text(APPROVED)
+    faults = await examined(env=env)
+    assert faults.keys() == {"approvers", "telegram webhook"}
+    assert "tool pay: its approver slack:T1:U7 can never answer: slack is not on" in faults["approvers"]
 
 
 async def test_with_nothing_set_each_setting_is_named(here: Path) -> None:
@@ -218,6 +238,58 @@ async def test_the_model_is_asked_only_when_one_says_so(here: Path, env: dict[st
     assert max(asked.requests[0].get(name, 0) for name in ("max_tokens", "max_completion_tokens")) <= 16 + 8000
     assert "529" in (await examined("--model", env=env))["model"]
     assert "has no credit left" in (await examined("--model", env=env))["model"]
+
+
+# ── the previews ──
+
+
+async def previews(env: dict[str, str]) -> list[tuple[str, bool]]:
+    """What is said of previews, and whether it is a warning; none of it is a fault."""
+    findings = json.loads((await command("doctor", "bot.py", "--json", env=env)).stdout)
+    found = [finding for finding in findings if finding["check"] == "previews"]
+    assert all(finding["ok"] for finding in found)
+    return [(finding["says"], finding["warns"]) for finding in found]
+
+
+async def test_previews_that_differ_from_call_to_call_are_warned_of(here: Path, env: dict[str, str]) -> None:
+    write_counting_bot(here)
+    said = await previews(env)
+    differs = [says.partition(", so ")[0] for says, warns in said if warns and "differ" in says]
+    assert differs == [
+        "two previews of text differ in their text",
+        "two previews of table differ in their text and table",
+        "two previews of clock differ in their precondition",
+    ]
+    same = [says for says, warns in said if not warns]
+    assert same == [
+        "two previews of etag are the same",
+        "two previews of steady are the same",
+        "not compared, for want of arguments: unnamed; "
+        "askfirst preview bot.py TOOL JSON compares two previews of a call",
+    ]
+    refused, broken = [says for says, warns in said if warns and "differ" not in says]
+    assert refused.startswith("gone could not be previewed with its own example: ValueError (bot.py:")
+    assert broken.startswith("broken could not be previewed with its own example: ")
+    assert "KeyError (bot.py:" in broken
+    assert "canary" not in broken
+
+
+async def test_previews_of_a_bot_that_does_not_start_are_warned_of(here: Path, env: dict[str, str]) -> None:
+    bot = write_counting_bot(here)
+    bot.write_text(bot.read_text().replace('yield ["old"]', 'raise OSError("canary")\n    yield'))
+    (none, warns), (unnamed, _) = await previews(env)
+    assert warns
+    assert none.startswith("none could be made: the bot's lifespan failed: OSError (bot.py:")
+    assert "unnamed" in unnamed
+
+
+async def test_a_bot_without_preview_functions_is_not_started(here: Path, env: dict[str, str]) -> None:
+    bot = write_counting_bot(here)
+    without = 'Agent([deleting("template", "Delete {folder}?")])'
+    bot.write_text(
+        bot.read_text().replace("Agent(tools)", without).replace('yield ["old"]', "raise OSError\n    yield")
+    )
+    assert await previews(env) == []
 
 
 # ── the platforms ──

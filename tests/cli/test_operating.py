@@ -111,7 +111,7 @@ async def test_an_ask_is_withdrawn_while_a_server_runs(here: Path, ana: Person) 
         code, out, err = await askfirst("pending", "cancel", asked["id"][:10], cwd=here, env=ana.env)
         assert (code, out) == (0, "Withdrawn: Delete invoice INV-42 for good?\n"), err
         await ana.telegram.wait_for(lambda: "Withdrawn" in prompt.text and not prompt.buttons)
-        await ana.hears("Cancelled: Delete invoice INV-42")
+        await ana.hears("Not done: Delete invoice INV-42")
         assert (await command("pending", "list", env=ana.env)).stdout == "Nothing is waiting.\n"
         assert "is withdrawn: only what has not run yet" in await refusal("pending", "cancel", asked["id"], env=ana.env)
 
@@ -133,7 +133,7 @@ async def test_an_ask_is_withdrawn_beside_a_stopped_server_and_told_by_the_next(
     async with forked(*DEV, cwd=here, env=ana.env) as process:
         await process.url()
         await ana.telegram.wait_for(lambda: "Withdrawn" in prompt.text and not prompt.buttons)
-        await ana.hears("Cancelled: Delete invoice INV-7")
+        await ana.hears("Not done: Delete invoice INV-7")
 
 
 async def test_a_person_is_written_to(here: Path, at: Mapping[str, str]) -> None:

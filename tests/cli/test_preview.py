@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gateway.cli import main
+from tests.cli.counting import write_counting_bot
 
 
 def preview(*arguments: str) -> Result:
@@ -60,3 +61,28 @@ def test_a_policy_that_reviews_asks_and_one_that_denies_does_not(here: Path) -> 
     denied = preview("shred")
     assert denied.exit_code == 1
     assert "the policy denies it" in denied.stderr
+
+
+@pytest.mark.parametrize(
+    ("tool", "warning"),
+    [
+        ("text", "differ in their text, so a confirmed call would not run: return a Preview with precondition="),
+        ("table", "differ in their text and table, so a confirmed call would not run: return a Preview"),
+        ("clock", "differ in their precondition, so a confirmed call would not run: leave out of precondition="),
+        ("etag", ""),
+        ("steady", ""),
+        ("volatile", ""),
+        ("template", ""),
+    ],
+)
+def test_a_preview_that_differs_from_call_to_call_is_warned_of(here: Path, tool: str, warning: str) -> None:
+    write_counting_bot(here)
+    result = preview(tool, '{"folder": "old"}')
+    assert result.exit_code == 0
+    assert "[ Confirm ]" in result.stdout
+    assert "warning" not in result.stdout
+    if not warning:
+        assert result.stderr == ""
+        return
+    assert f"warning: two previews of {tool} {warning}" in result.stderr
+    assert result.stderr.endswith("or write Confirm(..., volatile=True)\n")

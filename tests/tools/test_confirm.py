@@ -184,12 +184,19 @@ def test_a_duration_must_be_positive_and_finite(ttl_seconds: float) -> None:
         ({"people": ["ana"]}, "not a person: 'ana'"),
         ({"people": []}, "1 approvers are needed, and 0"),
         ({"people": ["slack:T1:U7", "slack:T1:U7"], "need": 2}, "2 approvers are needed, and 1"),
+        ({"people": ["x:y:bob", "x:y:bob ", "\tx:y:bob"], "need": 2}, "2 approvers are needed, and 1"),
+        ({"people": ["x:a%3Ab:bob", "x:a%3ab:bob"], "need": 2}, "2 approvers are needed, and 1"),
+        ({"people": ["slack:T1:U7", " x:y: "]}, "not a person: 'x:y:'"),
         ({"people": ["slack:T1:U7"], "need": 0}, "0 approvers"),
     ],
 )
 def test_an_approver_rule_that_nobody_could_meet_is_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Approvers(**options)
+
+
+def test_approvers_are_people_once_each() -> None:
+    assert Approvers(people=[" slack:T1:U7 ", "slack:T1:U8", "slack:T1:U7"]).people == ("slack:T1:U7", "slack:T1:U8")
 
 
 def test_the_requester_counts_where_they_may_approve() -> None:

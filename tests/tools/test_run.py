@@ -344,7 +344,7 @@ async def test_waiting_for_a_lock_counts_and_then_nothing_was_done() -> None:
     assert ran == ["first", "third"]
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError()])
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError(), GeneratorExit()])
 async def test_a_function_that_would_end_its_process_or_its_caller_only_fails(error: BaseException) -> None:
     @tool(description="On the loop.")
     async def on_the_loop() -> None:
@@ -357,6 +357,16 @@ async def test_a_function_that_would_end_its_process_or_its_caller_only_fails(er
     for each in (on_the_loop, in_a_thread):
         with pytest.raises(ToolExecutionError):
             await each.run({}, CTX)
+
+
+async def test_a_call_that_is_closed_from_outside_ends_at_once() -> None:
+    @tool(description="Wait.")
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    running = wait.run({}, CTX)
+    running.send(None)
+    await asyncio.to_thread(running.close)
 
 
 async def test_a_caller_who_is_cancelled_cancels_the_function() -> None:

@@ -1,0 +1,62 @@
+"""Previews: how one is frozen for the record, and how two are compared.
+
+Values are compared as canonical JSON (RFC 8785), never by Python's equality: a tuple equals a list, and 1 is not True.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pydantic_core import to_jsonable_python
+
+from gateway.tools.action import PendingAction, canonical_json
+from gateway.tools.confirm import Preview
+
+__all__ = ["LAUNCH_PREVIEW_SECONDS", "asked_with", "changed", "differing", "frozen"]
+
+LAUNCH_PREVIEW_SECONDS = 10.0
+"""How long the preview that is made again right before a launch may take."""
+
+
+def frozen(preview: Preview) -> Preview:
+    """Return a copy that holds only text and plain JSON: a tuple in the precondition becomes a list.
+
+    Raises ValueError when canonical JSON cannot hold it, or when its table is not rows of a name and a value.
+    """
+    try:
+        rows = [(str(name), str(value)) for name, value in preview.table or ()]
+    except (TypeError, ValueError):
+        raise ValueError("the table of a preview must be rows of a name and a value") from None
+    text, table = str(preview.text), rows if preview.table is not None else None
+    canonical_json([text, rows, preview.precondition])
+    return replace(preview, text=text, table=table, precondition=to_jsonable_python(preview.precondition))
+
+
+def asked_with(action: PendingAction) -> Preview:
+    """Return the preview that an action was asked with."""
+    return Preview(text=action.preview, table=action.table, precondition=action.precondition)
+
+
+def differing(before: Preview, now: Preview) -> list[str]:
+    """Return which of text, table and precondition are not the same in both."""
+    one, other = _parts(before), _parts(now)
+    return [name for name in one if one[name] != other[name]]
+
+
+def changed(before: Preview, now: Preview) -> list[str]:
+    """Return what of a preview is no longer as it was, right before a launch.
+
+    Only the precondition counts when either preview gives one; otherwise text and table count.
+    """
+    names = differing(before, now)
+    if before.precondition is None and now.precondition is None:
+        return names
+    return [name for name in names if name == "precondition"]
+
+
+def _parts(preview: Preview) -> dict[str, bytes]:
+    return {
+        "text": canonical_json(preview.text),
+        "table": canonical_json([list(row) for row in preview.table or ()]),
+        "precondition": canonical_json(preview.precondition),
+    }
