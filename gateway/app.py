@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import hashlib
 import hmac
-import os
 import secrets
 import shutil
 import tempfile
@@ -23,6 +22,7 @@ from channels import (
     Address,
     AskfirstError,
     Channel,
+    MissingSetting,
     Parsed,
     SendError,
     Way,
@@ -33,6 +33,7 @@ from channels.catalogue import load
 from channels.direct import DirectChannel
 from channels.webchat import WebChatChannel
 from gateway.access import Allowed, allow
+from gateway.access.approvers import check_approvers
 from gateway.agent import Agent
 from gateway.artifacts import ArtifactStore
 from gateway.channel_agent import ChannelAgent, Runtime
@@ -44,6 +45,7 @@ from gateway.observe import Feed
 from gateway.pending.seal import Keyring
 from gateway.settings import Role, Settings
 from gateway.store.base import Store
+from gateway.store.secret import kept_secret, new_secret, secret_of
 from gateway.store.sqlite import SqliteStore
 from gateway.web import Ready, Webhooks, receive, web_app
 from gateway.web.chat import Chat, add_chat
@@ -51,7 +53,6 @@ from gateway.wording import prepare, say
 
 __all__ = ["Gateway", "Home", "assemble", "home_of", "in_memory", "open_store", "started"]
 
-_LEAST_SECRET_BYTES = 32
 _MEMORY = ":memory:"
 """The name of a database that is in no file (https://sqlite.org/inmemorydb.html)."""
 
@@ -93,7 +94,7 @@ def home_of(settings: Settings, url: str | None = None) -> Home:
     store, path = open_store(url), Path(url.removeprefix("sqlite:///"))
     keys = [secret.get_secret_value().encode() for secret in settings.secret]
     if not keys:
-        keys = [_new_key() if path.name == _MEMORY else _kept_secret(path.with_name(f"{path.name}.secret"))]
+        keys = [new_secret() if path.name == _MEMORY else kept_secret(path)]
     return Home(store, keys, settings.artifacts or path.with_name("artifacts"))
 
 
@@ -123,7 +124,7 @@ def assemble(
 async def in_memory(bot: ChannelAgent, channels: Mapping[str, Channel] | None = None) -> AsyncIterator[Engine]:
     """The bot over a store and files that go with the block, whatever store it has otherwise. Everybody may talk."""
     async with _temporary_files() as files:
-        home = Home(SqliteStore(_MEMORY), [_new_key()], files)
+        home = Home(SqliteStore(_MEMORY), [new_secret()], files)
         async with _unserved(bot, home, channels or {}) as engine:
             yield engine
 
@@ -134,12 +135,27 @@ async def embedded(bot: ChannelAgent) -> AsyncIterator[Runtime]:
     async with contextlib.AsyncExitStack() as stack:
         if bot.store is None:
             yield await stack.enter_async_context(in_memory(bot))
-        elif isinstance(bot.store, str):
+            return
+        if isinstance(bot.store, str):
             home = await asyncio.to_thread(home_of, Settings(), bot.store)
-            yield await stack.enter_async_context(_unserved(bot, home, {}))
         else:
-            home = Home(bot.store, [_new_key()], await stack.enter_async_context(_temporary_files()))
-            yield await stack.enter_async_context(_unserved(bot, home, {}))
+            files = await stack.enter_async_context(_temporary_files())
+            home = await asyncio.to_thread(_home_at, Settings(), bot.store, files)
+        yield await stack.enter_async_context(_unserved(bot, home, {}))
+
+
+def _home_at(settings: Settings, store: Store, files: Path) -> Home:
+    """The home of a store that an author made; `files` is for what it has no directory of its own for.
+
+    What is sealed there outlives the process, and so does the key: kept beside the file, else given. Raises
+    MissingSetting, and AskfirstError when the kept one cannot be read.
+    """
+    keys = [secret.get_secret_value().encode() for secret in settings.secret] or secret_of(store)
+    if not keys:
+        raise MissingSetting(
+            "ASKFIRST_SECRET", f"{type(store).__name__} outlives this process: set it, so that open questions hold"
+        )
+    return Home(store, keys, settings.artifacts or files)
 
 
 @contextlib.asynccontextmanager
@@ -150,6 +166,7 @@ async def _unserved(bot: ChannelAgent, home: Home, channels: Mapping[str, Channe
     async with contextlib.AsyncExitStack() as stack:
         await home.store.open()
         stack.push_async_callback(home.store.close)
+        await engine.shared.upgrade()
         await stack.enter_async_context(bot.attached(engine))
         stack.push_async_callback(engine.stop)
         yield engine
@@ -184,7 +201,8 @@ class Gateway:
         console: bool = False,
         chat_hosts: Sequence[str] = ("localhost", "127.0.0.1", "::1"),
     ) -> None:
-        """Raises MissingSetting for settings that are unsafe or there by half."""
+        """Raises MissingSetting for settings that are unsafe or there by half, and for tools that nobody could confirm;
+        with `console`, where a bot is only tried, these are logged."""
         self.bot = bot if isinstance(bot, ChannelAgent) else ChannelAgent(bot)
         self.settings = settings or Settings()
         self.role = role
@@ -200,6 +218,8 @@ class Gateway:
         if chat:
             self._webchat = WebChatChannel(keys=[_derived(key, "web chat") for key in home.keys], hosts=chat_hosts)
             self.channels[WebChatChannel.name] = self._webchat
+        allowed = allow(self.settings.allow or ())
+        check_approvers(self.bot.agent.tools.values(), self.channels, allowed, refuse=not console)
         self.feed = Feed(now=_now)
         self._console = console
         self._draining = False
@@ -207,7 +227,7 @@ class Gateway:
             self.bot,
             home,
             self.channels,
-            allowed=allow(self.settings.allow or ()),
+            allowed=allowed,
             feed=self.feed,
             public_url=self.settings.public_url,
         )
@@ -228,6 +248,7 @@ class Gateway:
         async with contextlib.AsyncExitStack() as stack:
             await self.store.open()
             stack.push_async_callback(self.store.close)
+            await self.engine.shared.upgrade()
             await claim(self.store, self.bot.name)
             http = await stack.enter_async_context(_http())
             await stack.enter_async_context(self.bot.attached(self.engine))
@@ -320,39 +341,6 @@ async def started(channel: Channel, http: aiohttp.ClientSession) -> None:
         await channel.start(http)
     except SendError as error:
         raise AskfirstError(f"{channel.name} cannot be reached ({error.code}): try again, or switch it off") from error
-
-
-def _kept_secret(path: Path) -> bytes:
-    """The secret beside an SQLite file, made when there is none: readable by its owner alone. Raises AskfirstError."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
-            _write_once(path, secrets.token_urlsafe(32))
-        secret = path.read_bytes().strip()
-    except OSError as error:
-        raise AskfirstError(
-            f"{path} cannot be read or made: {error.strerror}. Give this user a directory it may write to."
-        ) from error
-    if len(secret) < _LEAST_SECRET_BYTES:
-        raise AskfirstError(
-            f"{path} is damaged. Restore it from a backup, or delete it: a new one is made, "
-            "and what was signed with the old one (open asks, links, chat sessions) holds no longer."
-        )
-    return secret
-
-
-def _new_key() -> bytes:
-    return secrets.token_bytes(32)
-
-
-def _write_once(path: Path, text: str) -> None:
-    """Whole or not at all; what another process has written meanwhile stays."""
-    with tempfile.NamedTemporaryFile("w", prefix=f".{path.name}.", dir=path.parent) as file:  # made for its owner alone
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-        with contextlib.suppress(FileExistsError):
-            os.link(file.name, path)
 
 
 def _derived(key: bytes, purpose: str) -> bytes:

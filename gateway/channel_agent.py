@@ -13,18 +13,19 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias
 
 from channels import Address, AskfirstError, Attachment, Json, Media, Message, Person, Reply
+from channels.direct import DirectChannel, own_place, shared_place
 from gateway.agent import Agent, AgentResult, Ask, Asked, Journal, Keep, LoopOutcome, StopReason, Verdict
 from gateway.artifacts import Artifact
 from gateway.memory import RESET, to_entries
 from gateway.observe import describe_error
 from gateway.providers.base import ModelMessage
 from gateway.tools import PendingConfirmation, Tool, ToolContext
-from gateway.tools.action import PendingAction
+from gateway.tools.action import Detail, PendingAction
 from gateway.wording import say
 
 # Asking people takes half of what the package is made of, and only a running bot does it: imported there.
 if TYPE_CHECKING:
-    from gateway.pending.desk import Desk
+    from gateway.pending.actions import ConversationActions
 
 __all__ = ["ChannelAgent", "LifespanFailed", "NotAllowed", "NotRunning", "Outcome", "Runtime", "Turn"]
 
@@ -70,7 +71,7 @@ class Turn:
     context: ToolContext
     journal: Journal
     keep: Keep
-    desk: Callable[[], Awaitable[Desk]]
+    actions: Callable[[], Awaitable[ConversationActions]]
     """The conversation's open actions, read anew at each call."""
     publish: Callable[..., None]
     """The live feed."""
@@ -89,7 +90,7 @@ class Outcome:
     replies: list[Reply] = field(default_factory=list)
     transcript: list[Json] = field(default_factory=list)
     asked: list[PendingAction] = field(default_factory=list)
-    """To be shown in one prompt; those that are not on the desk yet are new."""
+    """To be shown in one prompt; those that are not written down yet are new."""
     unrelated: bool = False
     """The person's open actions were not what this turn was about."""
     loop: LoopOutcome | None = None
@@ -108,6 +109,7 @@ class Runtime(Protocol):
         action_id: str | None,
         code: str | None,
         token: str | None,
+        conversation: str | None,
     ) -> AgentResult: ...
     async def notify(self, address: Address, reply: Reply, *, after_seconds: float) -> None: ...
 
@@ -187,17 +189,18 @@ class ChannelAgent:
     ) -> AgentResult:
         """One message in, one result out: accept, run, answer, all within the call.
 
-        `reply_to` is the id of the action the message answers. Calls on one conversation run one after another. Raises
-        ValueError without a `user_id`, NotRunning, NotAllowed for an answer to somebody else's action, and
-        ProviderError when the model cannot be reached (the message is kept, and tried again with the next call). Any
-        other error that ends the turn is raised too, and its message kept as a dead letter.
+        `conversation_id`: a conversation that everybody who names it shares; None: the person's own, which no
+        `conversation_id` can name. `reply_to` is the id of the action the message answers. Calls on one conversation
+        run one after another. Raises ValueError for an id that is empty, NotRunning, NotAllowed for an answer to
+        somebody else's action, and ProviderError when the model cannot be reached (the message is kept, and tried again
+        with the next call). Any other error that ends the turn is raised too, and its message kept as a dead letter.
         """
         if not user_id:
             raise ValueError("ask_channel needs a user_id")
-        account = channel_id if channel_id is not None else "-"
-        place = conversation_id if conversation_id is not None else f"user:{user_id}"
-        address = Address(channel="app", account=account, place=place)
-        person = Person(channel="app", account=account, user_id=user_id)
+        if "" in (channel_id, conversation_id):
+            raise ValueError("channel_id and conversation_id must not be empty: leave out what does not apply")
+        person = Person(channel=DirectChannel.name, account=channel_id or "-", user_id=user_id)
+        address = own_place(person) if conversation_id is None else shared_place(person.account, conversation_id)
         command, text = _command(message)
         event = Message(
             event_ids=(),
@@ -218,17 +221,21 @@ class ChannelAgent:
         action_id: str | None = None,
         code: str | None = None,
         token: str | None = None,
+        conversation: str | None = None,
     ) -> AgentResult:
         """Decide an open action for a person, from code that knows who they are.
 
-        Exactly one of `action_id`, `code` and `token` says which, else ValueError. Raises NotAllowed for the wrong
-        person and for an action that is not there; nothing has changed then.
+        Exactly one of `action_id`, `code` and `token` says which, else ValueError. `conversation`, an action's
+        `conversation`, looks only there. Raises NotAllowed for the wrong person, for an action that is not there and
+        for a code that two of the person's open actions have; nothing has changed then.
         """
         if sum(given is not None for given in (action_id, code, token)) != 1:
             raise ValueError("decide needs exactly one of action_id, code and token")
         if intent not in ("confirm", "cancel"):
             raise ValueError(f"intent is 'confirm' or 'cancel', not {intent!r}")
-        return await self._running().decide(person, intent, action_id=action_id, code=code, token=token)
+        return await self._running().decide(
+            person, intent, action_id=action_id, code=code, token=token, conversation=conversation
+        )
 
     async def notify(self, address: Address | str, reply: Reply | str, *, after_seconds: float = 0.0) -> None:
         """Say something without being asked: now, or so many seconds later, whatever is restarted meanwhile.
@@ -278,16 +285,17 @@ class ChannelAgent:
     def tool(self, name: str) -> Tool | None:
         return self.agent.tools.get(name)
 
-    def drifted(self, action: PendingAction) -> bool:
-        """Whether an action may no longer happen as it was shown: another tool or approver rule by now, or denied by
-        the policy."""
+    def drifted(self, action: PendingAction) -> Detail | None:
+        """Return why an action may no longer happen as it was shown: another tool, template or approver rule by now,
+        or denied by the policy; None: it may."""
         from gateway.pending.ask import asks_more
 
         tool = self.tool(action.kind)
-        if tool is None or tool.version_hash != action.tool_version or asks_more(tool, action):
-            return True
+        if tool is None or not tool.matches(action):
+            return "other_release"
         policy = self.agent.policy
-        return policy is not None and policy.decide(tool.name, action.args)[0] == "deny"
+        denied = policy is not None and policy.decide(tool.name, action.args)[0] == "deny"
+        return "changed" if denied or asks_more(tool, action) else None
 
     def commands(self, language: str) -> dict[str, str]:
         """Every command and what it does, in the order people are shown them."""
@@ -350,24 +358,24 @@ class ChannelAgent:
             case "new":
                 outcome.replies, outcome.transcript = [Reply(text=say("new_done", turn.language))], [RESET]
             case "pending":
-                outcome.replies = [Reply(text=self._pending(turn, await turn.desk()))]
+                outcome.replies = [Reply(text=self._pending(turn, await turn.actions()))]
             case _:
                 answer = await self._commands[command][0](turn.context, turn.messages[0].text)
                 if answer is not None:
                     outcome.replies = [Reply(text=answer) if isinstance(answer, str) else answer]
         return outcome
 
-    def _pending(self, turn: Turn, desk: Desk) -> str:
+    def _pending(self, turn: Turn, actions: ConversationActions) -> str:
         from gateway.pending.prompt import plain
 
-        waiting = desk.open_for(str(turn.person))
+        waiting = actions.open_for(str(turn.person))
         if not waiting:
             return say("pending_none", turn.language)
         lines = [f"- {plain(action.preview)} ({action.code})" for action in waiting]
         return "\n".join([say("pending_list", turn.language), "", *lines])
 
     async def _model(self, turn: Turn) -> Outcome:
-        waiting = (await turn.desk()).open_for(str(turn.person))
+        waiting = (await turn.actions()).open_for(str(turn.person))
         told = [ModelMessage(role="event", content=_waiting_note(waiting))] if waiting else []
         done = await self.agent.turn(
             [*turn.history, *turn.notes, *told, *turn.heard],
@@ -380,7 +388,7 @@ class ChannelAgent:
         outcome = Outcome(
             stop_reason=done.stop_reason,
             transcript=to_entries([*turn.notes, *turn.heard, *done.messages]),
-            asked=[PendingAction.from_json(asked.record) for asked in done.asked],
+            asked=[_asked(turn, asked.record) for asked in done.asked],
             unrelated=bool(waiting and turn.messages),
             loop=done,
         )
@@ -401,15 +409,16 @@ class _Asking:
         self._proposed: list[PendingAction] = []
 
     async def __call__(self, asks: Sequence[Ask]) -> Sequence[Verdict]:
-        desk = await self._turn.desk()
-        return [self._verdict(desk, ask) for ask in asks]
+        actions = await self._turn.actions()
+        return [self._verdict(actions, ask) for ask in asks]
 
-    def _verdict(self, desk: Desk, ask: Ask) -> Verdict:
+    def _verdict(self, actions: ConversationActions, ask: Ask) -> Verdict:
         from gateway.pending.ask import Refused, propose
+        from gateway.pending.asked import as_asked
 
         turn = self._turn
         proposed = propose(
-            desk,
+            actions,
             ask.tool,
             dict(ask.args),
             ask.preview,
@@ -428,7 +437,14 @@ class _Asking:
             preview=ask.preview.text,
             user_prompt=say("prompt_shown", turn.language),
         )
-        return Asked(confirmation=told, record=proposed.to_json())
+        return Asked(confirmation=told, record=as_asked(proposed).to_json())
+
+
+def _asked(turn: Turn, record: Json) -> PendingAction:
+    """What the loop asked, perhaps in an earlier attempt at this turn. Raises NotAsked."""
+    from gateway.pending.asked import taken_over
+
+    return taken_over(record, conversation=turn.conversation, requester=str(turn.person))
 
 
 BUILT_IN = ("start", "help", "new", "stop", "pending")

@@ -53,8 +53,14 @@ async def dump(store: Any) -> list[str]:
 
     assert isinstance(store, SqliteStore)
     found = await store._do(rows)
-    drawn = r"(?=[\w-]*[\dA-Z])[\w-]{20,}|\b(?:OK|NO) \w{4}\b|(?<=code\\\":\\\")\w{4}"
-    for what, instead in ((drawn, "drawn"), (r"\b\d{16}\b", _minute), (r"(T\d\d:\d\d):\d\d(\.\d+)?", r"\1")):
+    drawn = r"(?=[\w-]*[\dA-Z])[\w-]{20,}|\b(?:OK|NO) \w{4}\b"
+    code = r"(\bcode\\*\":\\*\")\w{4}"
+    for what, instead in (
+        (drawn, "drawn"),
+        (code, r"\1drawn"),
+        (r"\b\d{16}\b", _minute),
+        (r"(T\d\d:\d\d):\d\d(\.\d+)?", r"\1"),
+    ):
         found = [re.sub(what, instead, row) for row in found]
     return sorted(found)
 

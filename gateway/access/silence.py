@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import cast
 
 from channels import OptedOut, Unreachable
 from gateway.store.base import Key, Put, Record, Store
@@ -37,9 +36,14 @@ def unreachable(at: datetime, code: str) -> Put:
 
 
 def silences(record: Record, part_id: str) -> bool:
-    """Whether this part may not go out any more to who has opted out."""
-    said = cast("dict[str, list[str]] | None", record.value)
-    return said is not None and part_id not in said["last_words"]
+    """Whether this part may not go out any more to who has opted out. A record that cannot be read silences."""
+    match record.value:
+        case None:
+            return False
+        case {"last_words": list(last_words)}:
+            return part_id not in last_words
+        case _:
+            return True
 
 
 async def has_opted_out(store: Store, conversation: str) -> bool:
@@ -51,8 +55,13 @@ async def check_silence(store: Store, conversation: str) -> None:
     """Before something is said there that nobody asked for. Raises OptedOut and Unreachable."""
     keys = opt_out_key(store, conversation), unreachable_key(store, conversation)
     snapshot = await store.get(keys)
-    opted_out, shut = (cast("dict[str, str] | None", snapshot[key].value) for key in keys)
+    opted_out, shut = (snapshot[key].value for key in keys)
     if opted_out is not None:
         raise OptedOut("opted_out")
-    if shut is not None:
-        raise Unreachable(shut["code"])
+    match shut:
+        case None:
+            return
+        case {"code": str(code)}:
+            raise Unreachable(code)
+        case _:
+            raise Unreachable("unknown")

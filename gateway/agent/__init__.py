@@ -3,7 +3,7 @@
 from gateway.agent.agent import Agent
 from gateway.agent.calls import Keep
 from gateway.agent.config import AgentConfig, ConfirmAction, StopCondition
-from gateway.agent.confirming import Approved, Ask, Asked, OnConfirm, Verdict
+from gateway.agent.confirming import Ask, Asked, OnConfirm, Verdict
 from gateway.agent.journal import Journal
 from gateway.agent.loop import AgentSpec, LoopOutcome, run_loop
 from gateway.agent.model import OnEvent, OnText
@@ -14,7 +14,6 @@ __all__ = [
     "AgentConfig",
     "AgentResult",
     "AgentSpec",
-    "Approved",
     "Ask",
     "Asked",
     "ConfirmAction",

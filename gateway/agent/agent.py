@@ -8,8 +8,9 @@ import secrets
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
+from channels import Json
 from gateway.agent.calls import Keep
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import OnConfirm
@@ -94,7 +95,7 @@ class Agent:
             context = replace(context, idempotency_key=secrets.token_hex(16))
         messages = [ModelMessage(role="user", content=message)] if isinstance(message, str) else message
         try:
-            outcome = await self.turn(
+            outcome = await self._loop(
                 messages,
                 context=context,
                 on_confirm=Unattended(self.config, context),
@@ -108,7 +109,7 @@ class Agent:
         return AgentResult(
             content=outcome.content,
             artifacts=outcome.artifacts,
-            pending=tuple(PendingAction.from_json(asked.record) for asked in outcome.asked),
+            pending=tuple(PendingAction.from_json(cast("dict[str, Json]", asked.record)) for asked in outcome.asked),
             stop_reason="needs_confirmation" if outcome.stop_reason == "asked" else outcome.stop_reason,
             usage=outcome.usage,
             iterations=outcome.iterations,
@@ -175,7 +176,31 @@ class Agent:
         on_event: OnEvent | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> LoopOutcome:
-        """One turn of the loop, for whoever has a chat to ask in; see `run_loop`. Raises ProviderError."""
+        """One turn of the loop, for whoever has a chat to ask in; see `run_loop`. A call that asks never runs in it.
+
+        Raises ProviderError, and UnreadableStep.
+        """
+        return await self._loop(
+            messages,
+            context=context,
+            on_confirm=on_confirm,
+            more_instructions=more_instructions,
+            journal=journal,
+            keep=keep,
+            on_text=on_text,
+            on_event=on_event,
+            sleep=sleep,
+        )
+
+    async def _loop(
+        self,
+        messages: Sequence[ModelMessage],
+        *,
+        context: ToolContext,
+        on_confirm: OnConfirm | Unattended,
+        more_instructions: str = "",
+        **options: Any,
+    ) -> LoopOutcome:
         instructions = self.instructions(context) if callable(self.instructions) else self.instructions
         return await run_loop(
             AgentSpec(tools=self.tools, config=self.config, policy=self.policy),
@@ -184,9 +209,5 @@ class Agent:
             context=context,
             on_confirm=on_confirm,
             system="\n\n".join(text for text in (instructions, more_instructions) if text),
-            journal=journal,
-            keep=keep,
-            on_text=on_text,
-            on_event=on_event,
-            sleep=sleep,
+            **options,
         )

@@ -12,9 +12,10 @@ from typing import Literal, TypeAlias
 
 from channels import Json, Media
 from gateway.agent.config import AgentConfig
-from gateway.agent.confirming import Approved, Ask, Asked, OnConfirm, Verdict
+from gateway.agent.confirming import Ask, Asked, OnConfirm, Verdict
 from gateway.agent.journal import CallResult, Progress
 from gateway.agent.model import OnEvent
+from gateway.agent.unattended import Approved, Unattended
 from gateway.artifacts import Artifact, NotKept, collecting, emit_artifact
 from gateway.providers.base import ToolCall
 from gateway.tools import (
@@ -66,7 +67,7 @@ class CallRunner:
     policy: ToolPolicy | None
     context: ToolContext
     progress: Progress
-    on_confirm: OnConfirm
+    on_confirm: OnConfirm | Unattended
     on_event: OnEvent
     keep: Keep | None
     collect: Callable[[], AbstractContextManager[list[Artifact]]] = collecting
@@ -147,6 +148,9 @@ class CallRunner:
 
     async def _run(self, each: _Checked) -> CallResult:
         tool, call = each.tool, each.call
+        if each.reason is not None and not isinstance(self.on_confirm, Unattended):
+            # Nothing should come this far. What a person confirms is executed by the engine, from its sealed record.
+            return self._failed(call, f"Tool {tool.name!r} was not run: a person has to confirm it first.")
         if self.context.cancelled:
             return self._failed(call, f"Tool {tool.name!r} was not run: the person has ended this turn.")
         if not tool.repeatable:
@@ -200,10 +204,11 @@ class CallRunner:
 
     async def _ask(self, reply: int, asks: Sequence[_Checked]) -> dict[str, CallResult]:
         results: dict[str, CallResult] = {}
-        verdicts = dict(self.progress.verdicts(reply))
+        verdicts: dict[str, Verdict | Approved] = dict(self.progress.verdicts(reply))
         if undecided := [each for each in asks if each.key not in verdicts]:
             new = await self._decide(undecided)
-            await self.progress.decided(reply, new)
+            kept = {key: verdict for key, verdict in new.items() if not isinstance(verdict, Approved)}
+            await self.progress.decided(reply, kept)
             verdicts |= new
         for each in asks:
             verdict = verdicts[each.key]
@@ -217,8 +222,8 @@ class CallRunner:
                 results[each.key] = self._failed(each.call, verdict)
         return results
 
-    async def _decide(self, asks: Sequence[_Checked]) -> dict[str, Verdict]:
-        verdicts: dict[str, Verdict] = {}
+    async def _decide(self, asks: Sequence[_Checked]) -> dict[str, Verdict | Approved]:
+        verdicts: dict[str, Verdict | Approved] = {}
         prepared: dict[str, Ask] = {}
         for each in asks:
             tool = each.tool

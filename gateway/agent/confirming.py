@@ -10,7 +10,7 @@ from channels import Json
 from gateway.providers.base import ToolCall
 from gateway.tools import PendingConfirmation, Preview, Tool
 
-__all__ = ["Approved", "Ask", "Asked", "OnConfirm", "Verdict"]
+__all__ = ["Ask", "Asked", "OnConfirm", "Verdict"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +36,9 @@ class Asked:
     """For whoever asked: kept with the turn, and given back with its outcome, also after a take-over."""
 
 
-@dataclass(frozen=True, slots=True)
-class Approved:
-    """The yes is there already: the call is made now."""
-
-
-Verdict: TypeAlias = Asked | Approved | str
-"""A text refuses the call, in words for the model."""
+Verdict: TypeAlias = Asked | str
+"""A text refuses the call, in words for the model. There is no yes among them: a confirmed action runs from its own
+record, never from within a turn."""
 
 
 class OnConfirm(Protocol):

@@ -5,7 +5,10 @@ Steps, in the order they were recorded:
 - ``{"reply": {...}}``: a reply of the model that calls tools. A reply without calls ends the turn and is not recorded.
 - ``{"started": key}``: a call is about to run that must not simply run again. A key is "reply.call", counted from 1.
 - ``{"finished": key, "result": {...}}``: the call's result, with its artifacts.
-- ``{"asked": reply, "verdicts": [[key, {...}], ...]}``: what became of the calls that needed a person's yes.
+- ``{"asked": reply, "verdicts": [[key, {...}], ...]}``: what became of the calls that needed a person's yes. No verdict
+  is a yes, and one that is not known refuses the call.
+
+A step that is not known or not whole ends the turn: going on without it could repeat a call.
 """
 
 from __future__ import annotations
@@ -13,15 +16,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from typing import Any, Literal, Protocol
 
-from channels import Json
-from gateway.agent.confirming import Approved, Asked, Verdict
+from pydantic import TypeAdapter
+
+from channels import AskfirstError, Json
+from gateway.agent.confirming import Asked, Verdict
 from gateway.artifacts import Artifact
-from gateway.providers.base import Response, ToolCall, Usage
+from gateway.providers.base import Response
 from gateway.tools import PendingConfirmation
 
-__all__ = ["CallResult", "Journal", "Progress"]
+__all__ = ["CallResult", "Journal", "Progress", "UnreadableStep"]
+
+
+class UnreadableStep(AskfirstError):
+    """A recorded step of a turn is of no known kind, or not whole."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"step {number} of the turn's checkpoint cannot be read: the turn does not go on from it")
 
 
 class Journal(Protocol):
@@ -54,14 +67,18 @@ class Progress:
     """Reads what is recorded and records what is new. Without a journal it remembers nothing."""
 
     def __init__(self, journal: Journal | None) -> None:
+        """Raises UnreadableStep."""
         self._journal = journal
         self._recording = asyncio.Lock()
         self._replies: list[Response] = []
         self._started: set[str] = set()
         self._finished: dict[str, CallResult] = {}
         self._verdicts: dict[int, dict[str, Verdict]] = {}
-        for step in journal.steps if journal is not None else ():
-            self._read(step)
+        for number, step in enumerate(journal.steps if journal is not None else (), start=1):
+            try:
+                self._read(step)
+            except (KeyError, TypeError, ValueError) as error:
+                raise UnreadableStep(number) from error
 
     def reply(self, number: int) -> Response | None:
         """The recorded reply of that number, counted from 1."""
@@ -106,15 +123,16 @@ class Progress:
     def _read(self, step: Any) -> None:
         match step:
             case {"reply": body}:
-                calls = tuple(ToolCall(**call) for call in body["tool_calls"])
-                self._replies.append(Response(**{**body, "tool_calls": calls, "usage": Usage(**body["usage"])}))
-            case {"started": key}:
+                self._replies.append(_adapter(Response).validate_python(body))
+            case {"started": str(key)}:
                 self._started.add(key)
-            case {"finished": key, "result": body}:
-                artifacts = tuple(Artifact(**artifact) for artifact in body["artifacts"])
-                self._finished[key] = CallResult(**{**body, "artifacts": artifacts})
-            case {"asked": reply, "verdicts": verdicts}:
+            case {"finished": str(key), "result": body}:
+                told = {name: body[name] for name in ("text", "failed", "stop", "artifacts")}
+                self._finished[key] = _adapter(CallResult).validate_python(told)
+            case {"asked": int(reply), "verdicts": list(verdicts)}:
                 self._verdicts.setdefault(reply, {}).update((key, _verdict_from_json(body)) for key, body in verdicts)
+            case _:
+                raise ValueError("a step of no known kind")
 
 
 def _verdict_to_json(verdict: Verdict) -> Json:
@@ -122,14 +140,30 @@ def _verdict_to_json(verdict: Verdict) -> Json:
         told = verdict.confirmation
         words: Json = {"action": told.action, "preview": told.preview, "user_prompt": told.user_prompt}
         return {"confirmation": words, "record": verdict.record}
-    return "approved" if isinstance(verdict, Approved) else {"refused": verdict}
+    return {"refused": verdict}
 
 
 def _verdict_from_json(body: Any) -> Verdict:
     match body:
-        case {"confirmation": words, "record": record}:
-            return Asked(confirmation=PendingConfirmation(**words), record=record)
-        case {"refused": text}:
-            return str(text)
+        case {
+            "confirmation": {"action": str(action), "preview": str(preview), "user_prompt": str(user_prompt)},
+            "record": dict(record),
+        }:
+            told = PendingConfirmation(action=action, preview=preview, user_prompt=user_prompt)
+            return Asked(confirmation=told, record=record)
+        case {"refused": str(text)}:
+            return text
         case _:
-            return Approved()
+            return _UNREADABLE_VERDICT
+
+
+_UNREADABLE_VERDICT = (
+    "Not run, and nobody was asked: what was decided about this call cannot be read. Call it again if it is still "
+    "wanted."
+)
+
+
+@cache
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    """Built when a turn is taken over: building one costs milliseconds."""
+    return TypeAdapter(kind)

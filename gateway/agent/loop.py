@@ -16,6 +16,7 @@ from gateway.agent.confirming import Asked, OnConfirm
 from gateway.agent.journal import CallResult, Journal, Progress
 from gateway.agent.model import ModelCaller, OnEvent, OnText, Stopped
 from gateway.agent.results import StopReason
+from gateway.agent.unattended import Unattended
 from gateway.artifacts import Artifact
 from gateway.providers.base import ModelMessage, Provider, Request, Response, ToolCall, ToolSpec, Usage
 from gateway.tools import Tool, ToolContext, ToolPolicy
@@ -58,7 +59,7 @@ async def run_loop(
     *,
     provider: Provider,
     context: ToolContext,
-    on_confirm: OnConfirm,
+    on_confirm: OnConfirm | Unattended,
     system: str = "",
     journal: Journal | None = None,
     keep: Keep | None = None,

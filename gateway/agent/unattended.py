@@ -7,14 +7,20 @@ import inspect
 import logging
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from gateway.agent.config import AgentConfig, ConfirmAction
-from gateway.agent.confirming import Approved, Ask, Asked, Verdict
+from gateway.agent.confirming import Ask, Asked, Verdict
 from gateway.tools import PendingAction, PendingConfirmation, ToolContext, compute_args_digest
 
-__all__ = ["Unattended"]
+__all__ = ["Approved", "Unattended"]
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Approved:
+    """`confirm_action` has said yes: the call is made now."""
 
 
 class Unattended:
@@ -24,13 +30,13 @@ class Unattended:
         self._config, self._context = config, context
         self._denied: dict[tuple[str, str], str] = {}
 
-    async def __call__(self, asks: Sequence[Ask]) -> Sequence[Verdict]:
+    async def __call__(self, asks: Sequence[Ask]) -> Sequence[Verdict | Approved]:
         confirm_action = self._config.confirm_action
         if confirm_action is None:
             return [self._write_down(ask) for ask in asks]
         return [await self._confirmed(ask, confirm_action) for ask in asks]
 
-    async def _confirmed(self, ask: Ask, confirm_action: ConfirmAction) -> Verdict:
+    async def _confirmed(self, ask: Ask, confirm_action: ConfirmAction) -> Verdict | Approved:
         call = (ask.tool.name, compute_args_digest(ask.args))
         if (before := self._denied.get(call)) is not None:
             return before

@@ -12,23 +12,25 @@ import contextlib
 import logging
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Literal
 
 from channels import Media
 from gateway.artifacts import Artifact, NotKept, collecting, emit_artifact
 from gateway.engine.crew import Shares
 from gateway.engine.leases import Held, at_last, for_newer
-from gateway.engine.outgoing import queue
-from gateway.engine.patience import wait_for_store, waits
+from gateway.engine.retrying import attempts
 from gateway.engine.shared import Shared
-from gateway.pending.desk import Desk
+from gateway.pending import settling
+from gateway.pending.actions import ConversationActions
+from gateway.pending.loading import conversation_of, stored_action
 from gateway.pending.prompt import statement
-from gateway.pending.transitions import may_relaunch
-from gateway.store.base import Conflict, Fenced, Key, Lease, StoreError, StoreUnavailable, Transaction
+from gateway.pending.transitions import is_stale, may_relaunch
+from gateway.store.base import Conflict, Fenced, Key, Lease, StoreError, Transaction
 from gateway.store.form import NewerForm
 from gateway.tools import OutcomeUnknown, Tool, ToolContext, ToolError, ToolExecutionError, serialise
-from gateway.tools.action import PendingAction, check_schema
+from gateway.tools.action import Detail, PendingAction
+from gateway.tools.previews import LAUNCH_PREVIEW_SECONDS, asked_with, changed
 from gateway.wording import say
 
 __all__ = ["MOST_OF_A_TOOL", "Actions"]
@@ -39,9 +41,10 @@ _TIMEOUT_SECONDS = 60.0
 MOST_OF_A_TOOL = 32
 """Effects of one tool at once: as many are left for others, whatever hangs or waits for a lock."""
 _AGAIN_SECONDS = 5.0
+_CHECKED_WITHIN = timedelta(minutes=1)
+"""So long a preview that cannot be made again is tried."""
 _CHANNEL_BACK_WITHIN = timedelta(hours=1)
 """So long what was confirmed waits for its channel; later nobody would expect it to happen."""
-_FINISH_TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ class Actions:
                 else:
                     with self._running.one(found.kind):
                         if (launched := await self._launch(lease, found)) is None:
-                            await self._give_back(lease)
+                            await self._give_back(lease, again=await self._is_approved(lease))
                         elif (end := await self._effect(launched)).again:
                             await self._give_back(lease, again=True)
                         else:
@@ -101,19 +104,32 @@ class Actions:
         return ended
 
     async def _find(self, lease: Lease) -> PendingAction | None:
-        """The record as it stands, unless it cannot be read; whether it is genuine the desk says. Raises NewerForm."""
-        key = Key(lease.partition, f"action/{lease.lane}")
-        record = (await self._shared.store.get([key]))[key]
-        check_schema(record.value)
-        try:
-            return PendingAction.from_json(record.value)
-        except (TypeError, ValueError):
+        """Return the action of this lease; one that was changed by somebody is closed. None: it is not to be found.
+
+        Raises NewerForm.
+        """
+        shared, key = self._shared, Key(lease.partition, f"action/{lease.lane}")
+        snapshot = lease.seen if shared.is_shown(lease) else await shared.store.get([key])
+        stored_action(shared.keyring, key, snapshot[key], first_form=shared.first_form)  # a newer one says so
+        conversation = conversation_of(snapshot[key].value)
+        if conversation is None or shared.store.partition(conversation) != lease.partition:
+            log.error("action %s cannot be read: it will not run", lease.lane)
             return None
+        return (await shared.actions(conversation, lease.lane)).get(lease.lane)
+
+    async def _is_approved(self, lease: Lease) -> bool:
+        """Return True when the action of this lease still waits to be launched."""
+        found = await self._find(lease)
+        return found is not None and found.state == "approved"
 
     # ── before ──
 
     async def _waits(self, action: PendingAction) -> str | None:
         """Why it cannot be begun now."""
+        if is_stale(action, await self._shared.store.now()):
+            return None  # nor ever: the launch says so
+        if action.state == "approved" and self._shared.bot.drifted(action) and not self._shared.drifted(action):
+            return "its tool is another here"
         if await self._waits_for_channel(action):
             return "its channel is off here, so nobody would be told"
         if action.state == "approved" and not await self._shared.store.has_room():
@@ -136,33 +152,30 @@ class Actions:
     async def _launch(self, lease: Lease, found: PendingAction) -> PendingAction | None:
         """Record that the effect is about to run. None: it will not run now, and all there is to say is said."""
         shared = self._shared
-        tool = shared.bot.tool(found.kind)
-        genuine = tool is not None and found.state == "approved" and shared.keyring.holds(found)
-        changed = tool is not None and genuine and (self._is_mute(found) or await self._changed(found, tool))
-        left = waits()
-        while True:
-            try:
-                desk = await shared.desk(found.conversation, found.language, lease.lane)
-                action = desk.action(lease.lane)
+        why = await self._checked(found)
+        if why == "not_checked" and not self._is_late(found, await shared.store.now()):
+            return None
+        launched: PendingAction | None = None
+        for attempt in attempts(patient=True):
+            async with attempt:
+                actions = await shared.actions(found.conversation, lease.lane)
+                action = actions.get(lease.lane)
                 if action is not None and action.state == "running" and action.fence == lease.fence:
                     return action  # recorded by the commit whose answer was lost; only this lease can have
                 transaction = Transaction(partition=lease.partition, lease=lease)
-                if changed:
-                    desk.drifted(lease.lane, desk.now)
-                launched = desk.launch(lease.lane, lease.fence, desk.now) if not changed else None
-                self._write(desk, transaction, found)
+                launched = None
+                if why is not None and not is_stale(found, actions.now):
+                    settling.drifted(actions, lease.lane, actions.now, why)
+                else:
+                    launched = settling.launch(actions, lease.lane, lease.fence, actions.now)
+                self._write(transaction, actions, found)
                 launching = asyncio.ensure_future(shared.commit(transaction))
                 try:
                     await asyncio.shield(launching)
                 except asyncio.CancelledError:
                     await at_last(self._call_off(launching, launched, lease))
                     raise
-            except Conflict:
-                continue
-            except StoreUnavailable as error:
-                await wait_for_store(left, error)
-                continue
-            return launched
+        return launched
 
     async def _call_off(self, launching: Awaitable[object], launched: PendingAction | None, lease: Lease) -> None:
         """Once it says that the effect is about to run: that it did not."""
@@ -174,7 +187,7 @@ class Actions:
     async def _after_a_death(self, action: PendingAction) -> _End | None:
         """A worker died while this ran. None: run it again, with the same key, through the same tool."""
         shared, tool = self._shared, self._shared.bot.tool(action.kind)
-        if tool is None or not shared.keyring.holds(action) or shared.bot.drifted(action):
+        if tool is None or shared.bot.drifted(action):
             return _End("unknown", "the worker died while it ran")
         if tool.idempotent and may_relaunch(action, await shared.store.now()):
             return None
@@ -193,15 +206,28 @@ class Actions:
             log.warning("the probe of %s failed: %s", action.kind, type(error).__name__)
             return "unknown"
 
-    async def _changed(self, action: PendingAction, tool: Tool) -> bool:
-        """Whether what the preview saw is another by now, or is not there any more, or cannot be seen in time."""
-        if action.precondition is None:
-            return False
+    async def _checked(self, action: PendingAction) -> Detail | None:
+        """Return why what is about to run is not what was shown, as far as that can be told; None: it is."""
+        tool = self._shared.bot.tool(action.kind)
+        if tool is None or action.state != "approved":
+            return None
+        if self._is_mute(action):
+            return "not_checked"
+        if not tool.compares(action):
+            return None
         try:
-            preview = await tool.preview(action.args, self._context(action), timeout_seconds=_TIMEOUT_SECONDS)
-        except (ValueError, ToolError):
-            return True
-        return preview.precondition != action.precondition
+            now = await tool.preview(action.args, self._context(action), timeout_seconds=LAUNCH_PREVIEW_SECONDS)
+        except ValueError:
+            return "changed"
+        except ToolError as error:
+            log.warning("the preview of %s could not be made again: %s", action.kind, type(error).__name__)
+            return "not_checked"
+        return "changed" if changed(asked_with(action), now) else None
+
+    @staticmethod
+    def _is_late(action: PendingAction, now: datetime) -> bool:
+        """Return True when what could not be looked at has been tried for long enough."""
+        return action.decided_at is None or now - action.decided_at > _CHECKED_WITHIN
 
     # ── the effect ──
 
@@ -262,41 +288,43 @@ class Actions:
         asked again for a while.
         """
         shared, action_id = self._shared, action.pending_action_id
-        left, perhaps_told = waits() if patient else iter(()), False
-        for _ in range(_FINISH_TRIES):
-            told = False
-            try:
-                desk = await shared.desk(action.conversation, action.language, action_id)
-                told = desk.finish(
-                    action_id, action.fence, end.state, end.outcome, desk.now, text=end.text, media=end.media
+        ended: PendingAction | None = None
+        told = perhaps_told = False
+        for attempt in attempts(patient=patient):
+            async with attempt:
+                perhaps_told, told = perhaps_told or (attempt.outcome_unknown and told), False
+                actions = await shared.actions(action.conversation, action_id)
+                told = settling.finish(
+                    actions,
+                    action_id,
+                    action.fence,
+                    end.state,
+                    end.outcome,
+                    actions.now,
+                    text=end.text,
+                    media=end.media,
                 )
                 if not told and lease is None:
-                    return desk.action(action_id) if perhaps_told else None
+                    return actions.get(action_id) if perhaps_told else None
                 transaction = Transaction(partition=shared.store.partition(action.conversation), lease=lease)
                 transaction.finish = "done" if lease is not None else None
-                self._write(desk, transaction, action)
-                await shared.commit(transaction)
-            except Conflict:
-                continue
-            except Fenced:
-                if patient and not perhaps_told:  # else it is our own commit that has ended the lease
-                    log.warning("action %s: somebody else has taken over", action_id)
-                lease = None
-                continue
-            except StoreUnavailable as error:
-                perhaps_told = perhaps_told or told
-                await wait_for_store(left, error)
-                continue
-            return desk.action(action_id) if told else None
-        raise StoreError(f"the end of action {action_id} could not be recorded")
+                self._write(transaction, actions, action)
+                try:
+                    await shared.commit(transaction)
+                except Fenced as error:
+                    if patient and not perhaps_told:  # else it is our own commit that has ended the lease
+                        log.warning("action %s: somebody else has taken over", action_id)
+                    lease = None
+                    raise Conflict("the lease is gone") from error
+                ended = actions.get(action_id) if told else None
+        return ended
 
-    def _write(self, desk: Desk, transaction: Transaction, action: PendingAction) -> None:
-        desk.write(transaction)
+    def _write(self, transaction: Transaction, actions: ConversationActions, action: PendingAction) -> None:
+        actions.write(transaction)
         if action.address is not None:
             cause = f"action/{action.pending_action_id}"
-            channels = self._shared.channels
-            transaction.parts += queue(
-                channels, action.conversation, action.address, desk.says, cause=cause, language=action.language
+            transaction.parts += self._shared.parts.render(
+                action.conversation, action.address, actions.says, cause=cause, language=action.language
             )
 
     async def _give_back(self, lease: Lease, *, again: bool = False) -> None:

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
-from typing import cast
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Literal
 
-from channels import Message
+from channels import CanOrder, Message, Receipt
 from gateway.channel_agent import Outcome
-from gateway.engine import receipts, trail
+from gateway.engine import reports, trail
 from gateway.engine.batch import Batch
-from gateway.engine.ending import ended, heard_key, noted
-from gateway.engine.outgoing import queue
+from gateway.engine.ending import ended, note_acted, noted
+from gateway.engine.retrying import attempts
 from gateway.engine.shared import Shared, in_thread, typed
+from gateway.pending.actions import ConversationActions
 from gateway.pending.bare import BareWord
-from gateway.pending.reading import ReplyParser
-from gateway.store.base import Conflict, Lease
+from gateway.pending.deciding import in_group, word
+from gateway.pending.index import LATELY, Index, Showing
+from gateway.pending.reading import ReplyParser, reads_as_answer
+from gateway.store.base import Lease, QueuedPart
 
 __all__ = ["Answers"]
 
 _SEND_WAIT_SECONDS = 10.0
 _LOOK_SECONDS = 0.05
+_REPORTED_FOR = timedelta(seconds=3)
+"""A question that was on the screen for less than this was not read before the word was written."""
 
 
 class Answers:
@@ -28,7 +34,6 @@ class Answers:
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self._parser = ReplyParser()
 
     async def take(self, lease: Lease, batch: Batch) -> Outcome | None:
         """None when it is an ordinary word here."""
@@ -37,45 +42,64 @@ class Answers:
         if len(batch.messages) > 1 or message.command is not None or message.attachments or person is None:
             return None
         language = self._shared.language(person)
-        intent = self._parser.classify(message.text, language)
-        if intent == "unclear":
+        if not reads_as_answer(message.text, language):
             return None
+        reads = partial(_reads, message.text, language)
         await self._sends_ended(lease.lane)
-        while True:
-            desk = await self._shared.desk(lease.lane, language)
-            if message.address.group:
-                if not desk.open:
+        for attempt in attempts():
+            async with attempt:
+                actions = await self._shared.actions(lease.lane, find=partial(_meant, at=batch.at))
+                if message.address.group:
+                    taken = in_group(actions, person, language)
+                else:
+                    taken = word(actions, reads, person, await self._said(actions, batch, message), language)
+                if not taken:
                     return None
-            elif not desk.word(intent, person, await self._said(lease.lane, batch, message)):
-                return None
-            transaction = ended(self._shared, lease, batch)
-            noted(self._shared, transaction, lease.lane, batch.notes)
-            desk.write(transaction)
-            cause = trail.event_of(batch.taken[-1])
-            transaction.parts += queue(
-                self._shared.channels, lease.lane, message.address, desk.says, cause=cause, language=language
-            )
-            try:
+                note_acted(actions, batch)
+                transaction = ended(self._shared, lease, batch)
+                noted(transaction, self._shared, lease.lane, batch.notes)
+                actions.write(transaction)
+                cause = trail.event_of(batch.taken[-1])
+                transaction.parts += self._shared.parts.render(
+                    lease.lane, message.address, actions.says, cause=cause, language=language
+                )
                 await self._shared.commit(transaction)
-            except Conflict:
-                continue
-            trail.committed(lease.lane, batch.taken, transaction.parts, "decided")
-            return Outcome(stop_reason="decided")
+                trail.committed(lease.lane, batch.taken, transaction.parts, "decided")
+        return Outcome(stop_reason="decided")
 
-    async def _said(self, conversation: str, batch: Batch, message: Message) -> BareWord:
-        outbox = await self._shared.store.outbox(conversation)  # first: what leaves it meanwhile has its receipt then
-        shown = receipts.key(self._shared, conversation)
-        last = heard_key(self._shared, conversation, message.person)
-        snapshot = await self._shared.store.get([shown, last])
-        written = cast("str | None", snapshot[last].value)
-        heard_at = [datetime.fromisoformat(written)] if written else []
+    async def _said(self, actions: ConversationActions, batch: Batch, message: Message) -> BareWord:
+        conversation, index = actions.conversation, actions.index
+        on_the_way = any(_may_be_seen(part, batch.at) for part in await self._shared.store.outbox(conversation))
+        last = None if on_the_way else index.last_said(batch.at)
+        plain = typed(message) and not message.unknown_fields and self._came_now(batch)
+        acted = [index.acted[str(message.person)]] if str(message.person) in index.acted else []
         return BareWord(
             at=batch.at,
-            fresh=typed(message) and (message.reply_to is None or in_thread(message)) and not batch.edited,
-            last_shown=receipts.last_shown(snapshot[shown].value, batch.at, outbox=outbox),
-            heard=max([*heard_at, *batch.heard_beside(batch.written)], default=None),
+            fresh=plain and (message.reply_to is None or in_thread(message)) and not batch.edited,
+            last=last,
+            written=await self._written(conversation, message, batch.at, last),
+            acted=max([*acted, *batch.heard_beside(batch.written)], default=None),
             beneath=message.reply_to if in_thread(message) else None,
         )
+
+    def _came_now(self, batch: Batch) -> bool:
+        return batch.written is not None and self._shared.may_decide(batch.written)
+
+    async def _written(
+        self, conversation: str, message: Message, at: datetime, last: Showing | None
+    ) -> Literal["after", "unknown", "before"]:
+        """Return whether a message was written after this one of ours, as its platform tells."""
+        channel = self._shared.channels.get(message.address.channel)
+        if channel is None or last is None or last.message_id is None:
+            return "unknown"
+        match channel.capabilities.bare_yes:
+            case "ordered" if isinstance(channel, CanOrder):
+                receipt = Receipt(message_id=last.message_id, sent_at=last.sent_at)
+                return "after" if channel.follows(message, receipt) else "before"
+            case "reported":
+                seen = await reports.arrived_at(self._shared, conversation, last.message_id)
+                return "after" if seen is not None and at - seen >= _REPORTED_FOR else "unknown"
+        return "unknown"
 
     async def _sends_ended(self, conversation: str) -> None:
         """While a prompt is on its way, a bare word waits to be judged until it has arrived or failed."""
@@ -83,3 +107,16 @@ class Answers:
             if not any(part.body["shows"] for part in await self._shared.store.outbox(conversation)):
                 return
             await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _reads(text: str, language: str, verb: str | None) -> Literal["confirm", "cancel", "unclear"]:
+    return ReplyParser().classify(text, language, verb=verb)
+
+
+def _meant(index: Index, at: datetime) -> list[str]:
+    """Return the settled action that a bare word may come too late for, when none is open."""
+    return [] if index.open else [entry.action_id for entry in index.settled if entry.at >= at - LATELY][:1]
+
+
+def _may_be_seen(part: QueuedPart, at: datetime) -> bool:
+    return part.body.get("edits") is None and part.stamp is not None and part.stamp <= at

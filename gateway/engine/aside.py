@@ -10,22 +10,29 @@ from gateway.access.silence import opt_out, opt_out_key, unreachable, unreachabl
 from gateway.engine import doubt, reports
 from gateway.engine.outgoing import address_from_json, part_from_json
 from gateway.engine.shared import Shared
+from gateway.pending.deciding import withdraw
+from gateway.pending.index import Showing
+from gateway.pending.settling import end_tampered, undelivered
 from gateway.store.base import Dead, QueuedPart, Transaction
 
 __all__ = ["put_aside"]
 
 
 async def put_aside(
-    shared: Shared,
     transaction: Transaction,
+    shared: Shared,
     parts: Sequence[QueuedPart],
     reason: str,
     *,
     shut: OptedOut | Unreachable | None = None,
+    perhaps_seen: bool = False,
+    forged: bool = False,
 ) -> None:
-    """Make dead letters of these parts of one conversation; `shut`: nothing gets through there, the platform says now.
+    """Make dead letters of these parts of one conversation; what they asked was never asked.
 
-    That is remembered, and what who has opted out had asked for is withdrawn.
+    `shut`: nothing gets through there, the platform says now. That is remembered, and what somebody who has opted out
+    had asked for is withdrawn. `perhaps_seen`: the part may stand there all the same. `forged`: somebody without the
+    key has changed it, so what it asked ends as changed.
     """
     conversation, store = parts[0].conversation, shared.store
     for queued in parts:
@@ -34,18 +41,28 @@ async def put_aside(
         reports.forget(shared, transaction, queued)
         doubt.forget(shared, transaction, queued)
     asks = [action_id for queued in parts for action_id in _asks(queued)]
-    if not asks and shut is None:
+    if not asks and shut is None and not perhaps_seen:
         return
-    desk = await shared.desk(conversation, "en")
+    actions = await shared.actions(conversation, *asks)
+    if perhaps_seen:
+        queued_at = parts[0].stamp or actions.now
+        actions.index = actions.index.showed(Showing(at=actions.now, queued=queued_at))
     for action_id in asks:
-        desk.undelivered(action_id, desk.now)
+        action = actions.get(action_id)
+        if forged and action is not None and action.open:
+            end_tampered(actions, action, was_running=False)
+        else:
+            undelivered(actions, action_id, actions.now)
     match shut:
         case OptedOut():
-            desk.withdraw(_alone(parts[0]), desk.now)
-            transaction.puts[opt_out_key(store, conversation).name] = opt_out(desk.now)
+            withdraw(actions, _alone(parts[0]), actions.now)
+            transaction.puts[opt_out_key(store, conversation).name] = opt_out(actions.now)
         case Unreachable():
-            transaction.puts[unreachable_key(store, conversation).name] = unreachable(desk.now, shut.code)
-    desk.write(transaction)
+            transaction.puts[unreachable_key(store, conversation).name] = unreachable(actions.now, shut.code)
+    actions.write(transaction)
+    if shut is None:
+        address = actions.index.address
+        transaction.parts += shared.parts.render(conversation, address, actions.says, cause="put aside")
 
 
 def _is_news(queued: QueuedPart) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import cast
@@ -13,7 +13,7 @@ from channels.events import event_from_json
 from gateway.pending.reading import reads_as_answer
 from gateway.providers.base import ModelMessage
 from gateway.store.base import Waiting
-from gateway.store.form import FORM, NewerForm, check_form
+from gateway.store.form import FORM, NewerForm, check_form, is_newer
 
 __all__ = ["Batch", "choose", "is_plain"]
 
@@ -31,6 +31,10 @@ class Batch:
     """A message was edited that reads as an answer, before or after it: it is taken as it was first written."""
     unreadable: bool = False
     """It is one event that this release cannot read."""
+    again: str | None = None
+    """The action that is to be asked anew; nobody has written anything then."""
+    forged: bool = False
+    """It is one event that this gateway did not accept as it is."""
     began: datetime | None = None
     """When its first message came."""
     written: Waiting | None = None
@@ -48,7 +52,14 @@ class Batch:
         return [waiting.stamp for waiting in self.taken if waiting is not written and waiting.body.get("person")]
 
 
-def choose(events: Sequence[Waiting], *, language: str, one: bool = False, only: Sequence[int] = ()) -> Batch:
+def choose(
+    events: Sequence[Waiting],
+    *,
+    language: str,
+    genuine: Callable[[Waiting], bool] = lambda waiting: True,
+    one: bool = False,
+    only: Sequence[int] = (),
+) -> Batch:
     """The first turn's worth of these events, in order.
 
     Messages are joined only if they are of the same person, and never across one that reads as yes or no or is a
@@ -63,6 +74,10 @@ def choose(events: Sequence[Waiting], *, language: str, one: bool = False, only:
     for waiting in events:
         if waiting.pointed and (waiting.needs <= FORM or batch.taken):
             break
+        if not is_newer(waiting.body) and not genuine(waiting):
+            if not batch.taken:
+                return Batch(taken=[waiting], forged=True)
+            break
         try:
             event = _event(waiting)
         except NewerForm:
@@ -72,6 +87,11 @@ def choose(events: Sequence[Waiting], *, language: str, one: bool = False, only:
         except ValueError:
             if not batch.taken:
                 return Batch(taken=[waiting], unreadable=True)
+            break
+        if waiting.body.get("kind") == "again":
+            if not batch.messages and not batch.resumes:
+                batch.taken.append(waiting)
+                batch.again = str(waiting.body["action_id"])
             break
         if isinstance(event, Message) and not _joins(batch, event, language, one):
             break
@@ -90,10 +110,12 @@ def choose(events: Sequence[Waiting], *, language: str, one: bool = False, only:
                     ModelMessage(role="event", content=f"The person edited an earlier message: {event.text}")
                 )
     for waiting in left:
-        if waiting.body.get("kind") == MessageEdited.__name__:
+        if waiting.body.get("kind") == MessageEdited.__name__ and genuine(waiting):
             with contextlib.suppress(NewerForm, ValueError):  # its own turn says so
                 if _edit(batch, cast("MessageEdited", _event(waiting)), language):
                     batch.taken.append(waiting)
+    if batch.again is not None:
+        return batch
     batch.collects = batch.collects and not batch.resumes and len(batch.taken) == len(events)
     return batch
 
@@ -108,7 +130,7 @@ def _event(waiting: Waiting) -> Event | None:
     if waiting.needs > FORM:
         raise NewerForm(waiting.needs)
     check_form(waiting.body)
-    if waiting.body.get("kind") == "settled":
+    if waiting.body.get("kind") in ("settled", "again"):
         return None
     return event_from_json(cast("dict[str, object]", dict(waiting.body)))
 
@@ -145,6 +167,7 @@ def _settled(waiting: Waiting) -> ModelMessage:
         "withdrawn": "withdrawn: it was NOT done",
         "undelivered": "never shown to the person: it was NOT done",
         "drifted": "no longer as it was shown: it was NOT done",
+        "changed": "asked anew, since what it would do had changed: it was NOT done",
     }
     how = ended.get(str(body.get("reason") or body.get("state")), str(body.get("state")))
     outcome = f" Result: {body['outcome']}" if body.get("outcome") else ""

@@ -10,7 +10,8 @@ import asyncio
 import logging
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import cast
+from functools import partial
+from typing import Literal, cast
 
 from channels import (
     Address,
@@ -28,23 +29,27 @@ from channels import (
 from channels.events import event_from_json
 from gateway.access.silence import opt_out, opt_out_key, unreachable, unreachable_key
 from gateway.engine import trail
-from gateway.engine.outgoing import queue, said_later
+from gateway.engine.outgoing import said_later
 from gateway.engine.reports import Lost, report
+from gateway.engine.retrying import attempts
 from gateway.engine.shared import Shared, in_thread, person_of, typed
 from gateway.engine.visible import heard
-from gateway.pending.desk import Answer, Desk, Say
-from gateway.pending.reading import ReplyParser, read_code
+from gateway.pending import deciding, settling
+from gateway.pending.actions import ConversationActions, OutgoingReply
+from gateway.pending.deciding import PressFeedback
+from gateway.pending.index import Index
+from gateway.pending.prompting import move
+from gateway.pending.reading import CodeReply, ReplyParser, read_code
 from gateway.pending.tokens import token_partition, token_sha256
 from gateway.pending.words import Intent
-from gateway.store.base import Cell, Conflict, Dead, Incoming, Key, StoreError, Transaction, Waiting
-from gateway.store.form import NewerForm, check_form
+from gateway.store.base import Cell, Dead, Incoming, Key, StoreError, Transaction, Waiting
+from gateway.store.form import FORM, NewerForm, check_form, is_newer
 from gateway.wording import say
 
 __all__ = ["Decisions", "refusals", "security_line"]
 
 log = logging.getLogger("askfirst.decisions")
 
-_TRIES = 20
 _REFUSED_NOTED = 10
 _REFUSED_SECONDS = 60.0
 """So many refused tries of one person within so many seconds are noted down; more are refused all the same."""
@@ -54,9 +59,9 @@ _REFUSED_SECONDS = 60.0
 class _Outcome:
     """What one pointed event came to. Not `decided`: it loses its pointer and stays a message like any other."""
 
-    desk: Desk | None
+    actions: ConversationActions | None
     decided: bool
-    answer: Answer | None = None
+    feedback: PressFeedback | None = None
     """For the presser."""
     stop: bool = False
     noted: str | None = None
@@ -70,7 +75,6 @@ class Decisions:
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self._parser = ReplyParser()
         self._working: dict[str, asyncio.Lock] = {}
 
     async def decide(self, conversation: str) -> None:
@@ -94,78 +98,106 @@ class Decisions:
             await self.decide(conversation)
 
     async def _one(self, waiting: Waiting) -> None:
-        for _ in range(_TRIES):
-            transaction = Transaction(partition=self._shared.store.partition(waiting.conversation))
-            try:
-                event = _event(waiting)
-                outcome = await self._bounded(await self._judge(waiting, event, transaction), event)
-                outcome = await self._between(outcome, waiting, event)
-                self._fill(transaction, waiting, event, outcome)
-            except NewerForm as newer:
-                log.warning("event %s of %s is left: %s", waiting.seq, waiting.conversation, newer)
-                transaction = Transaction(partition=transaction.partition, needs=newer.needs)
-                transaction.leave.append((waiting.conversation, waiting.seq))
-                outcome, event = _Outcome(None, decided=False), None
-            except StoreError:
-                raise
-            except Exception as error:  # noqa: BLE001 - one bad event must not hold back the lane; it is kept
-                log.error("event %s of %s is put aside: %s", waiting.seq, waiting.conversation, type(error).__name__)
-                transaction = self._put_aside(waiting, type(error).__name__)
-                outcome, event = _Outcome(None, decided=True), None
-            try:
-                await self._shared.store.commit(transaction)
-            except Conflict:
-                if not await self._still_pointed(waiting):
+        first = True
+        for attempt in attempts():
+            async with attempt:
+                if not first and not await self._still_pointed(waiting):
                     return
-                continue
-            if outcome.decided:
-                trail.committed(waiting.conversation, [waiting], transaction.parts, "decided")
-            self._after(waiting, event, outcome)
-            return
-        log.error("event %s of %s: still contended after %s tries", waiting.seq, waiting.conversation, _TRIES)
+                first = False
+                transaction, event, outcome = await self._worked(waiting)
+                await self._shared.commit(transaction)
+                if outcome.decided:
+                    trail.committed(waiting.conversation, [waiting], transaction.parts, "decided")
+                self._after(waiting, event, outcome)
 
     async def _still_pointed(self, waiting: Waiting) -> bool:
         return any(other.seq == waiting.seq for other in await self._shared.store.pointed(waiting.conversation))
+
+    async def _worked(self, waiting: Waiting) -> tuple[Transaction, Event | None, _Outcome]:
+        """Judge one event; return what is to be committed, and what it came to. Raises StoreError."""
+        transaction = Transaction(partition=self._shared.store.partition(waiting.conversation))
+        newer = waiting.needs > FORM or is_newer(waiting.body)
+        if not newer and not self._shared.is_genuine("event", waiting.conversation, waiting.body):
+            log.error("event %s of %s was made by somebody without the key", waiting.seq, waiting.conversation)
+            forged = self._put_aside(waiting, "made by somebody without the key", genuine=False)
+            return forged, None, _Outcome(None, decided=True)
+        try:
+            event = _event(waiting)
+            outcome = await self._bounded(await self._judge(waiting, event, transaction), event)
+            outcome = await self._between(outcome, waiting, event)
+            self._fill(transaction, waiting, event, outcome)
+        except NewerForm as newer:
+            log.warning("event %s of %s is left: %s", waiting.seq, waiting.conversation, newer)
+            transaction = Transaction(partition=transaction.partition, needs=newer.needs)
+            transaction.leave.append((waiting.conversation, waiting.seq))
+            return transaction, None, _Outcome(None, decided=False)
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one bad event must not hold back the lane; it is kept
+            log.error("event %s of %s is put aside: %s", waiting.seq, waiting.conversation, type(error).__name__)
+            return self._put_aside(waiting, type(error).__name__), None, _Outcome(None, decided=True)
+        return transaction, event, outcome
 
     # ── judging ──
 
     async def _judge(self, waiting: Waiting, event: Event | None, transaction: Transaction) -> _Outcome:
         body, at = waiting.body, waiting.stamp
         match event:
+            case ButtonPress() | Message() if not self._may_decide(waiting, event):
+                return await self._held_up(event)
             case ButtonPress():
                 return await self._pressed(waiting.conversation, event, at)
             case OptOut():
                 return await self._opted_out(waiting.conversation, event, at)
             case DeliveryReport():
                 news = await report(self._shared, transaction, waiting.conversation, event, at)
-                desk, lost = news or (None, None)
-                return _Outcome(desk, decided=True, lost=lost)
+                actions, lost = news or (None, None)
+                return _Outcome(actions, decided=True, lost=lost)
             case Message(command="stop"):
                 return await self._stopped(waiting.conversation, event, at)
             case Message():
                 return await self._answered(waiting.conversation, event, at)
             case ConversationMoved():
-                desk = await self._shared.desk(waiting.conversation, "en")
-                desk.moved(event.address, at)
-                return _Outcome(desk, decided=True)
+                actions = await self._shared.actions(waiting.conversation)
+                move(actions, event.address, at)
+                return _Outcome(actions, decided=True)
         if body["kind"] == "notify":
-            desk = await self._shared.desk(waiting.conversation, "en")
-            desk.says.append(Say(reply=said_later(body)[1]))
-            return _Outcome(desk, decided=True)
+            actions = await self._shared.actions(waiting.conversation)
+            actions.says.append(OutgoingReply(reply=said_later(body)[1]))
+            return _Outcome(actions, decided=True)
         action_id = str(body["action_id"])
-        desk = await self._shared.desk(waiting.conversation, str(body.get("language", "en")), action_id)
+        actions = await self._shared.actions(waiting.conversation, action_id)
         match body["kind"]:
             case "expiry":
-                desk.expire(action_id, at)
+                settling.expire(actions, action_id, at)
             case "undelivered":
-                desk.undelivered(action_id, at)
+                settling.undelivered(actions, action_id, at)
+            case "unlaunched":
+                settling.expire_approval(actions, actions.get(action_id), at)
             case "decide":
-                person = person_of(str(body["person"]))
-                intent: Intent = "confirm" if body["intent"] == "confirm" else "cancel"
-                answer = desk.decide(action_id, intent, person, at)
-                if not answer.told:
-                    desk.says.append(Say(reply=Reply(text=answer.text)))
-        return _Outcome(desk, decided=True)
+                person, intent = person_of(str(body["person"])), _intent(body["intent"])
+                if not self._shared.may_decide(waiting):
+                    raise TimeoutError("it was held up for more than a minute")
+                language = str(body.get("language", "en"))
+                feedback = deciding.decide(actions, action_id, intent, person, at, language)
+                if not feedback.told:
+                    actions.say(feedback.text)
+            case _:
+                raise ValueError("an unknown kind of event")
+        return _Outcome(actions, decided=True)
+
+    def _may_decide(self, waiting: Waiting, event: ButtonPress | Message) -> bool:
+        """Return True for what came just now; a stop is taken however late it comes."""
+        if isinstance(event, Message) and event.command == "stop":
+            return True
+        return self._shared.may_decide(waiting) and waiting.body.get("replayed") is not True
+
+    async def _held_up(self, event: ButtonPress | Message) -> _Outcome:
+        """Decide nothing: a press is answered, a message is read like any other."""
+        if isinstance(event, Message):
+            return _Outcome(None, decided=False)
+        text = say("held_up", self._shared.language(event.person))
+        return _Outcome(None, decided=True, feedback=PressFeedback(text))
 
     async def _pressed(self, conversation: str, press: ButtonPress, at: datetime) -> _Outcome:
         shared, language = self._shared, self._shared.language(press.person)
@@ -175,67 +207,70 @@ class Decisions:
             found = cast("dict[str, str] | None", (await shared.store.get([key]))[key].value)
         if found is None or found["conversation"] != conversation:
             why = "unknown_button" if found is None else "not_here"
-            return _Outcome(None, decided=True, answer=Answer(say(why, language)), noted=why)
-        desk = await shared.desk(conversation, language, found["action_id"])
-        answer = desk.press(found["action_id"], press.token, press.person, at)
-        return _Outcome(desk, decided=True, answer=answer)
+            return _Outcome(None, decided=True, feedback=PressFeedback(say(why, language)), noted=why)
+        actions = await shared.actions(conversation, found["action_id"])
+        feedback = deciding.press(actions, found["action_id"], press.token, press.person, at, language)
+        return _Outcome(actions, decided=True, feedback=feedback)
 
     async def _answered(self, conversation: str, message: Message, at: datetime) -> _Outcome:
         """A whole message of word and code, or a yes or no in reply to a prompt."""
         language = self._shared.language(message.person)
         fresh = typed(message)
         code = read_code(message.text, language)
-        desk = await self._shared.desk(conversation, language)
+        actions = await self._shared.actions(conversation, find=partial(_meant, code=code, message=message))
         if fresh and code is not None:
-            return _Outcome(desk, desk.code(code.code, code.intent, message.person, at))
-        intent = self._parser.classify(message.text, language)
-        if fresh and message.reply_to is not None and intent != "unclear":
-            decided = desk.reply(message.reply_to, intent, message.person, at, in_thread=in_thread(message))
-            return _Outcome(desk, decided)
+            reads: deciding.Reads = partial(_with_code, message.text, language)
+            return _Outcome(actions, deciding.code(actions, code.code, reads, message.person, at, language))
+        if fresh and message.reply_to is not None:
+            beneath, reads = in_thread(message), partial(_alone, message.text, language)
+            decided = deciding.reply(actions, message.reply_to, reads, message.person, at, language, in_thread=beneath)
+            return _Outcome(actions, decided)
         return _Outcome(None, decided=False)
 
     async def _bounded(self, outcome: _Outcome, event: Event | None) -> _Outcome:
         """Who presses what is not theirs, again and again, does not fill the audit."""
-        refused = outcome.noted is not None or (outcome.desk is not None and outcome.desk.refused)
+        refused = outcome.noted is not None or (outcome.actions is not None and outcome.actions.refused)
         if not refused or event is None:
             return outcome
         bounded = await self._shared.store.take([refusals(event.person)])
-        return replace(outcome, desk=None, noted=None) if bounded else outcome
+        return replace(outcome, actions=None, noted=None) if bounded else outcome
 
     async def _between(self, outcome: _Outcome, waiting: Waiting, event: Event | None) -> _Outcome:
         """A bare yes follows its prompt at once: what else the person does here comes between, refused or not."""
         if not outcome.decided or not isinstance(event, ButtonPress | Message) or event.address.group:
             return outcome
-        desk = outcome.desk or await self._shared.desk(waiting.conversation, self._shared.language(event.person))
-        desk.note_press(event.person, waiting.stamp)
-        return replace(outcome, desk=desk)
+        actions = outcome.actions or await self._shared.actions(waiting.conversation)
+        actions.note_decided(event.person, waiting.stamp)
+        return replace(outcome, actions=actions)
 
     async def _stopped(self, conversation: str, message: Message, at: datetime) -> _Outcome:
-        desk = await self._shared.desk(conversation, self._shared.language(message.person))
-        withdrawn = desk.withdraw(str(message.person), at)
+        actions = await self._shared.actions(conversation)
+        withdrawn = deciding.withdraw(actions, str(message.person), at)
+        actions.index = actions.index.stopped_by(str(message.person), at)
         running = self._shared.turn_of.get(conversation) == str(message.person)
         if not running and conversation not in self._shared.turn_of:  # another process may run it, for whomever
             running = await self._shared.store.is_held(conversation)
         key = "stopped" if withdrawn or running else "stopped_nothing"
-        desk.says.insert(0, Say(reply=Reply(text=say(key, desk.language))))
-        return _Outcome(desk, decided=True, stop=True)
+        text = say(key, self._shared.language(message.person))
+        actions.says.insert(0, OutgoingReply(reply=Reply(text=text)))
+        return _Outcome(actions, decided=True, stop=True)
 
     async def _opted_out(self, conversation: str, event: OptOut, at: datetime) -> _Outcome:
         """Nothing goes out from now on, and what runs for them or waits for them ends; or they are welcome again."""
         shared, language = self._shared, self._shared.language(event.person)
-        desk = await shared.desk(conversation, language)
+        actions = await shared.actions(conversation)
         if not event.opted_in:
-            desk.withdraw(str(event.person), at)
-        desk.says.clear()
+            deciding.withdraw(actions, str(event.person), at)
+        actions.says.clear()
         if not event.told:
             text = (shared.bot.greeting or say("greeting", language)) if event.opted_in else say("opted_out", language)
-            desk.says.append(Say(reply=Reply(text=text)))
-        return _Outcome(desk, decided=True, stop=not event.opted_in)
+            actions.say(text)
+        return _Outcome(actions, decided=True, stop=not event.opted_in)
 
     # ── writing and telling ──
 
     def _fill(self, transaction: Transaction, waiting: Waiting, event: Event | None, outcome: _Outcome) -> None:
-        conversation, desk = waiting.conversation, outcome.desk
+        conversation, actions = waiting.conversation, outcome.actions
         if not outcome.decided:
             transaction.unpoint.append((conversation, waiting.seq))
             return
@@ -247,13 +282,14 @@ class Decisions:
             heard(transaction, self._shared, conversation, event)
         if outcome.stop and event is not None:
             transaction.signals.append((conversation, {"stop": str(event.person)}))
-        if desk is not None:
-            desk.write(transaction)
-            address = event.address if event is not None else _address(desk, waiting)
+        if actions is not None:
+            actions.write(transaction)
+            address = event.address if event is not None else _address(actions, waiting)
             if address is not None:
                 cause = trail.event_of(waiting)
-                transaction.parts += queue(
-                    self._shared.channels, conversation, address, desk.says, cause=cause, language=desk.language
+                language = self._shared.language(event.person if event is not None else None)
+                transaction.parts += self._shared.parts.render(
+                    conversation, address, actions.says, cause=cause, language=language
                 )
         if event is not None:
             self._silence(transaction, waiting, event)
@@ -276,7 +312,7 @@ class Decisions:
             case DeliveryReport(message_id=None) | Message() | ButtonPress():
                 transaction.deletes.append(shut)
 
-    def _put_aside(self, waiting: Waiting, error: str) -> Transaction:
+    def _put_aside(self, waiting: Waiting, error: str, *, genuine: bool = True) -> Transaction:
         conversation = waiting.conversation
         dead = Dead(
             dead_id=f"{conversation}/{waiting.seq}",
@@ -285,7 +321,7 @@ class Decisions:
             incoming=Incoming(
                 conversation=conversation,
                 event_ids=(f"replay/{conversation}/{waiting.seq}",),
-                body=waiting.body,
+                body=self._shared.for_replay(waiting) if genuine else waiting.body,
                 decides=True,
             ),
         )
@@ -303,8 +339,8 @@ class Decisions:
         if isinstance(event, ButtonPress) and event.answer_to is not None:
             channel = shared.channels[event.address.channel]
             if isinstance(channel, CanAnswer):
-                answer = outcome.answer or Answer("")
-                answering = channel.answer(event.answer_to, answer.text, private=not answer.told)
+                feedback = outcome.feedback or PressFeedback("")
+                answering = channel.answer(event.answer_to, feedback.text, private=not feedback.told)
                 shared.tasks.start(answering, "answer a press")
         if outcome.decided:
             shared.feed.publish("decision", conversation=waiting.conversation, kind=str(waiting.body.get("kind")))
@@ -320,16 +356,41 @@ def security_line(what: str, person: Person | None, conversation: str, at: datet
     return {"what": what, "person": str(person) if person else None, "at": at.isoformat(), "conversation": conversation}
 
 
+def _with_code(text: str, language: str, verb: str | None) -> Literal["confirm", "cancel", "unclear"]:
+    code = read_code(text, language, verb=verb)
+    return "unclear" if code is None else code.intent
+
+
+def _alone(text: str, language: str, verb: str | None) -> Literal["confirm", "cancel", "unclear"]:
+    return ReplyParser().classify(text, language, verb=verb)
+
+
+def _meant(index: Index, code: CodeReply | None, message: Message) -> list[str]:
+    """Return the settled action that an answer names."""
+    named = index.by_code(code.code) if code is not None else None
+    replied = index.by_prompt(message.reply_to) if message.reply_to is not None else ()
+    return [entry.action_id for entry in (*replied, *([named] if named is not None else []))]
+
+
+def _intent(stored: Json) -> Intent:
+    """Return the intent of a stored decision. Raises ValueError for what is none."""
+    if stored == "confirm":
+        return "confirm"
+    if stored == "cancel":
+        return "cancel"
+    raise ValueError("not an intent")
+
+
 def _event(waiting: Waiting) -> Event | None:
     """The platform's event, or None for one of the gateway's own kinds. Raises NewerForm."""
     check_form(waiting.body)
-    if waiting.body.get("kind") in ("expiry", "undelivered", "decide", "notify"):
+    if waiting.body.get("kind") in ("expiry", "undelivered", "unlaunched", "decide", "notify"):
         return None
     return event_from_json(cast("dict[str, object]", dict(waiting.body)))
 
 
-def _address(desk: Desk, waiting: Waiting) -> Address | None:
+def _address(actions: ConversationActions, waiting: Waiting) -> Address | None:
     if waiting.body["kind"] == "notify":
         return said_later(waiting.body)[0]
-    action = desk.action(str(waiting.body["action_id"]))
+    action = actions.get(str(waiting.body["action_id"]))
     return action.address if action is not None else None

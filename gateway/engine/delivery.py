@@ -35,9 +35,9 @@ from gateway.engine import doubt, trail
 from gateway.engine.leases import Held, at_last, for_newer
 from gateway.engine.outbox import Outbox
 from gateway.engine.outgoing import address_from_json, part_from_json
-from gateway.engine.patience import wait_for_store, waits
+from gateway.engine.retrying import attempts
 from gateway.engine.shared import Shared
-from gateway.store.base import Fenced, Lease, QueuedPart, StoreUnavailable
+from gateway.store.base import Fenced, Lease, QueuedPart
 from gateway.store.form import NewerForm, check_form
 
 __all__ = ["Delivery"]
@@ -91,6 +91,8 @@ class _Lane:
     async def _deliver(self, queued: QueuedPart) -> bool:
         """Send one part. False when the lane had to be given back before its end. Raises NewerForm."""
         check_form(queued.body)
+        if not self._shared.is_genuine("part", queued.conversation, queued.body):
+            return await self._outbox.give_up(queued, "it was changed by somebody without the key", forged=True)
         try:
             address, part = address_from_json(queued.body["address"]), part_from_json(queued.body["part"])
         except ValueError:
@@ -146,12 +148,11 @@ class _Lane:
     async def _paced(self, channel: Channel, address: Address, queued: QueuedPart) -> float:
         """Until it may be sent; else seconds after which to ask again. Nothing was sent yet: a store that does not
         answer leaves no doubt."""
-        left = waits()
-        while True:
-            try:
-                return await self._shared.pacing.wait(queued.part_id, channel, address)
-            except StoreUnavailable as error:
-                await wait_for_store(left, error)
+        wait = 0.0
+        for attempt in attempts(patient=True):
+            async with attempt:
+                wait = await self._shared.pacing.wait(queued.part_id, channel, address)
+        return wait
 
     async def _try(self, channel: Channel, address: Address, part: Part, queued: QueuedPart) -> Receipt | bool:
         try:
@@ -243,7 +244,7 @@ class _Lane:
         shows = cast("list[str]", queued.body["shows"])
         if not shows:
             return False
-        desk = await self._shared.desk(queued.conversation, "en")
-        if any(action.pending_action_id in shows for action in desk.open):
+        actions = await self._shared.actions(queued.conversation)
+        if any(action.pending_action_id in shows for action in actions.open):
             return False
         return await doubt.known(self._shared, queued) is None

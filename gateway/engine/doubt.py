@@ -8,13 +8,12 @@ anything else once more, after a note that says so, or not at all, as the bot ch
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
 from channels import Address, CanLookUp, Channel, Part, Receipt, Reply, SendError
 from gateway.engine import reports
-from gateway.engine.outgoing import queue
 from gateway.engine.shared import Shared
-from gateway.pending.desk import Say
+from gateway.pending.actions import OutgoingReply
 from gateway.store.base import Key, Lease, Put, QueuedPart, Transaction
 from gateway.wording import say
 
@@ -73,9 +72,17 @@ async def looked_up(
 
 
 async def known(shared: Shared, queued: QueuedPart) -> Doubt | None:
-    """How far the doubt of this part has come; None: there is none."""
+    """How far the doubt of this part has come; None: there is none. One that is not known counts as the last."""
     key = _key(shared, queued)
-    return cast("Doubt | None", (await shared.store.get([key]))[key].value)
+    match (await shared.store.get([key]))[key].value:
+        case None:
+            return None
+        case "sent":
+            return "sent"
+        case "noted":
+            return "noted"
+        case _:
+            return "repeated"
 
 
 async def arises(shared: Shared, lease: Lease, queued: QueuedPart) -> Doubt:
@@ -108,8 +115,8 @@ def forget(shared: Shared, transaction: Transaction, queued: QueuedPart) -> None
 def note(shared: Shared, address: Address, queued: QueuedPart) -> list[QueuedPart]:
     """What tells them so."""
     text = say("may_be_duplicate", str(queued.body.get("language", "en")))
-    says, cause = [Say(reply=Reply(text=text))], str(queued.body.get("cause"))
-    parts = queue(shared.channels, queued.conversation, address, says, cause=cause)
+    says, cause = [OutgoingReply(reply=Reply(text=text))], str(queued.body.get("cause"))
+    parts = shared.parts.render(queued.conversation, address, says, cause=cause)
     return [replace(part, part_id=f"{queued.part_id}/note/{number}") for number, part in enumerate(parts)]
 
 

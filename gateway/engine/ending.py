@@ -13,17 +13,16 @@ from channels import Address, Person, Reply
 from gateway.access.silence import unreachable_key
 from gateway.engine import trail
 from gateway.engine.batch import Batch
-from gateway.engine.outgoing import queue
 from gateway.engine.results import leave_word
 from gateway.engine.shared import Shared, person_of
 from gateway.engine.visible import heard
 from gateway.memory import to_entries
-from gateway.pending.desk import Say
+from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.providers.base import ModelMessage
 from gateway.store.base import Dead, Incoming, Key, Lease, Put, Transaction
 from gateway.wording import say
 
-__all__ = ["Failures", "ended", "given_back", "heard_key", "noted", "who"]
+__all__ = ["Failures", "ended", "given_back", "note_acted", "noted", "who", "write_acted"]
 
 log = logging.getLogger("askfirst.turns")
 
@@ -33,7 +32,6 @@ _ONE_BY_ONE_AFTER = 2
 """Failures after which messages are no longer joined: one of them may be what makes the turn fail."""
 _DEATHS = 4
 """A turn that took so many workers with it is given up before it takes another."""
-_HEARD_SECONDS = 86400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,17 +120,20 @@ class Failures:
         `raised`: instead of the person, whoever called for the turn is told of this error.
         """
         transaction, conversation = ended(self._shared, lease, batch), lease.lane
+        await write_acted(transaction, self._shared, lease, batch)
         incident = secrets.token_hex(4)
         written = [waiting for waiting in batch.taken if waiting.body.get("kind") != "settled"]
         if written:
-            noted(self._shared, transaction, conversation, batch.notes)
+            noted(transaction, self._shared, conversation, batch.notes)
         transaction.dead = [
             Dead(
                 dead_id=f"{incident}-{waiting.seq}",
                 conversation=conversation,
                 reason=reason,
                 incoming=Incoming(
-                    conversation=conversation, event_ids=(f"replay/{incident}/{waiting.seq}",), body=waiting.body
+                    conversation=conversation,
+                    event_ids=(f"replay/{incident}/{waiting.seq}",),
+                    body=waiting.body if batch.forged else self._shared.for_replay(waiting),
                 ),
             )
             for waiting in written or batch.taken
@@ -159,8 +160,8 @@ class Failures:
     async def _tell(self, transaction: Transaction, conversation: str, batch: Batch, key: str, **values: str) -> None:
         address, person = await who(self._shared, conversation, batch)
         language, cause = self._shared.language(person), trail.event_of(batch.taken[-1])
-        told = Say(reply=Reply(text=say(key, language, **values)))
-        transaction.parts += queue(self._shared.channels, conversation, address, [told], cause=cause, language=language)
+        told = OutgoingReply(reply=Reply(text=say(key, language, **values)))
+        transaction.parts += self._shared.parts.render(conversation, address, [told], cause=cause, language=language)
 
 
 async def who(shared: Shared, conversation: str, batch: Batch) -> tuple[Address, Person]:
@@ -170,7 +171,7 @@ async def who(shared: Shared, conversation: str, batch: Batch) -> tuple[Address,
             return message.address, message.person
     for waiting in batch.taken:
         if (action_id := waiting.body.get("action_id")) is not None:
-            action = (await shared.desk(conversation, "en", str(action_id))).action(str(action_id))
+            action = (await shared.actions(conversation, str(action_id))).get(str(action_id))
             if action is not None and action.address is not None:
                 return action.address, person_of(action.requester, action.requester_name)
     address = Address.parse(conversation.partition("/")[2])
@@ -178,18 +179,32 @@ async def who(shared: Shared, conversation: str, batch: Batch) -> tuple[Address,
 
 
 def ended(shared: Shared, lease: Lease, batch: Batch) -> Transaction:
-    """What ends every turn: its events consumed, and who was heard when."""
+    """Return what ends every turn: its events consumed."""
     transaction, conversation = given_back(shared, lease), lease.lane
     transaction.consume = [(conversation, waiting.seq) for waiting in batch.taken]
     for message in batch.messages:
         heard(transaction, shared, conversation, message)
     if batch.messages:
         transaction.deletes.append(unreachable_key(shared.store, conversation).name)
-    if batch.messages and shared.was_asked(lease):  # else it was before anything that will be asked
-        last = max([batch.at, *batch.heard_beside(batch.written)])
-        name = heard_key(shared, conversation, batch.messages[0].person).name
-        transaction.puts[name] = Put(last.isoformat(), _HEARD_SECONDS)
     return transaction
+
+
+def note_acted(actions: ConversationActions, batch: Batch) -> None:
+    """Note when the person of this turn wrote last: a bare yes counts only if nothing else came after its question."""
+    if batch.messages:
+        actions.note_acted(batch.messages[0].person, max([batch.at, *batch.heard_beside(batch.written)]))
+
+
+async def write_acted(transaction: Transaction, shared: Shared, lease: Lease, batch: Batch) -> None:
+    """Write down when the person of this turn wrote last, where that may ever matter."""
+    if batch.messages and shared.hears(lease, batch.messages[0].person):
+        actions = await shared.actions(lease.lane)
+        note_acted(actions, batch)
+        actions.write(transaction)
+        address = batch.messages[0].address
+        transaction.parts += shared.parts.render(
+            lease.lane, address, actions.says, cause=trail.event_of(batch.taken[-1])
+        )
 
 
 def given_back(shared: Shared, lease: Lease) -> Transaction:
@@ -198,15 +213,10 @@ def given_back(shared: Shared, lease: Lease) -> Transaction:
     return Transaction(partition=lease.partition, lease=lease, finish="done", deletes=forgotten)
 
 
-def noted(shared: Shared, transaction: Transaction, conversation: str, messages: Iterable[ModelMessage]) -> None:
+def noted(transaction: Transaction, shared: Shared, conversation: str, messages: Iterable[ModelMessage]) -> None:
     """Lines for the transcript."""
     name = shared.key(conversation, "transcript").name
     transaction.appends += [(name, line) for line in to_entries(messages)]
-
-
-def heard_key(shared: Shared, conversation: str, person: Person | None) -> Key:
-    """When a person last wrote in a conversation: a bare yes counts only if nothing else came after the prompt."""
-    return shared.key(conversation, f"heard/{person}")
 
 
 def _failures_key(shared: Shared, lease: Lease) -> Key:

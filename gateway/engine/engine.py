@@ -12,7 +12,6 @@ from typing import Literal, cast
 
 from channels import Address, Json, Message, Person, Reply
 from channels.direct import DirectChannel
-from channels.events import event_to_json
 from gateway.access import Allowed
 from gateway.access.silence import check_silence
 from gateway.agent import AgentResult
@@ -23,17 +22,18 @@ from gateway.engine.decisions import Decisions
 from gateway.engine.delivery import Delivery
 from gateway.engine.inbox import Inbox
 from gateway.engine.leases import READS
-from gateway.engine.outgoing import later, queue
+from gateway.engine.lookup import find_by_code, find_by_id, find_by_token
+from gateway.engine.outgoing import later
 from gateway.engine.results import Call, Calls, Told
 from gateway.engine.shared import Shared, person_of
 from gateway.engine.turns import MOST_OF_A_PLACE, Turns
 from gateway.observe import describe_error
-from gateway.pending.desk import Say
-from gateway.pending.reading import ReplyParser, decides
-from gateway.pending.tokens import make_action_id, token_sha256
+from gateway.pending.actions import OutgoingReply
+from gateway.pending.reading import ReplyParser, decides, reads_as_answer
+from gateway.pending.tokens import make_action_id
 from gateway.pending.transitions import may_approve, may_refuse
 from gateway.store.base import Incoming, Kind, Lease, StoreError, StoreUnavailable, Transaction
-from gateway.tools.action import PendingAction, is_known_schema
+from gateway.tools.action import PendingAction
 
 __all__ = ["Engine"]
 
@@ -44,6 +44,8 @@ _TAKERS = 16
 """So many ask for lanes at once: one after the other they would wait for each other's commit or round trip."""
 _LEASE_WAIT_SECONDS = 30.0
 _STALE_POINTER_SECONDS = 2.0
+_LINES_LOOKED_AT = 20
+"""Of a visible log, from its end, to find what was said last."""
 _TICK_SECONDS = 1.0
 _SWEEP_SECONDS = 3600.0
 _AGAIN_SECONDS = 0.5
@@ -179,6 +181,7 @@ class Engine:
     async def due(self, older_than_seconds: float = 0.0) -> float | None:
         """Fire what has fallen due and work off the decisions it makes; seconds until the next timer, or None."""
         wait = await self.shared.store.tick()
+        await self.shared.clock.keep()
         await self._decisions.sweep(older_than_seconds)
         return wait
 
@@ -208,16 +211,22 @@ class Engine:
     async def ask(self, address: Address, person: Person, message: Message) -> AgentResult:
         """One message through everything, for a conversation that has no platform. Raises what ended its turn."""
         shared = self.shared
-        intent = self._parser.classify(message.text, shared.language(person))
-        if message.reply_to is not None and intent != "unclear":
-            return await self.decide(str(person), intent, action_id=message.reply_to, code=None, token=None)
+        if message.reply_to is not None:
+            action = await find_by_id(shared, message.reply_to)
+            verb = action.verb if action is not None else None
+            intent = self._parser.classify(message.text, shared.language(person), verb=verb)
+            if intent != "unclear":
+                return await self.decide(str(person), intent, action_id=message.reply_to, code=None, token=None)
         message_id = f"app/{make_action_id()}"
+        if reads_as_answer(message.text, shared.language(person)):  # it is about what was said before the call
+            message = replace(message, after=await self._last_said(shared.conversation(address)))
         async with self._calls.begin(shared.conversation(address)) as call:
             await self._settle(call)
+            message = replace(message, message_id=message_id)
             incoming = Incoming(
                 conversation=call.conversation,
                 event_ids=(message_id,),
-                body=cast("dict[str, Json]", event_to_json(replace(message, message_id=message_id))),
+                body=shared.stamped_event(call.conversation, message, await shared.clock.now()),
                 decides=decides(message),
             )
             call.told = call.error = None
@@ -227,6 +236,13 @@ class Engine:
                 await call.ask_around(message_id)
             return await call.result()
 
+    async def _last_said(self, conversation: str) -> str | None:
+        """Return the id of the newest message of the bot in the visible log of a conversation."""
+        entries = await self.shared.store.read(self.shared.key(conversation, "visible"), last=_LINES_LOOKED_AT)
+        lines = [cast("dict[str, Json]", entry.value) for entry in entries]
+        said = [line for line in lines if line["from"] == "bot" and line["edits"] is None]
+        return cast("str | None", said[-1]["message_id"]) if said else None
+
     async def decide(
         self,
         person: str,
@@ -235,9 +251,11 @@ class Engine:
         action_id: str | None,
         code: str | None,
         token: str | None,
+        conversation: str | None = None,
     ) -> AgentResult:
         """Decide for a person whom the caller vouches for. Raises NotAllowed; nothing has changed then."""
-        action = await self._find(person, action_id=action_id, code=code, token=token)
+        person = str(person_of(person))
+        action = await self._find(person, action_id=action_id, code=code, token=token, conversation=conversation)
         may = may_refuse if intent == "cancel" else may_approve
         if action is None or not may(action, person):
             raise NotAllowed(f"{person} has no such action to decide")
@@ -249,8 +267,9 @@ class Engine:
             "language": action.language,
         }
         async with self._calls.begin(action.conversation) as call:
-            event_ids = (f"decide/{make_action_id()}",)
-            incoming = Incoming(conversation=call.conversation, event_ids=event_ids, body=body, decides=True)
+            event_id = f"decide/{make_action_id()}"
+            body = self.shared.stamped(call.conversation, {**body, "event_id": event_id}, await self.shared.clock.now())
+            incoming = Incoming(conversation=call.conversation, event_ids=(event_id,), body=body, decides=True)
             await self.shared.store.accept([incoming])
             await self._settle(call)
             call.told = Told(stop_reason="decided")
@@ -266,25 +285,19 @@ class Engine:
         transaction = Transaction(partition=shared.store.partition(conversation))
         if after_seconds:
             due = await shared.store.now() + timedelta(seconds=after_seconds)
-            transaction.timers = [later(conversation, address, reply, due)]
+            transaction.timers = [later(shared.keyring, conversation, address, reply, due)]
         else:
-            transaction.parts = queue(shared.channels, conversation, address, [Say(reply=reply)], cause="notify")
+            transaction.parts = shared.parts.render(conversation, address, [OutgoingReply(reply=reply)], cause="notify")
         await shared.store.commit(transaction)
 
     async def _find(
-        self, person: str, *, action_id: str | None, code: str | None, token: str | None
+        self, person: str, *, action_id: str | None, code: str | None, token: str | None, conversation: str | None
     ) -> PendingAction | None:
-        store = self.shared.store
-        person_of(person)
         if token is not None:
-            keys = await store.scan(f"token/{token_sha256(token)}")
-            action_id = str(cast("dict[str, Json]", keys[0][1].value)["action_id"]) if keys else ""
-        found = await store.scan(f"action/{action_id or ''}")
-        actions = [PendingAction.from_json(record.value) for _, record in found if is_known_schema(record.value)]
-        if action_id is not None:
-            return next((action for action in actions if action.pending_action_id == action_id), None)
-        mine = [a for a in actions if code is not None and a.code == code.upper() and may_refuse(a, person)]
-        return next((a for a in mine if a.open), mine[-1] if mine else None)
+            return await find_by_token(self.shared, token, conversation)
+        if code is not None:
+            return await find_by_code(self.shared, person, code.upper(), conversation)
+        return await find_by_id(self.shared, action_id or "", conversation)
 
     async def _settle(self, call: Call) -> None:
         """Run everything this conversation has to do now; the loops may do it, and those of another process too."""
@@ -313,9 +326,11 @@ class Engine:
 
     async def _approved(self, conversation: str) -> list[str]:
         """What was confirmed there and has not ended, but for what waits for a channel that is off here."""
-        desk = await self.shared.desk(conversation, "en")
-        found = [desk.action(entry.action_id) for entry in desk.index.lately]
-        running = [action for action in found if action is not None and action.state in ("approved", "running")]
+        shared, key = self.shared, self.shared.key(conversation, "open")
+        if not shared.read_index(conversation, (await shared.store.get([key]))[key]).index.going:
+            return []
+        actions = await shared.actions(conversation)
+        running = [action for action in actions.by_id.values() if action.state in ("approved", "running")]
         here = [a for a in running if a.address is None or a.address.channel in self.shared.channels]
         return [action.pending_action_id for action in here]
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import cast
 
 from channels import (
@@ -14,31 +16,34 @@ from channels import (
     Channel,
     ConversationMoved,
     Event,
-    Json,
     Message,
+    MessageEdited,
     OptOut,
     Parsed,
     Person,
+    Reaction,
     Reply,
 )
-from channels.events import event_to_json, event_to_text
 from gateway.access import Allowed
 from gateway.engine import trail
 from gateway.engine.batch import is_plain
 from gateway.engine.busy import interrupt
 from gateway.engine.decisions import Decisions, refusals, security_line
-from gateway.engine.outgoing import queue
 from gateway.engine.shared import Shared
-from gateway.pending.desk import Say
-from gateway.pending.index import Index
+from gateway.pending.actions import OutgoingReply
 from gateway.pending.reading import decides
-from gateway.store.base import Cell, Dead, Flooded, Incoming, Put, StoreUnavailable, Transaction, Written
+from gateway.store.base import Cell, Dead, Flooded, Incoming, Put, StoreUnavailable, Transaction
 from gateway.store.form import NewerForm
 from gateway.wording import say
 
 __all__ = ["Inbox"]
 
+log = logging.getLogger("askfirst.inbox")
+
 _ONE_A_DAY = 86400.0
+_OF_A_PERSON = (Message, MessageEdited, ButtonPress, Reaction)
+"""Events that only a person causes. One without a person, such as some posts in channels, is not taken."""
+_MOST_WARNED = 100
 
 
 class Inbox:
@@ -46,6 +51,8 @@ class Inbox:
 
     def __init__(self, shared: Shared, decisions: Decisions, allowed: Allowed) -> None:
         self._shared, self._decisions, self._allowed = shared, decisions, allowed
+        self._warned: set[tuple[str, str]] = set()
+        """Channel and name of each unknown field that the log has named."""
 
     async def take(self, channel: Channel, parsed: Parsed, *, in_line: bool = False) -> None:
         """Store what a request held; durable when it returns.
@@ -57,6 +64,8 @@ class Inbox:
         if parsed.not_understood:
             await self._put_aside(channel, parsed)
         for event, incoming in await self._store(channel, parsed.events, in_line):
+            if isinstance(event, Message) and event.unknown_fields:
+                self._warn(channel, event.unknown_fields)
             if incoming.decides:
                 self._shared.tasks.start(self._decisions.decide(incoming.conversation), "decide")
             elif isinstance(event, Message) and self._shared.bot.when_busy == "interrupt":
@@ -65,12 +74,13 @@ class Inbox:
     async def _store(self, channel: Channel, events: Sequence[Event], in_line: bool) -> list[tuple[Event, Incoming]]:
         """Those that are new."""
         taken: list[tuple[Event, Incoming]] = []
+        received = await self._shared.clock.now()
         for event in events:
-            if self._allowed(event.person):
-                taken.append((event, self._incoming(channel, event, await self._conversation(event))))
+            if self._allowed(event.person) and (event.person is not None or not isinstance(event, _OF_A_PERSON)):
+                taken.append((event, self._incoming(channel, event, await self._conversation(event), received)))
             elif isinstance(event, OptOut):  # a stranger too may want to hear nothing
                 heard = replace(event, told=True)
-                taken.append((heard, self._incoming(channel, heard, await self._conversation(event))))
+                taken.append((heard, self._incoming(channel, heard, await self._conversation(event), received)))
             elif isinstance(event, Message) and event.person is not None and not event.address.group:
                 self._shared.tasks.start(self._turn_away(event.address, event.person), "turn away")
             elif isinstance(event, ButtonPress):
@@ -87,6 +97,18 @@ class Inbox:
             trail.accepted(event, incoming.conversation, new=new)
         return taken if all(fresh) else [one for one, new in zip(taken, fresh, strict=True) if new]
 
+    def _warn(self, channel: Channel, fields: Sequence[str]) -> None:
+        """Name each field once, so that the operator learns why bare answers stop counting after a platform's news."""
+        for field in fields:
+            if (channel.name, field) not in self._warned and len(self._warned) < _MOST_WARNED:
+                self._warned.add((channel.name, field))
+                log.warning(
+                    "%s: messages carry a field %.80r that this release does not know: "
+                    "words beside it are not taken for a yes; upgrade Askfirst",
+                    channel.name,
+                    field,
+                )
+
     async def _conversation(self, event: Event) -> str:
         """Whose event it is: a group that moved goes on as the conversation it was.
 
@@ -98,7 +120,7 @@ class Inbox:
             around = self._shared.conversation(replace(event.address, thread=None))
             key = self._shared.key(around, "open")
             try:
-                index = Index.from_json((await store.get([key]))[key].value)
+                index = self._shared.read_index(around, (await store.get([key]))[key]).index
             except NewerForm as error:  # it comes again, and may meet a process of that release
                 raise StoreUnavailable(str(error)) from error
             if index.by_prompt(thread):
@@ -112,14 +134,14 @@ class Inbox:
             return before
         return cast("str | None", (await store.get([key]))[key].value) or conversation
 
-    def _incoming(self, channel: Channel, event: Event, conversation: str) -> Incoming:
+    def _incoming(self, channel: Channel, event: Event, conversation: str, received: datetime) -> Incoming:
         account, bot = f"{event.address.channel}:{event.address.account}", self._shared.bot
         decisive = decides(event)
         may_wait = bot.collect_seconds > 0 and isinstance(event, Message) and not decisive
         return Incoming(
             conversation=conversation,
             event_ids=tuple([f"{account}:{event_id}" for event_id in event.event_ids]),
-            body=_stored(event),
+            body=self._shared.stamped_event(conversation, event, received),
             decides=decisive,
             wakes=isinstance(event, Message),
             collects=may_wait and is_plain(cast("Message", event), bot.language or "en"),
@@ -134,11 +156,11 @@ class Inbox:
         if await shared.store.take([Cell(name=f"stranger/{name}", burst=1, period_seconds=_ONE_A_DAY)]):
             return
         conversation = shared.conversation(address)
-        text = Say(reply=Reply(text=say("stranger", shared.language(person))))
+        text = OutgoingReply(reply=Reply(text=say("stranger", shared.language(person))))
         await shared.store.commit(
             Transaction(
                 partition=shared.store.partition(conversation),
-                parts=queue(shared.channels, conversation, address, [text], cause="stranger"),
+                parts=shared.parts.render(conversation, address, [text], cause="stranger"),
             )
         )
 
@@ -164,13 +186,6 @@ class Inbox:
             payload=parsed.payload.decode(errors="backslashreplace"),
         )
         await shared.store.commit(Transaction(partition=shared.store.partition(conversation), dead=[letter]))
-
-
-def _stored(event: Event) -> Mapping[str, Json]:
-    try:
-        return Written(event_to_text(event))
-    except ValueError:  # half a character, which another distribution's channel may hand on
-        return cast("dict[str, Json]", event_to_json(event))
 
 
 def _comes_again(event: Event) -> bool:

@@ -23,8 +23,8 @@ log = logging.getLogger("askfirst.leases")
 
 READS: Mapping[Kind, Reads] = {
     "turn": Reads(records=("open",), log="transcript", last=HISTORY),
-    "out": Reads(records=("open", "receipts")),
-    "action": Reads(),
+    "out": Reads(records=("open",)),
+    "action": Reads(records=("action",)),
 }
 """What whoever takes such a lane reads first."""
 BEATS = 3

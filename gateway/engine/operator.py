@@ -6,19 +6,22 @@ into the outbox, and whoever delivers next sends it. Answers are JSON, for they 
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Literal, TypeAlias
 
 from channels import Address, AskfirstError, Channel, Json, OptedOut, Reply, Unreachable
 from gateway.access.silence import check_silence
-from gateway.engine.outgoing import queue
-from gateway.pending.desk import Desk, Say
+from gateway.engine.outgoing import PartRenderer
+from gateway.engine.retrying import attempts
+from gateway.pending import deciding, settling
+from gateway.pending.actions import ConversationActions, OutgoingReply
+from gateway.pending.loading import Counters, load_actions, stored_action
 from gateway.pending.seal import Keyring
-from gateway.store.base import Conflict, Dead, Key, Put, QueuedPart, Store, StoreRefused, Transaction
-from gateway.store.sqlite import SqliteStore
-from gateway.tools.action import PendingAction, is_known_schema
+from gateway.pending.upgrade import first_form_counts
+from gateway.store.base import Dead, Key, Put, QueuedPart, Store, StoreRefused, Transaction
+from gateway.store.form import NewerForm
+from gateway.tools.action import PendingAction
 
 __all__ = ["NotDone", "Operator", "claim", "served_bot"]
 
@@ -27,8 +30,8 @@ Told: TypeAlias = dict[str, Json]
 NAME = "operator"
 """How the audit names whoever uses it."""
 
-_TRIES = 20
 _SERVED = "served"
+_ACTION = "action/"
 
 
 class NotDone(AskfirstError):
@@ -51,11 +54,23 @@ class Operator:
     # ── actions ──
 
     async def pending(self) -> list[Told]:
-        """The actions that still need somebody: open, running, or of unknown outcome; the oldest first."""
-        records = [record.value for _, record in await self._store.scan("action/")]
-        actions = [PendingAction.from_json(value) for value in records if is_known_schema(value)]
-        waiting = [action for action in actions if not action.settled or action.state == "unknown"]
-        return [_summary(action) for action in sorted(waiting, key=lambda action: action.requested_at)]
+        """Return the actions that still need somebody: open, running, or of unknown outcome; the oldest first.
+
+        What cannot be read, or was changed by somebody without the key, comes last.
+        """
+        first_form = await first_form_counts(self._store, self._keyring)
+        found: list[PendingAction] = []
+        unreadable: list[Told] = []
+        for key, record in await self._store.scan(_ACTION):
+            try:
+                action = stored_action(self._keyring, key, record, first_form=first_form)
+            except NewerForm:
+                continue
+            if action is None:
+                unreadable.append(_unreadable(key.name.removeprefix(_ACTION)))
+            elif not action.settled or action.state == "unknown":
+                found.append(action)
+        return [*map(_summary, sorted(found, key=lambda action: action.requested_at)), *unreadable]
 
     async def action(self, action_id: str) -> Told:
         """All of one action, by its id or the beginning of it. Raises NotDone."""
@@ -71,14 +86,14 @@ class Operator:
             "finished_at": _iso(action.finished_at),
             "outcome": action.outcome,
             "digest": action.digest,
-            "seal": "holds" if self._keyring.holds(action) else "broken: somebody without the key has changed it",
+            "seal": "holds",
         }
 
     async def cancel(self, action_id: str) -> Told:
         """Withdraw an action that is not launched yet: its prompt says so, and the person is told. Raises NotDone."""
 
-        def withdraw(desk: Desk, action: PendingAction) -> bool:
-            return bool(desk.withdraw(None, desk.now, action_id=action.pending_action_id, by=NAME))
+        def withdraw(actions: ConversationActions, action: PendingAction) -> bool:
+            return bool(deciding.withdraw(actions, None, actions.now, action_id=action.pending_action_id, by=NAME))
 
         return await self._change(action_id, withdraw, "only what has not run yet can be cancelled")
 
@@ -87,8 +102,8 @@ class Operator:
         if state not in ("done", "failed"):
             raise NotDone(f"an action is settled as done or failed, not as {state}")
 
-        def settle(desk: Desk, action: PendingAction) -> bool:
-            return desk.settle(action.pending_action_id, state, NAME, desk.now)
+        def settle(actions: ConversationActions, action: PendingAction) -> bool:
+            return settling.settle(actions, action.pending_action_id, state, NAME, actions.now)
 
         return await self._change(action_id, settle, "only what is unknown can be settled")
 
@@ -139,54 +154,57 @@ class Operator:
                 f"{where} cannot be reached ({error.code}): nothing is sent there until something comes from there, "
                 "or a day has passed"
             ) from None
-        parts = self._queue(conversation, where, [Say(reply=Reply(text=text))])
+        parts = self._queue(conversation, where, [OutgoingReply(reply=Reply(text=text))])
         await self._store.commit(Transaction(partition=self._store.partition(conversation), parts=parts))
         return {"conversation": conversation, "parts": len(parts)}
 
     # ── in common ──
 
     async def _find(self, action_id: str) -> PendingAction:
-        found = [record.value for _, record in await self._store.scan(f"action/{action_id}")] if action_id else []
+        """Return the action whose id begins like this. Raises NotDone."""
+        found = await self._store.scan(f"{_ACTION}{action_id}") if action_id else []
         if len(found) > 1:
             raise NotDone(f"{len(found)} actions begin with {action_id}: give more of the id")
         if not found:
             raise NotDone(f"there is no action {action_id}")
-        if not is_known_schema(found[0]):
-            raise NotDone(f"action {action_id} was written by a newer release: use that one")
-        return PendingAction.from_json(found[0])
+        first_form = await first_form_counts(self._store, self._keyring)
+        try:
+            action = stored_action(self._keyring, *found[0], first_form=first_form)
+        except NewerForm:
+            raise NotDone(f"action {action_id} was written by a newer release: use that one") from None
+        if action is None:
+            raise NotDone(f"action {action_id} was changed by somebody without the key, or ASKFIRST_SECRET is another")
+        return action
 
-    async def _change(self, action_id: str, change: Callable[[Desk, PendingAction], bool], rule: str) -> Told:
-        for _ in range(_TRIES):
-            action = await self._find(action_id)
-            if not self._keyring.holds(action):
-                raise NotDone(
-                    f"action {action_id} was changed by somebody without the key, or ASKFIRST_SECRET is another"
+    async def _change(
+        self, action_id: str, change: Callable[[ConversationActions, PendingAction], bool], rule: str
+    ) -> Told:
+        for attempt in attempts():
+            async with attempt:
+                action = await self._find(action_id)
+                actions = await load_actions(
+                    self._store,
+                    action.conversation,
+                    keyring=self._keyring,
+                    counters=Counters(),
+                    drift=lambda _: None,
+                    also=[action.pending_action_id],
+                    first_form=await first_form_counts(self._store, self._keyring),
                 )
-            desk = await Desk.load(
-                self._store,
-                action.conversation,
-                keyring=self._keyring,
-                language=action.language,
-                drift=lambda _: False,
-                also=[action.pending_action_id],
-            )
-            if not change(desk, action):
-                raise NotDone(f"action {action_id} is {action.reason or action.state}: {rule}")
-            transaction = Transaction(partition=self._store.partition(action.conversation))
-            desk.write(transaction)
-            if action.address is not None:
-                transaction.parts = self._queue(action.conversation, action.address, desk.says)
-            try:
+                if not change(actions, action):
+                    action = actions.get(action.pending_action_id) or action
+                    raise NotDone(f"action {action_id} is {action.reason or action.state}: {rule}")
+                transaction = Transaction(partition=self._store.partition(action.conversation))
+                actions.write(transaction)
+                if action.address is not None:
+                    transaction.parts = self._queue(action.conversation, action.address, actions.says)
                 await self._store.commit(transaction)
-            except Conflict:
-                continue
-            return _summary(await self._find(action.pending_action_id))
-        raise NotDone(f"action {action_id} keeps changing: try again")
+        return _summary(await self._find(action_id))
 
-    def _queue(self, conversation: str, address: Address, says: list[Say]) -> list[QueuedPart]:
+    def _queue(self, conversation: str, address: Address, says: list[OutgoingReply]) -> list[QueuedPart]:
         if address.channel not in self._channels:
             raise NotDone(f"{address.channel} is not on: its settings are needed to write to {address}")
-        return queue(self._channels, conversation, address, says, cause=NAME)
+        return PartRenderer(self._channels, self._keyring).render(conversation, address, says, cause=NAME)
 
     async def _dead(self, dead_id: str) -> Dead:
         found = [dead for dead in await self._store.dead() if dead_id and dead.dead_id.startswith(dead_id)]
@@ -209,20 +227,20 @@ async def claim(store: Store, bot: str) -> None:
     Two bots would take each other's messages: whoever leases a conversation answers in it. An embedded store has one
     owner, whose bot may have been renamed.
     """
-    if isinstance(store, SqliteStore):
+    if not store.shared:
         return
     key = Key(store.partition(_SERVED), _SERVED)
-    while True:
-        record = (await store.get([key]))[key]
-        if record.value == bot:
-            return
-        if record.value is not None:
-            raise StoreRefused(
-                f"This store holds the conversations of the bot {record.value!r}, and its messages would be taken by "
-                f"{bot!r}. Give {bot!r} a database of its own: another number at the end of ASKFIRST_STORE."
-            )
-        claimed = Transaction(partition=key.partition, expect={key.name: record.version}, puts={key.name: Put(bot)})
-        with contextlib.suppress(Conflict):
+    for attempt in attempts():
+        async with attempt:
+            record = (await store.get([key]))[key]
+            if record.value == bot:
+                return
+            if record.value is not None:
+                raise StoreRefused(
+                    f"This store holds the conversations of the bot {record.value!r}, and its messages would be taken "
+                    f"by {bot!r}. Give {bot!r} a database of its own: another number at the end of ASKFIRST_STORE."
+                )
+            claimed = Transaction(partition=key.partition, expect={key.name: record.version}, puts={key.name: Put(bot)})
             await store.commit(claimed)
 
 
@@ -245,6 +263,22 @@ def _summary(action: PendingAction) -> Told:
         "requested_at": _iso(action.requested_at),
         "shown_at": _iso(action.shown_at),
         "expires_at": _iso(action.expires_at),
+    }
+
+
+def _unreadable(action_id: str) -> Told:
+    """Return what stands in the list for a record that cannot be read, or whose seal does not hold."""
+    return {
+        "id": action_id,
+        "code": "",
+        "tool": "",
+        "preview": "unreadable: somebody has changed the record, or it is damaged",
+        "state": "unreadable",
+        "reason": None,
+        "requester": "",
+        "requested_at": None,
+        "shown_at": None,
+        "expires_at": None,
     }
 
 

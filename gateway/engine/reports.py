@@ -13,10 +13,11 @@ from typing import Any, cast
 
 from channels import DeliveryReport, Json
 from gateway.engine.shared import Shared
-from gateway.pending.desk import Desk
-from gateway.store.base import Dead, Key, Put, QueuedPart, Transaction
+from gateway.pending.actions import ConversationActions
+from gateway.pending.settling import not_arrived
+from gateway.store.base import Dead, Key, Put, QueuedPart, Record, Transaction
 
-__all__ = ["Lost", "forget", "is_known", "known_as", "receipt", "report"]
+__all__ = ["Lost", "arrived_at", "forget", "is_known", "known_as", "receipt", "report"]
 
 _KEPT_SECONDS = 86400.0
 _RANK = {"sent": 0, "failed": 1, "delivered": 2, "read": 3}
@@ -36,7 +37,7 @@ async def receipt(shared: Shared, transaction: Transaction, queued: QueuedPart, 
     """Remember which part this message is. What a report has said before now if that was that it did not arrive."""
     key = _message_key(shared, queued.conversation, message_id)
     record = (await shared.store.get([key]))[key]
-    known = cast("Mapping[str, Any]", record.value or {})
+    known = _known(record)
     status = known.get("status")
     forget(shared, transaction, queued)
     if status == "failed":
@@ -50,7 +51,7 @@ async def receipt(shared: Shared, transaction: Transaction, queued: QueuedPart, 
 
 async def report(
     shared: Shared, transaction: Transaction, conversation: str, reported: DeliveryReport, at: datetime
-) -> tuple[Desk, Lost] | None:
+) -> tuple[ConversationActions, Lost] | None:
     """Write down what is reported; what did not arrive becomes a dead letter, and what it asked was never asked.
 
     None unless it is news that something did not arrive.
@@ -59,13 +60,19 @@ async def report(
         return None
     key = _message_key(shared, conversation, reported.message_id)
     record = (await shared.store.get([key]))[key]
-    known = cast("Mapping[str, Any]", record.value or {})
+    known = _known(record)
     if _RANK[reported.status] <= _RANK.get(known.get("status", ""), -1):
         return None
     part = known.get("part")
     transaction.expect[key.name] = record.version
+    arrived = known.get("at") or (at.isoformat() if reported.status in ("delivered", "read") else None)
     transaction.puts[key.name] = Put(
-        {"status": reported.status, "code": reported.code, "part": part if reported.status == "sent" else None},
+        {
+            "status": reported.status,
+            "code": reported.code,
+            "part": part if reported.status == "sent" else None,
+            "at": arrived,
+        },
         _KEPT_SECONDS,
     )
     if record.value is None and reported.key is not None:
@@ -73,16 +80,23 @@ async def report(
         transaction.puts[taken.name] = Put(reported.message_id, _KEPT_SECONDS)
     if reported.status != "failed":
         return None
-    desk = await shared.desk(conversation, "en")
+    actions = await shared.actions(conversation)
     queued = QueuedPart(conversation=conversation, **part) if part else None
     asks = queued.body.get("asks", ()) if queued is not None else ()
-    unasked = desk.not_arrived(reported.message_id, cast("list[str]", asks), at)
+    unasked = not_arrived(actions, reported.message_id, cast("list[str]", asks), at)
     why = _why(reported.code)
     if queued is None or (asks and not unasked):
-        return desk, Lost(why, None)
+        return actions, Lost(why, None)
     transaction.dead.append(Dead(dead_id=queued.part_id, conversation=conversation, reason=why, part=queued))
     forget(shared, transaction, queued)
-    return desk, Lost(why, queued)
+    return actions, Lost(why, queued)
+
+
+async def arrived_at(shared: Shared, conversation: str, message_id: str) -> datetime | None:
+    """Return when it was first reported that a message of ours was delivered or read; None: it was not yet."""
+    key = _message_key(shared, conversation, message_id)
+    known = cast("Mapping[str, Any]", (await shared.store.get([key]))[key].value or {})
+    return datetime.fromisoformat(known["at"]) if known.get("at") else None
 
 
 async def known_as(shared: Shared, queued: QueuedPart) -> str | None:
@@ -100,6 +114,10 @@ async def is_known(shared: Shared, queued: QueuedPart, message_id: str) -> bool:
 def forget(shared: Shared, transaction: Transaction, queued: QueuedPart) -> None:
     """Which message a part has become: sent again, it becomes another one."""
     transaction.deletes.append(_part_key(shared, queued.conversation, queued.part_id).name)
+
+
+def _known(record: Record) -> Mapping[str, Any]:
+    return record.value if isinstance(record.value, dict) else {}
 
 
 def _message_key(shared: Shared, conversation: str, message_id: str) -> Key:

@@ -128,7 +128,11 @@ class Call:
         key = _word_key(self.shared, self.conversation, message_id)
         found = (await self.shared.store.get([key]))[key]
         if found.version:
-            word = _words().validate_python(found.value)
+            try:
+                word = _words().validate_python(found.value)
+            except ValueError:
+                self.error = AskfirstError("the turn has ended, but what another process says of it cannot be read")
+                return
             self.told, self.error = (word, None) if isinstance(word, Told) else (None, word.as_error())
 
     async def result(self) -> AgentResult:
@@ -164,8 +168,8 @@ class Call:
     async def _pending(self, asked: Sequence[str]) -> tuple[PendingAction, ...]:
         if not asked:
             return ()
-        desk = await self.shared.desk(self.conversation, "en")
-        return tuple(action for action in map(desk.action, asked) if action is not None)
+        actions = await self.shared.actions(self.conversation)
+        return tuple(action for action in map(actions.get, asked) if action is not None)
 
 
 class Calls:

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Protocol, cast
 
-from channels import Address, Channel, Message, Person
+import orjson
+
+from channels import Address, Channel, Event, Json, Message, Person
+from channels.events import event_to_json, event_to_text
 from gateway.artifacts import ArtifactStore
 from gateway.channel_agent import ChannelAgent
+from gateway.engine.clock import StoreClock, is_timely
 from gateway.engine.crew import Crew
+from gateway.engine.outgoing import PartRenderer
 from gateway.engine.pacing import Pacing
+from gateway.engine.retrying import attempts
 from gateway.engine.tasks import Tasks
 from gateway.observe import Feed
-from gateway.pending.desk import Desk
-from gateway.pending.seal import Keyring
-from gateway.store.base import Committed, Key, Lease, Snapshot, Store, Transaction
+from gateway.pending.actions import ConversationActions
+from gateway.pending.loading import Counters, Find, ReadIndex, load_actions, read_index
+from gateway.pending.seal import Keyring, Purpose
+from gateway.pending.upgrade import upgrade
+from gateway.store.base import Committed, Key, Lease, Record, Snapshot, Store, Transaction, Waiting, Written
+from gateway.store.codec import micros
+from gateway.tools.action import Detail, PendingAction
+
+_OTHER_RELEASE_WITHIN = timedelta(seconds=60)
 
 __all__ = ["Shared", "in_thread", "person_of", "typed"]
 
@@ -57,10 +69,17 @@ class Shared:
     """Channel -> those who work off its outboxes, while this process does."""
     turn_of: dict[str, str] = field(default_factory=dict)
     """Conversation -> the person whose turn this process runs there now."""
+    counters: Counters = field(default_factory=Counters)
+    first_form_until: datetime | None = None
+    """Until then counts what a release before the sealed form wrote."""
+    clock: StoreClock = field(init=False)
     pacing: Pacing = field(init=False)
+    parts: PartRenderer = field(init=False)
 
     def __post_init__(self) -> None:
+        self.clock = StoreClock(self.store)
         self.pacing = Pacing(self.store)
+        self.parts = PartRenderer(self.channels, self.keyring)
 
     async def commit(self, transaction: Transaction) -> Committed:
         """What whoever holds a lease commits; see `Store.commit`."""
@@ -68,13 +87,43 @@ class Shared:
         if lease is not None and transaction.finish is not None:
             held = self.held.get((lease.kind, lease.lane))
         if held is None or held.lease is not lease:
-            return await self.store.commit(transaction)
-        held.ends = True
-        try:
-            return await self.store.commit(transaction)
-        except BaseException:
-            held.ends = False
-            raise
+            committed = await self.store.commit(transaction)
+        else:
+            held.ends = True
+            try:
+                committed = await self.store.commit(transaction)
+            except BaseException:
+                held.ends = False
+                raise
+        self.clock.observe(committed.at)
+        return committed
+
+    @property
+    def unsealed(self) -> bool:
+        """Events, parts and steps of a release before the sealed form still count."""
+        return self.first_form_until is not None and self.clock.guess() < self.first_form_until
+
+    @property
+    def first_form(self) -> bool:
+        """Records of a release before the sealed form still count: processes of it may be running."""
+        return self.store.shared and self.unsealed
+
+    async def upgrade(self) -> None:
+        """Write what an older release left in the form of this one, once a store."""
+
+        async def rewrite(conversation: str, action_ids: frozenset[str]) -> None:
+            for attempt in attempts(patient=True):
+                async with attempt:
+                    actions = await self.actions(conversation, *action_ids, first_form=True)
+                    transaction = Transaction(partition=actions.partition)
+                    actions.write(transaction)
+                    transaction.parts = self.parts.render(
+                        conversation, actions.index.address, actions.says, cause="upgrade"
+                    )
+                    await self.commit(transaction)
+
+        self.first_form_until = await upgrade(self.store, self.keyring, rewrite)
+        await self.clock.now()
 
     def conversation(self, address: Address) -> str:
         """The key of a conversation: the bot's name and the address."""
@@ -88,28 +137,99 @@ class Shared:
         """A record or log of a conversation: ``session``, ``transcript``, ``receipts``, ``visible``."""
         return Key(self.store.partition(conversation), f"{name}/{conversation}")
 
-    def was_asked(self, lease: Lease) -> bool:
-        """Whether anybody was ever asked anything in the conversation of this lease, before it was taken, as far as
-        that can be read."""
-        return not self.is_shown(lease) or lease.seen[self.key(lease.lane, "open")].value is not None
+    def index_of(self, lease: Lease) -> ReadIndex | None:
+        """Return the index of the conversation of this lease as it was when it was taken; None when it could not be
+        read. Raises NewerForm."""
+        if not self.is_shown(lease):
+            return None
+        return self.read_index(lease.lane, lease.seen[self.key(lease.lane, "open")])
+
+    def read_index(self, conversation: str, record: Record) -> ReadIndex:
+        """Read the index of a conversation. Raises NewerForm."""
+        return read_index(self.keyring, self.counters, conversation, record, first_form=self.first_form)
+
+    def hears(self, lease: Lease, person: Person | None) -> bool:
+        """Return True while it matters for a bare word that this person writes in the conversation of this lease, as
+        far as the index that was read with it tells."""
+        read = self.index_of(lease)
+        return read is not None and (read.kind != "sealed" or read.index.hears(str(person), lease.seen.now))
+
+    def says(self, lease: Lease) -> bool:
+        """Return True while it matters for a bare word what the bot says in the conversation of this lease."""
+        read = self.index_of(lease)
+        return read is not None and (read.kind != "sealed" or bool(read.index.live))
 
     def is_shown(self, lease: Lease) -> bool:
         """Whether what was asked for with this lease could be read."""
         return bool(lease.seen.records)
 
-    async def desk(self, conversation: str, language: str, *also: str, seen: Snapshot | None = None) -> Desk:
-        """`seen` has the index that was read already."""
+    async def actions(
+        self,
+        conversation: str,
+        *also: str,
+        find: Find = lambda index: (),
+        seen: Snapshot | None = None,
+        first_form: bool = False,
+    ) -> ConversationActions:
+        """Read the actions of a conversation; see `load_actions`."""
         channel = self.channels.get(conversation.partition("/")[2].partition(":")[0])
-        return await Desk.load(
+        return await load_actions(
             self.store,
             conversation,
             keyring=self.keyring,
-            language=language,
-            drift=self.bot.drifted,
+            counters=self.counters,
+            first_form=first_form or self.first_form,
+            find=find,
+            drift=self.drifted,
             also=also,
             capabilities=channel.capabilities if channel is not None else None,
             seen=seen,
         )
+
+    def is_genuine(self, purpose: Purpose, context: str, body: Mapping[str, Json]) -> bool:
+        """Return True for what this gateway has written, or a release before the sealed form while that counts."""
+        return self.keyring.is_genuine(purpose, context, body) or (self.unsealed and "mac" not in body)
+
+    def stamped(self, conversation: str, body: Mapping[str, Json], received: datetime) -> dict[str, Json]:
+        """Return the body of an event with the time of its receipt and this gateway's seal."""
+        return self.keyring.stamped("event", conversation, {**body, "received": micros(received)})
+
+    def stamped_event(self, conversation: str, event: Event, received: datetime) -> Mapping[str, Json]:
+        """Return the stored form of a platform's event with the time of its receipt and this gateway's seal."""
+        try:
+            text = event_to_text(event)
+        except ValueError:  # half a character, which another distribution's channel may hand on
+            return self.stamped(conversation, cast("dict[str, Json]", event_to_json(event)), received)
+        body = {**orjson.loads(text), "received": micros(received)}
+        sealed = self.keyring.stamped("event", conversation, body)
+        return Written(f'{text[:-1]},"received":{body["received"]},"mac":"{sealed["mac"]}"}}')
+
+    def for_replay(self, waiting: Waiting) -> Mapping[str, Json]:
+        """Return the body of an event that is put aside: replayed, it is read, and decides nothing."""
+        body = {name: value for name, value in waiting.body.items() if name != "mac"}
+        return self.keyring.stamped("event", waiting.conversation, {**body, "replayed": True})
+
+    def may_decide(self, waiting: Waiting) -> bool:
+        """Return True for an event that was stamped about when it was received."""
+        received = waiting.body.get("received")
+        return is_timely(waiting.stamp, received) or (received is None and self.unsealed)
+
+    def drifted(self, action: PendingAction) -> Detail | None:
+        """Return why an action may no longer happen as it was shown; see `ChannelAgent.drifted`.
+
+        Where several processes share the store, another one may have the tool as it was shown: while a question is
+        open, and for a minute after the yes, it is left to that one.
+        """
+        detail = self.bot.drifted(action)
+        if detail == "other_release" and self.store.shared and self.waits_for_release(action):
+            return None
+        return detail
+
+    def waits_for_release(self, action: PendingAction) -> bool:
+        """Return True while an action may still be taken by a process that has its tool as it was shown."""
+        if action.state != "approved" or action.decided_at is None:
+            return action.open
+        return self.clock.guess() - action.decided_at < _OTHER_RELEASE_WITHIN
 
     def wall_clock(self) -> datetime:
         """What a tool takes for now: this machine's clock, moved as the store's is."""
@@ -123,12 +243,13 @@ class Shared:
 
 
 def typed(message: Message) -> bool:
-    """Whether the person wrote this to us just now: what was not typed, or is meant for somebody else, decides nothing.
+    """Return True for words that the person typed here to us: no other message decides anything.
 
     Reading an answer looks past one mention of a bot; whether it was ours only the channel knows.
     """
-    copied = message.forwarded or message.via_bot or message.transcribed or bool(message.attachments)
-    return not copied and (message.mentions_bot or "@" not in message.text)
+    copied = message.forwarded or message.via_bot or message.transcribed or message.replayed
+    beside = message.spoiled_by or message.attachments or message.command is not None
+    return not copied and not beside and (message.mentions_bot or "@" not in message.text)
 
 
 def in_thread(message: Message) -> bool:
@@ -138,8 +259,4 @@ def in_thread(message: Message) -> bool:
 
 def person_of(written: str, name: str | None = None) -> Person:
     """The person of a written form. Raises ValueError when it is none."""
-    channel, _, rest = written.partition(":")
-    account, _, user_id = rest.partition(":")
-    if not (channel and account and user_id):
-        raise ValueError(f"not a person: {written!r} (write channel:account:user, for example telegram:123:456)")
-    return Person(channel=channel, account=account, user_id=user_id, name=name)
+    return replace(Person.parse(written), name=name)

@@ -12,31 +12,41 @@ from gateway.engine.shared import Shared
 from gateway.providers.base import ModelMessage
 from gateway.store.base import Lease, Transaction
 
-__all__ = ["Steps", "events_of"]
+__all__ = ["Steps", "are_genuine", "events_of"]
 
 _UNKNOWN = "The turn ended while this ran: its outcome is unknown, it may or may not have happened."
 _NOT_RUN = "Not run: the turn ended before it."
 
 
 class Steps:
-    """What the turn of this lease has done so far. The first step says which events the turn is of."""
+    """What the turn of this lease has done so far. The first step says which events the turn is of.
+
+    Each step carries a seal over itself, its conversation and the seal of the step before it.
+    """
 
     def __init__(self, shared: Shared, lease: Lease, batch: Batch) -> None:
         self._shared, self._lease, self._batch = shared, lease, batch
-        self._steps = list(lease.steps[1:])
+        self._steps = [_bare(step) for step in lease.steps[1:]]
         self._begun = bool(lease.steps)
+        self._last_mac = _mac(lease.steps[-1]) if lease.steps else ""
 
     @property
     def steps(self) -> Sequence[Json]:
         return tuple(self._steps)
 
     async def record(self, step: Json) -> None:
-        new: list[Json] = [step]
+        new: list[Json] = []
         if not self._begun:
-            new.insert(0, {"events": [waiting.seq for waiting in self._batch.taken]})
+            new.append(self._sealed({"events": [waiting.seq for waiting in self._batch.taken]}))
+        new.append(self._sealed(cast("dict[str, Json]", step)))
         await self._shared.commit(Transaction(partition=self._lease.partition, lease=self._lease, steps=new))
         self._begun = True
         self._steps.append(step)
+
+    def _sealed(self, step: dict[str, Json]) -> Json:
+        sealed = self._shared.keyring.stamped("step", _context(self._lease, self._last_mac), step)
+        self._last_mac = _mac(sealed)
+        return sealed
 
     def messages(self) -> list[ModelMessage]:
         """What was said and done, for the transcript of a turn that came to no end: no call without a result."""
@@ -55,3 +65,25 @@ class Steps:
 def events_of(lease: Lease) -> list[int]:
     """The events that the turn this lease takes over is of; empty when it begins anew."""
     return cast("list[int]", cast("dict[str, Json]", lease.steps[0])["events"]) if lease.steps else []
+
+
+def are_genuine(shared: Shared, lease: Lease) -> bool:
+    """Return True when this gateway has recorded the steps of this lease, in this order."""
+    last_mac = ""
+    for step in lease.steps:
+        if not isinstance(step, dict) or not shared.is_genuine("step", _context(lease, last_mac), step):
+            return False
+        last_mac = _mac(step)
+    return True
+
+
+def _context(lease: Lease, last_mac: str) -> str:
+    return f"{lease.lane}\n{last_mac}"
+
+
+def _mac(step: Json) -> str:
+    return str(step.get("mac", "")) if isinstance(step, dict) else ""
+
+
+def _bare(step: Json) -> Json:
+    return {name: value for name, value in step.items() if name != "mac"} if isinstance(step, dict) else step

@@ -14,23 +14,26 @@ from channels.direct import DirectChannel
 from gateway.access.silence import has_opted_out, opt_out_key
 from gateway.channel_agent import Outcome, Turn
 from gateway.engine import trail
+from gateway.engine.again import ask_again
 from gateway.engine.answers import Answers
 from gateway.engine.batch import Batch, choose
 from gateway.engine.busy import Ears
 from gateway.engine.crew import Shares
 from gateway.engine.decisions import Decisions
-from gateway.engine.ending import Failures, Tries, ended, given_back, noted, who
+from gateway.engine.ending import Failures, Tries, ended, given_back, note_acted, noted, who, write_acted
 from gateway.engine.later import Later
 from gateway.engine.leases import READS, Held, at_last, for_newer
-from gateway.engine.outgoing import queue
-from gateway.engine.patience import wait_for_store, waits
 from gateway.engine.results import leave_word
+from gateway.engine.retrying import attempts
 from gateway.engine.shared import Shared
-from gateway.engine.steps import Steps, events_of
+from gateway.engine.steps import Steps, are_genuine, events_of
 from gateway.memory import Transcripts, to_entries
-from gateway.pending.desk import Desk, Say
+from gateway.pending.actions import ConversationActions, OutgoingReply
+from gateway.pending.deciding import withdraw
+from gateway.pending.prompting import show_again, show_prompt
+from gateway.pending.settling import supersede
 from gateway.providers.base import ModelMessage, ProviderError
-from gateway.store.base import Conflict, Fenced, Lease, Next, Snapshot, StoreUnavailable, Transaction
+from gateway.store.base import Fenced, Lease, Next, Snapshot, StoreUnavailable, Transaction
 from gateway.store.form import NewerForm, check_form
 from gateway.tools import ToolContext
 from gateway.wording import say
@@ -49,8 +52,6 @@ _TYPING_AFTER_SECONDS, _TYPING_SECONDS = 0.2, 4.0
 _MOST_WINDOWS = 5
 """So many times the collect window after its first message a burst is answered, whether it has ended or not."""
 _SUSPECT_SECONDS = 1.0
-_TRIES = 50
-"""Decisions of the same conversation may come between reading and writing; for ever they do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,8 @@ class Turns:
                     lease.events,
                     language=self._shared.bot.language or "en",
                     one=tries.one_by_one and not lease.steps,
-                    only=events_of(lease),
+                    only=events_of(lease) if are_genuine(self._shared, lease) else (),
+                    genuine=lambda waiting: self._shared.is_genuine("event", lease.lane, waiting.body),
                 )
                 until = None if lease.tries or lease.steps else await self._collects_until(batch)
                 if until is not None or not batch.taken:
@@ -139,6 +141,12 @@ class Turns:
     ) -> Outcome | None:
         if batch.unreadable:
             await self._failures.put_aside(lease, batch, "an event that this release cannot read")
+            return Outcome(stop_reason="cancelled")
+        if batch.forged:
+            await self._failures.put_aside(lease, batch, "an event that somebody without the key has made or changed")
+            return Outcome(stop_reason="cancelled")
+        if not are_genuine(self._shared, lease):
+            await self._failures.put_aside(lease, batch, "a checkpoint that somebody without the key has changed")
             return Outcome(stop_reason="cancelled")
         if tries.deadly:
             await self._failures.put_aside(lease, batch, "its turn killed its worker again and again")
@@ -179,22 +187,36 @@ class Turns:
         return None
 
     async def _turn(self, running: _Running) -> Outcome | None:
-        lease, batch = running.lease, running.batch
+        shared, lease, batch = self._shared, running.lease, running.batch
         channel = self._shared.channels.get(running.address.channel)
         if channel is None:  # what was written is kept: nobody could be told anything
             await self._later(lease, _CHANNEL_OFF_SECONDS)
             return None
-        if channel.capabilities.opt_out and (batch.messages or batch.resumes) and await self._unheard(running):
+        if (
+            channel.capabilities.opt_out
+            and (batch.messages or batch.resumes or batch.again)
+            and await self._unheard(running)
+        ):
             return None
         if batch.messages and (answered := await self._answers.take(lease, batch)) is not None:
             return answered
-        if batch.messages or batch.resumes:
+        if batch.again is not None:
+            context = self._context(running)
+            outcome = await ask_again(shared, lease.lane, batch.again, person=running.person, context=context)
+            outcome.transcript = [*to_entries(batch.notes), *outcome.transcript]
+        elif batch.messages or batch.resumes:
             outcome = await self._run_bot(running)
         else:
             outcome = Outcome(stop_reason="answered", transcript=to_entries(batch.notes))
         await self._conclude(running, outcome)
         self._shared.feed.publish("turn.finished", conversation=lease.lane, stop_reason=outcome.stop_reason)
         return outcome
+
+    def _was_stopped(self, running: _Running) -> bool:
+        """Return True for what was written before its person said /stop: it is answered, and asks nothing."""
+        read = self._shared.index_of(running.lease)
+        stopped = read.index.stopped.get(str(running.person)) if read is not None else None
+        return stopped is not None and stopped > running.batch.at
 
     async def _later(self, lease: Lease, seconds: float) -> None:
         """Not here and now. What an earlier attempt has done, and how it ended, stays known."""
@@ -215,7 +237,7 @@ class Turns:
         if welcome:
             transaction.deletes = [opt_out_key(shared.store, lease.lane).name]
         else:
-            noted(shared, transaction, lease.lane, batch.notes)
+            noted(transaction, shared, lease.lane, batch.notes)
         await shared.commit(transaction)
         if not welcome:
             trail.committed(lease.lane, batch.taken, (), "not answered: they have opted out")
@@ -225,8 +247,8 @@ class Turns:
 
     async def _run_bot(self, running: _Running) -> Outcome:
         shared, conversation = self._shared, running.lease.lane
-        desk = await shared.desk(conversation, shared.language(running.person), seen=running.seen)
-        turn = self._prepared(running, self._transcripts.read(conversation, running.lease.lines), desk)
+        actions = await shared.actions(conversation, seen=running.seen)
+        turn = self._prepared(running, self._transcripts.read(conversation, running.lease.lines), actions)
         deadline = asyncio.timeout(self._deadline_seconds)
         typing = self._typing(running.address)
         try:
@@ -251,18 +273,19 @@ class Turns:
     async def _keep(self, running: _Running, turn: Turn, error: ProviderError) -> None:
         """What was written, and done about it so far, stands in the transcript: the next turn goes on from it."""
         transaction = ended(self._shared, running.lease, running.batch)
-        noted(self._shared, transaction, running.lease.lane, [*turn.notes, *turn.heard, *running.steps.messages()])
+        await write_acted(transaction, self._shared, running.lease, running.batch)
+        noted(transaction, self._shared, running.lease.lane, [*turn.notes, *turn.heard, *running.steps.messages()])
         leave_word(transaction, self._shared, running.lease.lane, running.batch, error)
         await self._shared.commit(transaction)
 
-    def _prepared(self, running: _Running, history: Sequence[ModelMessage], desk: Desk) -> Turn:
+    def _prepared(self, running: _Running, history: Sequence[ModelMessage], actions: ConversationActions) -> Turn:
         shared, batch, person = self._shared, running.batch, running.person
         conversation, language = running.lease.lane, shared.language(running.person)
 
-        just_read = [desk]
+        just_read = [actions]
 
-        async def read_desk() -> Desk:
-            return just_read.pop() if just_read else await shared.desk(conversation, language)
+        async def read_actions() -> ConversationActions:
+            return just_read.pop() if just_read else await shared.actions(conversation)
 
         return Turn(
             conversation=conversation,
@@ -273,20 +296,24 @@ class Turns:
             notes=batch.notes,
             history=history,
             started=batch.at,
-            context=ToolContext(
-                person=str(person),
-                address=None if running.direct else running.address,
-                conversation=conversation,
-                language=language,
-                deps=shared.bot.deps,
-                idempotency_key=f"{conversation}/{batch.taken[0].seq}",
-                now=shared.wall_clock,
-                stopping=running.ears.stopping,
-            ),
+            context=self._context(running),
             journal=running.steps,
             keep=shared.artifacts.keep,
-            desk=read_desk,
+            actions=read_actions,
             publish=shared.feed.publish,
+        )
+
+    def _context(self, running: _Running) -> ToolContext:
+        shared, conversation = self._shared, running.lease.lane
+        return ToolContext(
+            person=str(running.person),
+            address=None if running.direct else running.address,
+            conversation=conversation,
+            language=shared.language(running.person),
+            deps=shared.bot.deps,
+            idempotency_key=f"{conversation}/{running.batch.taken[0].seq}",
+            now=shared.wall_clock,
+            stopping=running.ears.stopping,
         )
 
     def _typing(self, address: Address) -> Later | None:
@@ -308,31 +335,38 @@ class Turns:
     async def _conclude(self, running: _Running, outcome: Outcome) -> None:
         shared, conversation, person = self._shared, running.lease.lane, running.person
         language, cause = shared.language(person), trail.event_of(running.batch.taken[-1])
-        left = waits()
-        for again in reversed(range(_TRIES)):
-            transaction = ended(shared, running.lease, running.batch)
-            leave_word(transaction, shared, conversation, running.batch, outcome)
-            transaction.appends += [(shared.key(conversation, "transcript").name, line) for line in outcome.transcript]
-            says = [Say(reply=reply) for reply in outcome.replies]
-            try:
-                if outcome.asked or outcome.unrelated:
-                    desk = await shared.desk(conversation, language)
-                    self._ask(desk, outcome, person, stopped=running.ears.stopped)
-                    desk.write(transaction)
-                    says += desk.says
-                transaction.parts += queue(
-                    shared.channels, conversation, running.address, says, cause=cause, language=language
+        at_first = True
+        for attempt in attempts(patient=True):  # a commit that was made after all has given the lease back
+            async with attempt:
+                transaction = ended(shared, running.lease, running.batch)
+                leave_word(transaction, shared, conversation, running.batch, outcome)
+                log_name = shared.key(conversation, "transcript").name
+                transaction.appends += [(log_name, line) for line in outcome.transcript]
+                says = [OutgoingReply(reply=reply) for reply in outcome.replies]
+                if (
+                    outcome.asked
+                    or outcome.unrelated
+                    or (running.batch.messages and shared.hears(running.lease, person))
+                ):
+                    asked = [action.pending_action_id for action in outcome.asked]
+                    actions = await shared.actions(conversation, *asked)
+                    note_acted(actions, running.batch)
+                    if outcome.asked or outcome.unrelated:
+                        self._ask(
+                            actions,
+                            outcome,
+                            person,
+                            language,
+                            stopped=running.ears.stopped or self._was_stopped(running),
+                        )
+                    actions.write(transaction)
+                    says += actions.says
+                transaction.parts += shared.parts.render(
+                    conversation, running.address, says, cause=cause, language=language
                 )
-                await self._commit(transaction, running.address, at_first=again == _TRIES - 1)
-            except Conflict:
-                if not again:
-                    raise
-                continue
-            except StoreUnavailable as error:
-                await wait_for_store(left, error)  # a commit that was made after all has given the lease back
-                continue
-            trail.committed(conversation, running.batch.taken, transaction.parts, outcome.stop_reason)
-            return
+                first, at_first = at_first, False
+                await self._commit(transaction, running.address, at_first=first)
+                trail.committed(conversation, running.batch.taken, transaction.parts, outcome.stop_reason)
 
     async def _commit(self, transaction: Transaction, address: Address, *, at_first: bool) -> None:
         """And go on at once with what is to be sent, if somebody is free for it."""
@@ -362,31 +396,29 @@ class Turns:
 
     async def _give_back(self, unheard: Transaction) -> None:
         """The outbox that a commit may have taken is nobody's: once it has lapsed, what is in it might be doubted."""
-        left = waits()
-        while True:
-            try:
+        for attempt in attempts(patient=True):
+            async with attempt:
                 await self._shared.store.give_back(unheard)
-            except StoreUnavailable as error:
-                await wait_for_store(left, error)
-            else:
-                return
 
-    def _ask(self, desk: Desk, outcome: Outcome, person: Person, *, stopped: bool) -> None:
+    def _ask(
+        self, actions: ConversationActions, outcome: Outcome, person: Person, language: str, *, stopped: bool
+    ) -> None:
         """What the turn asks is open from here on; what was open before is shown again, or dropped."""
         asked = {action.pending_action_id: action for action in outcome.asked}
         for action_id, action in asked.items():
-            if desk.action(action_id) is None:
-                desk.ask(action)
+            if actions.get(action_id) is None:
+                actions.ask(action)
+                supersede(actions, action)
         if asked and stopped:
-            desk.withdraw(str(person), desk.now)
+            withdraw(actions, str(person), actions.now)
         elif asked:
-            found = [desk.action(action_id) for action_id in asked]
-            desk.show_prompt([action for action in found if action is not None and action.open])
+            found = [actions.get(action_id) for action_id in asked]
+            show_prompt(actions, [action for action in found if action is not None and action.open])
         elif self._shared.bot.on_unrelated == "drop":
-            desk.withdraw(str(person), desk.now)
-            desk.says.insert(0, Say(reply=Reply(text=say("dropped", desk.language))))
+            withdraw(actions, str(person), actions.now)
+            actions.says.insert(0, OutgoingReply(reply=Reply(text=say("dropped", language))))
         else:
-            desk.show_again(str(person))
+            show_again(actions, str(person))
 
 
 def _place(lease: Lease) -> str | None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from channels import Address, Json, Person
-from gateway.pending.desk import Desk
+from gateway.pending.actions import ConversationActions
+from gateway.pending.index import same_ask
 from gateway.pending.reading import ReplyParser
 from gateway.pending.seal import compute_digest
 from gateway.pending.tokens import make_action_id, make_code
+from gateway.pending.verbs import verb_of
 from gateway.tools import Preview, Tool
 from gateway.tools.action import PendingAction, canonical_json, compute_args_digest
+from gateway.tools.previews import asked_with, differing, frozen
 
 __all__ = ["QUOTA", "Refused", "asks_more", "propose"]
 
@@ -35,7 +38,7 @@ class Refused:
 
 
 def propose(
-    desk: Desk,
+    actions: ConversationActions,
     tool: Tool,
     args: dict[str, Json],
     preview: Preview,
@@ -47,57 +50,65 @@ def propose(
     answer_window_seconds: float,
     proposed: Sequence[PendingAction] = (),
 ) -> PendingAction | Refused:
-    """A new action, or the open one that is equal to it; `proposed` are those of the same turn before it.
+    """Return a new action, or the open one that is equal to it; `proposed` are those of the same turn before it.
 
-    Nothing is written: the turn's commit puts it on the desk.
+    A new action `supersedes` the open one of the same call and requester that was shown with another preview. Nothing
+    is written: the turn's commit writes the new action down and closes the superseded one as ``changed``.
     """
+    try:
+        preview = frozen(preview)
+    except ValueError as error:
+        return Refused(f"Not asked: its preview cannot be kept as it is: {error}")
     requester = str(person)
-    mine = [action for action in (*desk.open, *proposed) if action.requester == requester]
-    wanted = (tool.name, canonical_json(args), canonical_json(preview.precondition))
-    for action in mine:
-        if (action.kind, canonical_json(dict(action.args)), canonical_json(action.precondition)) == wanted:
-            return action
-    if desk.refused_since(turn_started, tool.name, args, requester):
+    mine = _waiting(actions, proposed, requester)
+    twins = [action for action in mine if _is_call(action, tool, args)]
+    for twin in twins:
+        if _is_equal(twin, tool, preview):
+            return twin
+    if actions.index.refused_since(turn_started, same_ask(tool.name, args, requester)):
         return Refused("The person has just said no to exactly this. It was not done; do not ask again.")
-    if len(mine) >= QUOTA:
+    if not twins and len(mine) >= QUOTA:
         return Refused(f"Not asked: {QUOTA} actions of this person already wait for an answer here. Those come first.")
     approvers, need = _approvers(tool, requester)
     if approvers is not None and len(approvers) < need:
         return Refused("Not asked: too few people other than the one who asked may approve this.")
     if approvers is not None and not address.group:
         return Refused("Not asked: this needs the approval of other people, who are not in this conversation.")
-    rule = tool.confirm
-    ttl_seconds = rule.ttl_seconds if rule is not None and rule.ttl_seconds is not None else None
-    if ttl_seconds is None:
-        default = _TTL_SECONDS.get(address.channel, _TTL_DEFAULT_SECONDS)
-        ttl_seconds = default if approvers is None else _TTL_APPROVERS_SECONDS
     action = PendingAction(
         pending_action_id=make_action_id(),
         kind=tool.name,
         tool_version=tool.version_hash,
+        template=tool.template_hash,
         args=deepcopy(args),
-        precondition=deepcopy(preview.precondition),
+        precondition=preview.precondition,
         preview=preview.text,
-        table=tuple((str(name), str(value)) for name, value in preview.table or ()),
-        code=make_code({action.code for action in (*desk.open, *proposed)}),
+        table=tuple(preview.table or ()),
+        code=make_code({action.code for action in (*actions.open, *proposed)}),
+        supersedes=twins[-1].pending_action_id if twins else None,
         requester=requester,
         requester_name=person.name,
-        conversation=desk.conversation,
+        conversation=actions.conversation,
         address=address,
         language=language,
         approvers=approvers or (),
         need=need,
         args_digest=compute_args_digest(args),
+        verb=_verb(tool, language),
         parser_version=ReplyParser.version,
-        after=rule.after if rule is not None else "receipt",
-        ttl_seconds=ttl_seconds,
+        after=tool.confirm.after if tool.confirm is not None else "receipt",
+        ttl_seconds=_ttl_seconds(tool, address, others=approvers is not None),
         answer_window_seconds=answer_window_seconds,
-        requested_at=max([desk.now, *(before.requested_at + _A_MOMENT for before in proposed)]),
+        requested_at=max([actions.now, *(before.requested_at + _A_MOMENT for before in proposed)]),
     )
-    try:
-        return replace(action, digest=compute_digest(action))
-    except ValueError as error:
-        return Refused(f"Not asked: its preview cannot be kept as it is: {error}")
+    return replace(action, digest=compute_digest(action))
+
+
+def _verb(tool: Tool, language: str) -> str | None:
+    """Return the verb of the question: the author's, else that of the first word of the template."""
+    rule = tool.confirm
+    if rule is None or rule.verb is not None:
+        return rule.verb if rule is not None else None
+    return verb_of(rule.ask, language) if isinstance(rule.ask, str) else None
 
 
 def asks_more(tool: Tool, action: PendingAction) -> bool:
@@ -106,6 +117,31 @@ def asks_more(tool: Tool, action: PendingAction) -> bool:
     if approvers is None:
         return False
     return need > action.need or not set(action.approvers or [action.requester]) <= set(approvers)
+
+
+def _waiting(actions: ConversationActions, proposed: Sequence[PendingAction], requester: str) -> list[PendingAction]:
+    """Return what this person has open or has just asked for, without what is superseded by then."""
+    superseded = {action.supersedes for action in proposed}
+    found = {action.pending_action_id: action for action in (*actions.open, *proposed) if action.requester == requester}
+    return [action for action_id, action in found.items() if action_id not in superseded]
+
+
+def _is_call(action: PendingAction, tool: Tool, args: Mapping[str, Json]) -> bool:
+    return action.kind == tool.name and canonical_json(dict(action.args)) == canonical_json(dict(args))
+
+
+def _is_equal(twin: PendingAction, tool: Tool, preview: Preview) -> bool:
+    """Whether an open action of the same call asks what would be asked now, so that one question is enough."""
+    if tool.volatile or not tool.matches(twin) or asks_more(tool, twin):
+        return False
+    return not differing(asked_with(twin), preview)
+
+
+def _ttl_seconds(tool: Tool, address: Address, *, others: bool) -> float:
+    """Return the tool's own, else that of approvers where `others` decide, else the channel's."""
+    if tool.confirm is not None and tool.confirm.ttl_seconds is not None:
+        return tool.confirm.ttl_seconds
+    return _TTL_APPROVERS_SECONDS if others else _TTL_SECONDS.get(address.channel, _TTL_DEFAULT_SECONDS)
 
 
 def _approvers(tool: Tool, requester: str) -> tuple[tuple[str, ...] | None, int]:

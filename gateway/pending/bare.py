@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Literal
 
 from channels import Person
 from gateway.pending import transitions
-from gateway.pending.index import LATELY, Entry
+from gateway.pending.index import LATELY, Entry, Showing
 from gateway.pending.words import Intent
 from gateway.tools.action import PendingAction
 
@@ -20,41 +21,48 @@ __all__ = ["BareWord"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BareWord:
-    """What is known of the moment in which it was said."""
+    """What is known of the moment in which it was written."""
 
     at: datetime
     fresh: bool
-    """Typed by the person just now: not forwarded, edited, transcribed or sent by a bot."""
-    last_shown: frozenset[str]
-    """The actions whose prompt was the last thing the bot sent before the word; empty when that was no prompt."""
-    heard: datetime | None
-    """When the person last wrote here before this word."""
+    """The person typed it here just now, and nothing about it says otherwise."""
+    last: Showing | None
+    """The message of ours that was the last one before it; None when there was none, or another was on its way."""
+    written: Literal["after", "unknown", "before"]
+    """Whether it was written after that message, as the platform tells."""
+    acted: datetime | None = None
+    """When the person last wrote or pressed anything here before it."""
     beneath: str | None = None
-    """The message of ours that began the thread in which it was said."""
+    """The message of ours that began the thread in which it was written."""
 
-    def decides(self, intent: Intent, action: PendingAction, person: Person, *, pressed: datetime | None) -> bool:
-        """Whether it decides the only action of this person that is open here. `pressed` is when they last pressed.
+    def decides(self, intent: Intent, action: PendingAction, person: Person) -> bool:
+        """Return True when it decides the only action of this person that is open here.
 
-        A no needs nothing more. A yes comes within the answer window, right after the prompt, from who may approve; in
-        the thread beneath a prompt it is of that one, and comes at any time.
+        The question, alone in its message, is the last thing that was said. A no was not written before it. A yes was
+        written after it, within the answer window of that showing, by somebody who may approve, and nothing else has
+        come from them since; in the thread beneath a prompt it comes at any time.
         """
-        if not self.fresh or person.is_bot:
+        shown, prompts = self.last, action.prompts
+        if not self.fresh or person.is_bot or shown is None:
+            return False
+        if not shown.alone or shown.shows != {action.pending_action_id}:
             return False
         if intent == "cancel":
-            return True
-        there = self.beneath in action.prompts
+            return self.written != "before"
+        there = self.beneath in prompts
         asked_in = action.address.thread if action.address is not None else None
         if not there and self.beneath not in (None, asked_in):
             return False
-        shown, until = action.shown_at, action.expires_at if there else action.answer_until
-        if shown is None or until is None or not shown <= self.at <= until:
+        if self.written != "after" or action.expires_at is None:
             return False
-        quiet = all(when is None or when < shown for when in (self.heard, pressed))
-        return quiet and self.last_shown == {action.pending_action_id} and transitions.may_approve(action, str(person))
+        window = timedelta(seconds=action.answer_window_seconds)
+        until = action.expires_at if there else min(action.expires_at, shown.at + window)
+        quiet = self.acted is None or self.acted < shown.at
+        return shown.at <= self.at <= until and quiet and transitions.may_approve(action, str(person))
 
     def meant_of(self, settled: Iterable[Entry]) -> Entry | None:
-        """Which of these, settled last first, it comes too late for; None when it is about something else."""
+        """Return which of these, settled last first, it comes too late for; None when it is about something else."""
         latest = next((entry for entry in settled if entry.at >= self.at - LATELY), None)
-        if latest is None or (self.heard is not None and self.heard > latest.at):
+        if latest is None or (self.acted is not None and self.acted > latest.at):
             return None
         return latest

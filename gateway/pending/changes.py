@@ -1,8 +1,9 @@
-"""What changed on a desk: records, index, tokens, timers, audit, until one transaction writes them all."""
+"""What changed of a conversation's actions, until one transaction writes all of it."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal, TypeAlias
@@ -13,12 +14,14 @@ from gateway.pending.seal import Keyring
 from gateway.store.base import Incoming, Put, Timer, Transaction
 from gateway.tools.action import PendingAction, canonical_json
 
-__all__ = ["KEPT_SECONDS", "Changes", "Deadline"]
+log = logging.getLogger("askfirst.pending")
+
+__all__ = ["KEPT_SECONDS", "Changes", "Deadline", "write_index"]
 
 KEPT_SECONDS = 30 * 86400.0
 """How long a settled action can still be answered for."""
 
-Deadline: TypeAlias = Literal["expiry", "undelivered"]
+Deadline: TypeAlias = Literal["expiry", "undelivered", "unlaunched"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,6 +34,8 @@ class Changes:
     """Action id -> the version its record was read at."""
     index_read: Index
     index_version: int
+    rewrites: bool = False
+    """The index and the records it names are written in any case: an older release wrote them."""
     actions: dict[str, PendingAction] = field(default_factory=dict)
     """The new records."""
     tokens: dict[str, tuple[str, float]] = field(default_factory=dict)
@@ -42,6 +47,10 @@ class Changes:
     """To be executed."""
     settled: list[PendingAction] = field(default_factory=list)
     """To be told to the model."""
+    again: list[PendingAction] = field(default_factory=list)
+    """To be asked anew."""
+    tampered: list[str] = field(default_factory=list)
+    """Ended because somebody without the key had changed them."""
 
     def audited(self, action: PendingAction, what: str, person: str | None, at: datetime) -> PendingAction:
         """The record with one more line in its audit chain: who, what, when, over which digest."""
@@ -60,25 +69,28 @@ class Changes:
     def due(self, what: Deadline, action: PendingAction, at: datetime) -> None:
         """Have this come back as an event of the decision lane."""
         timer_id = f"{what}/{action.pending_action_id}"
-        body: dict[str, Json] = {"kind": what, "action_id": action.pending_action_id}
-        event_ids = (f"{timer_id}/{at.isoformat()}",)
-        incoming = Incoming(conversation=self.conversation, event_ids=event_ids, body=body, decides=True)
+        event_id = f"{timer_id}/{at.isoformat()}"
+        body: dict[str, Json] = {"kind": what, "event_id": event_id, "action_id": action.pending_action_id}
+        body = self.keyring.stamped("event", self.conversation, body)
+        incoming = Incoming(conversation=self.conversation, event_ids=(event_id,), body=body, decides=True)
         self.timers.append(Timer(timer_id=timer_id, due=at, incoming=incoming))
 
     def no_longer_due(self, action: PendingAction, *which: Deadline) -> None:
         self.cancelled += [f"{what}/{action.pending_action_id}" for what in which]
 
-    def write(self, transaction: Transaction, index: Index) -> None:
+    def write(self, transaction: Transaction, index: Index, at: datetime) -> None:
         """Add all of it to a transaction of this partition."""
+        for action_id in self.tampered:
+            log.error("action %s was changed by somebody without the key: it will not run", action_id)
+        seals: dict[str, str] = {}
         for action_id, action in self.actions.items():
             name = f"action/{action_id}"
             transaction.expect[name] = self.versions.get(action_id, 0)
-            kept = KEPT_SECONDS if action.settled else None
-            transaction.puts[name] = Put(self.keyring.seal(action).to_json(), kept)
-        if index != self.index_read:
-            name = f"open/{self.conversation}"
-            transaction.expect[name] = self.index_version
-            transaction.puts[name] = Put(index.to_json(), None if index.open else KEPT_SECONDS)
+            sealed = self.keyring.seal(name, action.to_text())
+            seals[action_id] = str(sealed["seal"])
+            transaction.puts[name] = Put(sealed, KEPT_SECONDS if action.settled else None)
+        if seals or self.rewrites or index != self.index_read:
+            write_index(transaction, self.keyring, self.conversation, index.written(seals, at), self.index_version)
         for sha256, (action_id, ttl_seconds) in self.tokens.items():
             stored: Json = {"action_id": action_id, "conversation": self.conversation}
             transaction.puts[f"token/{sha256}"] = Put(stored, ttl_seconds)
@@ -87,10 +99,20 @@ class Changes:
         transaction.cancel += self.cancelled
         transaction.actions += self.approved
         transaction.accept += [self._settled_event(action) for action in self.settled]
+        transaction.accept += [self._again_event(action) for action in self.again]
+
+    def _again_event(self, action: PendingAction) -> Incoming:
+        """Return what makes the conversation ready for a turn that asks the same anew; a second press is a twin."""
+        event_id = f"again/{action.pending_action_id}"
+        body: dict[str, Json] = {"kind": "again", "event_id": event_id, "action_id": action.pending_action_id}
+        body = self.keyring.stamped("event", self.conversation, body)
+        return Incoming(conversation=self.conversation, event_ids=(event_id,), body=body)
 
     def _settled_event(self, action: PendingAction) -> Incoming:
+        event_id = f"settled/{action.pending_action_id}/{action.state}"
         body: dict[str, Json] = {
             "kind": "settled",
+            "event_id": event_id,
             "action_id": action.pending_action_id,
             "tool": action.kind,
             "preview": action.preview,
@@ -102,7 +124,14 @@ class Changes:
         }
         return Incoming(
             conversation=self.conversation,
-            event_ids=(f"settled/{action.pending_action_id}/{action.state}",),
-            body=body,
+            event_ids=(event_id,),
+            body=self.keyring.stamped("event", self.conversation, body),
             wakes=action.after == "resume",
         )
+
+
+def write_index(transaction: Transaction, keyring: Keyring, conversation: str, index: Index, version: int) -> None:
+    """Add the index of a conversation to a transaction of its partition; `version` is the one it was read at."""
+    name = f"open/{conversation}"
+    transaction.expect[name] = version
+    transaction.puts[name] = Put(keyring.seal(name, index.to_text()), None if index.live else KEPT_SECONDS)

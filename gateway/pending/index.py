@@ -1,11 +1,12 @@
-"""The index of a conversation: which actions are open there, which were lately, and how to find them.
+"""The index of a conversation: what is open, running or lately settled there, and what was said and heard last.
 
-It only finds them. What an action is, and whether it may still happen, says its own sealed record.
+It is sealed, and it names the seal of each record's last write: only exactly that record may be decided or launched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache
@@ -13,98 +14,243 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from channels import Json
-from gateway.store.form import check_form
-from gateway.tools.action import PendingAction
+from channels import Address, Json
+from gateway.store.codec import micros
+from gateway.tools.action import PendingAction, State, canonical_json, json_text
 
-__all__ = ["LATELY", "Entry", "Index"]
+__all__ = ["LATELY", "Entry", "Index", "Showing", "same_ask"]
 
 LATELY = timedelta(minutes=10)
 """How long a settled action still takes a bare yes or no for itself."""
 _KEPT = 20
 """Settled entries kept to answer a late code or reply; their records live longer than that."""
+_SHOWINGS_KEPT = 10
+_UNKNOWN_KEPT = timedelta(days=30)
+_GOING: frozenset[State] = frozenset({"approved", "running", "unknown"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """How one action can be found."""
+    """How one action is found, and which record of it is the last."""
 
     action_id: str
+    seal: str = ""
+    """Of the record's last write."""
+    state: State = "pending"
     code: str
     requester: str
     approvers: tuple[str, ...] = ()
+    language: str = "en"
     prompts: tuple[str, ...] = ()
     """Message ids of its prompts."""
     at: datetime
-    """When it was asked, or settled."""
+    """When it was asked, decided or settled."""
+    refused: str = ""
+    """`same_ask` of one that was refused."""
+    fence: int = 0
+    """Under which it was launched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Showing:
+    """A message of ours that arrived while something was open."""
+
+    at: datetime
+    """When its receipt came."""
+    queued: datetime
+    shows: frozenset[str] = frozenset()
+    """The actions that it asks; empty when it is no prompt."""
+    alone: bool = False
+    """It holds nothing but the gateway's own question."""
+    message_id: str | None = None
+    sent_at: datetime | None = None
+    """The platform's own time of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
-    """What is open in one conversation, in the order it was asked; what was decided lately, newest last."""
+    """What is open in one conversation, in the order it was asked; what goes on; what was settled, newest last."""
 
+    counter: int = 0
+    """Grows with every write: an older index is no longer true."""
     open: tuple[Entry, ...] = ()
+    going: tuple[Entry, ...] = ()
+    """Approved, running, or of unknown outcome."""
     lately: tuple[Entry, ...] = ()
-    pressed: Mapping[str, datetime] = field(default_factory=dict)
-    """Person -> when they last pressed a button or sent a code here: a bare word from before or after it is not its
-    answer."""
+    acted: Mapping[str, datetime] = field(default_factory=dict)
+    """Person -> when they last wrote or pressed anything here."""
+    stopped: Mapping[str, datetime] = field(default_factory=dict)
+    """Person -> when they last said /stop here."""
+    said: tuple[Showing, ...] = ()
+    """The messages of ours that arrived last, oldest first."""
+    address: Address | None = None
+    """Where the conversation is."""
 
-    def to_json(self) -> Json:
-        stored: Json = _adapter().dump_python(self, mode="json", exclude_defaults=True)
-        return stored
+    def to_text(self) -> str:
+        """Return the text that is stored and sealed."""
+        try:
+            return _adapter().dump_json(self, exclude_defaults=True).decode()
+        except ValueError:  # half a character in the id of a person
+            return json_text(_adapter().dump_python(self, mode="json", exclude_defaults=True))
 
     @classmethod
-    def from_json(cls, stored: Json) -> Index:
-        """Raises NewerForm."""
-        check_form(stored)
-        return cls() if stored is None else _adapter().validate_python(stored)
+    def from_text(cls, text: str) -> Index:
+        """Return the index of its text. Raises ValueError when it is none."""
+        index: Index = _adapter().validate_json(text)
+        return index
+
+    @classmethod
+    def from_first_form(cls, stored: Json) -> Index:
+        """Return the index that a release before the sealed form wrote. Raises ValueError when it is none."""
+        index: Index = _adapter().validate_python(stored)
+        pressed = stored.get("pressed") if isinstance(stored, dict) else None
+        return replace(index, acted=_moments().validate_python(pressed)) if pressed else index
+
+    @property
+    def live(self) -> tuple[Entry, ...]:
+        """Those whose record may still change."""
+        return (*self.open, *self.going)
+
+    @property
+    def settled(self) -> tuple[Entry, ...]:
+        """Those that were decided, the last one first."""
+        return tuple(sorted((*self.going, *self.lately), key=lambda entry: entry.at, reverse=True))
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        return (*self.open, *reversed(self.lately))
+        return (*self.open, *self.settled)
+
+    def get(self, action_id: str) -> Entry | None:
+        return next((entry for entry in self.entries if entry.action_id == action_id), None)
+
+    def hears(self, person: str, at: datetime) -> bool:
+        """Return True while it matters that this person writes something: an action is live, or was settled lately and
+        they have written nothing since."""
+        if self.live:
+            return True
+        since = max(at - LATELY, self.acted.get(person, at - LATELY))
+        return any(entry.at >= since for entry in self.lately)
 
     def by_code(self, code: str) -> Entry | None:
-        """The open one of this code, else the one that was settled last."""
+        """Return the open one of this code, else the one that was settled last."""
         return next((entry for entry in self.entries if entry.code == code), None)
 
     def by_prompt(self, message_id: str) -> tuple[Entry, ...]:
-        """What was asked in this message of ours."""
+        """Return what was asked in this message of ours."""
         return tuple(entry for entry in self.entries if message_id in entry.prompts)
 
-    def asked(self, action: PendingAction) -> Index:
-        return replace(self, open=(*self.open, _entry(action, action.requested_at)))
+    def beside(self, action_ids: frozenset[str]) -> frozenset[str]:
+        """Return what was asked in the same messages as these."""
+        messages = {prompt for entry in self.entries if entry.action_id in action_ids for prompt in entry.prompts}
+        return frozenset(entry.action_id for entry in self.entries if not messages.isdisjoint(entry.prompts))
+
+    def refused_since(self, since: datetime, ask: str) -> bool:
+        """Return True when exactly this was refused since then."""
+        return any(entry.refused == ask and entry.at >= since for entry in self.lately)
+
+    def last_said(self, at: datetime) -> Showing | None:
+        """Return the last message of ours before this moment; None also while another one was on its way, since it may
+        have been on the screen before its receipt was here."""
+        if any(showing.queued <= at < showing.at for showing in self.said):
+            return None
+        return next((showing for showing in reversed(self.said) if showing.at <= at), None)
+
+    # ── changing ──
 
     def changed(self, action: PendingAction, at: datetime) -> Index:
-        """After any change of the record: it moves to `lately` as soon as it is decided.
+        """Return the index after any change of a record.
 
         How it is found stays as it was asked, and no showing is forgotten: a record that somebody has changed must not
         leave its neighbour alone in a prompt, where a yes would seem to mean that one.
         """
-        known = next((entry for entry in self.entries if entry.action_id == action.pending_action_id), None)
+        known = self.get(action.pending_action_id)
         if known is None:
-            found = _entry(action, at)
+            entry = _entry(action, at)
         else:
             prompts = tuple(dict.fromkeys((*known.prompts, *action.prompts)))
-            found = replace(known, prompts=prompts, at=known.at if action.open else at)
-        if action.open:
-            entries = [found if entry.action_id == action.pending_action_id else entry for entry in self.open]
-            return replace(self, open=tuple(entries))
-        lately = [entry for entry in self.lately if entry.action_id != action.pending_action_id]
-        if known is not None or action.settled:
-            lately.append(found)
+            moved = known.state != action.state
+            entry = replace(
+                known, prompts=prompts, state=action.state, fence=action.fence, at=at if moved else known.at
+            )
+        if action.reason == "refused":
+            entry = replace(entry, refused=same_ask(action.kind, action.args, action.requester))
+        if action.open and action.address is not None:
+            return replace(self, address=action.address).placed(entry)
+        going = tuple(each for each in self.going if each.state != "unknown" or each.at >= at - _UNKNOWN_KEPT)
+        return replace(self, going=going).placed(entry)
+
+    def placed(self, entry: Entry) -> Index:
+        """Return the index with this entry where its state belongs."""
+        going, lately = _without(self.going, entry), _without(self.lately, entry)
+        if entry.state == "pending":
+            return replace(self, open=_with(self.open, entry), going=going, lately=lately)
+        if entry.state in _GOING:
+            going = (*going, entry)
+        else:
+            lately = (*lately, entry)[-_KEPT:]
+        return replace(self, open=_without(self.open, entry), going=going, lately=lately)
+
+    def written(self, seals: Mapping[str, str], at: datetime) -> Index:
+        """Return the index as it is stored next, with the seals of the records that are written with it.
+
+        The counter is the time in microseconds, or one more than it was: it also grows over the end of an index that
+        was kept for its time.
+        """
+
+        def sealed(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+            return tuple(
+                [replace(each, seal=seals[each.action_id]) if each.action_id in seals else each for each in entries]
+            )
+
+        counter = max(self.counter + 1, micros(at))
         return replace(
-            self,
-            open=tuple(entry for entry in self.open if entry.action_id != action.pending_action_id),
-            lately=tuple(lately[-_KEPT:]),
+            self, counter=counter, open=sealed(self.open), going=sealed(self.going), lately=sealed(self.lately)
         )
 
-    def moved(self) -> Index:
-        """The conversation is in another place now, where no message has the id it had."""
-        return replace(self, open=tuple(map(_unshown, self.open)), lately=tuple(map(_unshown, self.lately)))
+    def moved(self, address: Address) -> Index:
+        """Return it for another place, where no message has the id it had."""
+        return replace(
+            self,
+            said=(),
+            address=address,
+            open=tuple(map(_unshown, self.open)),
+            going=tuple(map(_unshown, self.going)),
+            lately=tuple(map(_unshown, self.lately)),
+        )
 
-    def press(self, person: str, at: datetime) -> Index:
-        others = sorted(((who, when) for who, when in self.pressed.items() if who != person), key=lambda item: item[1])
-        return replace(self, pressed={**dict(others[-_KEPT:]), person: at})
+    def acted_by(self, person: str, at: datetime) -> Index:
+        """Note that a person wrote or pressed something."""
+        return replace(self, acted=_noted(self.acted, person, at))
+
+    def stopped_by(self, person: str, at: datetime) -> Index:
+        """Note that a person said /stop."""
+        return replace(self, stopped=_noted(self.stopped, person, at))
+
+    def showed(self, showing: Showing) -> Index:
+        """Note that a message of ours arrived."""
+        return replace(self, said=(*self.said, showing)[-_SHOWINGS_KEPT:])
+
+
+def same_ask(kind: str, args: Mapping[str, Json], requester: str) -> str:
+    """Return what two equal asks of one person have in common, and others do not."""
+    what = canonical_json([kind, dict(args), requester])
+    return hashlib.sha256(what).hexdigest()[:32]
+
+
+def _with(entries: Sequence[Entry], entry: Entry) -> tuple[Entry, ...]:
+    if any(each.action_id == entry.action_id for each in entries):
+        return tuple(entry if each.action_id == entry.action_id else each for each in entries)
+    return (*entries, entry)
+
+
+def _without(entries: Sequence[Entry], entry: Entry) -> tuple[Entry, ...]:
+    return tuple(each for each in entries if each.action_id != entry.action_id)
+
+
+def _noted(moments: Mapping[str, datetime], person: str, at: datetime) -> dict[str, datetime]:
+    others = sorted(((who, when) for who, when in moments.items() if who != person), key=lambda item: item[1])
+    before = moments.get(person, at)
+    return {**dict(others[-_KEPT:]), person: max(before, at)}
 
 
 def _unshown(entry: Entry) -> Entry:
@@ -114,14 +260,21 @@ def _unshown(entry: Entry) -> Entry:
 def _entry(action: PendingAction, at: datetime) -> Entry:
     return Entry(
         action_id=action.pending_action_id,
+        state=action.state,
         code=action.code,
         requester=action.requester,
         approvers=action.approvers,
+        language=action.language,
         prompts=action.prompts,
-        at=at,
+        at=action.requested_at if action.open else at,
     )
 
 
 @cache
 def _adapter() -> TypeAdapter[Any]:
     return TypeAdapter(Index)
+
+
+@cache
+def _moments() -> TypeAdapter[Any]:
+    return TypeAdapter(dict[str, datetime])

@@ -14,6 +14,7 @@ from datetime import datetime
 from channels import Button, Json, Reply
 from gateway.pending.words import safe_words
 from gateway.tools.action import PendingAction
+from gateway.tools.verbs import NO_VERBS
 from gateway.wording import clock_time, duration, listing, say
 
 __all__ = ["plain", "prompt", "settled_note", "statement", "what_became"]
@@ -66,8 +67,9 @@ def prompt(
     buttons: list[Button] = []
     for action, (confirm, cancel) in zip(actions, tokens, strict=True) if tokens else ():
         suffix, values = ("_code", {"code": action.code}) if several else ("", {})
-        buttons.append(Button(label=say(f"button_confirm{suffix}", language, **values), token=confirm, style="confirm"))
-        buttons.append(Button(label=say(f"button_cancel{suffix}", language, **values), token=cancel, style="cancel"))
+        yes, no = ("button_do", "button_do_not") if action.verb in NO_VERBS else ("button_confirm", "button_cancel")
+        buttons.append(Button(label=say(f"{yes}{suffix}", language, **values), token=confirm, style="confirm"))
+        buttons.append(Button(label=say(f"{no}{suffix}", language, **values), token=cancel, style="cancel"))
     return Reply(text="\n\n".join(blocks), buttons=tuple(buttons))
 
 
@@ -84,7 +86,7 @@ def settled_note(action: PendingAction, at: datetime) -> str:
             note = say("unknown_note", language)
         case "closed", "refused":
             note = say("cancelled_by", language, name=who)
-        case "closed", ("expired" | "withdrawn" | "undelivered" | "drifted") as reason:
+        case "closed", ("expired" | "withdrawn" | "undelivered" | "drifted" | "changed") as reason:
             note = say(f"{reason}_note", language)
         case _:
             note = say("running_note", language)
@@ -100,8 +102,8 @@ def what_became(action: PendingAction, at: datetime) -> str:
             key = f"already_{action.state}"
         case "closed", ("refused" | "withdrawn"):
             key = "already_cancelled"
-        case "closed", "drifted":
-            key = "drifted_note"
+        case "closed", ("drifted" | "changed") as reason:
+            key = f"{reason}_note"
         case "closed", _:
             key = "already_expired"
         case _:

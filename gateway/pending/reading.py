@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import ClassVar, Literal, NamedTuple, Protocol
 
 from channels import ButtonPress, ConversationMoved, DeliveryReport, Event, Message, OptOut
-from gateway.pending.words import INTENTS, TABLE, Intent, Words, check_words, fold, safe_words
+from gateway.pending.folding import fold
+from gateway.pending.verbs import in_place, verbs_in
+from gateway.pending.words import INTENTS, TABLE, Intent, Words, check_words, safe_words
+from gateway.tools.verbs import NO_VERBS
 
 __all__ = [
     "CodeReply",
@@ -32,7 +35,9 @@ __all__ = [
 MAX_LENGTH = 200
 """Characters. No answer with its signature is longer, and what is longer is not looked at."""
 
-_GRAMMAR = 1
+ANY_VERB = "*"
+"""Whatever the prompt asks: for the shape of an answer."""
+_GRAMMAR = 2
 _WRAPPERS = (("*", "*"), ("_", "_"), ("'", "'"), ('"', '"'), ("“", "”"), ("„", "“"), ("«", "»"), ("‹", "›"))
 _END = re.compile(r"\s*(?:!+|[.,])$")
 """One full stop or comma, or any number of exclamation marks: "yes.." trails off and is not an answer."""
@@ -62,32 +67,39 @@ class ReplyParser:
     version: str = f"{_GRAMMAR}-{TABLE.version}"
     """Of the rules and of the table; stored with each action."""
 
-    def classify(self, text: str, lang: str = "en") -> Literal["confirm", "cancel", "unclear"]:
-        """What the text says, whole, in the conversation's language (BCP 47; the region does not matter)."""
+    def classify(
+        self, text: str, lang: str = "en", *, verb: str | None = None
+    ) -> Literal["confirm", "cancel", "unclear"]:
+        """Return what the text says, whole, in the conversation's language (BCP 47; the region does not matter).
+
+        `verb` is the prompt's, one of `VERBS`: a phrase with a verb answers only a prompt of the same one, and the
+        words of a verb that is also a no ("cancel it") do not refuse a prompt of that verb. None: the prompt's verb is
+        not known, and a phrase with a verb is unclear.
+        """
         core = _unwrapped(text)
         if core is None:
             return "unclear"
-        words = TABLE.of(lang)
-        return _intent(core, words, words.phrases) or "unclear"
+        return _intent(core, TABLE.of(lang), lang, verb) or "unclear"
 
 
-def read_code(text: str, lang: str) -> CodeReply | None:
-    """The code and the intent of "OK K7P2", "k7-p2 sim", "NO K7P2".
+def read_code(text: str, lang: str, *, verb: str | None = ANY_VERB) -> CodeReply | None:
+    """Return the code and the intent of "OK K7P2", "k7-p2 sim", "NO K7P2", for a prompt of this verb.
 
     Counted are OK and NO in any language, the words of the conversation's own, and, since the code names the action
     beyond doubt, those of every other language too, except single letters.
     """
     core = _unwrapped(text)
-    return None if core is None else _code_in(core, lang)
+    return None if core is None else _code_in(core, lang, verb)
 
 
 def reads_as_answer(text: str, lang: str) -> bool:
-    """Whether it is a yes or a no, alone or with a code, in this language or any other of the table."""
+    """Return True for a yes or a no to any prompt, alone or with a code, in this language or any other of the table."""
     core = _unwrapped(text)
     if core is None:
         return False
-    tables = map(TABLE.of, (lang, *TABLE.languages))
-    return any(_intent(core, words, words.phrases) for words in tables) or _code_in(core, lang) is not None
+    languages = dict.fromkeys((lang, *TABLE.languages))
+    alone = any(_readings(core, TABLE.of(each), each) for each in languages)
+    return alone or _code_in(core, lang, ANY_VERB) is not None
 
 
 def looks_like_decision(
@@ -97,6 +109,8 @@ def looks_like_decision(
     stop: bool = False,
     replies: bool = False,
     media: bool = False,
+    command: bool = False,
+    spoiled: bool = False,
     forwarded: bool = False,
     edited: bool = False,
     via_bot: bool = False,
@@ -104,12 +118,15 @@ def looks_like_decision(
 ) -> bool:
     """Whether a message goes through the decision lane, by its shape alone.
 
-    `stop`: it is the command /stop. `replies`: it answers another message, whoever wrote that one. A bare yes or no
-    does not: it is read in its place in the conversation.
+    `stop`: it is the command /stop; any other `command` decides nothing, nor does what is `spoiled`. `replies`: it
+    answers another message, whoever wrote that one. A bare yes or no does not: it is read in its place in the
+    conversation.
     """
-    if media or forwarded or edited or via_bot or transcribed:
+    if media or forwarded or edited or via_bot or transcribed or spoiled:
         return False
-    return stop or (reads_as_answer(text, lang) if replies else read_code(text, lang) is not None)
+    if command or stop:
+        return stop
+    return reads_as_answer(text, lang) if replies else read_code(text, lang) is not None
 
 
 def decides(event: Event) -> bool:
@@ -123,6 +140,8 @@ def decides(event: Event) -> bool:
                 event.text,
                 person.language or "en",
                 stop=event.command == "stop",
+                command=event.command is not None,
+                spoiled=bool(event.spoiled_by) or event.replayed,
                 replies=event.reply_to is not None,
                 media=bool(event.attachments),
                 forwarded=event.forwarded,
@@ -158,8 +177,11 @@ class RegexConfirmParser:
 
     def _reads(self, message: str) -> set[str]:
         core = _unwrapped(message)
-        tables = [TABLE.of(lang) for lang in self._languages] if core else []
-        return {intent for words in tables if core and (intent := _intent(core, words, words.phrases, shortest=2))}
+        found: set[str] = set()
+        for lang in self._languages if core else ():
+            intent = _meant(_readings(core or "", TABLE.of(lang), lang, shortest=2), "delete")
+            found |= {intent} if intent is not None else set()
+        return found
 
 
 def _unwrapped(text: str) -> str | None:
@@ -190,33 +212,63 @@ def _bare(text: str) -> str:
     return text
 
 
-def _intent(core: str, words: Words, phrases: Mapping[Intent, frozenset[str]], *, shortest: int = 1) -> Intent | None:
-    """What the text says, when it says one thing."""
+class _Reading(NamedTuple):
+    """One way to read a text."""
+
+    intent: Intent
+    verb: str | None
+    """That it says, and the prompt must be of; None: none."""
+    names: frozenset[str]
+    """Every verb that stands in it."""
+
+
+def _readings(core: str, words: Words, lang: str, *, with_code: bool = False, shortest: int = 1) -> set[_Reading]:
+    phrases, found = words.with_code if with_code else words.phrases, set[_Reading]()
+    for form, fitting in _forms(core, words):
+        names = verbs_in(form, lang)
+        for intent in fitting if len(form) >= shortest else ():
+            if form in phrases[intent]:
+                found.add(_Reading(intent, "delete" if "delete" in names else None, names))
+            for replaced, verb in in_place(form, lang):
+                if replaced in phrases[intent]:
+                    found.add(_Reading(intent, verb, names))
+    return found
+
+
+def _meant(readings: set[_Reading], verb: str | None) -> Intent | None:
+    """Return what the readings say to a prompt of this verb, when they say one thing."""
     said = {
-        intent
-        for form, fitting in _forms(core, words)
-        for intent in fitting
-        if len(form) >= shortest and form in phrases[intent]
+        reading.intent
+        for reading in readings
+        if verb == ANY_VERB
+        or (reading.verb == verb and verb is not None)
+        or (reading.verb is None and not (verb in NO_VERBS and verb in reading.names))
     }
     return said.pop() if len(said) == 1 else None
 
 
-def _code_in(core: str, lang: str) -> CodeReply | None:
+def _intent(core: str, words: Words, lang: str, verb: str | None) -> Intent | None:
+    return _meant(_readings(core, words, lang), verb)
+
+
+def _code_in(core: str, lang: str, verb: str | None) -> CodeReply | None:
     readings: set[CodeReply] = set()
     for form, fitting in _forms(core, TABLE.of(lang)):
         for match in filter(None, (pattern.fullmatch(form) for pattern in _WORD_AND_CODE)):
-            code, intent = re.sub(_GAP, "", match["code"]).upper(), _intent_beside_code(match["words"], lang)
+            code, intent = re.sub(_GAP, "", match["code"]).upper(), _intent_beside_code(match["words"], lang, verb)
             if intent is not None and intent in fitting and any(map(str.isdigit, code)):
                 readings.add(CodeReply(code, intent))
     return readings.pop() if len(readings) == 1 else None
 
 
-def _intent_beside_code(core: str, lang: str) -> Intent | None:
-    own = TABLE.of(lang)
-    others = (TABLE.of(language) for language in TABLE.languages)
-    return _intent(core, own, own.with_code) or next(
-        (intent for words in others if (intent := _intent(core, words, words.with_code, shortest=2))), None
+def _intent_beside_code(core: str, lang: str, verb: str | None) -> Intent | None:
+    own = _meant(_readings(core, TABLE.of(lang), lang, with_code=True), verb)
+    if own is not None:
+        return own
+    others = (
+        _meant(_readings(core, TABLE.of(other), other, with_code=True, shortest=2), verb) for other in TABLE.languages
     )
+    return next((intent for intent in others if intent is not None), None)
 
 
 def _forms(core: str, words: Words) -> Iterator[tuple[str, frozenset[Intent]]]:

@@ -1,28 +1,40 @@
-"""The two values that guard a record: the digest of what was asked, and the seal over what it has become."""
+"""What guards a decision: the digest of what was asked, and seals over everything that leads from it to the effect.
+
+A seal is an HMAC with the gateway's key over bytes as they are stored, and over the name they are stored under. It does
+not hold for what was edited, copied to another name or made by somebody without the key. Sealed are the record of each
+action, the index of its conversation, every event, every queued part and every step of a turn's checkpoint.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
-from gateway.tools.action import PendingAction, canonical_json
+from channels import Json
+from gateway.store.form import FORM, NewerForm
+from gateway.tools.action import PendingAction, canonical_json, json_text
 
-__all__ = ["Keyring", "compute_digest"]
+__all__ = ["Keyring", "Purpose", "Sealed", "compute_digest", "is_sealed"]
 
-_UNSEALED = frozenset({"seal"})
+Purpose: TypeAlias = Literal["record", "event", "part", "step", "note"]
+
+_MAC_HEX = 32
+"""Digits of the seal of an event, a part or a step: 128 bits, as Slack's and Twilio's signatures have at least."""
 
 
 def compute_digest(action: PendingAction) -> str:
-    """SHA-256 over what was shown, who asked, where, who may approve and for how long: frozen at the ask.
+    """Return the SHA-256 over what was shown, who asked, where, who may approve and for how long: frozen at the ask.
 
-    Raises ValueError when the arguments or the precondition are not canonical JSON.
+    No release changes this formula: a field that a later one adds stands in it only where a record has it. Raises
+    ValueError when the arguments or the precondition are not canonical JSON.
     """
     return hashlib.sha256(
         canonical_json(
             {
-                "schema": action.schema,
+                "schema": 1,
                 "pending_action_id": action.pending_action_id,
                 "kind": action.kind,
                 "tool_version": action.tool_version,
@@ -41,6 +53,19 @@ def compute_digest(action: PendingAction) -> str:
     ).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """The exact text of a record, and the seal of its last write."""
+
+    text: str
+    seal: str
+
+
+def is_sealed(stored: object) -> bool:
+    """Return True for a stored value in sealed form, whether its seal holds or not."""
+    return isinstance(stored, dict) and isinstance(stored.get("body"), str)
+
+
 class Keyring:
     """The gateway's keys: the first seals, all verify.
 
@@ -50,23 +75,74 @@ class Keyring:
     def __init__(self, keys: Sequence[bytes]) -> None:
         if not keys or any(len(key) < 16 for key in keys):
             raise ValueError("a keyring needs keys of at least 16 bytes")
-        self._keys = [hmac.new(key, b"askfirst pending action seal", hashlib.sha256).digest() for key in keys]
+        self._keys = [_derived(key, b"askfirst seal") for key in keys]
+        self._first_form_keys = [_derived(key, b"askfirst pending action seal") for key in keys]
 
-    def seal(self, action: PendingAction) -> PendingAction:
-        """The record with a seal over every field it has now."""
-        return replace(action, seal=self._mac(self._keys[0], action))
+    # ── records ──
 
-    def holds(self, action: PendingAction) -> bool:
-        """Whether seal and digest are those of exactly this record."""
+    def seal(self, name: str, text: str, *, form: int = FORM) -> dict[str, Json]:
+        """Return the stored form of a record: its text, and the seal over the text, its form and its name."""
+        seal = self._mac("record", name, f"{form}\n{text}")
+        return {"form": form, "schema": form, "seal": seal, "body": text}
+
+    def open(self, name: str, stored: Json) -> Sealed | None:
+        """Return the text of a record whose seal holds, else None.
+
+        Raises NewerForm for a genuine one that a newer release wrote.
+        """
+        if not isinstance(stored, dict):
+            return None
+        form, text, seal = stored.get("form"), stored.get("body"), stored.get("seal")
+        if not (isinstance(form, int) and isinstance(text, str) and isinstance(seal, str)):
+            return None
+        if not self._holds("record", seal, name, f"{form}\n{text}"):
+            return None
+        if form > FORM:
+            raise NewerForm(form)
+        return Sealed(text, seal)
+
+    def holds_in_first_form(self, stored: Mapping[str, Json]) -> bool:
+        """Return True when a record of the first form carries the seal and the digest of exactly its fields."""
         try:
-            macs, digest = [self._mac(key, action) for key in self._keys], compute_digest(action)
-            sealed = any(hmac.compare_digest(mac.encode(), action.seal.encode()) for mac in macs)
-            return sealed and hmac.compare_digest(digest.encode(), action.digest.encode())
+            body = canonical_json({name: value for name, value in stored.items() if name != "seal"})
+            action = PendingAction.from_json(stored)
+            digest = compute_digest(action)
         except ValueError:
             return False
+        macs = [hmac.digest(key, body, "sha256").hex() for key in self._first_form_keys]
+        return any(_same(mac, str(stored.get("seal"))) for mac in macs) and _same(digest, action.digest)
 
-    @staticmethod
-    def _mac(key: bytes, action: PendingAction) -> str:
-        stored = action.to_json()
-        body = canonical_json({name: value for name, value in stored.items() if name not in _UNSEALED})
-        return hmac.new(key, body, hashlib.sha256).hexdigest()
+    # ── events, parts, steps ──
+
+    def stamped(self, purpose: Purpose, context: str, body: Mapping[str, Json]) -> dict[str, Json]:
+        """Return the body with a seal over itself and its context, in a form that survives being stored as JSON."""
+        return {**body, "mac": self._mac(purpose, context, json_text(body))[:_MAC_HEX]}
+
+    def is_genuine(self, purpose: Purpose, context: str, body: Mapping[str, Json]) -> bool:
+        """Return True when the body carries the seal that `stamped` gave it in this context."""
+        bare = dict(body)
+        mac = bare.pop("mac", None)
+        return isinstance(mac, str) and self._holds(purpose, mac, context, json_text(bare))
+
+    def _mac(self, purpose: Purpose, context: str, text: str) -> str:
+        return hmac.digest(self._keys[0], _message(purpose, context, text), "sha256").hex()
+
+    def _holds(self, purpose: Purpose, mac: str, context: str, text: str) -> bool:
+        if len(mac) < _MAC_HEX:
+            return False
+        message = _message(purpose, context, text)
+        return any(_same(hmac.digest(key, message, "sha256").hex()[: len(mac)], mac) for key in self._keys)
+
+
+def _message(purpose: Purpose, context: str, text: str) -> bytes:
+    """Join the fields so that no two different triples give the same bytes."""
+    head = context.encode("utf-8", "surrogatepass")
+    return b"%b\n%d\n%b%b" % (purpose.encode(), len(head), head, text.encode("utf-8", "surrogatepass"))
+
+
+def _same(one: str, other: str) -> bool:
+    return hmac.compare_digest(one.encode(), other.encode("utf-8", "replace"))
+
+
+def _derived(key: bytes, purpose: bytes) -> bytes:
+    return hmac.new(key, purpose, hashlib.sha256).digest()

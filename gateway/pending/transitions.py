@@ -12,21 +12,23 @@ record seals it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Literal
 
-from gateway.tools.action import PendingAction, Reason, Vote
+from gateway.tools.action import Detail, PendingAction, Reason, Vote
 
 __all__ = [
+    "APPROVED_FOR",
     "WrongState",
     "approve",
     "close",
     "expired",
     "finish",
+    "is_stale",
     "launch",
     "may_approve",
+    "may_ask_again",
     "may_refuse",
     "may_relaunch",
     "settle",
@@ -34,6 +36,8 @@ __all__ = [
     "tighten",
 ]
 
+APPROVED_FOR = timedelta(minutes=15)
+"""How long after the decision an effect may still be launched: later it would surprise whoever said yes."""
 RELAUNCHES = 3
 RELAUNCH_WITHIN = timedelta(hours=24)
 
@@ -62,22 +66,29 @@ def expired(action: PendingAction, at: datetime) -> bool:
     return action.expires_at is not None and at > action.expires_at
 
 
+def is_stale(action: PendingAction, at: datetime) -> bool:
+    """Return True when the yes to an action that was not launched is too old to be acted on."""
+    return action.state == "approved" and action.decided_at is not None and at - action.decided_at > APPROVED_FOR
+
+
+def may_ask_again(action: PendingAction) -> bool:
+    """Return True for an action that one press asks anew: its time has passed, or what it was about has changed."""
+    return action.reason in ("expired", "drifted") and action.detail != "tampered"
+
+
 def show(action: PendingAction, at: datetime, message_id: str | None) -> PendingAction:
-    """The prompt has arrived. Both windows start with the first showing; another one moves neither."""
+    """The prompt has arrived. Its time starts with the first showing; another one does not move it."""
     prompts = action.prompts if message_id is None or message_id in action.prompts else (*action.prompts, message_id)
     if not action.open or action.shown_at is not None:
         return replace(action, prompts=prompts)
-    windows = (action.ttl_seconds, min(action.answer_window_seconds, action.ttl_seconds))
-    expires_at, answer_until = _shorter(action, [at + timedelta(seconds=seconds) for seconds in windows])
-    return replace(action, prompts=prompts, shown_at=at, expires_at=expires_at, answer_until=answer_until)
+    return replace(action, prompts=prompts, shown_at=at, expires_at=_earlier(action, at, action.ttl_seconds))
 
 
 def tighten(action: PendingAction, at: datetime, seconds: float) -> PendingAction:
-    """Leave at most so many seconds; a window never grows. Raises ValueError when negative or not a number."""
+    """Leave at most so many seconds; the time never grows. Raises ValueError when negative or not a number."""
     if not 0 <= seconds < float("inf"):
         raise ValueError("seconds must be zero or more, and finite")
-    expires_at, answer_until = _shorter(action, [at + timedelta(seconds=seconds)] * 2)
-    return replace(action, expires_at=expires_at, answer_until=answer_until)
+    return replace(action, expires_at=_earlier(action, at, seconds))
 
 
 def approve(action: PendingAction, person: str, name: str | None, at: datetime) -> PendingAction:
@@ -98,7 +109,13 @@ def approve(action: PendingAction, person: str, name: str | None, at: datetime) 
 
 
 def close(
-    action: PendingAction, reason: Reason, at: datetime, *, by: str | None = None, name: str | None = None
+    action: PendingAction,
+    reason: Reason,
+    at: datetime,
+    *,
+    detail: Detail | None = None,
+    by: str | None = None,
+    name: str | None = None,
 ) -> PendingAction:
     """It will not happen. Only before launch: raises WrongState afterwards."""
     if action.state not in ("pending", "approved"):
@@ -107,6 +124,7 @@ def close(
         action,
         state="closed",
         reason=reason,
+        detail=detail,
         finished_at=at,
         decided_at=action.decided_at or (at if by else None),
         decided_by=by or action.decided_by,
@@ -160,10 +178,10 @@ def finish(
     return replace(action, state=state, outcome=outcome, finished_at=at)
 
 
-def _shorter(action: PendingAction, limits: Sequence[datetime]) -> list[datetime]:
-    """Both windows, ended by these limits at the latest."""
-    now = (action.expires_at, action.answer_until)
-    return [limit if until is None else min(until, limit) for until, limit in zip(now, limits, strict=True)]
+def _earlier(action: PendingAction, at: datetime, seconds: float) -> datetime:
+    """Return the end of its time, at the latest so many seconds after this moment."""
+    end = at + timedelta(seconds=seconds)
+    return end if action.expires_at is None else min(action.expires_at, end)
 
 
 def settle(action: PendingAction, state: Literal["done", "failed"], outcome: str, at: datetime) -> PendingAction:

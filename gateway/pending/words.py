@@ -12,6 +12,8 @@ from importlib.resources import files
 from itertools import chain, product
 from typing import Any, Literal, TypeAlias
 
+from gateway.pending.folding import fold
+
 __all__ = ["CARRIER_WORDS", "INTENTS", "TABLE", "Intent", "WordTable", "Words", "check_words", "fold", "safe_words"]
 
 Intent: TypeAlias = Literal["confirm", "cancel"]
@@ -24,7 +26,6 @@ CARRIER_WORDS = frozenset(
 """What carriers and Twilio act on before we see it, opting the sender out or in (Twilio, "Advanced Opt-Out")."""
 
 _NAMES: Mapping[Intent, str] = {"confirm": "yes", "cancel": "no"}
-_APOSTROPHES = dict.fromkeys(map(ord, "’‘ʼ´`＇"), "'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,35 +43,6 @@ class Words:
     heads: frozenset[str]
     typed: tuple[str, str]
     """The yes and the no that a prompt tells people to type with its code."""
-
-
-def fold(text: str) -> str:
-    """One form for all ways of typing the same words.
-
-    Width, case, composed or decomposed accents, invisible characters, skin tones, the kind of apostrophe, the two
-    Turkish i, and space, also around a comma, make no difference. Accents and the script of a letter do.
-    """
-    text = text.translate(_APOSTROPHES)
-    folded = text.lower() if text.isascii() else _fold_letters(text)
-    if "," in folded:
-        folded = re.sub(r"\s*,\s*", ", ", folded)
-    return " ".join(folded.split())
-
-
-def _fold_letters(text: str) -> str:
-    visible = "".join(char for char in text if not _invisible(char))
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", visible).casefold())
-    return folded.replace("i\N{COMBINING DOT ABOVE}", "i").replace("\N{LATIN SMALL LETTER DOTLESS I}", "i")
-
-
-def _invisible(char: str) -> bool:
-    """Format characters, variation selectors, the grapheme joiner; and skin tones, which only colour an emoji."""
-    return (
-        unicodedata.category(char) == "Cf"
-        or "\N{VARIATION SELECTOR-1}" <= char <= "\N{VARIATION SELECTOR-16}"
-        or char == "\N{COMBINING GRAPHEME JOINER}"
-        or "\N{EMOJI MODIFIER FITZPATRICK TYPE-1-2}" <= char <= "\N{EMOJI MODIFIER FITZPATRICK TYPE-6}"
-    )
 
 
 class WordTable:

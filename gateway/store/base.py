@@ -212,7 +212,7 @@ class Waiting:
     collects: bool = False
     tries: int = 0
     """How many turns that held it failed or died."""
-    needs: int = FORM
+    needs: int = 1
     """The form that whoever decides it must know."""
 
 
@@ -434,6 +434,8 @@ class Store(Protocol):
     offset_seconds: float
     """Added to the store's clock: 0 in production, moved by FakeClock. It moves stamps, deadlines, TTLs and timers;
     leases run on real time."""
+    shared: bool
+    """Several processes may work on it at once."""
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...

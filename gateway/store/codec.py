@@ -15,6 +15,7 @@ __all__ = [
     "dead_to_text",
     "decode",
     "decode_all",
+    "decode_loosely",
     "encode",
     "incoming_from_text",
     "incoming_to_text",
@@ -37,6 +38,14 @@ def encode(value: Json | Mapping[str, Json]) -> str:
 def decode(text: str) -> Any:
     """The value that `encode` was given."""
     return json.loads(text)
+
+
+def decode_loosely(stored: bytes) -> Any:
+    """The value. What is no JSON is returned as its text, so that it hides nothing else from a scan."""
+    try:
+        return decode(stored.decode())
+    except (ValueError, RecursionError):
+        return stored.decode(errors="backslashreplace")
 
 
 def decode_all(texts: Iterable[str]) -> list[Any]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, cast
 
 from channels import AskfirstError
 
-__all__ = ["FORM", "NewerForm", "check_form"]
+__all__ = ["FORM", "NewerForm", "check_form", "is_newer"]
 
-FORM: Final = 1
+FORM: Final = 2
 """The newest form of stored things that this release can read.
 
 What only a newer release can read says so under ``form``, with a higher number; nothing under ``form`` is form 1. What
-points at such a thing (the prompt of an action, the checkpoint of a turn) has its form too.
+points at such a thing (the prompt of an action, the checkpoint of a turn) has its form too. Form 2: the records of
+actions and the index of a conversation are sealed texts.
 """
 
 
@@ -25,8 +26,13 @@ class NewerForm(AskfirstError):
         self.needs = needs
 
 
-def check_form(stored: object, *, name: str = "form", known: int = FORM) -> None:
-    """Raises NewerForm for a stored object of a form above `known`; what else may be wrong with it others say."""
-    form = stored.get(name) if isinstance(stored, (dict, Mapping)) else None  # a dict, nearly always, is seen first
-    if isinstance(form, int) and form > known:
-        raise NewerForm(form)
+def is_newer(stored: object) -> bool:
+    """Return True for a stored object of a form that only a newer release can read."""
+    form = stored.get("form") if isinstance(stored, (dict, Mapping)) else None  # a dict, nearly always, is seen first
+    return isinstance(form, int) and form > FORM
+
+
+def check_form(stored: object) -> None:
+    """Raise NewerForm for a stored object of a newer form; what else may be wrong with it others say."""
+    if is_newer(stored):
+        raise NewerForm(cast("Mapping[str, int]", stored)["form"])

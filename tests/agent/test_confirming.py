@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from channels import Json
-from gateway.agent import Agent, AgentConfig, Approved, Asked
+from gateway.agent import Agent, AgentConfig, Asked, Verdict
+from gateway.agent.unattended import Approved
 from gateway.tools import Confirm, Preview, Tool, ToolContext, ToolPolicy, compute_args_digest, tool
 from tests.agent.scripted import Person, Script, Turn, call, calls, told
 
@@ -69,11 +70,12 @@ async def test_a_refused_ask_is_told_to_the_model_which_goes_on() -> None:
     assert (outcome.stop_reason, outcome.content, gone) == ("answered", "I see", [])
 
 
-async def test_an_approved_ask_runs_at_once() -> None:
+async def test_a_chat_that_says_approved_runs_nothing() -> None:
     delete, gone = deleting()
-    turn = Turn(Script([call("delete_invoice", invoice_id="1"), "done"]), [delete], person=Person(verdict=Approved()))
-    assert told(await turn.run()) == ["1 is gone"]
-    assert gone == ["1"]
+    turn = Turn(Script([call("delete_invoice", invoice_id="1"), "I see"]), [delete])
+    turn.person = Person(verdict=cast("Verdict", Approved()))
+    assert told(await turn.run()) == ["Tool 'delete_invoice' was not run: a person has to confirm it first."]
+    assert gone == []
 
 
 async def test_a_preview_that_finds_a_mistake_asks_nobody() -> None:

@@ -15,6 +15,7 @@ from gateway.tools.action import PendingAction
 from tests.chaos.record import Line
 from tests.chaos.run import Run
 from tests.chaos.story import HOPELESS
+from tests.stored import action_of
 
 __all__ = ["take_overs", "violations", "within"]
 
@@ -52,7 +53,7 @@ async def _ended(store: Store, run: Run) -> _Ended:
         entries = await store.read(Key(store.partition(conversation), f"transcript/{conversation}"))
         transcripts.append([cast("dict[str, Any]", entry.value) for entry in entries])
     found = await store.scan("action/")
-    return _Ended(transcripts, await store.dead(), [PendingAction.from_json(record.value) for _, record in found])
+    return _Ended(transcripts, await store.dead(), [action_of(record.value) for _, record in found])
 
 
 def _each_message_once_and_in_order(run: Run, ended: _Ended) -> Iterator[str]:

@@ -18,6 +18,7 @@ from gateway.web import serve
 from tests.e2e.shop import Shop
 from tests.fakes.openai import Answer, Call, FakeOpenAI
 from tests.fakes.telegram import Chat, FakeTelegram, Message, Press, User
+from tests.stored import action_of
 
 __all__ = ["SECRET", "SIGNED", "SIGNING", "House", "delete", "open_house"]
 
@@ -118,7 +119,7 @@ class House:
 
     async def actions(self) -> list[PendingAction]:
         """Every action there is, in no order."""
-        return [PendingAction.from_json(record.value) for _, record in await self.gateway.store.scan("action/")]
+        return [action_of(record.value) for _, record in await self.gateway.store.scan("action/")]
 
 
 @contextlib.asynccontextmanager

@@ -42,7 +42,9 @@ async def test_a_bare_yes_decides_nothing_and_starts_no_turn(house: House) -> No
         for word in ("yes", "no"):
             await house.says(word, to=team, by=person)
     await house.idle()
-    assert (house.shop.deleted, len(house.model.requests), len(house.messages(team))) == ([], 1, 1)
+    assert (house.shop.deleted, len(house.model.requests)) == ([], 1)
+    asked, *answers = house.texts(team)
+    assert [text.partition("\n")[0][:31] for text in answers] == ["That is not clear enough here. "] * 2, asked
 
 
 async def test_by_code_of_who_asked(house: House) -> None:
@@ -93,12 +95,11 @@ async def test_the_model_is_told_who_speaks(house: House) -> None:
 async def test_an_anonymous_admin_and_a_bot_decide_nothing(house: House) -> None:
     team = house.telegram.group("Team")
     prompt = await house.prompt(to=team, by=house.ana)
-    house.model.script(["Who says so?"])  # a forwarded message is one like any other
     robot = {"id": house.ana.id, "is_bot": True, "first_name": "Robot"}
     await house.says(f"OK {code_of(prompt)}", to=team, by=house.ana, **{"from": robot})
     await house.says(f"OK {code_of(prompt)}", to=team, by=house.ana, sender_chat=team.to_json())
     await house.says(f"OK {code_of(prompt)}", to=team, by=house.ana, forward_origin={"type": "user"})
-    await house.until(lambda: "Who says so?" in house.texts(team))
+    await house.until(lambda: house.texts(team)[-1].startswith("That is not clear enough here."))
     await house.idle()
     assert (house.shop.deleted, prompt.buttons) == ([], ["Confirm", "Cancel"])
-    assert len(house.model.requests) == 2
+    assert len(house.model.requests) == 1

@@ -84,8 +84,8 @@ async def test_the_whole_story(tmp_path: Path, whatsapp: bool) -> None:
 
         async with forked(*serve, cwd=tmp_path, env=env) as second:
             await second.url()
-            model.script(["I know no such code."])
-            await phone.answered("YES 0000", "I know no such code.")
+            mistyped = await phone.answered("YES 0000", "Delete invoice INV-42 for good?")
+            assert f"Please answer with the code {asked[1]}." in mistyped.body
             before = len(twilio.sent)
             yes = twilio.form(ANA, f"yes {asked[1].lower()}", whatsapp=whatsapp)
             assert [await twilio.deliver(yes) for _ in range(3)] == [TAKEN] * 3

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from gateway import app
-from gateway.engine import answers, patience
+from gateway.engine import answers, retrying
 from gateway.store.base import Store
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
@@ -50,4 +50,4 @@ def nobody_waits_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """For a prompt on its way, or a store that does not answer: seconds of real time, where milliseconds will do."""
     monkeypatch.setattr(answers, "_SEND_WAIT_SECONDS", 0.004)
     monkeypatch.setattr(answers, "_LOOK_SECONDS", 0.002)
-    monkeypatch.setattr(patience, "_WAITS_SECONDS", (0.001,))
+    monkeypatch.setattr(retrying, "_WAITS_SECONDS", (0.001,))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -57,6 +58,7 @@ from gateway.store.redis.keys import PARTITIONS, Keys
 from gateway.store.sqlite import SqliteStore
 from gateway.store.sqlite.clock import Clock
 from tests.engine.wire import Wire
+from tests.stored import action_of, edited
 
 __all__ = ["LEASE", "TTL", "Behaviour", "Mood", "OnRedis", "OnSqlite", "Places", "Thing", "World"]
 
@@ -75,7 +77,13 @@ PLACES = ("ana", "bob", "#team")
 
 _KEY = Keyring([b"a key of more than 16 bytes"])
 _PROMPT = re.compile(r"\*\*(Pay|Archive) invoice (INV\\-\d+)\?\*\*.*?\*\*OK ([0-9A-Z]{4})\*\*", re.DOTALL)
-_NOT_DONE = ("Cancelled: ", "This has expired and nothing was done", "This is no longer as it was shown")
+_TAMPERED = "This is no longer as it was shown"
+_NOT_DONE = (
+    "Not done: ",
+    "This has expired and nothing was done",
+    _TAMPERED,
+    "This was confirmed, but could not be started",
+)
 _TOO_LATE = re.compile(r"This has expired and nothing was done\\?\. Ask again if you still want it\\?\.")
 """The answer to a late yes: about something that people may have been told of before."""
 
@@ -132,7 +140,7 @@ class Platform:
     """Shows what it is sent and tells the witness; in a bad mood it does not, or does not say that it did."""
 
     name: ClassVar[str] = "test"
-    capabilities = Capabilities(max_text=100_000, buttons=100, button_label=100, edit=True)
+    capabilities = Capabilities(max_text=100_000, buttons=100, button_label=100, edit=True, bare_yes="ordered")
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -156,6 +164,9 @@ class Platform:
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
         return [Part(call="show", arguments={"text": reply.text, "edits": reply.edits}, buttons=reply.buttons)]
+
+    def follows(self, message: Message, receipt: Receipt) -> bool:
+        return message.after == receipt.message_id
 
     async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
         mood, self.mood = self.mood, "up"
@@ -301,6 +312,8 @@ class World:
         self.shown: list[Shown] = []
         self.things: list[Thing] = []
         self.asked_by: dict[str, str] = {}
+        self.wanted: Counter[str] = Counter()
+        """Invoice -> how often somebody asked for something about it."""
         self.tokens: dict[str, tuple[Thing, str]] = {}
         self.events: list[Event] = []
         self.yes_events: list[int] = []
@@ -458,8 +471,10 @@ class World:
     async def says(self, person: str, place: str, text: str, *, ask: bool = False, **flags: Any) -> None:
         """A person writes something."""
         number = len(self.events)
+        seen = [str(each) for each, message in enumerate(self.shown) if message.place == place]
         event = Message(
             event_ids=(f"m{number}",),
+            after=seen[-1] if seen else None,
             address=_address(place),
             person=_person(person),
             message_id=f"own {number}",
@@ -468,6 +483,7 @@ class World:
         )
         if ask:
             self.asked_by |= dict.fromkeys(text.split()[1:], person)
+            self.wanted.update(text.split()[1:])
         await self._do(event)
 
     async def asks(self, person: str, place: str, verb: str, invoices: Sequence[str]) -> None:
@@ -535,10 +551,10 @@ class World:
     async def tampers(self, thing: Thing) -> None:
         """Somebody who can write to the file, but has no key, has another invoice paid."""
         for key, record in await self.store.scan("action/"):
-            stored = cast("dict[str, Json]", record.value)
-            if stored["code"] == thing.code and stored["state"] in ("pending", "approved"):
+            stored = action_of(record.value)
+            if stored.code == thing.code and stored.state in ("pending", "approved"):
                 transaction = Transaction(partition=key.partition)
-                transaction.puts[key.name] = Put({**stored, "args": {"invoice_id": "INV-666"}})
+                transaction.puts[key.name] = Put(edited(record.value, args={"invoice_id": "INV-666"}))
                 await self.store.commit(transaction)
 
     async def _do(self, event: Event) -> None:
@@ -565,7 +581,7 @@ class World:
         tokens = [button.token for button in part.buttons]
         message = Shown(address.place, text, at, self._prompted(address.place, text, tokens, at), tokens)
         self.shown.append(message)
-        if not part.buttons and text.startswith(_NOT_DONE):
+        if not message.things and text.startswith(_NOT_DONE):
             named = text.replace("\\", "")
             things = self._named(address.place, named)
             repeated = _TOO_LATE.match(text) and any(thing.ended for thing in things)
@@ -583,20 +599,29 @@ class World:
             thing = known[0] if known else Thing(place, name, invoice, code, self.asked_by[invoice])
             if not known:
                 self.things.append(thing)
+                if sum(each.invoice == invoice for each in self.things) > self.wanted[invoice]:
+                    self.violations.append(f"{name} {invoice}: asked though nobody wanted it again")
             thing.showings.append((at, False))
             things.append(thing)
         self._unsure += things
-        for number, token in enumerate(tokens):
+        for number, token in enumerate(tokens if things else ()):
             self.tokens[token] = (things[number // 2], "cancel" if number % 2 else "confirm")
         return things
 
     def _named(self, place: str, text: str) -> list[Thing]:
-        return [thing for thing in self.things if thing.place == place and re.search(rf"{thing.invoice}(?!\d)", text)]
+        """Return what a message is about. A record that somebody has changed is told by its code alone."""
+        by_code = text.startswith(_TAMPERED)
+        here = [thing for thing in self.things if thing.place == place]
+        return [
+            thing
+            for thing in here
+            if re.search(rf"{thing.invoice}(?!\d)", text) or (by_code and text.endswith(f": {thing.code}"))
+        ]
 
     async def _said_yes(self, thing: Thing, window: float) -> None:
         """It counts if it is in time; a window runs from the first showing that the gateway knows of."""
         known = [at for at, sure in thing.showings if sure]
-        begun = known[0] if known else thing.showings[-1][0]
+        begun = known[0] if known and window == TTL else thing.showings[-1][0]
         if await self.now() <= begun + window + NEAR:
             thing.yes = True
 
@@ -628,9 +653,9 @@ class World:
     async def check_the_end(self) -> None:
         """Nothing is open, nothing waits, and people know what became of everything they were shown."""
         for _, record in await self.store.scan("action/"):
-            stored = cast("dict[str, Json]", record.value)
-            if stored["state"] in ("pending", "approved", "running"):
-                self.violations.append(f"{stored['preview']} is {stored['state']} for ever")
+            stored = action_of(record.value)
+            if stored.state in ("pending", "approved", "running"):
+                self.violations.append(f"{stored.preview} is {stored.state} for ever")
         stats = await self.store.stats()
         left = {name: getattr(stats, name) for name in ("pointed", "ready", "leased", "parked", "parts", "timers")}
         if any(left.values()):

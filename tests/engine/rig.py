@@ -51,6 +51,7 @@ class Platform:
 
     def __init__(self, **capabilities: Any) -> None:
         options: dict[str, Any] = {"max_text": 100_000, "buttons": 100, "button_label": 100, "edit": True}
+        options["bare_yes"] = "ordered"
         self.capabilities = Capabilities(**{**options, **capabilities})
         self.will: list[Exception | asyncio.Event] = []
         self.sent: list[tuple[str, Part]] = []
@@ -72,6 +73,9 @@ class Platform:
 
     def parse(self, request: WebhookRequest) -> Parsed:
         return Parsed(events=(), response=WebhookResponse(status=404))
+
+    def follows(self, message: Message, receipt: Receipt) -> bool:
+        return message.after in (None, receipt.message_id)
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
         call = "edit" if reply.edits is not None else "show"
@@ -215,6 +219,7 @@ async def rig(
     await store.open()
     wire = Wire(store)
     worker = Worker(bot, wire, {Platform.name: platform}, files)
+    worker.shared.clock.observe(await store.now())
     try:
         yield Rig(bot, store, wire, platform, files, worker)
     finally:

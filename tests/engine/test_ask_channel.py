@@ -213,6 +213,16 @@ async def test_an_authors_mistake_is_raised_and_does_not_come_back(entered: Any,
         assert user_lines(script) == ["two"]
 
 
+async def test_a_tool_that_lets_out_a_generator_exit_fails_at_once(invoices: Invoices) -> None:
+    invoices.error = GeneratorExit()  # type: ignore[assignment]
+    async with invoices.bot() as bot:
+        (action,) = (await bot.ask_channel("ana", "delete INV-1")).pending
+        failed = await bot.decide("app:-:ana", "confirm", action_id=action.pending_action_id)
+        assert failed.content.startswith("This was confirmed, but it failed")
+        shared = bot._running().shared  # type: ignore[attr-defined]
+        assert (await shared.store.stats()).leased == 0
+
+
 async def test_a_call_that_is_cancelled_loses_nothing(invoices: Invoices) -> None:
     async with invoices.bot() as bot:
         call = asyncio.create_task(bot.ask_channel("ana", "wait"))
@@ -299,7 +309,7 @@ async def test_decide_does_not_wait_for_a_platform_that_is_down(invoices: Invoic
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1")
         shared = chat.engine.shared
-        (action,) = (await shared.desk("agent/test:bot:ana", "en")).open
+        (action,) = (await shared.actions("agent/test:bot:ana")).open
         channel: Any = shared.channels["test"]
 
         async def down(*_: Any, **__: Any) -> None:

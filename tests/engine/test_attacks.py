@@ -23,9 +23,11 @@ from gateway import Agent, Approvers, ChannelAgent, Confirm, Preview, ToolPolicy
 from gateway.pending import compute_args_digest
 from gateway.pending.tokens import make_token
 from gateway.store.base import Key, Put, StoreUnavailable, Transaction
+from gateway.store.form import FORM
 from gateway.testing import ChatDriver, FakeClock, ScriptedProvider, ToolCall
 from gateway.tools.action import PendingAction
 from tests.engine.bots import Invoices
+from tests.stored import action_of, edited
 
 GROUP = Address(channel="test", account="bot", place="#team", group=True)
 BOB = "test:bot:bob"
@@ -59,7 +61,7 @@ def message(text: str, who: str = "ana", where: str = "ana", **more: Any) -> Mes
 
 async def actions(chat: ChatDriver) -> list[PendingAction]:
     found = await chat.engine.shared.store.scan("action/")
-    return sorted((PendingAction.from_json(record.value) for _, record in found), key=lambda a: a.requested_at)
+    return sorted((action_of(record.value) for _, record in found), key=lambda a: a.requested_at)
 
 
 async def log(chat: ChatDriver, name: str) -> list[dict[str, Any]]:
@@ -76,7 +78,8 @@ async def tamper(chat: ChatDriver, **changes: Json) -> None:
     action = (await actions(chat))[-1]
     store = chat.engine.shared.store
     transaction = Transaction(partition=store.partition(action.conversation))
-    transaction.puts[f"action/{action.pending_action_id}"] = Put({**action.to_json(), **changes})
+    key = Key(transaction.partition, f"action/{action.pending_action_id}")
+    transaction.puts[key.name] = Put(edited((await store.get([key]))[key].value, **changes))
     await store.commit(transaction)
 
 
@@ -248,7 +251,7 @@ async def test_b8_what_the_platform_repeats_is_one_event(invoices: Invoices) -> 
         await take(chat, ask, ask)
         await take(chat, ask)
         assert len(await actions(chat)) == len(chat.messages) == 1
-        yes = message("yes")
+        yes = message("yes", after="1")
         await take(chat, yes)
         await chat.says("ana", "delete INV-2")
         await take(chat, yes)
@@ -389,6 +392,7 @@ async def test_c5_the_tool_is_another_by_the_time_of_the_yes(invoices: Invoices,
         tools = {"another version": [delete_invoice], "without the tool": [], "with other parameters": [renumbered]}
         chat.bot.agent = Agent(tools[deployed], provider=invoices.model)
         await chat.presses("ana", "Confirm")
+        await chat.clock.advance(70)  # where another process could have it, that one is waited for
         assert invoices.deleted == []
         assert "no longer as it was shown" in texts(chat)[-1]
 
@@ -555,7 +559,7 @@ async def test_e1_e7_e13_e14_what_is_not_a_plain_yes_keeps_the_question_open(inv
 async def test_a_yes_that_mentions_us_is_a_yes(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1")
-        await take(chat, message("@ourbot yes", mentions_bot=True))
+        await take(chat, message("@ourbot yes", mentions_bot=True, after="1"))
         assert invoices.deleted == ["INV-1"]
 
 
@@ -796,10 +800,13 @@ async def test_f8_a_button_works_after_a_restart(invoices: Invoices, tmp_path: P
 async def test_f10_a_record_of_a_newer_release_is_left_alone(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1")
-        await tamper(chat, schema=99)
+        shared = chat.engine.shared
+        [(key, _)] = await shared.store.scan("action/")
+        newer = Put(shared.keyring.seal(key.name, '{"more": 1}', form=FORM + 1))
+        await shared.store.commit(Transaction(partition=key.partition, puts={key.name: newer}))
         await chat.presses("ana", "Confirm")
         assert invoices.deleted == []
-        assert [action.schema for action in await actions(chat)] == [99]
+        assert (await shared.store.get([key]))[key].value == newer.value
 
 
 async def test_f14_a_flood_of_presses_by_somebody_else_fills_no_audit(invoices: Invoices) -> None:

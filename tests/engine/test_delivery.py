@@ -12,13 +12,13 @@ from channels import Ambiguous, MissingSetting, Part, RateLimited, Reply, Unavai
 from channels.channel import Pace
 from gateway import Agent, ChannelAgent, emit_artifact, tool
 from gateway.engine.outgoing import address_to_json
-from gateway.engine.outgoing import queue as queued
-from gateway.pending.desk import Say
+from gateway.pending.actions import OutgoingReply
 from gateway.store.base import Lease, QueuedPart, StoreUnavailable, Transaction
 from gateway.testing import ScriptedProvider, ToolCall
 from gateway.wording import say
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, rig
+from tests.stored import action_of
 
 NOTE = say("may_be_duplicate", "en")
 
@@ -42,8 +42,8 @@ async def ask(chat: Rig) -> None:
 
 async def status(chat: Rig) -> str:
     found = await chat.store.scan("action/")
-    value: dict[str, str] = found[0][1].value  # type: ignore[assignment]
-    return value.get("reason") or value.get("state", "pending")
+    action = action_of(found[0][1].value)
+    return action.reason or action.state
 
 
 async def parts(chat: Rig) -> int:
@@ -81,14 +81,14 @@ async def test_what_leaves_a_turn_leaves_as_text_media_prompt(tmp_path: Path) ->
 async def test_no_answer_waits_for_an_edit(chat: Rig) -> None:
     says = [Reply(text="then", edits="1"), Reply(text="one"), Reply(text="now", edits="2"), Reply(text="two")]
     conversation = chat.worker.shared.conversation(here("ana"))
-    parts = queued(chat.worker.shared.channels, conversation, here("ana"), map(said, says), cause="a test")
+    parts = chat.worker.shared.parts.render(conversation, here("ana"), map(said, says), cause="a test")
     await chat.store.commit(Transaction(partition=chat.store.partition(conversation), parts=parts))
     await chat.worker.deliver()
     assert chat.platform.texts() == ["one", "two", "then", "now"]
 
 
-def said(reply: Reply) -> Say:
-    return Say(reply=reply)
+def said(reply: Reply) -> OutgoingReply:
+    return OutgoingReply(reply=reply)
 
 
 async def test_a_retry_never_repeats_what_has_a_receipt(chat: Rig) -> None:
@@ -354,7 +354,8 @@ async def queue(chat: Rig, part: dict[str, object], channel: str = "test") -> No
     conversation = chat.worker.shared.conversation(here("ana"))
     address = dict(address_to_json(here("ana")))  # type: ignore[arg-type]
     body = {"address": {**address, "channel": channel}, "part": part, "shows": [], "edits": None}
-    queued = QueuedPart(part_id=f"part {channel}", conversation=conversation, body=body, pool="test")  # type: ignore[arg-type]
+    sealed = chat.worker.shared.keyring.stamped("part", conversation, body)  # type: ignore[arg-type]
+    queued = QueuedPart(part_id=f"part {channel}", conversation=conversation, body=sealed, pool="test")
     await chat.store.commit(Transaction(partition=chat.store.partition(conversation), parts=[queued]))
 
 

@@ -6,7 +6,6 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -20,6 +19,7 @@ from gateway.store.base import Fenced, Lease, StoreUnavailable
 from gateway.testing import ScriptedProvider, ToolCall
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, Worker, here, rig, user_lines
+from tests.stored import action_of
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ async def approved(chat: Rig, half: Worker | None = None) -> Lease:
 
 
 async def states(chat: Rig) -> list[object]:
-    return [cast("dict[str, object]", record.value)["state"] for _, record in await chat.store.scan("action/")]
+    return [action_of(record.value).state for _, record in await chat.store.scan("action/")]
 
 
 async def test_an_execution_that_is_cancelled_before_its_effect_has_not_happened(chat: Rig, invoices: Invoices) -> None:

@@ -26,8 +26,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from channels import ButtonPress
 from gateway.engine.actions import Actions
 from gateway.engine.decisions import Decisions, _Outcome
-from gateway.pending import transitions
-from gateway.pending.desk import Desk
+from gateway.pending import deciding, settling, transitions
 from gateway.pending.seal import Keyring
 from gateway.pending.tokens import token_partition, token_sha256
 from gateway.store.base import Fenced, Incoming, Key, Lease
@@ -247,13 +246,14 @@ def test_histories_of_40_steps(places: Places, kept_on: str) -> None:
 
 def seal_off(patch: pytest.MonkeyPatch) -> None:
     """A record that somebody has changed passes for genuine."""
-    patch.setattr(Keyring, "holds", lambda self, action: True)
+    patch.setattr(Keyring, "_holds", lambda self, purpose, mac, context, text: True)
 
 
 def window_ignored(patch: pytest.MonkeyPatch) -> None:
     """A yes counts however late it comes."""
     patch.setattr(transitions, "expired", lambda action, at: False)
-    patch.setattr(Desk, "expire", lambda self, action_id, at: None)
+    patch.setattr(settling, "expire", lambda actions, action_id, at: None)
+    patch.setattr(deciding, "expire", lambda actions, action_id, at: None)
 
 
 def launch_twice(patch: pytest.MonkeyPatch) -> None:
@@ -283,8 +283,9 @@ def token_of_another_chat(patch: pytest.MonkeyPatch) -> None:
     async def pressed(self: Decisions, conversation: str, press: ButtonPress, at: datetime) -> _Outcome:
         key = Key(str(token_partition(press.token)), f"token/{token_sha256(press.token)}")
         found: Any = (await self._shared.store.get([key]))[key].value
-        desk = await self._shared.desk(found["conversation"], "en", found["action_id"])
-        return _Outcome(desk, True, desk.press(found["action_id"], press.token, press.person, at))
+        actions = await self._shared.actions(found["conversation"], found["action_id"])
+        feedback = deciding.press(actions, found["action_id"], press.token, press.person, at, "en")
+        return _Outcome(actions, True, feedback)
 
     patch.setattr(Decisions, "_pressed", pressed)
 

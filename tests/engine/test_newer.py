@@ -11,9 +11,9 @@ import pytest
 from channels import Json
 from gateway import ChannelAgent
 from gateway.store.base import FORM, Dead, Incoming, Key, Kind, NewerForm, Put, QueuedPart, Timer, Transaction
-from gateway.tools.action import SCHEMA
 from tests.engine.bots import Invoices
 from tests.engine.rig import Platform, Rig, rig
+from tests.stored import action_of
 
 NEWER: dict[str, Json] = {"form": FORM + 1, "kind": "Unheard", "more": {"of": "it"}}
 CHAT = "agent/test:bot:ana"
@@ -67,7 +67,8 @@ async def test_an_event_that_is_broken_is_still_a_dead_letter(tmp_path: Path) ->
     _, bot = invoices()
     async with rig(bot, tmp_path) as chat:
         for body in ({"kind": "Unheard"}, {"kind": "Unheard", "form": FORM}, {"kind": "Unheard", "form": "new"}):
-            await chat.store.accept([Incoming(conversation=CHAT, event_ids=(), body=cast("dict[str, Json]", body))])
+            sealed = chat.worker.shared.keyring.stamped("event", CHAT, cast("dict[str, Json]", body))
+            await chat.store.accept([Incoming(conversation=CHAT, event_ids=(), body=sealed)])
             await chat.worker.turn()
         assert [letter.reason for letter in await chat.store.dead()] == ["an event that this release cannot read"] * 3
 
@@ -93,7 +94,7 @@ async def test_a_conversation_with_a_newer_record_is_left(tmp_path: Path, name: 
         if name == "transcript":
             newer.appends.append((key.name, NEWER))
         else:
-            newer.puts[key.name] = Put(NEWER)
+            newer.puts[key.name] = Put(chat.worker.shared.keyring.seal(key.name, "{}", form=FORM + 1))
         await chat.store.commit(newer)
         await chat.says("ana", "yes")
         await taken_once(chat, "turn")
@@ -116,27 +117,26 @@ async def test_a_part_is_left_and_those_behind_it_wait(tmp_path: Path) -> None:
         assert chat.platform.texts() == ["You said: hello"]
 
 
-async def asked(chat: Rig) -> tuple[Key, dict[str, Json]]:
-    """The record of what was asked, and is shown."""
+async def asked(chat: Rig) -> tuple[Key, str]:
+    """The record of what was asked, and is shown; and its code."""
     await chat.says("ana", "delete INV-1")
     await chat.turns()
     [(key, record)] = await chat.store.scan("action/")
-    return key, cast("dict[str, Json]", record.value)
+    return key, action_of(record.value).code
 
 
-async def becomes_newer(chat: Rig, key: Key, record: dict[str, Json]) -> None:
-    changed = {**record, "schema": SCHEMA + 1, "more": 1}
+async def becomes_newer(chat: Rig, key: Key) -> Json:
+    changed: Json = chat.worker.shared.keyring.seal(key.name, '{"more": 1}', form=FORM + 1)
     await chat.store.commit(Transaction(partition=key.partition, puts={key.name: Put(changed)}))
+    return changed
 
 
 async def test_an_approved_action_of_a_newer_schema_is_left_and_not_lost(tmp_path: Path) -> None:
     made, bot = invoices()
     async with rig(bot, tmp_path) as chat:
-        key, _ = await asked(chat)
-        code = chat.platform.texts()[-1].partition("**OK ")[2][:4]
+        key, code = await asked(chat)
         await chat.says("ana", f"ok {code}")
-        [(_, record)] = await chat.store.scan("action/")
-        await becomes_newer(chat, key, cast("dict[str, Json]", record.value))
+        await becomes_newer(chat, key)
         while (sent := await chat.store.lease("w", ["out"], pool=Platform.name)) is not None:
             parts = [part.part_id for part in sent.parts]
             await chat.store.commit(Transaction(partition=sent.partition, lease=sent, sent=parts, finish="done"))
@@ -147,9 +147,9 @@ async def test_an_approved_action_of_a_newer_schema_is_left_and_not_lost(tmp_pat
 async def test_a_decision_about_a_newer_action_is_left_and_is_not_looked_at_again(tmp_path: Path) -> None:
     made, bot = invoices()
     async with rig(bot, tmp_path) as chat:
-        key, record = await asked(chat)
-        await becomes_newer(chat, key, record)
-        await chat.says("ana", f"ok {record['code']}")
+        key, code = await asked(chat)
+        newer_record = await becomes_newer(chat, key)
+        await chat.says("ana", f"ok {code}")
         await chat.advance(1000)  # and it expires
         stats = await chat.store.stats()
         assert (stats.waiting, stats.pointed, stats.ready, stats.dead) == (2, 0, 0, 0)
@@ -160,8 +160,8 @@ async def test_a_decision_about_a_newer_action_is_left_and_is_not_looked_at_agai
         assert [waiting.body["kind"] for waiting in left] == ["Message", "expiry"]
         await chat.says("ana", "and now?")
         newer = await taken_once(chat, "turn")
-        assert [waiting.body.get("text") for waiting in newer.events] == [f"ok {record['code']}", None, "and now?"]
-        assert (await chat.store.get([key]))[key].value == {**record, "schema": SCHEMA + 1, "more": 1}
+        assert [waiting.body.get("text") for waiting in newer.events] == [f"ok {code}", None, "and now?"]
+        assert (await chat.store.get([key]))[key].value == newer_record
     assert made.deleted == []
 
 

@@ -20,6 +20,7 @@ from gateway.pending.seal import Keyring
 from gateway.tools.action import PendingAction
 from tests.engine.bots import Invoices
 from tests.engine.rig import KEYS, Rig, here, message, rig
+from tests.stored import action_of
 
 _numbers = itertools.count(1)
 FAREWELL = "You will hear nothing more from me. To hear from me again, write Start."
@@ -54,7 +55,7 @@ async def asks(chat: Rig, invoice: str = "INV-1", *, place: str = "ana") -> None
 
 
 async def actions(chat: Rig) -> list[PendingAction]:
-    return [PendingAction.from_json(record.value) for _, record in await chat.store.scan("action/")]
+    return [action_of(record.value) for _, record in await chat.store.scan("action/")]
 
 
 async def ends(chat: Rig) -> list[Any]:

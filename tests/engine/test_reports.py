@@ -18,6 +18,7 @@ from gateway.tools.action import PendingAction
 from gateway.wording import say
 from tests.engine.bots import Invoices
 from tests.engine.rig import Platform, Rig, Worker, here, rig
+from tests.stored import action_of
 
 _numbers = itertools.count(1)
 LOST = "taken by the platform, but it did not arrive: 30003"
@@ -62,7 +63,7 @@ async def asks(chat: Rig, *invoices: str) -> None:
 
 
 async def actions(chat: Rig) -> list[PendingAction]:
-    return [PendingAction.from_json(record.value) for _, record in await chat.store.scan("action/")]
+    return [action_of(record.value) for _, record in await chat.store.scan("action/")]
 
 
 async def states(chat: Rig) -> list[str]:

@@ -71,7 +71,7 @@ async def test_a_no_cancels_and_the_model_learns_it(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot(), provider=script) as chat:
         await chat.says("ana", "delete invoice INV-42")
         await chat.says("ana", "no")
-        assert chat.last.text.startswith("Cancelled: ")
+        assert chat.last.text.startswith("Not done: ")
         await chat.says("ana", "thanks, what now?")
         assert chat.last.text == "As you like."
         told = [message.content for message in script.requests[-1].messages if message.role == "event"]

@@ -14,6 +14,7 @@ from gateway.pending.seal import Keyring
 from gateway.store.base import StoreUnavailable
 from tests.engine.bots import Invoices
 from tests.engine.rig import KEYS, Rig, here, message, rig
+from tests.stored import action_of
 
 _numbers = itertools.count(1)
 BLOCKED = Unreachable("blocked")
@@ -50,7 +51,8 @@ async def dead(chat: Rig) -> list[str]:
 
 async def ends(chat: Rig) -> list[str]:
     found = await chat.store.scan("action/")
-    return sorted(str(record.value.get("reason") or record.value["state"]) for _, record in found)  # type: ignore[call-overload, index, union-attr]
+    actions = [action_of(record.value) for _, record in found]
+    return sorted(action.reason or action.state for action in actions)
 
 
 async def test_one_part_finds_out_and_all_that_waits_is_put_aside_with_it(chat: Rig) -> None:

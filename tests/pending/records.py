@@ -1,7 +1,8 @@
-"""Actions, tools and a desk on a real store, for the tests of the rules."""
+"""Actions and tools on a real store, for the tests of the rules."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -9,9 +10,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from channels import Address, Json, Person
+from gateway.pending import prompting
+from gateway.pending.actions import ConversationActions
 from gateway.pending.ask import Refused, propose
 from gateway.pending.bare import BareWord
-from gateway.pending.desk import Desk
+from gateway.pending.index import Showing
+from gateway.pending.loading import Counters, load_actions, stored_action
 from gateway.pending.seal import Keyring, compute_digest
 from gateway.store.base import Key, Put, Transaction
 from gateway.store.sqlite import SqliteStore
@@ -100,53 +104,62 @@ class Table:
     def conversation(self) -> str:
         return f"bot/{self.address}"
 
-    async def desk(self, *also: str, language: str = "en", keyring: Keyring | None = None) -> Desk:
-        return await Desk.load(
+    async def actions(self, *also: str, keyring: Keyring | None = None) -> ConversationActions:
+        return await load_actions(
             self.store,
             self.conversation,
             keyring=keyring or self.keyring,
-            language=language,
-            drift=lambda action: self.drifts,
+            counters=Counters(),
+            find=lambda index: [entry.action_id for entry in index.settled],
+            drift=lambda action: "changed" if self.drifts else None,
             also=also,
         )
 
-    async def write(self, desk: Desk, **more: Any) -> Transaction:
-        """Commit what a desk has changed."""
+    async def write(self, actions: ConversationActions, **more: Any) -> Transaction:
+        """Commit what was changed."""
         transaction = Transaction(partition=self.store.partition(self.conversation), **more)
-        desk.write(transaction)
+        actions.write(transaction)
         await self.store.commit(transaction)
         return transaction
 
     async def ask(self, invoice: str = "INV-42", *, by: Person = ANA, tool: Tool | None = None) -> PendingAction:
         """Ask and show the prompt of one deletion; it is not delivered yet."""
-        desk = await self.desk()
-        action = self.propose(desk, invoice, by=by, tool=tool)
+        actions = await self.actions()
+        action = self.propose(actions, invoice, by=by, tool=tool)
         assert not isinstance(action, Refused), action.why
-        if desk.action(action.pending_action_id) is None:
-            desk.ask(action)
-        desk.show_prompt([action])
-        await self.write(desk)
+        if actions.get(action.pending_action_id) is None:
+            actions.ask(action)
+        prompting.show_prompt(actions, [action])
+        await self.write(actions)
         return await self.read(action.pending_action_id)
 
     def propose(
-        self, desk: Desk, invoice: str = "INV-42", *, by: Person = ANA, tool: Tool | None = None, **more: Any
+        self,
+        actions: ConversationActions,
+        invoice: str = "INV-42",
+        *,
+        by: Person = ANA,
+        tool: Tool | None = None,
+        **more: Any,
     ) -> PendingAction | Refused:
         given: dict[str, Any] = {
             "person": by,
             "address": self.address,
             "language": "en",
-            "turn_started": desk.now,
+            "turn_started": actions.now,
             "answer_window_seconds": 60.0,
         }
         preview = more.pop("preview", Preview(text=f"Delete invoice {invoice}?"))
-        return propose(desk, tool or deletion(), {"invoice_id": invoice}, preview, **{**given, **more})
+        return propose(actions, tool or deletion(), {"invoice_id": invoice}, preview, **{**given, **more})
 
-    async def deliver(self, *actions: PendingAction, message_id: str = "m1") -> datetime:
+    async def deliver(self, *asked: PendingAction, message_id: str = "m1") -> datetime:
         """The prompt arrives now."""
-        desk = await self.desk()
-        desk.shown([action.pending_action_id for action in actions], message_id, desk.now)
-        await self.write(desk)
-        return desk.now
+        actions = await self.actions()
+        shows = frozenset(action.pending_action_id for action in asked)
+        showing = Showing(at=actions.now, queued=actions.now, shows=shows, alone=True, message_id=message_id)
+        prompting.shown(actions, showing)
+        await self.write(actions)
+        return actions.now
 
     async def asked(self, invoice: str = "INV-42", **options: Any) -> PendingAction:
         """Ask, and deliver the prompt."""
@@ -157,15 +170,17 @@ class Table:
     async def read(self, action_id: str) -> PendingAction:
         """The stored record."""
         key = Key("00", f"action/{action_id}")
-        return PendingAction.from_json((await self.store.get([key]))[key].value)
+        action = stored_action(self.keyring, key, (await self.store.get([key]))[key], first_form=False)
+        assert action is not None
+        return action
 
     async def tamper(self, action_id: str, **changes: Json) -> None:
         """Change fields of the stored record, as somebody with the file but without the key could."""
         key = Key("00", f"action/{action_id}")
-        stored = (await self.store.get([key]))[key].value
-        assert isinstance(stored, dict)
+        stored: Any = (await self.store.get([key]))[key].value
         transaction = Transaction(partition="00")
-        transaction.puts[key.name] = Put({**stored, **changes})
+        body = json.dumps({**json.loads(stored["body"]), **changes})
+        transaction.puts[key.name] = Put({**stored, "body": body})
         await self.store.commit(transaction)
 
     async def audit(self, action_id: str) -> list[dict[str, Any]]:
@@ -175,7 +190,9 @@ class Table:
     def word(self, at: datetime, *shown: PendingAction, **changes: Any) -> BareWord:
         """A bare word that was typed at that moment, right after these prompts."""
         ids = frozenset(action.pending_action_id for action in shown)
-        return replace(BareWord(at=at, fresh=True, last_shown=ids, heard=None), **changes)
+        first = min((action.shown_at for action in shown if action.shown_at is not None), default=at)
+        last = Showing(at=first, queued=first, shows=ids, alone=True, message_id="m") if shown else None
+        return replace(BareWord(at=at, fresh=True, last=last, written="after"), **changes)
 
     def later(self, seconds: float) -> None:
         self.store.offset_seconds += seconds
@@ -191,6 +208,6 @@ async def table(address: Address = PRIVATE) -> AsyncIterator[Table]:
         await store.close()
 
 
-def said(desk: Desk) -> list[str]:
-    """What a desk wants said, without its edits of prompts."""
-    return [say.reply.text for say in desk.says if say.reply.edits is None]
+def said(actions: ConversationActions) -> list[str]:
+    """What is to be said, without its edits of prompts."""
+    return [say.reply.text for say in actions.says if say.reply.edits is None]

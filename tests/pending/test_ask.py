@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from channels import Address, Person
+from gateway.pending import deciding
 from gateway.pending.ask import QUOTA, Refused, asks_more, propose
 from gateway.pending.reading import ReplyParser
 from gateway.pending.seal import compute_digest
-from gateway.tools import Confirm, Preview
+from gateway.tools import Confirm, Preview, Tool
 from gateway.tools.action import PendingAction, compute_args_digest
-from tests.pending.records import ANA, BOB, EVA, GROUP, KEYRING, Table, deletion, make_tool, table
+from tests.pending.records import ANA, BOB, EVA, GROUP, Table, deletion, make_tool, table
 
 
 @pytest.fixture
@@ -42,7 +43,6 @@ async def test_what_is_asked_is_frozen_and_sealed(private: Table) -> None:
     assert action.tool_version == deletion().version_hash
     assert action.digest == compute_digest(action)
     assert action.args_digest == compute_args_digest({"invoice_id": "INV-42"})
-    assert KEYRING.holds(action)
     assert len(action.pending_action_id) == 32
     with pytest.raises(dataclasses.FrozenInstanceError):
         action.state = "done"  # type: ignore[misc]
@@ -50,39 +50,191 @@ async def test_what_is_asked_is_frozen_and_sealed(private: Table) -> None:
 
 async def test_arguments_changed_in_the_process_afterwards_are_not_the_action(private: Table) -> None:
     args: dict[str, Any] = {"invoice_id": "INV-42", "lines": [1, 2]}
-    desk = await private.desk()
+    actions = await private.actions()
     action = propose(
-        desk,
+        actions,
         deletion(),
         args,
         Preview(text="Delete?"),
         person=ANA,
         address=private.address,
         language="en",
-        turn_started=desk.now,
+        turn_started=actions.now,
         answer_window_seconds=60.0,
     )
     assert isinstance(action, PendingAction)
     args["lines"].append(3)
-    desk.ask(action)
-    await private.write(desk)
+    actions.ask(action)
+    await private.write(actions)
     stored = await private.read(action.pending_action_id)
     assert stored.args == {"invoice_id": "INV-42", "lines": [1, 2]}
-    assert KEYRING.holds(stored)
+    assert stored.digest == compute_digest(stored)
 
 
 async def test_an_equal_ask_joins_the_open_one(private: Table) -> None:
     first = await private.asked("INV-42")
-    desk = await private.desk()
-    joined = private.propose(desk, "INV-42")
+    actions = await private.actions()
+    joined = private.propose(actions, "INV-42")
     assert isinstance(joined, PendingAction)
     assert joined.pending_action_id == first.pending_action_id
+
+
+async def asked_as(
+    private: Table, preview: Preview, tool: Tool | None = None, invoice: str = "INV-42"
+) -> PendingAction:
+    """Put an action with this preview on the actions, as the end of a turn does."""
+    actions = await private.actions()
+    action = private.propose(actions, invoice, preview=preview, tool=tool)
+    assert isinstance(action, PendingAction)
+    actions.ask(action)
+    await private.write(actions)
+    return await private.read(action.pending_action_id)
+
+
+def previewing(**options: Any) -> Tool:
+    """A tool with a preview function; what it would show is given to `propose`."""
+
+    async def look() -> str:
+        return ""
+
+    return deletion(Confirm(look, **options))
+
+
+SEEN = Preview(text="Delete 3 invoices?", table=[("Total", "3")], precondition=["etag", 3])
+
+
+async def test_a_tuple_is_a_list_in_the_record_at_once(private: Table) -> None:
+    seen = dataclasses.replace(SEEN, precondition=("etag", 3), table=[["Total", 3]])  # type: ignore[list-item,arg-type]
+    action = private.propose(await private.actions(), preview=seen)
+    assert isinstance(action, PendingAction)
+    assert (action.precondition, action.table) == (["etag", 3], (("Total", "3"),))
+    assert action == PendingAction.from_json(action.to_json())
+
+
+async def test_an_equal_preview_joins_however_it_is_written(private: Table) -> None:
+    first = await asked_as(private, SEEN, previewing())
+    again = dataclasses.replace(SEEN, table=(("Total", "3"),), precondition=("etag", 3.0))  # type: ignore[arg-type]
+    joined = private.propose(await private.actions(), preview=again, tool=previewing())
+    assert isinstance(joined, PendingAction)
+    assert joined.pending_action_id == first.pending_action_id
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"text": "Delete 300 invoices?"}, {"table": None}, {"precondition": ["etag", 4]}, {"precondition": None}],
+    ids=["text", "table", "precondition", "none"],
+)
+async def test_an_ask_with_another_preview_supersedes(private: Table, change: dict[str, Any]) -> None:
+    first = await asked_as(private, SEEN, previewing())
+    seen = dataclasses.replace(SEEN, **change)
+    action = private.propose(await private.actions(), preview=seen, tool=previewing())
+    assert isinstance(action, PendingAction)
+    assert (action.preview, action.supersedes) == (seen.text, first.pending_action_id)
+    assert action.pending_action_id != first.pending_action_id
+
+
+async def test_true_is_not_the_one_that_was_shown(private: Table) -> None:
+    first = await asked_as(private, Preview(text="Delete?", precondition=1), previewing())
+    action = private.propose(
+        await private.actions(), preview=Preview(text="Delete?", precondition=True), tool=previewing()
+    )
+    assert isinstance(action, PendingAction)
+    assert action.supersedes == first.pending_action_id
+
+
+async def test_a_volatile_preview_never_joins(private: Table) -> None:
+    first = await asked_as(private, SEEN, previewing(volatile=True))
+    action = private.propose(await private.actions(), preview=SEEN, tool=previewing(volatile=True))
+    assert isinstance(action, PendingAction)
+    assert action.supersedes == first.pending_action_id
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [deletion("Delete {invoice_id}?"), deletion(version="2"), make_tool([BOB])],
+    ids=["template", "version", "approvers"],
+)
+async def test_an_open_action_that_would_drift_is_superseded(group: Table, tool: Tool) -> None:
+    first = await group.asked("INV-42")
+    action = group.propose(await group.actions(), "INV-42", tool=tool)
+    assert isinstance(action, PendingAction)
+    assert action.supersedes == first.pending_action_id
+    assert action.template == tool.template_hash
+
+
+async def test_other_calls_and_people_are_not_superseded(private: Table) -> None:
+    await asked_as(private, SEEN)
+    actions, seen = await private.actions(), Preview(text="Delete 300 invoices?")
+    for action in (
+        private.propose(actions, "INV-43", preview=seen),
+        private.propose(actions, preview=seen, by=BOB),
+        private.propose(actions, preview=seen, tool=deletion(name="drop_invoice")),
+    ):
+        assert isinstance(action, PendingAction)
+        assert action.supersedes is None
+
+
+async def test_what_was_refused_is_not_asked_with_a_new_preview(private: Table) -> None:
+    action = await asked_as(private, SEEN, previewing())
+    actions = await private.actions()
+    turn_started = actions.now
+    deciding.decide(actions, action.pending_action_id, "cancel", ANA, actions.now, "en")
+    await private.write(actions)
+    seen = dataclasses.replace(SEEN, text="Delete 300 invoices?")
+    again = private.propose(await private.actions(), preview=seen, tool=previewing(), turn_started=turn_started)
+    assert isinstance(again, Refused)
+
+
+async def test_calls_of_one_reply_supersede_one_another(private: Table) -> None:
+    first, proposed, actions = await asked_as(private, SEEN), list[PendingAction](), await private.actions()
+    other = Preview(text="Delete 300 invoices?")
+    for seen in (other, other, SEEN):
+        action = private.propose(actions, preview=seen, proposed=proposed)
+        assert isinstance(action, PendingAction)
+        proposed.append(action)
+    second, same, third = proposed
+    assert same is second
+    assert (second.supersedes, third.supersedes) == (first.pending_action_id, second.pending_action_id)
+
+
+async def test_of_several_older_ones_the_equal_one_is_joined(private: Table) -> None:
+    """An older release asked the same call once for each precondition."""
+    actions = await private.actions()
+    for tag in (1, 2):
+        action = private.propose(actions, preview=dataclasses.replace(SEEN, precondition=tag))
+        assert isinstance(action, PendingAction)
+        actions.ask(action)
+    await private.write(actions)
+    actions = await private.actions()
+    assert len(actions.open) == 2
+    for tag, older in zip((1, 2), actions.open, strict=True):
+        assert private.propose(actions, preview=dataclasses.replace(SEEN, precondition=tag)) is older
+
+
+async def test_the_quota_leaves_out_what_is_superseded(private: Table) -> None:
+    for number in range(QUOTA - 1):
+        await asked_as(private, SEEN, invoice=f"INV-{number}")
+    actions, seen, proposed = await private.actions(), Preview(text="Delete 300 invoices?"), list[PendingAction]()
+    for invoice in ("INV-1", "INV-8", "INV-2"):
+        action = private.propose(actions, invoice, preview=seen, proposed=proposed)
+        assert isinstance(action, PendingAction)
+        proposed.append(action)
+    assert isinstance(private.propose(actions, "INV-9", preview=seen, proposed=proposed), Refused)
+
+
+async def test_the_quota_counts_an_action_that_was_joined_once(private: Table) -> None:
+    for number in range(QUOTA - 1):
+        await private.asked(f"INV-{number}")
+    actions = await private.actions()
+    joined = private.propose(actions, "INV-0")
+    assert isinstance(joined, PendingAction)
+    assert isinstance(private.propose(actions, "INV-9", proposed=[joined]), PendingAction)
 
 
 @pytest.mark.parametrize("other", ["argument", "tool", "precondition", "person"])
 async def test_only_an_equal_ask_joins(private: Table, other: str) -> None:
     first = await private.asked("INV-42")
-    desk = await private.desk()
+    actions = await private.actions()
     more: dict[str, Any] = {}
     match other:
         case "tool":
@@ -91,54 +243,54 @@ async def test_only_an_equal_ask_joins(private: Table, other: str) -> None:
             more["preview"] = Preview(text="Delete invoice INV-42?", precondition={"etag": "8"})
         case "person":
             more["by"] = BOB
-    action = private.propose(desk, "INV-43" if other == "argument" else "INV-42", **more)
+    action = private.propose(actions, "INV-43" if other == "argument" else "INV-42", **more)
     assert isinstance(action, PendingAction)
     assert action.pending_action_id != first.pending_action_id
     assert action.code != first.code
 
 
 async def test_two_equal_asks_of_one_turn_are_one(private: Table) -> None:
-    desk = await private.desk()
-    first = private.propose(desk)
+    actions = await private.actions()
+    first = private.propose(actions)
     assert isinstance(first, PendingAction)
-    assert private.propose(desk, proposed=[first]) is first
+    assert private.propose(actions, proposed=[first]) is first
 
 
 async def test_five_open_actions_of_a_person_and_no_more(private: Table) -> None:
     for number in range(QUOTA):
         await private.asked(f"INV-{number}")
-    desk = await private.desk()
-    refused = private.propose(desk, "INV-9")
+    actions = await private.actions()
+    refused = private.propose(actions, "INV-9")
     assert isinstance(refused, Refused)
     assert "5 actions" in refused.why
-    assert isinstance(private.propose(desk, "INV-1"), PendingAction)
-    assert isinstance(private.propose(desk, "INV-9", by=BOB), PendingAction)
-    assert len({action.code for action in desk.open}) == QUOTA
+    assert isinstance(private.propose(actions, "INV-1"), PendingAction)
+    assert isinstance(private.propose(actions, "INV-9", by=BOB), PendingAction)
+    assert len({action.code for action in actions.open}) == QUOTA
 
 
 async def test_the_quota_counts_what_the_same_turn_asked_before(private: Table) -> None:
-    desk, proposed = await private.desk(), list[PendingAction]()
+    actions, proposed = await private.actions(), list[PendingAction]()
     for number in range(QUOTA):
-        action = private.propose(desk, f"INV-{number}", proposed=proposed)
+        action = private.propose(actions, f"INV-{number}", proposed=proposed)
         assert isinstance(action, PendingAction)
         proposed.append(action)
-    assert isinstance(private.propose(desk, "INV-9", proposed=proposed), Refused)
+    assert isinstance(private.propose(actions, "INV-9", proposed=proposed), Refused)
     assert len({action.code for action in proposed}) == QUOTA
 
 
 async def test_what_was_refused_is_not_asked_again_within_the_turn(private: Table) -> None:
     action = await private.asked("INV-42")
-    desk = await private.desk()
-    turn_started = desk.now
-    desk.decide(action.pending_action_id, "cancel", ANA, desk.now)
-    await private.write(desk)
-    desk = await private.desk()
-    again = private.propose(desk, "INV-42", turn_started=turn_started)
+    actions = await private.actions()
+    turn_started = actions.now
+    deciding.decide(actions, action.pending_action_id, "cancel", ANA, actions.now, "en")
+    await private.write(actions)
+    actions = await private.actions()
+    again = private.propose(actions, "INV-42", turn_started=turn_started)
     assert isinstance(again, Refused)
     assert "said no" in again.why
-    assert isinstance(private.propose(desk, "INV-43", turn_started=turn_started), PendingAction)
-    assert isinstance(private.propose(desk, "INV-42", by=BOB, turn_started=turn_started), PendingAction)
-    assert isinstance(private.propose(desk, "INV-42", turn_started=desk.now), PendingAction)
+    assert isinstance(private.propose(actions, "INV-43", turn_started=turn_started), PendingAction)
+    assert isinstance(private.propose(actions, "INV-42", by=BOB, turn_started=turn_started), PendingAction)
+    assert isinstance(private.propose(actions, "INV-42", turn_started=actions.now), PendingAction)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +310,7 @@ async def test_the_tools_window_beats_the_channels_and_the_channels_the_default(
 ) -> None:
     tool = make_tool([BOB] if approvers else [], ttl_seconds=tool_seconds)
     address = Address(channel=channel, account="bot", place="p", group=True)
-    action = group.propose(await group.desk(), tool=tool, address=address)
+    action = group.propose(await group.actions(), tool=tool, address=address)
     assert isinstance(action, PendingAction)
     assert (action.ttl_seconds, action.answer_window_seconds) == (seconds, 60.0)
 
@@ -170,21 +322,22 @@ def test_a_bad_duration_is_refused_when_the_tool_is_made(seconds: float) -> None
 
 
 async def test_a_preview_that_cannot_be_kept_is_not_asked(private: Table) -> None:
-    refused = private.propose(await private.desk(), preview=Preview(text="half a \ud800"))
+    await private.asked("INV-42")
+    refused = private.propose(await private.actions(), preview=Preview(text="half a \ud800"))
     assert isinstance(refused, Refused)
     assert "preview" in refused.why
 
 
 async def test_approvers_are_kept_with_the_action(group: Table) -> None:
-    action = group.propose(await group.desk(), tool=make_tool([BOB, EVA], need=2))
+    action = group.propose(await group.actions(), tool=make_tool([BOB, EVA], need=2))
     assert isinstance(action, PendingAction)
     assert (action.approvers, action.need) == ((str(BOB), str(EVA)), 2)
 
 
 async def test_the_requester_may_be_one_of_the_approvers_only_where_the_rule_says_so(group: Table) -> None:
-    desk = await group.desk()
-    without = group.propose(desk, tool=make_tool([ANA, BOB]))
-    including = group.propose(desk, tool=make_tool([BOB], requester=True))
+    actions = await group.actions()
+    without = group.propose(actions, tool=make_tool([ANA, BOB]))
+    including = group.propose(actions, tool=make_tool([BOB], requester=True))
     assert isinstance(without, PendingAction) and isinstance(including, PendingAction)
     assert without.approvers == (str(BOB),)
     assert including.approvers == (str(BOB), str(ANA))
@@ -195,20 +348,20 @@ async def test_a_rule_that_only_the_requester_could_meet_is_never_asked(
     group: Table, people: list[Person], need: int
 ) -> None:
     """Else the last approver could ask, and confirm alone what needs four eyes."""
-    refused = group.propose(await group.desk(), tool=make_tool(people, need=need))
+    refused = group.propose(await group.actions(), tool=make_tool(people, need=need))
     assert isinstance(refused, Refused)
     assert "other than the one who asked" in refused.why
 
 
 async def test_approvers_who_are_not_here_are_not_asked(private: Table) -> None:
-    refused = private.propose(await private.desk(), tool=make_tool([BOB]))
+    refused = private.propose(await private.actions(), tool=make_tool([BOB]))
     assert isinstance(refused, Refused)
     assert "not in this conversation" in refused.why
 
 
 async def test_an_approver_rule_that_grew_stricter_is_noticed(group: Table) -> None:
-    desk = await group.desk()
-    alone, of_two = group.propose(desk), group.propose(desk, tool=make_tool([BOB, EVA]))
+    actions = await group.actions()
+    alone, of_two = group.propose(actions), group.propose(actions, tool=make_tool([BOB, EVA]))
     assert isinstance(alone, PendingAction) and isinstance(of_two, PendingAction)
     assert not asks_more(deletion(), alone)
     assert asks_more(make_tool([BOB]), alone)

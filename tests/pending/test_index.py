@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from gateway.pending.index import Index
+from gateway.pending.index import Index, Showing
 from gateway.pending.transitions import close, show
 from tests.pending.records import ANA, NOW, record
 
@@ -20,7 +20,7 @@ def ids(entries: Any) -> list[int]:
 
 
 def test_an_open_action_is_found_by_code_and_by_prompt() -> None:
-    index = Index().asked(numbered(1)).asked(numbered(2))
+    index = Index().changed(numbered(1), NOW).changed(numbered(2), NOW)
     found = index.by_code("A002")
     assert found is not None and ids([found]) == [2]
     assert ids(index.by_prompt("m1")) == [1]
@@ -30,11 +30,11 @@ def test_an_open_action_is_found_by_code_and_by_prompt() -> None:
 
 def test_one_prompt_may_have_asked_for_several() -> None:
     one, two = (replace(numbered(n), prompts=("m",)) for n in (1, 2))
-    assert ids(Index().asked(one).asked(two).by_prompt("m")) == [1, 2]
+    assert ids(Index().changed(one, NOW).changed(two, NOW).by_prompt("m")) == [1, 2]
 
 
 def test_what_is_decided_moves_to_lately_and_is_still_found() -> None:
-    index = Index().asked(numbered(1)).asked(numbered(2))
+    index = Index().changed(numbered(1), NOW).changed(numbered(2), NOW)
     index = index.changed(close(numbered(1), "refused", NOW), NOW)
     assert (ids(index.open), ids(index.lately)) == ([2], [1])
     assert index.by_code("A001") is not None
@@ -43,13 +43,13 @@ def test_what_is_decided_moves_to_lately_and_is_still_found() -> None:
 
 def test_a_code_used_again_is_that_of_the_open_one() -> None:
     old = close(numbered(1), "refused", NOW)
-    index = Index().asked(numbered(1)).changed(old, NOW).asked(replace(numbered(2), code="A001"))
+    index = Index().changed(numbered(1), NOW).changed(old, NOW).changed(replace(numbered(2), code="A001"), NOW)
     found = index.by_code("A001")
     assert found is not None and ids([found]) == [2]
 
 
 def test_a_new_showing_is_found_too() -> None:
-    index = Index().asked(numbered(1))
+    index = Index().changed(numbered(1), NOW)
     shown = show(numbered(1), NOW, "again")
     assert ids(index.changed(shown, NOW).by_prompt("again")) == [1]
 
@@ -57,25 +57,47 @@ def test_a_new_showing_is_found_too() -> None:
 def test_twenty_of_those_settled_are_kept_and_every_open_one() -> None:
     index = Index()
     for number in range(1, 26):
-        index = index.asked(numbered(number)).changed(close(numbered(number), "refused", NOW), NOW)
+        index = index.changed(numbered(number), NOW).changed(close(numbered(number), "refused", NOW), NOW)
     for number in range(30, 60):
-        index = index.asked(numbered(number))
+        index = index.changed(numbered(number), NOW)
     assert ids(index.lately) == list(range(6, 26))
     assert len(index.open) == 30
 
 
-def test_presses_of_the_last_people_are_kept() -> None:
+def test_what_the_last_people_did_is_kept() -> None:
     index = Index()
     for number in range(50):
-        index = index.press(f"test:bot:{number}", NOW + timedelta(seconds=number))
-    index = index.press(str(ANA), NOW + timedelta(seconds=60)).press(str(ANA), NOW + timedelta(seconds=70))
-    assert index.pressed[str(ANA)] == NOW + timedelta(seconds=70)
-    assert len(index.pressed) <= 21
-    assert "test:bot:49" in index.pressed
+        index = index.acted_by(f"test:bot:{number}", NOW + timedelta(seconds=number))
+    index = index.acted_by(str(ANA), NOW + timedelta(seconds=60)).acted_by(str(ANA), NOW + timedelta(seconds=70))
+    assert index.acted[str(ANA)] == NOW + timedelta(seconds=70)
+    assert len(index.acted) <= 21
+    assert "test:bot:49" in index.acted
 
 
 def test_it_is_the_same_after_it_was_stored() -> None:
-    index = Index().asked(numbered(1)).asked(numbered(2)).press(str(ANA), NOW)
-    index = index.changed(close(numbered(1), "refused", NOW), NOW)
-    assert Index.from_json(index.to_json()) == index
-    assert Index.from_json(None) == Index()
+    index = Index().changed(numbered(1), NOW).changed(numbered(2), NOW).acted_by(str(ANA), NOW)
+    index = index.changed(close(numbered(1), "refused", NOW), NOW).stopped_by(str(ANA), NOW)
+    index = index.showed(Showing(at=NOW, queued=NOW, shows=frozenset({"a"}), alone=True, message_id="7", sent_at=NOW))
+    assert Index.from_text(index.to_text()) == index
+
+
+def test_its_counter_grows_with_every_write_and_over_its_own_end() -> None:
+    first = Index().written({}, NOW)
+    assert first.written({}, NOW - timedelta(days=1)).counter > first.counter
+    assert Index().written({}, NOW + timedelta(seconds=1)).counter > first.counter
+
+
+def test_it_names_the_seal_of_each_records_last_write() -> None:
+    index = Index().changed(numbered(1), NOW).changed(numbered(2), NOW)
+    index = index.written({f"{1:032x}": "one", f"{2:032x}": "two"}, NOW).written({f"{2:032x}": "new"}, NOW)
+    assert [entry.seal for entry in index.open] == ["one", "new"]
+
+
+def test_the_last_thing_said_before_a_moment_is_none_while_another_is_on_its_way() -> None:
+    def at(second: int) -> datetime:
+        return NOW + timedelta(seconds=second)
+
+    index = Index().showed(Showing(at=at(1), queued=at(0), message_id="1"))
+    index = index.showed(Showing(at=at(9), queued=at(5), message_id="2"))
+    found = [index.last_said(at(second)) for second in (0, 1, 4, 5, 8, 9)]
+    assert [showing and showing.message_id for showing in found] == [None, "1", "1", None, None, "2"]

@@ -121,7 +121,7 @@ def test_a_hostile_value_is_shown_as_what_it_is(value: str, shown: str) -> None:
 def test_so_are_a_name_and_a_person(value: str, shown: str) -> None:
     assert f"• {shown}: x\n" in read(asked(record(args={value: "x"}, table=())))
     closed = close(show(record(), NOW, "m"), "refused", NOW, by=str(ANA), name=value)
-    assert f"Cancelled by {shown}." in read(Reply(text=settled_note(closed, NOW)))
+    assert f"Not done, said {shown}." in read(Reply(text=settled_note(closed, NOW)))
 
 
 def test_a_long_value_is_cut_in_the_middle_and_says_so() -> None:

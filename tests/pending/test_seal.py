@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from channels import Address
 from gateway.pending.seal import Keyring, compute_digest
+from gateway.store.form import FORM, NewerForm
 from gateway.tools.action import PendingAction, Token, Vote, compute_args_digest
 from tests.pending.records import BOB, KEYRING, NOW, record
 
@@ -19,11 +21,13 @@ OTHER: dict[str, Any] = {
     "pending_action_id": "00" * 16,
     "kind": "delete_customer",
     "tool_version": "w",
+    "template": "0" * 64,
     "args": {"invoice_id": "INV-43"},
     "precondition": {"etag": "8"},
     "preview": "Delete invoice INV-43?",
     "table": (("Invoice", "INV-43"),),
     "code": "K7PB",
+    "supersedes": "00" * 16,
     "requester": str(BOB),
     "requester_name": "Bob",
     "conversation": "bot/test:bot:bob",
@@ -36,13 +40,12 @@ OTHER: dict[str, Any] = {
     "reason": "refused",
     "args_digest": "0" * 64,
     "digest": "0" * 64,
-    "seal": "0" * 64,
-    "schema": 0,
     "fence": 1,
     "attempts": 1,
     "tokens": (Token(sha256="0" * 64, intent="confirm"),),
     "prompts": ("m2",),
     "reshown": 1,
+    "verb": "delete",
     "parser_version": "2-def",
     "audit": "0" * 64,
     "after": "resume",
@@ -51,7 +54,8 @@ OTHER: dict[str, Any] = {
     "requested_at": NOW + timedelta(microseconds=1),
     "shown_at": NOW,
     "expires_at": NOW,
-    "answer_until": NOW,
+    "detail": "tampered",
+    "unknown": {"later": 1},
     "decided_at": NOW,
     "decided_by": str(BOB),
     "decided_name": "Bob",
@@ -73,24 +77,21 @@ WHAT_WAS_ASKED = {
     "approvers",
     "need",
     "ttl_seconds",
-    "schema",
 }
-
-
-def test_a_sealed_record_holds_also_after_it_was_stored() -> None:
-    sealed = KEYRING.seal(record())
-    assert KEYRING.holds(sealed)
-    assert KEYRING.holds(PendingAction.from_json(sealed.to_json()))
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(PendingAction)])
 def test_whoever_changes_a_field_without_the_key_breaks_the_seal(name: str) -> None:
-    sealed = KEYRING.seal(record())
-    forged = replace(sealed, **{name: OTHER[name]})
-    assert forged != sealed
-    assert not KEYRING.holds(forged)
-    with_its_digest = replace(forged, digest=compute_digest(forged))
-    assert with_its_digest == sealed or not KEYRING.holds(with_its_digest)
+    action = record()
+    forged = replace(action, **{name: OTHER[name]}).to_text()
+    assert forged != action.to_text()
+    assert KEYRING.open("n", {**KEYRING.seal("n", action.to_text()), "body": forged}) is None
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(PendingAction)])
+def test_every_field_is_the_same_after_it_was_stored(name: str) -> None:
+    changed = replace(record(), **{name: OTHER[name]})
+    assert PendingAction.from_text(changed.to_text()) == changed
 
 
 @pytest.mark.ledger("PEND-18")
@@ -100,34 +101,66 @@ def test_the_digest_is_over_what_was_asked_and_never_changes(name: str) -> None:
     assert changed == (name in WHAT_WAS_ASKED)
 
 
-def test_a_seal_of_one_record_is_none_of_another() -> None:
-    one, other = KEYRING.seal(record()), record(pending_action_id="00" * 16)
-    assert not KEYRING.holds(replace(other, seal=one.seal))
+def test_a_sealed_record_opens_under_its_own_name_only() -> None:
+    sealed = KEYRING.seal("action/1", "text")
+    opened = KEYRING.open("action/1", sealed)
+    assert opened is not None and (opened.text, opened.seal) == ("text", sealed["seal"])
+    assert KEYRING.open("action/2", sealed) is None
 
 
-@pytest.mark.parametrize("seal", ["", "é", "\ud800", "0" * 10_000])
-def test_nonsense_for_a_seal_is_no_seal(seal: str) -> None:
-    assert not KEYRING.holds(replace(record(), seal=seal))
-    assert not KEYRING.holds(replace(KEYRING.seal(record()), digest=seal))
+@pytest.mark.parametrize("field", ["form", "seal", "body"])
+@pytest.mark.parametrize("value", [None, "", "é", "\ud800", "0" * 10_000, 1, 3, [], {}, True])
+def test_an_edited_or_missing_field_opens_nothing(field: str, value: Any) -> None:
+    sealed: dict[str, Any] = dict(KEYRING.seal("action/1", "text"))
+    assert KEYRING.open("action/1", {**sealed, field: value}) is None
+    del sealed[field]
+    assert KEYRING.open("action/1", sealed) is None
+
+
+@pytest.mark.parametrize("stored", [None, "text", 1, [], {}])
+def test_what_is_no_record_opens_nothing(stored: Any) -> None:
+    assert KEYRING.open("action/1", stored) is None
+
+
+def test_only_a_genuine_record_of_a_newer_form_is_left_to_a_newer_release() -> None:
+    newer = KEYRING.seal("action/1", "text", form=FORM + 1)
+    with pytest.raises(NewerForm):
+        KEYRING.open("action/1", newer)
+    assert KEYRING.open("action/1", {**KEYRING.seal("action/1", "text"), "form": FORM + 1}) is None
+
+
+@pytest.mark.parametrize("purpose", ["event", "part", "step"])
+def test_a_stamped_body_is_genuine_in_its_own_context_only(purpose: Any) -> None:
+    body: dict[str, Any] = {"kind": "decide", "text": "\ud800 é", "many": [1, 2.5, True, None, {"a": 2**70}]}
+    stamped = KEYRING.stamped(purpose, "bot/test:bot:ana", body)
+    again = json.loads(json.dumps(dict(reversed(stamped.items()))))
+    assert KEYRING.is_genuine(purpose, "bot/test:bot:ana", again)
+    assert not KEYRING.is_genuine(purpose, "bot/test:bot:eva", stamped)
+    assert not KEYRING.is_genuine("record", "bot/test:bot:ana", stamped)
+    assert not KEYRING.is_genuine(purpose, "bot/test:bot:ana", body)
+    for name in stamped:
+        assert not KEYRING.is_genuine(purpose, "bot/test:bot:ana", {**stamped, name: "other"})
+
+
+def test_a_shortened_mac_is_none() -> None:
+    stamped = KEYRING.stamped("event", "c", {"a": 1})
+    assert not any(KEYRING.is_genuine("event", "c", {**stamped, "mac": str(stamped["mac"])[:n]}) for n in range(32))
 
 
 @pytest.mark.parametrize("value", [float("nan"), 2**53 + 1, "\ud800", {"a": [float("inf")]}])
-def test_what_canonical_json_cannot_hold_is_never_held(value: Any) -> None:
-    forged = replace(KEYRING.seal(record()), args={"invoice_id": value})
-    assert not KEYRING.holds(forged)
+def test_what_canonical_json_cannot_hold_has_no_digest(value: Any) -> None:
     with pytest.raises(ValueError, match="canonical JSON"):
-        compute_digest(forged)
+        compute_digest(replace(record(), args={"invoice_id": value}))
 
 
 def test_keys_rotate() -> None:
     old, new = b"the old key, 16 bytes or more", b"the new key, 16 bytes or more"
-    sealed_before = Keyring([old]).seal(record())
-    both = Keyring([new, old])
-    assert both.holds(sealed_before)
-    sealed_since = both.seal(sealed_before)
-    assert Keyring([new]).holds(sealed_since)
-    assert not Keyring([old]).holds(sealed_since)
-    assert not Keyring([new]).holds(sealed_before)
+    before, both = Keyring([old]).seal("n", "text"), Keyring([new, old])
+    assert both.open("n", before) is not None
+    since = both.seal("n", "text")
+    assert Keyring([new]).open("n", since) is not None
+    assert Keyring([old]).open("n", since) is None
+    assert Keyring([new]).open("n", before) is None
 
 
 @pytest.mark.parametrize("keys", [[], [b""], [b"fifteen bytes.."], [b"a key of more than 16 bytes", b"short"]])
@@ -161,6 +194,13 @@ json_values = st.recursive(
 def test_the_order_of_keys_makes_no_difference_and_every_value_does(args: dict[str, Any], random: Any) -> None:
     shuffled = list(args.items())
     random.shuffle(shuffled)
-    sealed = KEYRING.seal(record(args=args))
-    assert KEYRING.holds(replace(sealed, args=dict(shuffled)))
-    assert not KEYRING.holds(replace(sealed, args={**args, "one more": None}))
+    digest = compute_digest(record(args=args))
+    assert compute_digest(record(args=dict(shuffled))) == digest
+    assert compute_digest(record(args={**args, "one more": None})) != digest
+
+
+def test_a_newer_releases_unknown_field_stays_in_the_record() -> None:
+    action = PendingAction.from_text('{"later": [1], ' + record().to_text()[1:])
+    assert action.unknown == {"later": [1]}
+    assert json.loads(replace(action, state="approved").to_text())["later"] == [1]
+    assert "unknown" not in json.loads(action.to_text())

@@ -41,25 +41,20 @@ def running(**changes: Any) -> PendingAction:
 
 
 @pytest.mark.ledger("PEND-13")
-def test_both_windows_begin_when_the_prompt_is_delivered() -> None:
+def test_its_time_begins_when_the_prompt_is_delivered() -> None:
     asked = record()
-    assert (asked.shown_at, asked.expires_at, asked.answer_until) == (None, None, None)
+    assert (asked.shown_at, asked.expires_at) == (None, None)
     assert not expired(asked, after(10**6))
     arrived = show(asked, after(300), "m1")
     assert arrived.shown_at == after(300)
-    assert arrived.answer_until == after(300 + 60)
     assert arrived.expires_at == after(300 + 900)
 
 
-def test_another_showing_moves_neither_window() -> None:
+def test_another_showing_does_not_move_the_deadline() -> None:
     again = show(shown(), after(500), "m2")
     assert (again.prompts, again.shown_at) == (("m1", "m2"), NOW)
-    assert (again.answer_until, again.expires_at) == (after(60), after(900))
+    assert again.expires_at == after(900)
     assert show(again, after(501), "m2").prompts == ("m1", "m2")
-
-
-def test_the_answer_window_never_outlives_the_deadline() -> None:
-    assert shown(ttl_seconds=20.0).answer_until == after(20)
 
 
 def test_a_showing_after_the_end_is_only_remembered() -> None:
@@ -81,11 +76,9 @@ def test_the_deadline_itself_is_still_in_time() -> None:
 def test_a_window_only_ever_shortens() -> None:
     action = tighten(shown(), after(100), 10)
     assert action.expires_at == after(110)
-    assert action.answer_until == after(60)
     assert tighten(action, after(101), 500) == action
     before_it_arrived = tighten(record(), NOW, 10)
     assert show(before_it_arrived, after(5), "m1").expires_at == after(10)
-    assert show(before_it_arrived, after(5), "m1").answer_until == after(10)
 
 
 @pytest.mark.ledger("PEND-61")

@@ -56,8 +56,9 @@ async def test_a_conversation_with_open_and_settled_actions(
             "- delete_invoice: Delete invoice INV-7 for good?",
             "- delete_invoice: Delete invoice INV-42 for good?",
         ]
-        await chat.presses("ana", chat.last.buttons[0])
-        await chat.says("ana", "no")
+        prompt = chat.last
+        await chat.presses("ana", prompt.buttons[0])
+        await chat.presses("ana", prompt.buttons[-1])
         model.script([Say("You are welcome.", [LIST], thinks="Polite."), "INV-42 is left.", "Yes."])
         await chat.says("ana", "thanks")
         await chat.says("ana", "is that all?")

@@ -16,11 +16,10 @@ import pytest
 from gateway import Agent, ToolContext, tool
 from gateway.agent import LoopOutcome
 from gateway.agent.journal import Progress
-from gateway.agent.unattended import Unattended
 from gateway.memory import Transcripts, to_entries
 from gateway.providers import ModelMessage, Provider, Request, Response
 from gateway.store.codec import encode
-from tests.agent.scripted import Notebook
+from tests.agent.scripted import Notebook, Person
 from tests.fakes.anthropic import Blocks, Call, Raw, Say
 from tests.fakes.model_server import ModelServer
 from tests.providers.test_vendors import begun, sse
@@ -44,9 +43,7 @@ def lamps(provider: Provider, instructions: str = "Be brief.") -> Agent:
 
 async def turn(agent: Agent, *messages: ModelMessage, journal: Notebook | None = None) -> LoopOutcome:
     context = ToolContext(person="app:-:ana", idempotency_key="t1")
-    return await agent.turn(
-        messages, context=context, on_confirm=Unattended(agent.config, context), journal=journal, keep=_keeps_nothing
-    )
+    return await agent.turn(messages, context=context, on_confirm=Person(), journal=journal, keep=_keeps_nothing)
 
 
 async def _keeps_nothing(artifact: object) -> Any:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.base import FORM, Cell, Incoming, Key, Transaction
+from gateway.store.base import Cell, Incoming, Key, Transaction
 from gateway.store.sqlite import SqliteStore
 from gateway.store.sqlite.schema import _MIGRATIONS
 from tests.store import migrating
@@ -63,9 +63,9 @@ async def test_work_goes_on_where_it_was(store: SqliteStore) -> None:
     turn = await store.lease("w", ["turn"])
     assert turn is not None
     assert [(event.seq, event.pointed, event.tries, event.needs) for event in turn.events] == [
-        (1, False, 2, FORM),
-        (2, True, 0, FORM),
-        (3, False, 0, FORM),
+        (1, False, 2, 1),
+        (2, True, 0, 1),
+        (3, False, 0, 1),
     ]
     assert (turn.steps, turn.tries, turn.died) == (({"events": [1]}, "half way"), 1, False)
     out = await store.lease("w", ["out"], pool="telegram")

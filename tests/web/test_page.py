@@ -180,3 +180,61 @@ async def test_it_shows_that_the_bot_writes_and_reconnects_by_itself(
                 bot.says(session, "m2", Reply(text="And again."))
                 bot.changed.notify_all()
             await expect(page.locator(".bot .bubble")).to_have_text(["Here I am.", "And again."])
+
+
+def heard(bot: Bot) -> list[tuple[str, str | None]]:
+    return [(event.text, event.after) for event in bot.accepted if isinstance(event, Message)]
+
+
+async def shows(bot: Bot, session: str, message_id: str, reply: Reply) -> None:
+    async with bot.changed:
+        bot.says(session, message_id, reply)
+        bot.changed.notify_all()
+
+
+async def test_words_say_what_the_page_showed_when_they_were_sent(
+    bot: Bot, start: Start, context: BrowserContext
+) -> None:
+    """In every tab, and after a reload. The edit of an older message shows nothing newer."""
+    async with start():
+        page = await opened(context, bot)
+        await say(page, "one")
+        await bot.arrived(1)
+        session = bot.accepted[0].address.place
+        await shows(bot, session, "hello", Reply(text="Hello."))
+        await shows(bot, session, "ask", Reply(text="Delete it?", buttons=(CONFIRM, CANCEL)))
+        await shows(bot, session, "edit", Reply(text="Hello again.", edits="hello.0"))
+        await expect(page.locator(".bot .bubble")).to_have_text(["Hello again.", "Delete it?"])
+        await say(page, "two")
+        await bot.arrived(2)
+        await page.reload()
+        await expect(page.locator(".bot .bubble")).to_have_text(["Hello again.", "Delete it?"])
+        await say(page, "three")
+        await bot.arrived(3)
+        other = await opened(context, bot)
+        await expect(other.locator(".bot .bubble")).to_have_text(["Hello again.", "Delete it?"])
+        await shows(bot, session, "done", Reply(text="Done."))
+        await expect(other.locator(".bot .bubble").last).to_have_text("Done.")
+        await say(other, "four")
+        await bot.arrived(4)
+    assert heard(bot) == [("one", None), ("two", "ask.0"), ("three", "ask.0"), ("four", "done.0")]
+
+
+async def test_words_sent_again_say_what_was_shown_at_first(bot: Bot, start: Start, context: BrowserContext) -> None:
+    """The question has come in between: a yes that was written before it is no answer to it."""
+    async with start():
+        page = await opened(context, bot)
+        await say(page, "hello")
+        await bot.arrived(1)
+        session = bot.accepted[0].address.place
+        await shows(bot, session, "hello", Reply(text="Shall I look?"))
+        await expect(page.locator(".bot .bubble")).to_have_text(["Shall I look?"])
+        await page.route("**/chat/messages", lambda route: route.fulfill(status=429), times=1)
+        await say(page, "yes")
+        again = page.get_by_role("button", name="Try again")
+        await expect(again).to_be_visible()
+        await shows(bot, session, "ask", Reply(text="Delete **INV-42**?", buttons=(CONFIRM, CANCEL)))
+        await expect(page.locator(".bot .bubble").last).to_have_text("Delete INV-42?")
+        await again.click()
+        await bot.arrived(2)
+    assert heard(bot) == [("hello", None), ("yes", "hello.0")]

@@ -35,7 +35,7 @@ from gateway.store.base import (
     Transaction,
     Waiting,
 )
-from gateway.store.codec import dead_from_text, decode, decode_all, incoming_from_text, moment, span
+from gateway.store.codec import dead_from_text, decode, decode_all, decode_loosely, incoming_from_text, moment, span
 from gateway.store.redis import arguments as told
 from gateway.store.redis import scripts
 from gateway.store.redis.client import Value
@@ -68,6 +68,8 @@ class RedisStore:
     What a platform waits for (`accept`, `ping`) is given up after `ack_seconds`. `open` raises StoreRefused for a
     server that cannot keep what it is given.
     """
+
+    shared = True
 
     def __init__(
         self, url: str, *, prefix: str = "askfirst", max_waiting: int = 10_000, ack_seconds: float = 0.25
@@ -202,7 +204,7 @@ class RedisStore:
         bounds = (b"[" + start, b"(" + start + b"\xff") if start else (b"-", b"+")
         answers = await self._server.run(scripts.SCAN, PARTITIONS, *bounds)
         found = [
-            (Key(partition, told.text_of(name)), told.read_record(value, version))
+            (Key(partition, told.text_of(name)), Record(decode_loosely(value), version))
             for partition, shown in zip(PARTITIONS, answers, strict=True)
             for name, value, version in shown
         ]

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from gateway.store.base import Cell, Entry, Key, Put, Record, Snapshot
-from gateway.store.codec import decode, decode_all, encode, moment, span
+from gateway.store.codec import decode, decode_all, decode_loosely, encode, moment, span
 from gateway.store.sqlite.clock import Moment
 
 __all__ = ["PARTITION", "append", "delete", "get", "last_lines", "put", "read", "scan", "take", "version"]
@@ -43,11 +43,11 @@ def version(db: sqlite3.Connection, at: Moment, name: str) -> int:
 def scan(db: sqlite3.Connection, at: Moment, prefix: str) -> list[tuple[Key, Record]]:
     """Records by the beginning of their name."""
     found = db.execute(
-        "SELECT name, value, version FROM record WHERE name >= ? AND name < ? AND (expires IS NULL OR expires > ?) "
-        "ORDER BY name",
+        "SELECT name, CAST(value AS BLOB), version FROM record WHERE name >= ? AND name < ? AND value IS NOT NULL "
+        "AND (expires IS NULL OR expires > ?) ORDER BY name",
         (prefix, prefix + _LAST_CHARACTER, at.now),
     )
-    return [(Key(PARTITION, name), Record(decode(value), version)) for name, value, version in found]
+    return [(Key(PARTITION, name), Record(decode_loosely(value), version)) for name, value, version in found]
 
 
 def put(db: sqlite3.Connection, at: Moment, name: str, new: Put) -> None:

@@ -54,6 +54,8 @@ class SqliteStore:
     changes nothing then.
     """
 
+    shared = False
+
     def __init__(self, path: Path | str, *, max_waiting: int = 10_000) -> None:
         self._path = None if str(path) == ":memory:" else Path(path)
         self._max_waiting = max_waiting
@@ -62,6 +64,11 @@ class SqliteStore:
         self._open: Writer | None = None
         self._inbox: Inbox | None = None
         self._watchers: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None: in memory."""
+        return self._path
 
     @property
     def offset_seconds(self) -> float:

@@ -1,0 +1,52 @@
+"""Whether those whom tools name as approvers could ever answer, before anything is served."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+
+from channels import MissingSetting, Person
+from channels.catalogue import names, settings_of
+from channels.direct import DirectChannel
+from gateway.access import Allowed
+from gateway.tools import Tool
+
+__all__ = ["check_approvers"]
+
+log = logging.getLogger("askfirst.access")
+
+
+def check_approvers(tools: Iterable[Tool], channels: Collection[str], allowed: Allowed, *, refuse: bool = True) -> None:
+    """Look at every approver: their channel must be on, and the allow-list must let them in.
+
+    Raises MissingSetting for tools that nobody could confirm, unless `refuse` is False; what is less is logged.
+    """
+    refused: list[str] = []
+    for tool in tools:
+        rule = tool.confirm.approvers if tool.confirm is not None else None
+        if rule is None:
+            continue
+        silent = {person: why for person in rule.people if (why := _silent(Person.parse(person), channels, allowed))}
+        lines = [f"tool {tool.name}: its approver {person} can never answer: {why}" for person, why in silent.items()]
+        left = len(rule.people) - len(silent) + rule.requester
+        if left >= rule.need or not refuse:
+            for line in lines:
+                log.warning("%s", line)
+        else:
+            refused += [f"{line} ({rule.need} must say yes, and only {left} can)" for line in lines]
+    if refused:
+        raise MissingSetting("Approvers", "\n- ".join(["some tools could never be confirmed", *refused]))
+
+
+def _silent(person: Person, channels: Collection[str], allowed: Allowed) -> str | None:
+    """Why this person could never answer, and the mend."""
+    if person.channel == DirectChannel.name:
+        return None
+    if person.channel not in names():
+        return f"there is no channel {person.channel}, only {', '.join(names())}"
+    if person.channel not in channels:
+        wanted = [setting.name for setting in settings_of(person.channel) if setting.needed_for]
+        return f"{person.channel} is not on: set {' and '.join(wanted)}" if wanted else f"{person.channel} is not on"
+    if not allowed(person):
+        return f"ASKFIRST_ALLOW does not let them in: add {person}"
+    return None

@@ -1,0 +1,68 @@
+"""Read, change, commit, and again after a Conflict; a backoff while the store is away.
+
+A commit without an answer may have been applied: `Attempt.outcome_unknown` tells the next attempt to read first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+from gateway.store.base import Conflict, StoreUnavailable
+
+__all__ = ["Attempt", "attempts"]
+
+_CONFLICTS = 50
+"""Conflicts of one change before its error is raised: others may come between reading and writing, but not for ever."""
+_WAITS_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 10.0)
+
+
+class Attempt:
+    """One attempt at a change: ``async with attempt:`` around reading, changing and committing.
+
+    The next attempt follows after a Conflict, and after a StoreUnavailable when the change is patient. Any other error,
+    and the last of these, is raised. Without an error there is no next attempt.
+    """
+
+    def __init__(self, waits_left: Iterator[float], conflicts_left: int, *, outcome_unknown: bool) -> None:
+        self._waits_left, self._conflicts_left = waits_left, conflicts_left
+        self.outcome_unknown = outcome_unknown
+        """An attempt before this one may have been committed: its answer was lost."""
+        self.conflicted = self.unanswered = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if isinstance(error, Conflict) and self._conflicts_left:
+            self.conflicted = True
+        elif isinstance(error, StoreUnavailable):
+            wait = next(self._waits_left, None)
+            if wait is None:
+                return False
+            await asyncio.sleep(wait)
+            self.unanswered = True
+        return self.conflicted or self.unanswered
+
+
+def attempts(*, patient: bool = False) -> Iterator[Attempt]:
+    """Yield attempts at one change until one of them succeeds or raises.
+
+        for attempt in attempts():
+            async with attempt:
+                ...
+
+    `patient`: the store is waited for, about half a minute in all; otherwise its absence is raised at once.
+    """
+    waits_left, conflicts_left, outcome_unknown = iter(_WAITS_SECONDS) if patient else iter(()), _CONFLICTS, False
+    while True:
+        attempt = Attempt(waits_left, conflicts_left, outcome_unknown=outcome_unknown)
+        yield attempt
+        if not (attempt.conflicted or attempt.unanswered):
+            return
+        conflicts_left -= attempt.conflicted
+        outcome_unknown = outcome_unknown or attempt.unanswered

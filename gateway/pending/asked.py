@@ -1,0 +1,61 @@
+"""An action as it was asked, on its way through the checkpoint of a turn: nothing has become of it yet."""
+
+from __future__ import annotations
+
+from channels import AskfirstError, Json
+from gateway.tools.action import PendingAction
+
+__all__ = ["NotAsked", "as_asked", "taken_over"]
+
+_ASKED = (
+    "pending_action_id",
+    "kind",
+    "tool_version",
+    "args",
+    "precondition",
+    "preview",
+    "table",
+    "code",
+    "requester",
+    "requester_name",
+    "conversation",
+    "address",
+    "language",
+    "approvers",
+    "need",
+    "args_digest",
+    "digest",
+    "template",
+    "supersedes",
+    "verb",
+    "parser_version",
+    "after",
+    "ttl_seconds",
+    "answer_window_seconds",
+    "requested_at",
+)
+"""The fields that an ask fills in. A field that is not named here is one of what became of it."""
+
+
+class NotAsked(AskfirstError):
+    """A checkpoint holds something else than a new action of its turn: somebody has changed it."""
+
+
+def as_asked(action: PendingAction) -> PendingAction:
+    """The action without votes, showings, decision and outcome: an ask that joins an open action repeats only this."""
+    return PendingAction(**{name: getattr(action, name) for name in _ASKED})
+
+
+def taken_over(record: Json, *, conversation: str, requester: str) -> PendingAction:
+    """The action of a record that `as_asked` gave, asked by this person in this conversation. Raises NotAsked."""
+    try:
+        if not isinstance(record, dict):
+            raise TypeError("not an object")
+        action = PendingAction.from_json(record)
+    except (TypeError, ValueError):
+        raise NotAsked("what the turn asked cannot be read: it is not asked") from None
+    if action != as_asked(action):
+        raise NotAsked(f"action {action.pending_action_id} is more than asked already: it is not asked")
+    if (action.conversation, action.requester) != (conversation, requester):
+        raise NotAsked(f"action {action.pending_action_id} is of another person or conversation: it is not asked")
+    return action

@@ -1,0 +1,261 @@
+"""Deciding: what a press, a code, a reply or a word of a person comes to.
+
+`language` is that of the person who is answered; what is said of an action is in the action's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal, TypeAlias
+
+from channels import Person
+from gateway.pending import transitions
+from gateway.pending.actions import ConversationActions
+from gateway.pending.bare import BareWord
+from gateway.pending.index import Entry
+from gateway.pending.prompt import plain, statement, what_became
+from gateway.pending.prompting import ask_for_code
+from gateway.pending.settling import close, expire, has_drifted
+from gateway.pending.tokens import token_sha256
+from gateway.pending.words import Intent, safe_words
+from gateway.tools.action import PendingAction
+from gateway.wording import say
+
+_A_MOMENT = timedelta(seconds=5)
+"""A launch that is under way at the last moment comes first."""
+
+__all__ = ["PressFeedback", "Reads", "code", "decide", "press", "reply", "withdraw", "word"]
+
+
+Reads: TypeAlias = Callable[[str | None], Literal["confirm", "cancel", "unclear"]]
+"""Return what a message says to a question of this verb."""
+
+
+@dataclass(frozen=True, slots=True)
+class PressFeedback:
+    """What a decision came to. `text` goes back to the presser alone, at once; in a chat of words it is said there,
+    unless the chat has been told already."""
+
+    text: str
+    told: bool = False
+
+
+def press(
+    actions: ConversationActions, action_id: str, token: str, person: Person | None, at: datetime, language: str
+) -> PressFeedback:
+    """Take a press of a button. Whatever comes of it, the presser alone is told the truth."""
+    action = actions.get(action_id)
+    known = action.tokens if action is not None else ()
+    intent = next((token_of.intent for token_of in known if token_of.sha256 == token_sha256(token)), None)
+    if action is None or intent is None:
+        return PressFeedback(say("unknown_button", language))
+    if intent == "again":
+        return _ask_again(actions, action, person, at, language)
+    if not _eligible(actions, action, intent, person, at):
+        return PressFeedback(say("not_yours", language))
+    actions.note_decided(person, at)
+    return _decide(actions, action, intent, person, at, language)
+
+
+def _ask_again(
+    actions: ConversationActions, action: PendingAction, person: Person | None, at: datetime, language: str
+) -> PressFeedback:
+    """Have an action that has ended asked anew, by the person who asked for it."""
+    if person is None or person.is_bot or str(person) != action.requester:
+        actions.refused = True
+        actions.put(action, "not_allowed", str(person) if person is not None else None, at)
+        return PressFeedback(say("not_yours", language))
+    actions.note_decided(person, at)
+    actions.changes.again.append(action)
+    return PressFeedback(say("one_moment", language), told=True)
+
+
+def code(
+    actions: ConversationActions, written: str, reads: Reads, person: Person | None, at: datetime, language: str
+) -> bool:
+    """Take a whole message of word and code. False when it is no answer to an action of this conversation."""
+    entry = actions.index.by_code(written)
+    return entry is not None and _answered(actions, [entry], reads, person, at, language)
+
+
+def reply(
+    actions: ConversationActions,
+    message_id: str,
+    reads: Reads,
+    person: Person | None,
+    at: datetime,
+    language: str,
+    *,
+    in_thread: bool = False,
+) -> bool:
+    """Take a yes or no in reply to a prompt of ours. False when that message asked nothing.
+
+    `in_thread`: not to the prompt itself, but somewhere beneath it, where something else may have been asked since:
+    a yes is then no answer yet, but a word like any other.
+    """
+    entries = actions.index.by_prompt(message_id)
+    if len(entries) > 1:
+        return _which(actions, [entry for entry in entries if _may_refuse(entry, person)], language)
+    if in_thread and any(entry in actions.index.open for entry in entries):
+        action = actions.get(entries[0].action_id)
+        if action is None or reads(action.verb) != "cancel":
+            return False
+    return bool(entries) and _answered(actions, entries, reads, person, at, language)
+
+
+def word(actions: ConversationActions, reads: Reads, person: Person, said: BareWord, language: str) -> bool:
+    """Take a message that is nothing but an answer, in a one-to-one chat. False when it is an ordinary one here."""
+    actions.check_all_are_known()
+    mine = actions.open_for(str(person))
+    if not mine:
+        return _late_word(actions, reads, person, said, language)
+    if len(mine) > 1:
+        return _which(actions, [entry for entry in actions.index.open if _may_refuse(entry, person)], language)
+    action, intent = mine[0], reads(mine[0].verb)
+    if intent != "unclear" and (said.decides(intent, action, person) or transitions.expired(action, said.at)):
+        _say_feedback(actions, action, _decide(actions, action, intent, person, said.at, language))
+    else:
+        ask_for_code(actions, action)
+    return True
+
+
+def in_group(actions: ConversationActions, person: Person, language: str) -> bool:
+    """Answer a message of a group that is nothing but an answer: it decides nothing there.
+
+    Only a person who may decide is answered. False when nothing is open.
+    """
+    mine = actions.open_for(str(person))
+    if len(mine) > 1:
+        return _which(actions, [entry for entry in actions.index.open if _may_refuse(entry, person)], language)
+    if mine:
+        ask_for_code(actions, mine[0])
+    return bool(actions.open)
+
+
+def decide(
+    actions: ConversationActions, action_id: str, intent: Intent, person: Person, at: datetime, language: str
+) -> PressFeedback:
+    """Take a decision that names its action outright and comes from a trusted caller, not from a chat.
+
+    Raises PermissionError for the wrong person and KeyError for an action that is not here.
+    """
+    action = actions.by_id[action_id]
+    if not _eligible(actions, action, intent, person, at):
+        raise PermissionError(str(person))
+    return _decide(actions, action, intent, person, at, language)
+
+
+def withdraw(
+    actions: ConversationActions,
+    person: str | None,
+    at: datetime,
+    *,
+    action_id: str | None = None,
+    by: str | None = None,
+) -> list[PendingAction]:
+    """Close what has not been launched: all of a requester (a stop, an opt-out), or one action by hand.
+
+    `by` names whose hand that was; only then the person is told here: a stop has an answer of its own.
+    """
+    withdrawn = [
+        action
+        for action in actions.by_id.values()
+        if action.state in ("pending", "approved")
+        and (action.requester == person if action_id is None else action.pending_action_id == action_id)
+    ]
+    for action in withdrawn:
+        close(actions, action, "withdrawn", at, by=by, tell="cancelled" if by else None)
+    return withdrawn
+
+
+def _eligible(
+    actions: ConversationActions, action: PendingAction, intent: Intent, person: Person | None, at: datetime
+) -> bool:
+    may = transitions.may_refuse if intent == "cancel" else transitions.may_approve
+    if person is not None and not person.is_bot and may(action, str(person)):
+        return True
+    actions.refused = True
+    actions.put(action, "not_allowed", str(person) if person is not None else None, at)
+    return False
+
+
+def _decide(
+    actions: ConversationActions,
+    action: PendingAction,
+    intent: Intent,
+    person: Person | None,
+    at: datetime,
+    language: str,
+) -> PressFeedback:
+    """Take a decision by somebody eligible, of exactly this action."""
+    if action.settled or (action.state != "pending" and intent == "confirm") or action.state == "running":
+        return PressFeedback(what_became(action, at))
+    if has_drifted(actions, action, at) or (action.open and transitions.expired(action, at)):
+        expire(actions, action.pending_action_id, at)
+        return PressFeedback(what_became(actions.by_id[action.pending_action_id], at), told=True)
+    who, name = (str(person), person.name) if person is not None else ("", None)
+    if intent == "cancel":
+        close(actions, action, "refused", at, by=who, name=name, tell="cancelled")
+        return PressFeedback(say("pressed_no", language), told=True)
+    decided = transitions.approve(action, who, name, at)
+    actions.put(decided, "decided" if decided.state == "approved" else "voted", who, at)
+    if decided.state != "approved":
+        return PressFeedback(say("pressed_vote", language, count=len(decided.votes), need=decided.need))
+    actions.changes.no_longer_due(action, "expiry", "undelivered")
+    actions.changes.due("unlaunched", action, at + transitions.APPROVED_FOR + _A_MOMENT)
+    actions.changes.approved.append(action.pending_action_id)
+    return PressFeedback(say("pressed_ok", language), told=True)
+
+
+def _answered(
+    actions: ConversationActions,
+    entries: Sequence[Entry],
+    reads: Reads,
+    person: Person | None,
+    at: datetime,
+    language: str,
+) -> bool:
+    action = actions.get(entries[0].action_id)
+    intent = reads(action.verb) if action is not None else "unclear"
+    if action is None or intent == "unclear":
+        return False
+    if _eligible(actions, action, intent, person, at):
+        actions.note_decided(person, at)
+        _say_feedback(actions, action, _decide(actions, action, intent, person, at, language))
+    return True
+
+
+def _say_feedback(actions: ConversationActions, action: PendingAction, feedback: PressFeedback) -> None:
+    """Answer words in the chat; an approval speaks for itself once it has run."""
+    if not feedback.told:
+        actions.say(f"{plain(feedback.text)}\n\n{statement(action.preview)}")
+
+
+def _late_word(actions: ConversationActions, reads: Reads, person: Person, said: BareWord, language: str) -> bool:
+    entry = said.meant_of([entry for entry in actions.index.settled if _may_refuse(entry, person)])
+    action = actions.get(entry.action_id) if entry is not None else None
+    intent = reads(action.verb) if action is not None else "unclear"
+    if action is None or intent == "unclear":
+        return False
+    _say_feedback(actions, action, _decide(actions, action, intent, person, said.at, language))
+    return True
+
+
+def _which(actions: ConversationActions, entries: Sequence[Entry], language: str) -> bool:
+    """Ask which of those that this person may answer they mean."""
+    found = [action for entry in entries if (action := actions.get(entry.action_id)) is not None]
+    waiting = [action for action in found if action.open]
+    if waiting:
+        yes_word, _ = map(actions.letters, safe_words(language))
+        lines = [f"{number}. {plain(action.preview)} ({action.code})" for number, action in enumerate(waiting, 1)]
+        question = say("several_open", language, actions.letters, yes_word=yes_word, code=waiting[0].code)
+        actions.say("\n".join([question, "", *lines]))
+    elif found:
+        actions.say(what_became(found[0], actions.now))
+    return True
+
+
+def _may_refuse(entry: Entry, person: Person | None) -> bool:
+    return person is not None and (str(person) == entry.requester or str(person) in entry.approvers)

@@ -1,0 +1,159 @@
+"""Showing: the prompt of open actions, first and again, and its edit once something is settled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Literal
+
+from channels import Address, Button, Reply
+from gateway.pending import transitions
+from gateway.pending.actions import ConversationActions, OutgoingReply, in_order
+from gateway.pending.changes import KEPT_SECONDS
+from gateway.pending.index import Showing
+from gateway.pending.prompt import prompt, settled_note, statement
+from gateway.pending.tokens import make_token, token_sha256
+from gateway.pending.transitions import may_ask_again
+from gateway.pending.words import INTENTS, safe_words
+from gateway.tools.action import PendingAction, Token
+from gateway.wording import say
+
+__all__ = ["again_button", "ask_for_code", "edit_prompt", "move", "remind", "show_again", "show_prompt", "shown"]
+
+_RESHOWN_AT_MOST = 2
+_LINES_AT_MOST = 3
+
+
+def show_prompt(
+    actions: ConversationActions, asked: Sequence[PendingAction], *, intro: str | None = None, alone: bool = True
+) -> None:
+    """Say the prompt of these open actions, with new tokens; those of earlier showings stay good.
+
+    `alone`: nothing else is said with it that a bare word could be meant for.
+    """
+    if asked:
+        shows = tuple(action.pending_action_id for action in asked)
+        reply = _question(actions, asked, intro=intro, now=actions.now)
+        actions.says.append(OutgoingReply(reply=reply, shows=shows, alone=alone))
+
+
+def show_again(actions: ConversationActions, person: str) -> None:
+    """Show under a reply to something else the prompts of this person that still wait, twice at most."""
+    mine = actions.open_for(person)
+    waiting = [action for action in mine if action.reshown < _RESHOWN_AT_MOST]
+    remind(actions, [action for action in mine if action.reshown >= _RESHOWN_AT_MOST])
+    if waiting:
+        for action in waiting:
+            actions.change(replace(action, reshown=action.reshown + 1), actions.now)
+        show_prompt(
+            actions,
+            [actions.by_id[action.pending_action_id] for action in waiting],
+            intro=say("still_waiting", waiting[0].language, actions.letters),
+            alone=False,
+        )
+
+
+def ask_for_code(actions: ConversationActions, action: PendingAction) -> None:
+    """Show a question again after an answer that is not clear enough; after three showings a line says where it is."""
+    if action.reshown >= _RESHOWN_AT_MOST:
+        remind(actions, [action])
+        return
+    actions.change(replace(action, reshown=action.reshown + 1), actions.now)
+    intro = say("say_code", action.language, actions.letters, code=action.code)
+    show_prompt(actions, [actions.by_id[action.pending_action_id]], intro=intro)
+
+
+def remind(actions: ConversationActions, waiting: Sequence[PendingAction]) -> None:
+    """Say in a line each what is not done yet; past three of them, how many they are."""
+    if len(waiting) > _LINES_AT_MOST:
+        actions.say(say("many_not_done_yet", waiting[0].language, actions.letters, count=len(waiting)))
+        return
+    for action in waiting:
+        yes_word, _ = map(actions.letters, safe_words(action.language))
+        values = {"preview": statement(action.preview), "yes_word": yes_word, "code": action.code}
+        actions.say(say("not_done_yet", action.language, actions.letters, **values))
+
+
+def shown(actions: ConversationActions, showing: Showing) -> None:
+    """Note that a message of ours has arrived. With a prompt the windows start; what was settled meanwhile is edited at
+    once."""
+    settled, at, message_id = False, showing.at, showing.message_id
+    actions.index = actions.index.showed(showing)
+    for action_id in sorted(showing.shows):
+        action = actions.get(action_id)
+        if action is None:
+            continue
+        first = action.open and action.shown_at is None
+        action = transitions.show(action, at, message_id)
+        if first:
+            actions.put(action, "shown", None, at)
+        else:
+            actions.change(action, at)
+        if first:
+            actions.changes.no_longer_due(action, "undelivered")
+            actions.changes.due("expiry", action, action.expires_at or at)
+        settled = settled or action.settled
+    if settled and message_id is not None:
+        edit_prompt(actions, message_id, at)
+
+
+def move(actions: ConversationActions, address: Address, at: datetime) -> None:
+    """Give the conversation another address: what is not settled goes on there, what is open is asked anew."""
+    for action in list(actions.by_id.values()):
+        if not action.settled:
+            actions.put(replace(action, address=address, prompts=()), "moved", None, at)
+    actions.index = actions.index.moved(address)
+    for action in actions.open:
+        show_prompt(actions, [action])
+
+
+def again_button(actions: ConversationActions, action: PendingAction) -> tuple[Button, ...]:
+    """Return the button that asks an ended action anew, where there are buttons and that may be."""
+    if not (actions.has_buttons and may_ask_again(action)):
+        return ()
+    (token,) = _mint(actions, action, ["again"])
+    return (Button(label=say("button_again", action.language), token=token),)
+
+
+def edit_prompt(
+    actions: ConversationActions, message_id: str, at: datetime, *, buttons: tuple[Button, ...] = ()
+) -> None:
+    """Have a prompt say what became of what it asked, and go on asking what is still open.
+
+    `buttons` stand under what asks nothing any more.
+    """
+    actions.says = [said for said in actions.says if said.reply.edits != message_id]
+    asked = [action for action in actions.by_id.values() if message_id in action.prompts]
+    if any(action.open for action in asked):
+        reply = _question(actions, asked, intro=None, now=at)
+    else:
+        notes = [settled_note(action, at) for action in in_order(asked)]
+        reply = Reply(text="\n\n".join(notes), buttons=buttons if len(asked) == 1 else ())
+    actions.says.append(OutgoingReply(reply=replace(reply, edits=message_id)))
+
+
+def _question(
+    actions: ConversationActions, asked: Sequence[PendingAction], *, intro: str | None, now: datetime
+) -> Reply:
+    asked = in_order(asked)
+    minted = [
+        _mint(actions, actions.by_id[action.pending_action_id], INTENTS) for action in asked if actions.has_buttons
+    ]
+    return prompt(
+        asked, [(confirm, cancel) for confirm, cancel in minted], intro=intro, now=now, letters=actions.letters
+    )
+
+
+def _mint(
+    actions: ConversationActions, action: PendingAction, intents: Sequence[Literal["confirm", "cancel", "again"]]
+) -> list[str]:
+    """Make the token of a button for each intent; only their hashes are kept."""
+    made = [make_token(actions.partition) for _ in intents]
+    tokens = tuple(
+        Token(sha256=token_sha256(token), intent=intent) for token, intent in zip(made, intents, strict=True)
+    )
+    actions.change(replace(action, tokens=(*action.tokens, *tokens)), actions.now)
+    for token in tokens:
+        actions.changes.tokens[token.sha256] = (action.pending_action_id, action.ttl_seconds + KEPT_SECONDS)
+    return made

@@ -1,0 +1,216 @@
+"""Launching and ending: what becomes of an action, written down and told once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Literal
+
+from channels import Media, Reply
+from gateway.pending import transitions
+from gateway.pending.actions import ConversationActions, OutgoingReply
+from gateway.pending.prompt import statement
+from gateway.pending.prompting import again_button, edit_prompt
+from gateway.tools.action import Detail, PendingAction, Reason
+from gateway.wording import say
+
+__all__ = [
+    "close",
+    "drifted",
+    "end_tampered",
+    "expire",
+    "expire_approval",
+    "finish",
+    "has_drifted",
+    "launch",
+    "not_arrived",
+    "settle",
+    "supersede",
+    "undelivered",
+]
+
+
+def expire(actions: ConversationActions, action_id: str, at: datetime) -> None:
+    """Close an action whose deadline has come."""
+    action = actions.get(action_id)
+    if action is None or not action.open or action.expires_at is None or at < action.expires_at:
+        return
+    if not has_drifted(actions, action, at):
+        close(actions, action, "expired", at, tell="expired")
+
+
+def undelivered(actions: ConversationActions, action_id: str, at: datetime) -> None:
+    """Close an action whose prompt never arrived."""
+    action = actions.get(action_id)
+    if action is not None and action.open and action.shown_at is None and not has_drifted(actions, action, at):
+        close(actions, action, "undelivered", at)
+
+
+def not_arrived(actions: ConversationActions, message_id: str, action_ids: Iterable[str], at: datetime) -> bool:
+    """Note that a message that the platform took, in which these were asked, did not arrive after all.
+
+    What was shown nowhere else was never asked, unless it is decided already. False when nothing comes of it.
+    """
+    found = False
+    in_message = (entry.action_id for entry in actions.index.by_prompt(message_id))
+    for action_id in dict.fromkeys((*action_ids, *in_message)):
+        action = actions.get(action_id)
+        if action is None or not action.open or has_drifted(actions, action, at):
+            continue
+        found = True
+        others = tuple(prompt_id for prompt_id in action.prompts if prompt_id != message_id)
+        # A message in front of the prompt itself belongs to one showing; of several nobody knows to which.
+        whole = others if message_id in action.prompts else others[1:]
+        if whole:
+            actions.change(replace(action, prompts=others), at)
+        else:
+            close(actions, replace(action, prompts=others), "undelivered", at)
+    return found
+
+
+def launch(actions: ConversationActions, action_id: str, fence: int, at: datetime) -> PendingAction | None:
+    """Let the effect run now, under this fence. None: it may not, and that has been settled and told."""
+    action = actions.get(action_id)
+    if action is None or expire_approval(actions, action, at) or has_drifted(actions, action, at):
+        return None
+    try:
+        launched = transitions.launch(action, fence, at)
+    except transitions.WrongState:
+        return None
+    actions.put(launched, "launched", None, at)
+    actions.changes.no_longer_due(action, "unlaunched")
+    return actions.by_id[action_id]
+
+
+def expire_approval(actions: ConversationActions, action: PendingAction | None, at: datetime) -> bool:
+    """Close an action whose yes is too old to be acted on; False when it is not."""
+    if action is None or not transitions.is_stale(action, at):
+        return False
+    close(actions, action, "expired", at, tell="not_started")
+    return True
+
+
+def drifted(actions: ConversationActions, action_id: str, at: datetime, detail: Detail) -> None:
+    """Close an action that would act on something that is no longer as it was shown, or could not be looked at."""
+    action = actions.get(action_id)
+    if action is not None and action.state in ("pending", "approved"):
+        close(actions, action, "drifted", at, detail=detail, tell=_DRIFTED[detail])
+
+
+_DRIFTED: Mapping[Detail, str] = {
+    "tampered": "drifted",
+    "changed": "drifted",
+    "not_checked": "not_checked",
+    "other_release": "drifted",
+}
+
+
+def finish(
+    actions: ConversationActions,
+    action_id: str,
+    fence: int,
+    state: Literal["done", "failed", "unknown"],
+    outcome: str | None,
+    at: datetime,
+    *,
+    text: str | None = None,
+    media: Sequence[Media] = (),
+) -> bool:
+    """Write down how the effect ended, as far as anybody knows; `text` is said instead of our own sentence.
+
+    False when this fence has nothing more to say about it.
+    """
+    action = actions.get(action_id)
+    if action is None:
+        return False
+    try:
+        ended = transitions.finish(action, fence, state, outcome, at)
+    except transitions.WrongState:
+        return False
+    own = say(state, action.language, preview=statement(action.preview))
+    _settled(actions, ended, "finished", None, at, text=text or own, media=media)
+    return True
+
+
+def settle(
+    actions: ConversationActions, action_id: str, state: Literal["done", "failed"], by: str, at: datetime
+) -> bool:
+    """Write down what an operator or a probe found out about an unknown one. False when it is not unknown."""
+    action = actions.get(action_id)
+    if action is None or action.state != "unknown":
+        return False
+    own = say(state, action.language, preview=statement(action.preview))
+    _settled(actions, transitions.settle(action, state, f"settled by {by}", at), "settled", by, at, text=own)
+    return True
+
+
+def has_drifted(actions: ConversationActions, action: PendingAction, at: datetime) -> bool:
+    """Look at tool and policy before anything comes of an action; when they no longer hold it ends here."""
+    detail = actions.drift(action) if action.state in ("pending", "approved") else None
+    if detail is None:
+        return False
+    close(actions, action, "drifted", at, detail=detail, tell=_DRIFTED[detail])
+    return True
+
+
+def supersede(actions: ConversationActions, action: PendingAction) -> None:
+    """Close the open action that a new one takes the place of; one that was decided meanwhile stays."""
+    before = actions.get(action.supersedes) if action.supersedes is not None else None
+    if before is not None and before.open:
+        close(actions, before, "changed", actions.now)
+
+
+def end_tampered(actions: ConversationActions, action: PendingAction, *, was_running: bool) -> None:
+    """End an action that somebody without the key has changed: whatever is stored of it, it will not happen.
+
+    Of one that was running it cannot be said any more whether it has.
+    """
+    ended = replace(
+        action,
+        state="unknown" if was_running else "closed",
+        reason=None if was_running else "drifted",
+        detail=None if was_running else "tampered",
+        finished_at=actions.now,
+        conversation=actions.conversation,
+    )
+    told = say("unknown" if was_running else "drifted", action.language, preview=statement(ended.preview))
+    actions.changes.tampered.append(action.pending_action_id)
+    _settled(actions, ended, "forged", None, actions.now, text=told)
+
+
+def close(
+    actions: ConversationActions,
+    action: PendingAction,
+    reason: Reason,
+    at: datetime,
+    *,
+    detail: Detail | None = None,
+    by: str | None = None,
+    name: str | None = None,
+    tell: str | None = None,
+) -> None:
+    """Close an action that will not happen; `tell` names the sentence that says so."""
+    text = say(tell, action.language, preview=statement(action.preview)) if tell else None
+    _settled(actions, transitions.close(action, reason, at, detail=detail, by=by, name=name), reason, by, at, text=text)
+
+
+def _settled(
+    actions: ConversationActions,
+    action: PendingAction,
+    what: str,
+    person: str | None,
+    at: datetime,
+    *,
+    text: str | None = None,
+    media: Sequence[Media] = (),
+) -> None:
+    actions.put(action, what, person, at)
+    actions.changes.no_longer_due(action, "expiry", "undelivered", "unlaunched")
+    actions.changes.settled.append(action)
+    again = again_button(actions, actions.by_id[action.pending_action_id])
+    if text:
+        actions.says.append(OutgoingReply(reply=Reply(text=text, buttons=again)))
+    actions.says += [OutgoingReply(reply=Reply(media=(item,))) for item in media]
+    for message_id in action.prompts:
+        edit_prompt(actions, message_id, at, buttons=again)

@@ -1,0 +1,63 @@
+"""The secret of an embedded store, kept beside its file: whoever opens the file again has the same one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from channels import AskfirstError
+from gateway.store.base import Store
+from gateway.store.sqlite import SqliteStore
+
+__all__ = ["kept_secret", "new_secret", "secret_of"]
+
+_LEAST_BYTES = 32
+
+
+def secret_of(store: Store) -> Sequence[bytes]:
+    """The secret of an embedded store; none for a store that says nothing of where one could be kept.
+
+    Raises AskfirstError.
+    """
+    if not isinstance(store, SqliteStore):
+        return ()
+    return (new_secret() if store.path is None else kept_secret(store.path),)
+
+
+def new_secret() -> bytes:
+    """A random one, for a store that ends with its process."""
+    return secrets.token_bytes(_LEAST_BYTES)
+
+
+def kept_secret(database: Path) -> bytes:
+    """The secret beside a database file, made when there is none: readable by its owner alone. Raises AskfirstError."""
+    path = database.with_name(f"{database.name}.secret")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            _write_once(path, secrets.token_urlsafe(_LEAST_BYTES))
+        secret = path.read_bytes().strip()
+    except OSError as error:
+        raise AskfirstError(
+            f"{path} cannot be read or made: {error.strerror}. Give this user a directory it may write to."
+        ) from error
+    if len(secret) < _LEAST_BYTES:
+        raise AskfirstError(
+            f"{path} is damaged. Restore it from a backup, or delete it: a new one is made, "
+            "and what was signed with the old one (open asks, links, chat sessions) holds no longer."
+        )
+    return secret
+
+
+def _write_once(path: Path, text: str) -> None:
+    """Write it whole or not at all; what another process has written meanwhile stays."""
+    with tempfile.NamedTemporaryFile("w", prefix=f".{path.name}.", dir=path.parent) as file:  # made for its owner alone
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+        with contextlib.suppress(FileExistsError):
+            os.link(file.name, path)

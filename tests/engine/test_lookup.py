@@ -1,0 +1,183 @@
+"""Which action a caller means, and what an unreadable record somewhere in the store hides: nothing but itself."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from channels import Json
+from gateway import ChannelAgent
+from gateway.channel_agent import NotAllowed
+from gateway.engine.operator import NotDone, Operator
+from gateway.store.base import FORM, Put, Store, Transaction
+from gateway.store.redis import RedisStore
+from gateway.store.sqlite import SqliteStore
+from gateway.testing import ChatDriver
+from gateway.tools import Approvers, Confirm
+from tests.engine.bots import Invoices
+
+ZOE = "agent/app:-:user:zoe"
+
+
+@pytest.fixture
+def invoices() -> Invoices:
+    return Invoices()
+
+
+@pytest.fixture
+def one_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chance gives the first action of every conversation the same code, 7777."""
+    monkeypatch.setattr(secrets, "choice", lambda letters: "7")
+
+
+def shared_of(bot: ChannelAgent) -> Any:
+    return bot._running().shared  # type: ignore[attr-defined]
+
+
+async def keep(store: Store, **records: Json) -> None:
+    """Records of somebody's who knows nothing of ours; `__` stands for the slash in their names."""
+    puts = {name.replace("__", "/"): Put(value) for name, value in records.items()}
+    await store.commit(Transaction(partition=store.partition(ZOE), puts=puts))
+
+
+async def spoil(store: Store, name: str) -> None:
+    """What is of this name is no text any more, let alone JSON."""
+    await store.commit(Transaction(partition=store.partition(ZOE), puts={name: Put("whole")}))
+    if isinstance(store, SqliteStore):
+        await store._writer.submit(
+            lambda db, at: db.execute("UPDATE record SET value = CAST(? AS TEXT) WHERE name = ?", (b"{\xff", name))
+        )
+    else:
+        assert isinstance(store, RedisStore)
+        base = store._server.keys.base(store.partition(ZOE))
+        async with Redis.from_url(store._url, driver_info=None) as redis:
+            assert await redis.hset(f"{base}:record:{name}", "value", b"{\xff") == 0
+
+
+# ── by code ──
+
+
+@pytest.mark.usefixtures("one_code")
+async def test_a_code_that_two_open_actions_have_decides_neither(invoices: Invoices) -> None:
+    async with invoices.bot() as bot:
+        asked = [
+            (await bot.ask_channel("ana", f"delete INV-{n}", conversation_id=f"case {n}")).pending[0] for n in (1, 2)
+        ]
+        assert {action.code for action in asked} == {"7777"}
+        for intent in ("confirm", "cancel"):
+            with pytest.raises(NotAllowed, match=r"2 open actions of app:-:ana .* conversation= or action_id="):
+                await bot.decide("app:-:ana", intent, code="7777")
+        assert invoices.deleted == []
+        await bot.decide("app:-:ana", "confirm", code="7777", conversation=asked[1].conversation)
+        assert invoices.deleted == ["INV-2"]
+        await bot.decide("app:-:ana", "confirm", code="7777")
+        assert invoices.deleted == ["INV-2", "INV-1"]
+
+
+@pytest.mark.usefixtures("one_code")
+async def test_a_code_is_looked_up_among_the_persons_own(invoices: Invoices) -> None:
+    async with invoices.bot() as bot:
+        for person in ("ana", "bob"):
+            await bot.ask_channel(person, f"delete of-{person}")
+        await bot.decide("app:-:bob", "confirm", code="7777")
+        assert invoices.deleted == ["of-bob"]
+        with pytest.raises(NotAllowed, match="no such action"):
+            await bot.decide("app:-:eve", "confirm", code="7777")
+        assert (await bot.decide("app:-:bob", "confirm", code="7777")).content == "This is already done."
+
+
+async def test_an_approver_names_an_action_by_its_code(invoices: Invoices) -> None:
+    confirm = Confirm("Delete {invoice_id}?", approvers=Approvers(people=["test:bot:boss"]))
+    async with ChatDriver(invoices.bot(confirm=confirm)) as chat:
+        await chat.says("ana", "delete INV-1", group="ops")
+        shared = shared_of(chat.bot)
+        (action,) = (await shared.actions("agent/test:bot:#ops")).open
+        with pytest.raises(NotAllowed):
+            await chat.bot.decide("test:bot:ana", "confirm", code=action.code)
+        await chat.bot.decide("test:bot:boss", "confirm", code=action.code)
+    assert invoices.deleted == ["INV-1"]
+
+
+@pytest.mark.parametrize("named", ["action_id", "code", "token"])
+async def test_an_action_of_another_conversation_is_not_found(invoices: Invoices, named: str) -> None:
+    async with invoices.bot() as bot:
+        (action,) = (await bot.ask_channel("ana", "delete INV-1")).pending
+        shared = shared_of(bot)
+        (line,) = await shared.store.read(shared.key(action.conversation, "visible"), last=1)
+        which: dict[str, str] = {
+            "action_id": action.pending_action_id, "code": action.code, "token": line.value["buttons"][0]["token"]
+        }  # fmt: skip
+        for elsewhere in (ZOE, "nowhere"):
+            with pytest.raises(NotAllowed):
+                await bot.decide("app:-:ana", "confirm", **{named: which[named]}, conversation=elsewhere)
+        assert invoices.deleted == []
+        await bot.decide("app:-:ana", "confirm", **{named: which[named]}, conversation=action.conversation)
+        assert invoices.deleted == ["INV-1"]
+
+
+# ── unreadable records ──
+
+NEWER: list[Json] = [{"form": FORM + 1}, {"schema": FORM + 1}]
+UNREADABLE: list[Json] = ["{", 7, [], {}, {"schema": FORM}, {"conversation": "x"}, {"schema": None, "state": "maybe"}]
+
+
+@pytest.mark.parametrize("named", ["action_id", "code", "token"])
+async def test_what_cannot_be_read_keeps_nobody_from_deciding(invoices: Invoices, named: str) -> None:
+    async with invoices.bot() as bot:
+        store = shared_of(bot).store
+        for number, value in enumerate([*UNREADABLE, *NEWER]):
+            await keep(store, **{f"action__{number:032}": value, f"open__agent__app:-:{number}": value})
+        await spoil(store, f"action/{'9' * 32}")
+        await spoil(store, f"open/{ZOE}")
+        (action,) = (await bot.ask_channel("ana", "delete INV-1")).pending
+        (line,) = await store.read(shared_of(bot).key(action.conversation, "visible"), last=1)
+        which: dict[str, str] = {
+            "action_id": action.pending_action_id, "code": action.code, "token": line.value["buttons"][0]["token"]
+        }  # fmt: skip
+        await bot.decide("app:-:ana", "confirm", **{named: which[named]})
+        assert invoices.deleted == ["INV-1"]
+
+
+@pytest.mark.parametrize("value", [*UNREADABLE, "spoilt"], ids=str)
+async def test_an_action_that_cannot_be_read_is_not_decided(invoices: Invoices, value: Json) -> None:
+    async with invoices.bot() as bot:
+        store, action_id = shared_of(bot).store, "0" * 32
+        if value == "spoilt":
+            await spoil(store, f"action/{action_id}")
+        else:
+            await keep(store, **{f"action__{action_id}": value})
+        with pytest.raises(NotAllowed):
+            await bot.decide("app:-:zoe", "confirm", action_id=action_id)
+
+
+@pytest.mark.parametrize("value", [{"form": FORM + 1}, "{", 7, [], {"open": "x"}], ids=str)
+async def test_an_action_without_a_readable_index_is_not_decided(invoices: Invoices, value: Json) -> None:
+    async with invoices.bot() as bot:
+        (action,) = (await bot.ask_channel("zoe", "delete INV-1")).pending
+        await keep(shared_of(bot).store, **{f"open__{ZOE}".replace("/", "__"): value})
+        told = await bot.decide("app:-:zoe", "confirm", action_id=action.pending_action_id)
+        assert "no longer as it was shown" in told.content
+    assert invoices.deleted == []
+
+
+async def test_unreadable_actions_are_listed_last_as_such(invoices: Invoices) -> None:
+    async with invoices.bot() as bot:
+        shared = shared_of(bot)
+        operator = Operator(shared.store, shared.channels, shared.keyring, bot="agent")
+        newer = shared.keyring.seal("action/02", "{}", form=FORM + 1)
+        await keep(shared.store, action__00={"schema": FORM}, action__01=[], action__02=newer)
+        await spoil(shared.store, "action/03")
+        (action,) = (await bot.ask_channel("ana", "delete INV-1")).pending
+        listed = [(told["id"], told["state"]) for told in await operator.pending()]
+        assert listed == [
+            (action.pending_action_id, "pending"),
+            *((unreadable, "unreadable") for unreadable in ("00", "01", "03")),
+        ]
+        for operation in (operator.action, operator.cancel):
+            with pytest.raises(NotDone, match="action 03 was changed by somebody without the key"):
+                await operation("03")
+        with pytest.raises(NotDone, match="newer release"):
+            await operator.action("02")

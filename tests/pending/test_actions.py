@@ -1,0 +1,451 @@
+"""The actions on a real store: how actions are shown, decided, launched and ended, and what people are told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from gateway.pending import deciding, prompting, settling
+from gateway.pending.bare import BareWord
+from gateway.pending.index import Showing
+from gateway.pending.seal import Keyring
+from gateway.store.base import Conflict, Key, Transaction
+from gateway.tools.action import PendingAction
+from tests.pending.records import ANA, BOB, EVA, GROUP, Table, make_tool, said, table
+
+
+@pytest.fixture
+async def private() -> AsyncIterator[Table]:
+    async with table() as found:
+        yield found
+
+
+@pytest.fixture
+async def group() -> AsyncIterator[Table]:
+    async with table(GROUP) as found:
+        yield found
+
+
+def reads(intent: Any) -> deciding.Reads:
+    """Words that say this to a question of any verb."""
+    return lambda verb: intent
+
+
+# ── windows ──
+
+
+async def test_the_windows_begin_with_the_receipt_and_a_timer_keeps_the_deadline(private: Table) -> None:
+    action = await private.ask()
+    assert (action.shown_at, action.expires_at) == (None, None)
+    private.later(300)
+    at = await private.deliver(action)
+    shown = await private.read(action.pending_action_id)
+    assert (shown.shown_at, shown.expires_at) == (at, at + timedelta(seconds=900))
+    private.later(901)
+    await private.store.tick()
+    (expiry,) = await private.store.pointed(private.conversation)
+    assert (expiry.body["kind"], expiry.stamp) == ("expiry", shown.expires_at)
+    actions = await private.actions()
+    settling.expire(actions, action.pending_action_id, expiry.stamp)
+    assert said(actions) == [
+        "This has expired and nothing was done. Ask again if you still want it: Delete invoice INV\\-42"
+    ]
+    await private.write(actions)
+    assert (await private.read(action.pending_action_id)).reason == "expired"
+
+
+async def test_an_expiry_before_its_time_does_nothing(private: Table) -> None:
+    action = await private.asked()
+    actions = await private.actions()
+    settling.expire(actions, action.pending_action_id, actions.now)
+    assert actions.open and not actions.says
+
+
+async def test_a_prompt_that_never_arrived_ends_the_action(private: Table) -> None:
+    action = await private.ask()
+    private.later(601)
+    await private.store.tick()
+    (event,) = await private.store.pointed(private.conversation)
+    assert event.body["kind"] == "undelivered"
+    actions = await private.actions()
+    settling.undelivered(actions, action.pending_action_id, event.stamp)
+    await private.write(actions)
+    assert (await private.read(action.pending_action_id)).reason == "undelivered"
+    actions = await private.actions()
+    shows = frozenset({action.pending_action_id})
+    showing = Showing(at=actions.now, queued=actions.now, shows=shows, message_id="late")
+    prompting.shown(actions, showing)
+    (edit,) = actions.says
+    assert (edit.reply.edits, edit.reply.buttons) == ("late", ())
+    assert "did not arrive in time" in edit.reply.text
+
+
+async def test_one_that_arrived_is_not_undelivered(private: Table) -> None:
+    action = await private.asked()
+    actions = await private.actions()
+    settling.undelivered(actions, action.pending_action_id, actions.now + timedelta(hours=1))
+    assert [each.state for each in actions.open] == ["pending"]
+
+
+@pytest.mark.parametrize("how", ["token", "code"])
+async def test_a_yes_before_the_receipt_proves_that_it_was_shown(private: Table, how: str) -> None:
+    actions = await private.actions()
+    asked = private.propose(actions)
+    assert isinstance(asked, PendingAction)
+    actions.ask(asked)
+    prompting.show_prompt(actions, [asked])
+    token = actions.says[0].reply.buttons[0].token
+    await private.write(actions)
+    actions = await private.actions()
+    if how == "token":
+        assert deciding.press(actions, asked.pending_action_id, token, ANA, actions.now, "en").text == "Confirmed."
+    else:
+        assert deciding.code(actions, asked.code, reads("confirm"), ANA, actions.now, "en")
+    await private.write(actions)
+    assert (await private.read(asked.pending_action_id)).state == "approved"
+
+
+async def test_shown_again_twice_at_most_with_old_buttons_still_good(private: Table) -> None:
+    action = await private.asked()
+    for prompts in (1, 1, 0, 0):
+        actions = await private.actions()
+        prompting.show_again(actions, str(ANA))
+        assert [bool(said.reply.buttons) for said in actions.says] == [prompts == 1]
+        await private.write(actions)
+    again = await private.read(action.pending_action_id)
+    assert len(again.tokens) == 6
+    assert (again.shown_at, again.expires_at) == (action.shown_at, action.expires_at)
+    assert {token.sha256 for token in action.tokens} <= {token.sha256 for token in again.tokens}
+
+
+async def test_nothing_to_show_says_nothing(private: Table) -> None:
+    actions = await private.actions()
+    prompting.show_prompt(actions, [])
+    assert actions.says == []
+
+
+# ── bare words: each condition alone stops it ──
+
+
+@pytest.mark.ledger("PEND-16")
+async def test_a_bare_yes_right_after_the_only_prompt_counts(private: Table) -> None:
+    action = await private.asked()
+    actions = await private.actions()
+    assert deciding.word(actions, reads("confirm"), ANA, private.word(actions.now, action), "en")
+    written = await private.write(actions)
+    assert written.actions == [action.pending_action_id]
+
+
+def showing(at: datetime, *shown: PendingAction, **more: Any) -> Showing:
+    shows = frozenset(action.pending_action_id for action in shown)
+    return Showing(**{"at": at, "queued": at, "shows": shows, "alone": True, "message_id": "m", **more})
+
+
+SPOILED: dict[str, Callable[[BareWord, PendingAction], BareWord]] = {
+    "not typed": lambda word, action: replace(word, fresh=False),
+    "nothing was said": lambda word, action: replace(word, last=None),
+    "something else was said": lambda word, action: replace(word, last=showing(word.at)),
+    "shown under other words": lambda word, action: replace(word, last=showing(word.at, action, alone=False)),
+    "another prompt too": lambda word, action: replace(
+        word, last=showing(word.at, action, replace(action, pending_action_id="another"))
+    ),
+    "written before the prompt": lambda word, action: replace(word, written="before"),
+    "nobody knows when it was written": lambda word, action: replace(word, written="unknown"),
+    "she wrote since": lambda word, action: replace(word, acted=word.at),
+    "stamped before it was shown": lambda word, action: replace(word, at=word.at - timedelta(microseconds=1)),
+    "after the answer window": lambda word, action: replace(word, at=word.at + timedelta(seconds=60, microseconds=1)),
+    "beneath another message": lambda word, action: replace(word, beneath="another"),
+}
+
+
+@pytest.mark.ledger("PEND-16")
+@pytest.mark.parametrize("why", SPOILED)
+async def test_a_bare_yes_that_fails_a_condition_shows_the_prompt_again(private: Table, why: str) -> None:
+    action = await private.asked()
+    assert action.shown_at is not None
+    actions = await private.actions()
+    word = SPOILED[why](private.word(action.shown_at, action), action)
+    assert deciding.word(actions, reads("confirm"), ANA, word, "en")
+    assert f"answer with the code {action.code}" in actions.says[0].reply.text
+    assert len(actions.says[0].reply.buttons) == 2
+    written = await private.write(actions)
+    assert written.actions == []
+
+
+NO_SPOILED = ("not typed", "nothing was said", "something else was said", "shown under other words")
+
+
+@pytest.mark.parametrize("why", [*NO_SPOILED, "another prompt too", "written before the prompt"])
+async def test_a_bare_no_to_something_else_is_asked_about(private: Table, why: str) -> None:
+    action = await private.asked()
+    assert action.shown_at is not None
+    actions = await private.actions()
+    assert deciding.word(
+        actions, reads("cancel"), ANA, SPOILED[why](private.word(action.shown_at, action), action), "en"
+    )
+    assert f"answer with the code {action.code}" in actions.says[0].reply.text
+    assert len(actions.open) == 1
+
+
+@pytest.mark.parametrize("why", ["nobody knows when it was written", "she wrote since", "after the answer window"])
+async def test_a_bare_no_right_beneath_the_question_refuses(private: Table, why: str) -> None:
+    action = await private.asked()
+    assert action.shown_at is not None
+    actions = await private.actions()
+    assert deciding.word(
+        actions, reads("cancel"), ANA, SPOILED[why](private.word(action.shown_at, action), action), "en"
+    )
+    await private.write(actions)
+    assert (await private.read(action.pending_action_id)).reason == "refused"
+
+
+async def test_the_end_of_the_answer_window_is_still_within_it(private: Table) -> None:
+    action = await private.asked()
+    assert action.shown_at is not None
+    actions = await private.actions()
+    word = private.word(action.shown_at, action)
+    deciding.word(actions, reads("confirm"), ANA, replace(word, at=word.at + timedelta(seconds=60)), "en")
+    assert (await private.write(actions)).actions == [action.pending_action_id]
+
+
+async def test_a_question_shown_again_alone_has_an_answer_window_of_its_own(private: Table) -> None:
+    action = await private.asked()
+    assert action.shown_at is not None
+    again = action.shown_at + timedelta(seconds=300)
+    word = replace(private.word(again, action), last=showing(again, action), acted=again - timedelta(seconds=1))
+    actions = await private.actions()
+    deciding.word(actions, reads("confirm"), ANA, word, "en")
+    assert (await private.write(actions)).actions == [action.pending_action_id]
+
+
+@pytest.mark.parametrize("intent", ["confirm", "cancel"])
+async def test_with_several_open_a_bare_word_asks_which(private: Table, intent: Any) -> None:
+    one, two = await private.asked("INV-1"), await private.asked("INV-2")
+    actions = await private.actions()
+    assert deciding.word(actions, reads(intent), ANA, private.word(actions.now, two), "en")
+    (text,) = said(actions)
+    assert f"({one.code})" in text and f"({two.code})" in text and f"**OK {one.code}**" in text
+    assert len(actions.open) == 2
+
+
+@pytest.mark.ledger("PEND-43")
+async def test_a_late_yes_is_told_that_it_expired(private: Table) -> None:
+    action = await private.asked()
+    assert action.expires_at is not None
+    actions = await private.actions()
+    assert deciding.word(
+        actions, reads("confirm"), ANA, private.word(action.expires_at + timedelta(seconds=1), action), "en"
+    )
+    assert len(said(actions)) == 1 and "has expired" in said(actions)[0]
+    await private.write(actions)
+    actions = await private.actions()
+    assert deciding.word(actions, reads("confirm"), ANA, private.word(action.expires_at + timedelta(seconds=2)), "en")
+    assert "has expired" in said(actions)[0]
+
+
+@pytest.mark.ledger("PEND-39")
+async def test_with_nothing_open_or_lately_settled_a_yes_is_an_ordinary_word(private: Table) -> None:
+    actions = await private.actions()
+    assert not deciding.word(actions, reads("confirm"), ANA, private.word(actions.now), "en")
+    await private.asked()
+    actions = await private.actions()
+    deciding.withdraw(actions, str(ANA), actions.now)
+    await private.write(actions)
+    actions = await private.actions()
+    late = private.word(actions.now + timedelta(minutes=10, seconds=1))
+    assert not deciding.word(actions, reads("confirm"), ANA, late, "en")
+    assert not deciding.word(actions, reads("confirm"), BOB, private.word(actions.now), "en")
+
+
+# ── votes ──
+
+
+async def test_a_vote_is_counted_and_said(group: Table) -> None:
+    action = await group.asked(tool=make_tool([BOB, EVA], need=2))
+    actions = await group.actions()
+    assert deciding.code(actions, action.code, reads("confirm"), BOB, actions.now, "en")
+    assert said(actions) == ["Your yes is counted: 1 of 2\\.\n\nDelete invoice INV\\-42"]
+    assert (await group.write(actions)).actions == []
+    actions = await group.actions()
+    assert deciding.code(actions, action.code, reads("confirm"), EVA, actions.now, "en")
+    assert (await group.write(actions)).actions == [action.pending_action_id]
+
+
+async def test_whose_reply_it_is_not_hears_no_list(group: Table) -> None:
+    one, two = await group.ask("INV-1"), await group.ask("INV-2")
+    await group.deliver(one, two, message_id="both")
+    actions = await group.actions()
+    assert deciding.reply(actions, "both", reads("confirm"), BOB, actions.now, "en")
+    assert actions.says == []
+    assert deciding.reply(actions, "both", reads("confirm"), ANA, actions.now, "en")
+    assert len(said(actions)) == 1
+
+
+# ── launch and end ──
+
+
+async def approved(private: Table) -> str:
+    action = await private.asked()
+    actions = await private.actions()
+    deciding.decide(actions, action.pending_action_id, "confirm", ANA, actions.now, "en")
+    await private.write(actions)
+    return action.pending_action_id
+
+
+async def test_two_launches_of_one_action_meet_a_conflict(private: Table) -> None:
+    action_id = await approved(private)
+    first, second = await private.actions(), await private.actions()
+    assert settling.launch(first, action_id, 5, first.now) and settling.launch(second, action_id, 6, second.now)
+    await private.write(first)
+    with pytest.raises(Conflict):
+        await private.write(second)
+    again = await private.actions()
+    assert settling.launch(again, action_id, 5, again.now) is None
+
+
+async def test_an_end_is_told_edits_the_prompt_and_reaches_the_mailbox(private: Table) -> None:
+    action_id = await approved(private)
+    actions = await private.actions()
+    settling.launch(actions, action_id, 5, actions.now)
+    await private.write(actions)
+    actions = await private.actions()
+    assert not settling.finish(actions, action_id, 4, "done", "x", actions.now)
+    assert settling.finish(actions, action_id, 5, "done", "x", actions.now)
+    told, edit = actions.says
+    assert (told.reply.text, told.reply.edits, edit.reply.edits) == ("Done: Delete invoice INV\\-42", None, "m INV-42")
+    written = await private.write(actions)
+    (settled,) = written.accept
+    assert (settled.body["kind"], settled.body["state"], settled.wakes) == ("settled", "done", False)
+    actions = await private.actions()
+    assert not settling.finish(actions, action_id, 5, "failed", None, actions.now)
+
+
+async def test_unknown_is_settled_by_a_late_end_or_by_hand(private: Table) -> None:
+    action_id = await approved(private)
+    actions = await private.actions()
+    settling.launch(actions, action_id, 5, actions.now)
+    assert not settling.settle(actions, action_id, "done", "op", actions.now)
+    settling.finish(actions, action_id, 5, "unknown", "the worker died", actions.now)
+    assert "may or may not have happened" in said(actions)[0]
+    await private.write(actions)
+    actions = await private.actions()
+    assert settling.settle(actions, action_id, "failed", "op", actions.now)
+    await private.write(actions)
+    ended = await private.read(action_id)
+    assert (ended.state, ended.outcome) == ("failed", "settled by op")
+
+
+@pytest.mark.parametrize("when", ["press", "launch", "expiry"])
+async def test_what_drifted_is_not_run_and_told_once(private: Table, when: str) -> None:
+    action_id = await approved(private) if when == "launch" else (await private.asked()).pending_action_id
+    private.drifts = True
+    actions = await private.actions()
+    match when:
+        case "press":
+            deciding.decide(actions, action_id, "confirm", ANA, actions.now, "en")
+        case "launch":
+            assert settling.launch(actions, action_id, 5, actions.now) is None
+        case _:
+            settling.expire(actions, action_id, actions.now + timedelta(hours=1))
+    assert len(said(actions)) == 1 and "no longer as it was shown" in said(actions)[0]
+    assert (await private.write(actions)).actions == []
+    actions = await private.actions()
+    assert settling.launch(actions, action_id, 6, actions.now) is None
+    assert actions.says == []
+
+
+# ── records that somebody changed ──
+
+
+@pytest.mark.parametrize("state", ["pending", "approved"])
+async def test_a_forged_record_ends_told_and_holds_again(private: Table, state: str) -> None:
+    action = await private.asked()
+    await private.tamper(action.pending_action_id, args={"invoice_id": "INV-666"}, state=state)
+    actions = await private.actions()
+    assert "no longer as it was shown" in said(actions)[0]
+    await private.write(actions)
+    ended = await private.read(action.pending_action_id)
+    assert (ended.state, ended.reason, ended.detail, ended.args) == ("closed", "drifted", "tampered", {})
+    assert (await private.actions()).says == []
+
+
+async def test_of_a_forged_one_that_was_running_nobody_says_that_nothing_happened(private: Table) -> None:
+    action_id = await approved(private)
+    actions = await private.actions()
+    settling.launch(actions, action_id, 5, actions.now)
+    await private.write(actions)
+    await private.tamper(action_id, outcome="ha")
+    actions = await private.actions()
+    assert "may or may not have happened" in said(actions)[0]
+    await private.write(actions)
+    assert (await private.read(action_id)).state == "unknown"
+    actions = await private.actions()
+    assert settling.finish(actions, action_id, 5, "done", "gone", actions.now)
+
+
+@pytest.mark.parametrize("broken", [{"fence": "x"}, {"requested_at": 1e99}, {"state": "won"}, {"preview": None}])
+async def test_an_unreadable_record_ends_told_and_holds_up_nobody(private: Table, broken: dict[str, Any]) -> None:
+    action, other = await private.asked("INV-1"), await private.asked("INV-2")
+    await private.tamper(action.pending_action_id, **broken)
+    actions = await private.actions()
+    assert [each.pending_action_id for each in actions.open] == [other.pending_action_id]
+    assert said(actions)[0].endswith(action.code)
+    await private.write(actions)
+    assert (await private.read(action.pending_action_id)).reason == "drifted"
+
+
+async def test_a_record_of_another_conversation_is_not_here(private: Table) -> None:
+    action = await private.asked()
+    elsewhere = replace(private, address=GROUP)
+    actions = await elsewhere.actions(action.pending_action_id)
+    assert actions.get(action.pending_action_id) is None
+    assert deciding.press(actions, action.pending_action_id, "any", ANA, actions.now, "en").text.startswith(
+        "I no longer know this button"
+    )
+
+
+async def test_without_any_of_its_keys_nothing_runs(private: Table) -> None:
+    action_id = await approved(private)
+    actions = await private.actions(keyring=Keyring([b"quite another key of ours"]))
+    assert settling.launch(actions, action_id, 5, actions.now) is None
+
+
+# ── what is kept ──
+
+
+async def test_the_index_of_open_actions_never_lapses_before_them(private: Table) -> None:
+    action = await private.asked()
+    private.later(31 * 86400)
+    assert [each.pending_action_id for each in (await private.actions()).open] == [action.pending_action_id]
+
+
+async def test_what_is_settled_is_kept_thirty_days(private: Table) -> None:
+    action = await private.asked()
+    actions = await private.actions()
+    deciding.withdraw(actions, str(ANA), actions.now)
+    await private.write(actions)
+    key = Key("00", f"action/{action.pending_action_id}")
+    private.later(30 * 86400 - 60)
+    assert (await private.store.get([key]))[key].value is not None
+    private.later(120)
+    assert (await private.store.get([key]))[key].value is None
+
+
+async def test_each_line_of_the_audit_names_the_one_before_and_the_record_the_last(private: Table) -> None:
+    action_id = await approved(private)
+    lines = await private.audit(action_id)
+    assert [line["what"] for line in lines] == ["asked", "shown", "decided"]
+    heads = ["", *(line["head"] for line in lines)]
+    assert [line["before"] for line in lines] == heads[:-1]
+    assert (await private.read(action_id)).audit == heads[-1]
+
+
+async def test_actions_that_did_not_change_write_nothing(private: Table) -> None:
+    await private.asked()
+    transaction = Transaction(partition="00")
+    (await private.actions()).write(transaction)
+    assert transaction == Transaction(partition="00")

@@ -1,0 +1,137 @@
+"""A phrase with a verb answers only a question of the same verb."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.pending import VERBS, ReplyParser
+from gateway.pending.reading import read_code, reads_as_answer
+from gateway.pending.verbs import check_verbs, verb_of
+from gateway.tools import Confirm
+from gateway.tools.verbs import NO_VERBS
+
+PARSER = ReplyParser()
+SAID: dict[str, list[tuple[str, str, str]]] = {
+    "delete": [
+        ("en", "yes, delete it", "confirm"),
+        ("es", "puedes borrarlo", "confirm"),
+        ("pt", "pode apagar", "confirm"),
+        ("en", "don't delete it", "cancel"),
+    ],
+    "pay": [
+        ("en", "yes, pay it", "confirm"),
+        ("es", "sí, págalo", "confirm"),
+        ("es", "puedes pagarlo", "confirm"),
+        ("pt", "pode pagar", "confirm"),
+        ("en", "don't pay it", "cancel"),
+    ],
+    "send": [
+        ("en", "yes, send them", "confirm"),
+        ("en", "yes send it", "confirm"),
+        ("es", "puedes enviarlo", "confirm"),
+        ("es", "sí, mándala", "confirm"),
+        ("pt", "pode enviar", "confirm"),
+        ("en", "don't send it", "cancel"),
+    ],
+    "restore": [
+        ("en", "yes, restore it", "confirm"),
+        ("es", "sí, restáuralo", "confirm"),
+        ("pt", "sim, pode restaurar", "confirm"),
+    ],
+    "cancel": [
+        ("en", "yes, cancel it", "confirm"),
+        ("es", "sí, cancélalo", "confirm"),
+        ("pt", "pode cancelar", "confirm"),
+        ("en", "no, keep it", "cancel"),
+    ],
+    "publish": [("en", "yes, publish it", "confirm"), ("pt", "pode publicar", "confirm")],
+    "refund": [("en", "yes refund it", "confirm"), ("es", "puedes reembolsarlo", "confirm")],
+}
+CASES = [(verb, *case) for verb, cases in SAID.items() for case in cases]
+PLAIN = [
+    ("en", "yes", "confirm"),
+    ("en", "go ahead", "confirm"),
+    ("en", "yes, do it", "confirm"),
+    ("en", "no", "cancel"),
+    ("es", "sí", "confirm"),
+    ("es", "adelante", "confirm"),
+    ("es", "mejor no", "cancel"),
+    ("pt", "sim", "confirm"),
+    ("pt", "prossiga", "confirm"),
+    ("pt", "agora não", "cancel"),
+]
+
+
+@pytest.mark.parametrize(("verb", "lang", "text", "means"), CASES)
+def test_a_phrase_counts_for_its_own_verb(verb: str, lang: str, text: str, means: str) -> None:
+    assert PARSER.classify(text, lang, verb=verb) == means
+
+
+@pytest.mark.parametrize(("verb", "lang", "text", "means"), CASES)
+def test_a_phrase_with_a_verb_counts_for_no_other(verb: str, lang: str, text: str, means: str) -> None:
+    for other in (*VERBS - {verb}, None):
+        if "keep" not in text:  # which is a no to whatever else is asked
+            assert PARSER.classify(text, lang, verb=other) == "unclear", other
+
+
+@pytest.mark.parametrize(("lang", "text", "means"), PLAIN)
+def test_a_word_without_a_verb_counts_for_every_question(lang: str, text: str, means: str) -> None:
+    for verb in (*VERBS, None):
+        assert PARSER.classify(text, lang, verb=verb) == means, verb
+
+
+NO_WORDS = [
+    ("cancel", "cancel it"),
+    ("cancel", "cancel"),
+    ("stop", "stop it"),
+    ("reject", "reject it"),
+    ("reject", "decline"),
+    ("skip", "skip it"),
+    ("drop", "drop it"),
+    ("keep", "keep it"),
+    ("leave", "leave it"),
+]
+
+
+@pytest.mark.parametrize(("verb", "text"), NO_WORDS)
+def test_the_verb_of_the_question_is_no_way_to_refuse_it(verb: str, text: str) -> None:
+    assert verb in NO_VERBS
+    assert PARSER.classify(text, "en", verb=verb) == "unclear"
+    assert PARSER.classify(text, "en", verb="pay") == "cancel"
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_beside_a_code_too(verb: str) -> None:
+    code = read_code("yes, delete it K7P3", "en", verb=verb)
+    assert (code is not None) == (verb == "delete")
+    assert read_code("OK K7P3", "en", verb=verb) == ("K7P3", "confirm")
+
+
+def test_any_verb_has_the_shape_of_an_answer() -> None:
+    assert all(reads_as_answer(text, "en") for text in ("yes, pay it", "sim", "puedes borrarlo", "OK FM63"))
+    assert not reads_as_answer("pay it tomorrow", "en")
+
+
+QUESTIONS = [
+    ("en", "Pay invoice {x}?", "pay"),
+    ("es", "¿Pagar la factura {x}?", "pay"),
+    ("pt", "Pagar a fatura?", "pay"),
+    ("pt", "Delete invoice {x}?", "delete"),
+    ("en", "Cancel order {x}?", "cancel"),
+    ("en", "Really?", None),
+    ("de", "Löschen?", None),
+]
+
+
+@pytest.mark.parametrize(("lang", "question", "verb"), QUESTIONS)
+def test_the_first_word_of_a_template_is_its_verb(lang: str, question: str, verb: str | None) -> None:
+    assert verb_of(question, lang) == verb
+
+
+def test_an_unknown_verb_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ValueError, match=r"did you mean 'delete'\? Known: approve, archive"):
+        Confirm("Delete?", verb="delet")
+
+
+def test_the_table_has_every_verb_in_every_language() -> None:
+    check_verbs()
