@@ -47,9 +47,9 @@ lock: .venv/test.installed
 		--output-file requirements/test.txt
 	$(COMPILE) pyproject.toml --all-extras --group build --group bench --output-file requirements/bench.txt
 
-## Measures the webhooks, whole turns and the start-up, beside others that do less; quiet machine, about 20 minutes.
+## Measures webhooks, whole turns, the start-up and asks with their yes, beside others that do less; quiet machine, 25 minutes.
 bench: .venv/test.installed .bench/installed
-	for part in webhooks replies startup; do .bench/bin/python -m bench.$$part || exit 1; done
+	for part in webhooks replies startup confirm; do .bench/bin/python -m bench.$$part || exit 1; done
 
 .bench/installed: requirements/bench.txt .venv/run.installed
 	@echo "Installing requirements/bench.txt"

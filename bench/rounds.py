@@ -41,7 +41,10 @@ def served(module: str, *arguments: str, environment: Mapping[str, str], log: Pa
     """Run ``python -m module arguments`` on the servers' core, what it says in `log`; it is killed at the end."""
     command = [sys.executable, "-m", module, *arguments]
     variables = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **environment}
-    with log.open("ab") as said, subprocess.Popen(command, cwd=log.parent, env=variables, stderr=said) as process:
+    with (
+        log.open("ab") as said,
+        subprocess.Popen(command, cwd=log.parent, env=variables, stdout=said, stderr=said) as process,
+    ):
         try:
             os.sched_setaffinity(process.pid, {SERVER_CORE % (os.cpu_count() or 1)})
             yield Served(process.pid, log)

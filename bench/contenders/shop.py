@@ -1,0 +1,57 @@
+"""The bot whose questions are measured: tools that ask, and a model that answers at once. `bot` is what is served."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+from bench.messages import ANSWER
+from channels import Pace
+from channels.telegram import TelegramChannel
+from gateway import Agent, ChannelAgent, tool
+from gateway.providers import Request, Response, ToolCall
+
+__all__ = ["TOOLS", "bot", "shop"]
+
+# No platform lets a bot send as fast as this: it is asked for and counted as ever, and never waited for.
+TelegramChannel.capabilities = replace(
+    TelegramChannel.capabilities, pace=Pace(account_per_second=1e6, place_per_second=1e6)
+)
+
+
+async def delete(invoice_id: str) -> str:
+    """Delete an invoice."""
+    return f"Invoice {invoice_id} is deleted."
+
+
+TOOLS = [tool(name=f"delete_{number}", confirm="Delete invoice {invoice_id} for good?")(delete) for number in range(4)]
+"""All alike: of one tool 32 effects run at once, and then others wait."""
+
+
+class _Instant:
+    """Has what is named after "delete" deleted, and answers anything else with the same two sentences."""
+
+    name = "instant"
+
+    async def complete(self, request: Request) -> Response:
+        text = next(message.content for message in reversed(request.messages) if message.role == "user")
+        if request.messages[-1].role == "tool" or not text.startswith("delete "):
+            return Response(content=ANSWER)
+        invoice = text.split()[1]
+        call = ToolCall(call_id="call", name=TOOLS[int(invoice) % len(TOOLS)].name, args={"invoice_id": invoice})
+        return Response(tool_calls=(call,), finish="tools")
+
+    async def stream(self, request: Request) -> AsyncIterator[str | Response]:
+        yield await self.complete(request)
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+def shop(store: Any = None) -> ChannelAgent:
+    """The bot on a store: a URL, or None for one in memory."""
+    return ChannelAgent(Agent(TOOLS, provider=_Instant()), store=store)
+
+
+bot = shop()
