@@ -167,6 +167,9 @@ def _settled(waiting: Waiting) -> ModelMessage:
         "withdrawn": "withdrawn: it was NOT done",
         "undelivered": "never shown to the person: it was NOT done",
         "drifted": "no longer as it was shown: it was NOT done",
+        "tampered": "its record was changed by somebody without the key: nothing more is done about it",
+        "other_release": "this tool has changed since it was asked: it was NOT done",
+        "not_checked": "it could not be checked whether it is still as it was shown: it was NOT done",
         "changed": "asked anew, since what it would do had changed: it was NOT done",
     }
     how = ended.get(str(body.get("reason") or body.get("state")), str(body.get("state")))

@@ -30,7 +30,7 @@ from gateway.engine.steps import Steps, are_genuine, events_of
 from gateway.memory import Transcripts, to_entries
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.deciding import withdraw
-from gateway.pending.prompting import show_again, show_prompt
+from gateway.pending.prompting import show_again, show_once_more
 from gateway.pending.settling import supersede
 from gateway.providers.base import ModelMessage, ProviderError
 from gateway.store.base import Fenced, Lease, Next, Snapshot, StoreUnavailable, Transaction
@@ -405,15 +405,14 @@ class Turns:
     ) -> None:
         """What the turn asks is open from here on; what was open before is shown again, or dropped."""
         asked = {action.pending_action_id: action for action in outcome.asked}
-        for action_id, action in asked.items():
-            if actions.get(action_id) is None:
-                actions.ask(action)
-                supersede(actions, action)
+        known = [found for action_id in asked if (found := actions.get(action_id)) is not None]
+        new = [actions.ask(action) for action_id, action in asked.items() if actions.get(action_id) is None]
+        for action in new:
+            supersede(actions, action)
         if asked and stopped:
             withdraw(actions, str(person), actions.now)
         elif asked:
-            found = [actions.get(action_id) for action_id in asked]
-            show_prompt(actions, [action for action in found if action is not None and action.open])
+            show_once_more(actions, [action for action in known if action.open], new=new)
         elif self._shared.bot.on_unrelated == "drop":
             withdraw(actions, str(person), actions.now)
             actions.says.insert(0, OutgoingReply(reply=Reply(text=say("dropped", language))))

@@ -12,7 +12,7 @@ from channels import Json
 from gateway.pending.index import Index
 from gateway.pending.seal import Keyring
 from gateway.store.base import Incoming, Put, Timer, Transaction
-from gateway.tools.action import PendingAction, canonical_json
+from gateway.tools.action import PendingAction, canonical_json, why_closed
 
 log = logging.getLogger("askfirst.pending")
 
@@ -117,7 +117,7 @@ class Changes:
             "tool": action.kind,
             "preview": action.preview,
             "state": action.state,
-            "reason": action.reason,
+            "reason": why_closed(action.reason, action.detail) if action.reason is not None else None,
             "outcome": action.outcome,
             "by": action.decided_name or action.decided_by,
             "resume": action.after == "resume",

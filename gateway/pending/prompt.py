@@ -13,7 +13,7 @@ from datetime import datetime
 
 from channels import Button, Json, Reply
 from gateway.pending.words import safe_words
-from gateway.tools.action import PendingAction
+from gateway.tools.action import PendingAction, why_closed
 from gateway.tools.verbs import NO_VERBS
 from gateway.wording import clock_time, duration, listing, say
 
@@ -87,7 +87,7 @@ def settled_note(action: PendingAction, at: datetime) -> str:
         case "closed", "refused":
             note = say("cancelled_by", language, name=who)
         case "closed", ("expired" | "withdrawn" | "undelivered" | "drifted" | "changed") as reason:
-            note = say(f"{reason}_note", language)
+            note = say(f"{why_closed(reason, action.detail)}_note", language)
         case _:
             note = say("running_note", language)
     return f"**{statement(action.preview)}**\n\n{note}"
@@ -103,7 +103,7 @@ def what_became(action: PendingAction, at: datetime) -> str:
         case "closed", ("refused" | "withdrawn"):
             key = "already_cancelled"
         case "closed", ("drifted" | "changed") as reason:
-            key = f"{reason}_note"
+            key = f"{why_closed(reason, action.detail)}_note"
         case "closed", _:
             key = "already_expired"
         case _:

@@ -19,7 +19,17 @@ from gateway.pending.words import INTENTS, safe_words
 from gateway.tools.action import PendingAction, Token
 from gateway.wording import say
 
-__all__ = ["again_button", "ask_for_code", "edit_prompt", "move", "remind", "show_again", "show_prompt", "shown"]
+__all__ = [
+    "again_button",
+    "ask_for_code",
+    "edit_prompt",
+    "move",
+    "remind",
+    "show_again",
+    "show_once_more",
+    "show_prompt",
+    "shown",
+]
 
 _RESHOWN_AT_MOST = 2
 _LINES_AT_MOST = 3
@@ -39,29 +49,37 @@ def show_prompt(
 
 
 def show_again(actions: ConversationActions, person: str) -> None:
-    """Show under a reply to something else the prompts of this person that still wait, twice at most."""
+    """Show under a reply to something else the prompts of this person that still wait."""
     mine = actions.open_for(person)
-    waiting = [action for action in mine if action.reshown < _RESHOWN_AT_MOST]
-    remind(actions, [action for action in mine if action.reshown >= _RESHOWN_AT_MOST])
-    if waiting:
-        for action in waiting:
-            actions.change(replace(action, reshown=action.reshown + 1), actions.now)
-        show_prompt(
-            actions,
-            [actions.by_id[action.pending_action_id] for action in waiting],
-            intro=say("still_waiting", waiting[0].language, actions.letters),
-            alone=False,
-        )
+    if mine:
+        intro = say("still_waiting", mine[0].language, actions.letters)
+        show_once_more(actions, mine, intro=intro, alone=False)
 
 
 def ask_for_code(actions: ConversationActions, action: PendingAction) -> None:
-    """Show a question again after an answer that is not clear enough; after three showings a line says where it is."""
-    if action.reshown >= _RESHOWN_AT_MOST:
-        remind(actions, [action])
-        return
-    actions.change(replace(action, reshown=action.reshown + 1), actions.now)
+    """Show a question again after an answer that is not clear enough."""
     intro = say("say_code", action.language, actions.letters, code=action.code)
-    show_prompt(actions, [actions.by_id[action.pending_action_id]], intro=intro)
+    show_once_more(actions, [action], intro=intro)
+
+
+def show_once_more(
+    actions: ConversationActions,
+    waiting: Sequence[PendingAction],
+    *,
+    new: Sequence[PendingAction] = (),
+    intro: str | None = None,
+    alone: bool = True,
+) -> None:
+    """Show the prompts of open actions again, twice at most each; after that a line says where an action stands.
+
+    `new` ones are shown for the first time, in the same message.
+    """
+    remind(actions, [action for action in waiting if action.reshown >= _RESHOWN_AT_MOST])
+    again = [action for action in waiting if action.reshown < _RESHOWN_AT_MOST]
+    for action in again:
+        actions.change(replace(action, reshown=action.reshown + 1), actions.now)
+    asked = [*new, *(actions.by_id[action.pending_action_id] for action in again)]
+    show_prompt(actions, asked, intro=intro, alone=alone)
 
 
 def remind(actions: ConversationActions, waiting: Sequence[PendingAction]) -> None:

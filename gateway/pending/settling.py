@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Literal
@@ -12,7 +12,7 @@ from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.prompt import statement
 from gateway.pending.prompting import again_button, edit_prompt
-from gateway.tools.action import Detail, PendingAction, Reason
+from gateway.tools.action import Detail, PendingAction, Reason, why_closed
 from gateway.wording import say
 
 __all__ = [
@@ -95,15 +95,7 @@ def drifted(actions: ConversationActions, action_id: str, at: datetime, detail: 
     """Close an action that would act on something that is no longer as it was shown, or could not be looked at."""
     action = actions.get(action_id)
     if action is not None and action.state in ("pending", "approved"):
-        close(actions, action, "drifted", at, detail=detail, tell=_DRIFTED[detail])
-
-
-_DRIFTED: Mapping[Detail, str] = {
-    "tampered": "drifted",
-    "changed": "drifted",
-    "not_checked": "not_checked",
-    "other_release": "drifted",
-}
+        close(actions, action, "drifted", at, detail=detail, tell=why_closed("drifted", detail))
 
 
 def finish(
@@ -150,7 +142,7 @@ def has_drifted(actions: ConversationActions, action: PendingAction, at: datetim
     detail = actions.drift(action) if action.state in ("pending", "approved") else None
     if detail is None:
         return False
-    close(actions, action, "drifted", at, detail=detail, tell=_DRIFTED[detail])
+    close(actions, action, "drifted", at, detail=detail, tell=why_closed("drifted", detail))
     return True
 
 
@@ -174,7 +166,7 @@ def end_tampered(actions: ConversationActions, action: PendingAction, *, was_run
         finished_at=actions.now,
         conversation=actions.conversation,
     )
-    told = say("unknown" if was_running else "drifted", action.language, preview=statement(ended.preview))
+    told = say("unknown" if was_running else "tampered", action.language, preview=statement(ended.preview))
     actions.changes.tampered.append(action.pending_action_id)
     _settled(actions, ended, "forged", None, actions.now, text=told)
 

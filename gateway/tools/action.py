@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 
 from channels import Address, Json
 
-__all__ = ["Detail", "PendingAction", "Reason", "State", "Token", "Vote", "compute_args_digest"]
+__all__ = ["Detail", "PendingAction", "Reason", "State", "Token", "Vote", "compute_args_digest", "why_closed"]
 
 State: TypeAlias = Literal["pending", "approved", "running", "done", "failed", "unknown", "closed"]
 Reason: TypeAlias = Literal["refused", "withdrawn", "expired", "undelivered", "changed", "drifted"]
@@ -208,3 +208,8 @@ def _names() -> frozenset[str]:
 @cache
 def _adapter() -> TypeAdapter[Any]:
     return TypeAdapter(PendingAction)
+
+
+def why_closed(reason: Reason, detail: Detail | None) -> str:
+    """Return the key of the sentence that says why: four things make an action drift, and only one is a change."""
+    return reason if detail in (None, "changed") else detail

@@ -159,7 +159,7 @@ async def test_an_action_without_a_readable_index_is_not_decided(invoices: Invoi
         (action,) = (await bot.ask_channel("zoe", "delete INV-1")).pending
         await keep(shared_of(bot).store, **{f"open__{ZOE}".replace("/", "__"): value})
         told = await bot.decide("app:-:zoe", "confirm", action_id=action.pending_action_id)
-        assert "no longer as it was shown" in told.content
+        assert "changed from outside the chat" in told.content
     assert invoices.deleted == []
 
 

@@ -24,7 +24,7 @@ from tests.engine.rig import Platform, Rig, here, rig
 from tests.stored import action_of, edited
 
 CHAT = "agent/test:bot:ana"
-GONE = "no longer as it was shown"
+GONE = "changed from outside the chat"
 _numbers = iter(range(10_000))
 
 

@@ -366,7 +366,7 @@ async def test_a_forged_record_ends_told_and_holds_again(private: Table, state: 
     action = await private.asked()
     await private.tamper(action.pending_action_id, args={"invoice_id": "INV-666"}, state=state)
     actions = await private.actions()
-    assert "no longer as it was shown" in said(actions)[0]
+    assert "changed from outside the chat" in said(actions)[0]
     await private.write(actions)
     ended = await private.read(action.pending_action_id)
     assert (ended.state, ended.reason, ended.detail, ended.args) == ("closed", "drifted", "tampered", {})
