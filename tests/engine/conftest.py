@@ -11,7 +11,7 @@ from gateway.engine import answers, retrying
 from gateway.store.base import Store
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
-from tests.engine.machine import OnRedis, OnSqlite, Places
+from tests.machine.places import OnRedis, OnSqlite, Places
 from tests.store.conftest import prefix, redis_url
 
 __all__ = ["prefix", "redis_url"]

@@ -11,7 +11,9 @@ from typing import Literal, get_args
 import pytest
 
 from gateway.wording import say
-from tests.engine.machine import LEASE, TTL, OnRedis, OnSqlite, Places, World
+from tests.machine.places import OnRedis, OnSqlite, Places
+from tests.machine.witness import TTL
+from tests.machine.world import LEASE, World
 
 ONE = "ana"
 Ending = Literal["pressed", "expired", "opted out"]
@@ -27,15 +29,15 @@ class Story:
 
     async def runs(self, ending: Ending = "pressed") -> None:
         await self.world.asks(ONE, ONE, "pay", ["INV-0"])
-        await self._until(lambda: self.world.tokens)
+        await self._until(lambda: self.world.witness.tokens)
         match ending:
             case "pressed":
-                await self.world.presses(ONE, ONE, next(iter(self.world.tokens)))
+                await self.world.presses(ONE, ONE, next(iter(self.world.witness.tokens)))
             case "expired":
                 self.world.jump(TTL + 1)
             case "opted out":
                 await self.world.opts(ONE, out=True)
-        await self._until(lambda: len(self.world.shown) > 1)
+        await self._until(lambda: len(self.world.witness.shown) > 1)
         self.world.jump(LEASE)
         await self.world.work_off()
         if ending == "opted out":
@@ -56,7 +58,7 @@ class Story:
         """Each message as it looks in the end; not that one may be a duplicate, for there is none."""
         return [
             (re.sub(r"\b(OK|NO) [0-9A-Z]{4}\b", r"\1", shown.text), bool(shown.tokens), shown.edited)
-            for shown in self.world.shown
+            for shown in self.world.witness.shown
             if shown.text != say("may_be_duplicate", "en")
         ]
 
@@ -81,7 +83,7 @@ async def test_any_call_may_fail(places: Places, tmp_path: Path, ending: Ending,
     async with story(tmp_path, places(), alone=True) as undisturbed:
         await undisturbed.runs(ending)
         effects = ["pay"] if ending == "pressed" else []
-        assert [name for name, _, _ in undisturbed.world.effects] == effects
+        assert [effect.tool for effect in undisturbed.world.witness.effects] == effects
         assert len(undisturbed.seen) > 1
     calls = undisturbed.wire.calls.total()
     assert calls > 20
@@ -92,8 +94,8 @@ async def test_any_call_may_fail(places: Places, tmp_path: Path, ending: Ending,
             await disturbed.runs(ending)
             if ending != "opted out":  # who hears nothing more is not told what became of it
                 await disturbed.world.check_the_end()
-            assert disturbed.world.violations == [], number
-            assert [name for name, _, _ in disturbed.world.effects] == effects, number
+            assert disturbed.world.witness.violations == [], number
+            assert [effect.tool for effect in disturbed.world.witness.effects] == effects, number
             assert disturbed.seen == undisturbed.seen, number
             assert wire.left is None, number
 
@@ -110,8 +112,8 @@ async def test_a_process_may_die_at_any_call(places: Places, tmp_path: Path, ans
             disturbed.wire.left, disturbed.wire.answer_lost = number, answer_lost
             await disturbed.runs()
             await disturbed.world.check_the_end()
-            assert disturbed.world.violations == [], number
+            assert disturbed.world.witness.violations == [], number
             assert disturbed.wire.is_cut, number
             texts = [text for text, _, _ in disturbed.seen]
-            happened = [name for name, _, _ in disturbed.world.effects] == ["pay"]
+            happened = [effect.tool for effect in disturbed.world.witness.effects] == ["pay"]
             assert happened or any("may or may not have happened" in text for text in texts), number

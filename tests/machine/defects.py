@@ -1,0 +1,147 @@
+"""Defects to be planted one at a time: the machine must see each of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from channels import ButtonPress, Message
+from gateway.engine import decisions, inbox
+from gateway.engine.actions import Actions
+from gateway.engine.answers import Answers
+from gateway.engine.decisions import Decisions, _Outcome
+from gateway.engine.shared import typed
+from gateway.pending import deciding, loading, prompting, settling, transitions
+from gateway.pending.loading import Counters
+from gateway.pending.reading import decides
+from gateway.pending.seal import Keyring
+from gateway.pending.tokens import token_partition, token_sha256
+from gateway.store.base import Incoming, Key
+from gateway.store.redis import RedisStore
+from gateway.store.sqlite import SqliteStore
+from gateway.tools.action import PendingAction
+from gateway.tools.tool import Tool
+
+__all__ = [
+    "command_read_as_text",
+    "event_of_another_person",
+    "head_counter_off",
+    "index_trusted",
+    "launch_twice",
+    "order_check_off",
+    "preview_not_compared",
+    "seal_off",
+    "showings_unlimited",
+    "token_of_another_chat",
+    "twin_accepted",
+    "window_ignored",
+]
+
+
+def seal_off(patch: pytest.MonkeyPatch) -> None:
+    """A record that somebody has changed passes for genuine."""
+    patch.setattr(Keyring, "_holds", lambda self, purpose, mac, context, text: True)
+
+
+def window_ignored(patch: pytest.MonkeyPatch) -> None:
+    """A yes counts however late it comes."""
+    patch.setattr(transitions, "expired", lambda action, at: False)
+    patch.setattr(settling, "expire", lambda actions, action_id, at: None)
+    patch.setattr(deciding, "expire", lambda actions, action_id, at: None)
+
+
+def launch_twice(patch: pytest.MonkeyPatch) -> None:
+    """What a dead worker had launched is launched again, whatever the tool."""
+
+    async def no_end(self: Actions, action: PendingAction) -> None:
+        return None
+
+    patch.setattr(Actions, "_after_a_death", no_end)
+
+
+def twin_accepted(patch: pytest.MonkeyPatch) -> None:
+    """What the platform delivers again is a new event."""
+    numbers = itertools.count()
+    for kind in (SqliteStore, RedisStore):
+        real: Any = kind.accept
+
+        async def accept(self: Any, events: Sequence[Incoming], real: Any = real) -> Any:
+            return await real(self, [replace(event, event_ids=(f"new {next(numbers)}",)) for event in events])
+
+        patch.setattr(kind, "accept", accept)
+
+
+def token_of_another_chat(patch: pytest.MonkeyPatch) -> None:
+    """A button counts wherever it is pressed."""
+
+    async def pressed(self: Decisions, conversation: str, press: ButtonPress, at: datetime) -> _Outcome:
+        key = Key(str(token_partition(press.token)), f"token/{token_sha256(press.token)}")
+        found: Any = (await self._shared.store.get([key]))[key].value
+        actions = await self._shared.actions(found["conversation"], found["action_id"])
+        feedback = deciding.press(actions, found["action_id"], press.token, press.person, at, "en")
+        return _Outcome(actions, True, feedback)
+
+    patch.setattr(Decisions, "_pressed", pressed)
+
+
+def event_of_another_person(patch: pytest.MonkeyPatch) -> None:
+    """Anybody may say yes."""
+    patch.setattr(transitions, "may_approve", lambda action, person: True)
+    patch.setattr(transitions, "may_refuse", lambda action, person: True)
+
+
+def index_trusted(patch: pytest.MonkeyPatch) -> None:
+    """The index of a conversation is believed, whoever wrote it."""
+    real: Any = Keyring._holds
+
+    def holds(self: Keyring, purpose: str, mac: str, context: str, text: str) -> bool:
+        return context.startswith("open/") or real(self, purpose, mac, context, text)
+
+    patch.setattr(Keyring, "_holds", holds)
+
+
+def head_counter_off(patch: pytest.MonkeyPatch) -> None:
+    """An old record of the gateway's own is as good as the last one."""
+    real: Any = loading._judged
+
+    def judged(*args: Any) -> Any:
+        action, verdict = real(*args)
+        return action, "held" if action is not None else verdict
+
+    patch.setattr(loading, "_judged", judged)
+    patch.setattr(Counters, "is_old", lambda self, conversation, counter: False)
+
+
+def order_check_off(patch: pytest.MonkeyPatch) -> None:
+    """A bare word counts as written after the question, whatever the platform says."""
+
+    async def written(self: Answers, *args: Any) -> str:
+        return "after"
+
+    patch.setattr(Answers, "_written", written)
+
+
+def preview_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """What was shown is not looked at again before the launch."""
+    patch.setattr(Tool, "compares", lambda self, action: False)
+
+
+def showings_unlimited(patch: pytest.MonkeyPatch) -> None:
+    """A question is shown again as often as somebody says something."""
+    patch.setattr(prompting, "_RESHOWN_AT_MOST", 1000)
+
+
+def command_read_as_text(patch: pytest.MonkeyPatch) -> None:
+    """What stands behind a command is read as if there were none."""
+
+    def bare(event: Any) -> Any:
+        is_command = isinstance(event, Message) and event.command != "stop"
+        return replace(event, command=None) if is_command else event
+
+    patch.setattr(decisions, "typed", lambda message: typed(bare(message)))
+    patch.setattr(inbox, "decides", lambda event: decides(bare(event)))

@@ -1,0 +1,309 @@
+"""What may happen in a history, one rule each; half the time the work that it makes is worked off at once."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, get_args
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tests.machine.places import OnRedis, OnSqlite
+from tests.machine.tampering import Change, Tamperer
+from tests.machine.witness import Thing
+from tests.machine.world import Behaviour, Mood, World
+
+__all__ = ["Machine", "Violated"]
+
+PEOPLE = st.sampled_from(["ana", "ana", "ana", "bob"])
+PLACES = st.sampled_from(["ana", "ana", "ana", "#team", "bob"])
+VERBS = st.sampled_from(["pay", "pay", "archive", "move"])
+ASKS = st.sampled_from(["pay", "pay", "archive", "move", "send"])
+NUMBERS = st.integers(0, 10**6)
+WAYS = st.sampled_from(["press", "press", "press", "code", "reply", "word"])
+BEHAVIOURS = st.sampled_from(["works", "works", *get_args(Behaviour)])
+CALLS = st.integers(1, 14)
+WHO = st.integers(0, 1)
+KINDS: Any = st.sampled_from(["turn", "action", "out"])
+SECONDS = st.sampled_from([1.0, 7.0, 30.0, 61.0, 400.0, 905.0])
+CHANGES: Any = st.sampled_from(get_args(Change))
+
+
+class Violated(AssertionError):
+    """The witness saw something that must never be."""
+
+
+class Machine(RuleBasedStateMachine):
+    """A history of one world."""
+
+    def __init__(self, place: OnSqlite | OnRedis) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.files = tempfile.TemporaryDirectory(prefix="askfirst-")
+        self.world = World(Path(self.files.name), place)
+        self.witness = self.world.witness
+        self.tamperer = Tamperer(self.world)
+        self.run(self.world.open())
+        self.asked = 0
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> None:
+        self.loop.run_until_complete(work)
+
+    def then(self, work: Coroutine[Any, Any, Any], off: bool) -> None:
+        """Have it happen, and perhaps the work it makes."""
+        self.run(work)
+        if off:
+            self.run(self.world.work_off())
+
+    def teardown(self) -> None:
+        try:
+            self.run(self.world.until_the_end())
+            self.run(self.world.check_the_end())
+            self.nothing_is_wrong()
+        finally:
+            self.run(self.world.close())
+            self.loop.close()
+            self.files.cleanup()
+
+    @invariant()
+    def nothing_is_wrong(self) -> None:
+        if self.witness.violations:
+            raise Violated("; ".join(self.witness.violations))
+
+    # ── people ──
+
+    @rule(person=PEOPLE, place=PLACES, verb=ASKS, several=st.booleans())
+    def ask(self, person: str, place: str, verb: str, several: bool) -> None:
+        count = 2 if several else 1
+        invoices = [f"INV-{self.asked + number}" for number in range(count)]
+        self.asked += count
+        self.then(self.world.asks(person, place, verb, invoices), True)
+
+    @rule(place=PLACES, verb=VERBS, way=WAYS, behaviour=BEHAVIOURS, off=st.booleans())
+    def ask_and_agree(self, place: str, verb: str, way: str, behaviour: Any, off: bool) -> None:
+        self.ask("ana", place, verb, several=False)
+        if self.witness.things:
+            self.agree(0, way, behaviour, off)
+
+    @precondition(lambda self: self.witness.things)
+    @rule(number=NUMBERS)
+    def ask_again(self, number: int) -> None:
+        thing = self._thing(number)
+        self.then(self.world.asks(thing.requester, thing.place, thing.tool, [thing.invoice]), True)
+
+    @precondition(lambda self: self.witness.things)
+    @rule(number=NUMBERS, way=WAYS, behaviour=BEHAVIOURS, off=st.booleans())
+    def agree(self, number: int, way: str, behaviour: Any, off: bool) -> None:
+        """Who asked says yes, in one of the ways there are."""
+        self.world.behaviour = behaviour
+        thing = self._thing(number)
+        self.then(self._answer(way, thing.requester, thing.place, thing, "confirm"), off)
+
+    @precondition(lambda self: self.witness.things)
+    @rule(number=NUMBERS, way=WAYS, off=st.booleans())
+    def refuse(self, number: int, way: str, off: bool) -> None:
+        thing = self._thing(number)
+        self.then(self._answer(way, thing.requester, thing.place, thing, "cancel"), off)
+
+    @precondition(lambda self: self.witness.things)
+    @rule(number=NUMBERS, way=WAYS, elsewhere=st.booleans(), off=st.booleans())
+    def meddle(self, number: int, way: str, elsewhere: bool, off: bool) -> None:
+        """Somebody else says yes, or the right person in another chat."""
+        thing = self._thing(number)
+        other = next(each for each in ("dora", "bob", "ana")[number % 2 :] if each not in thing.deciders)
+        there = "#team" if thing.place != "#team" else thing.requester
+        person, place = (thing.requester, there) if elsewhere else (other, thing.place)
+        self.then(self._answer(way, person, place, thing, "confirm"), off)
+
+    @rule(
+        intent=st.sampled_from(["confirm", "confirm", "cancel"]),
+        there=st.sampled_from(["#team", "bob"]),
+        off=st.booleans(),
+    )
+    def a_button_is_pressed_elsewhere(self, intent: str, there: str, off: bool) -> None:
+        """The right person presses, in another chat than the one that was asked."""
+        thing = self._asked_anew("ana", "pay")
+        if thing is not None:
+            self.then(self._answer("press", "ana", there, thing, intent), off)
+
+    @precondition(lambda self: self.world.yes_events)
+    @rule(verb=VERBS, off=st.booleans())
+    def an_old_yes_comes_again(self, verb: str, off: bool) -> None:
+        """Right after a new question the platform delivers the answer to an old one once more."""
+        self.ask("ana", "ana", verb, several=False)
+        self.then(self.world.again(self.world.yes_events[-1]), off)
+
+    @rule(person=PEOPLE, flag=st.sampled_from(["", "", "forwarded", "via_bot", "transcribed"]), off=st.booleans())
+    def bare_yes(self, person: str, flag: str, off: bool) -> None:
+        self.then(self.world.answers(person, person, "yes", **({flag: True} if flag else {})), off)
+
+    @precondition(lambda self: self.witness.things)
+    @rule(number=NUMBERS, way=WAYS, by=st.sampled_from(["bob", "cleo"]), off=st.booleans())
+    def approve(self, number: int, way: str, by: str, off: bool) -> None:
+        """One of the approvers says yes, to what they may approve or not."""
+        thing = self._thing(number)
+        self.then(self._answer(way, by, thing.place, thing, "confirm"), off)
+
+    @rule(way=st.permutations(["press", "code"]), off=st.booleans())
+    def ask_and_approve(self, way: list[str], off: bool) -> None:
+        thing = self._asked_anew("#team", "send")
+        if thing is not None:
+            for by, each in zip(("bob", "cleo"), way, strict=True):
+                self.then(self._answer(each, by, "#team", thing, "confirm"), off)
+
+    @rule(verb=VERBS, before=st.integers(1, 2), off=st.booleans())
+    def a_yes_comes_late(self, verb: str, before: int, off: bool) -> None:
+        """A yes that was written before the question is delivered for the first time."""
+        self.ask("ana", "ana", verb, several=False)
+        self.then(self.world.says("ana", "ana", "yes", before=before), off)
+
+    @rule(place=PLACES, command=st.sampled_from(["cancel", "no", "new", "undo"]), code=st.booleans(), off=st.booleans())
+    def a_command_answers(self, place: str, command: str, code: bool, off: bool) -> None:
+        """A command with an answer behind it, in reply to the question or with its code."""
+        thing = self._asked_anew(place, "pay")
+        if thing is not None:
+            text = f"ok {thing.code}" if code else "yes"
+            prompts = [str(number) for number, shown in enumerate(self.witness.shown) if thing in shown.things]
+            reply_to = None if code else prompts[-1]
+            self.then(self.world.says("ana", place, text, command=command, reply_to=reply_to), off)
+
+    @precondition(lambda self: self.world.events)
+    @rule(number=NUMBERS, decides=st.booleans(), off=st.booleans())
+    def replay(self, number: int, decides: bool, off: bool) -> None:
+        last = len(self.world.events)
+        self.then(self.world.replay(last - 1 - number % min(last, 4), decides=decides), off)
+
+    @rule(place=PLACES, off=st.booleans())
+    def notice(self, place: str, off: bool) -> None:
+        self.then(self.world.notifies(place, "Good morning. Shall I do something else?"), off)
+
+    @rule(person=PEOPLE, what=st.sampled_from(["hello", "maybe", "yes please"]), times=st.integers(3, 5))
+    def insist(self, person: str, what: str, times: int) -> None:
+        """A person says again and again what is no answer."""
+        for _ in range(times):
+            self.then(self.world.says(person, person, what, transcribed=True), True)
+
+    @rule(
+        person=PEOPLE, place=PLACES, what=st.sampled_from(["hello", "hello", "stop", "new", "edit"]), off=st.booleans()
+    )
+    def talk(self, person: str, place: str, what: str, off: bool) -> None:
+        match what:
+            case "stop" | "new":
+                self.then(self.world.says(person, place, "", command=what), off)
+            case "edit":
+                self.then(self.world.edits(person, place, "yes"), off)
+            case _:
+                self.then(self.world.says(person, place, "hello"), off)
+
+    @precondition(lambda self: self.world.events)
+    @rule(number=NUMBERS, off=st.booleans())
+    def delivered_again(self, number: int, off: bool) -> None:
+        last = len(self.world.events)
+        self.then(self.world.again(last - 1 - number % min(last, 6)), off)
+
+    # ── time, processes, platform, tools, the file ──
+
+    @rule(seconds=SECONDS)
+    def time_passes(self, seconds: float) -> None:
+        self.world.jump(seconds)
+        self.run(self.world.workers[0].keep_time())
+
+    @rule(worker=WHO, calls=CALLS, lost=st.booleans())
+    def will_die(self, worker: int, calls: int, lost: bool) -> None:
+        wire = self.world.workers[worker].wire
+        wire.left, wire.answer_lost = calls, lost
+
+    @rule(who=st.integers(0, 2), kind=KINDS)
+    def work(self, who: int, kind: Any) -> None:
+        self.run(self.world.together(kind) if who == 2 else self.world.step(who, kind))
+
+    @precondition(lambda self: len(self.world.running) < 2)
+    @rule(worker=WHO, kind=KINDS, calls=CALLS, in_effect=st.booleans(), then=SECONDS)
+    def stand_still(self, worker: int, kind: Any, calls: int, in_effect: bool, then: float) -> None:
+        self.run(self.world.hold_effect(worker) if in_effect else self.world.pause(worker, kind, calls))
+        self.world.jump(max(then, 7.0))
+
+    @precondition(lambda self: self.world.running)
+    @rule()
+    def go_on(self) -> None:
+        self.run(self.world.go_on())
+
+    @rule(mood=st.sampled_from(["up", *get_args(Mood)]))
+    def platform(self, mood: Any) -> None:
+        self.world.platform.mood = mood
+
+    @precondition(lambda self: not self.world.running)
+    @rule()
+    def the_world_changes(self) -> None:
+        """What a preview saw is no longer so."""
+        self.world.folder += 1
+
+    @precondition(lambda self: not self.world.running)
+    @rule(place=st.sampled_from(["ana", "#team"]), way=st.sampled_from(["press", "code", "reply"]))
+    def the_world_changes_before_the_yes(self, place: str, way: str) -> None:
+        thing = self._asked_anew(place, "move")
+        if thing is not None:
+            self.world.folder += 1
+            self.then(self._answer(way, "ana", place, thing, "confirm"), True)
+
+    @rule()
+    def deploy(self) -> None:
+        self.world.deploy()
+
+    # ── the store ──
+
+    @rule(place=PLACES)
+    def copy(self, place: str) -> None:
+        self.run(self.tamperer.copies(place))
+
+    @precondition(lambda self: self.witness.things)
+    @rule(number=NUMBERS, change=CHANGES, off=st.booleans())
+    def tamper(self, number: int, change: Any, off: bool) -> None:
+        self.then(self.tamperer.does(change, self._thing(number), number), off)
+
+    @rule(place=st.sampled_from(["ana", "#team"]), way=st.sampled_from(["code", "reply"]))
+    def swap_codes_and_agree(self, place: str, way: str) -> None:
+        """Two questions are open, their codes are swapped in the index, and one of them is answered."""
+        one, other = (self._asked_anew(place, "pay") for _ in range(2))
+        if one is not None and other is not None:
+            self.run(self.tamperer.swaps_codes(place, one.code, other.code))
+            self.then(self._answer(way, "ana", place, one, "confirm"), True)
+
+    @rule(place=st.sampled_from(["ana", "#team"]), way=st.sampled_from(["press", "code"]))
+    def agree_put_back_and_agree(self, place: str, way: str) -> None:
+        """A question is answered, its record is put back as it was, and it is answered again."""
+        thing = self._asked_anew(place, "pay")
+        if thing is not None:
+            self.run(self.tamperer.copies(place))
+            self.then(self._answer(way, "ana", place, thing, "confirm"), True)
+            self.run(self.tamperer.does("old record", thing, -1))
+            self.then(self._answer(way, "ana", place, thing, "confirm"), True)
+
+    # ── which ──
+
+    def _thing(self, number: int) -> Thing:
+        """One of the newest three."""
+        return self.witness.things[-1 - number % min(len(self.witness.things), 3)]
+
+    def _asked_anew(self, place: str, verb: str) -> Thing | None:
+        """Have Ana ask for something; return it, unless it did not come to a question."""
+        before = len(self.witness.things)
+        self.ask("ana", place, verb, several=False)
+        return self.witness.things[-1] if len(self.witness.things) == before + 1 else None
+
+    def _answer(self, way: str, person: str, place: str, thing: Thing, intent: str) -> Coroutine[Any, Any, Any]:
+        world, yes = self.world, intent == "confirm"
+        match way:
+            case "press":
+                mine = [token for token, found in world.witness.tokens.items() if found == (thing, intent)]
+                return world.presses(person, place, mine[self.asked % len(mine)])
+            case "code":
+                return world.types_code(person, place, thing, "ok" if yes else "no")
+            case "reply":
+                prompts = [number for number, shown in enumerate(world.witness.shown) if thing in shown.things]
+                return world.replies(person, prompts[self.asked % len(prompts)], "yes" if yes else "no")
+            case _:
+                return world.answers(person, place, "yes" if yes else "no")

@@ -1,0 +1,70 @@
+"""Where a world is kept: a store on which time can be moved on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from redis import Redis
+
+from gateway.store.redis import RedisStore
+from gateway.store.redis.keys import PARTITIONS, Keys
+from gateway.store.sqlite import SqliteStore
+from gateway.store.sqlite.clock import Clock
+
+__all__ = ["OnRedis", "OnSqlite", "Places"]
+
+
+class OnSqlite:
+    """A store in memory, in whose time nothing passes by itself."""
+
+    def __init__(self) -> None:
+        self._nanoseconds = 1_800_000_000 * 10**9
+        self.store = SqliteStore(":memory:")
+        self.store._clock = Clock(self._tick, self._tick)
+
+    def _tick(self) -> int:
+        self._nanoseconds += 1000
+        return self._nanoseconds
+
+    def jump(self, seconds: float) -> None:
+        self._nanoseconds += int(seconds * 10**9)
+
+    def forget(self) -> None:
+        """Nothing is left of it."""
+
+
+class OnRedis:
+    """A store on a Redis server, under keys of its own. A jump is made on top of the time that passes there."""
+
+    def __init__(self, url: str, prefix: str) -> None:
+        self._prefix, self._redis = prefix, Redis.from_url(url)
+        self.store = RedisStore(url, prefix=prefix, ack_seconds=5)
+
+    def jump(self, seconds: float) -> None:
+        self.store.offset_seconds += seconds
+        bases = [Keys(self._prefix).base(partition) for partition in PARTITIONS]
+        self._redis.eval(_LEASES_AGE, len(bases), *bases, int(seconds * 1_000_000))
+
+    def forget(self) -> None:
+        if made := list(self._redis.scan_iter(f"{self._prefix}:*", count=1000)):
+            self._redis.delete(*made)
+        self._redis.close()
+
+
+Places = Callable[[], OnSqlite | OnRedis]
+"""A new store at each call."""
+
+_LEASES_AGE = """
+for _, base in ipairs(KEYS) do
+  for kind, way in pairs({ turn = 'turn', action = 'action', out = 'out/test' }) do
+    for _, index in ipairs({ 'held', 'idle' }) do
+      local name = base .. ':' .. index .. ':' .. way
+      for _, lane in ipairs(redis.call('ZRANGE', name, 0, -1)) do
+        local lapses = redis.call('HINCRBY', base .. ':lane:' .. kind .. ':' .. lane, 'until', -ARGV[1])
+        redis.call('ZADD', name, lapses, lane)
+      end
+    end
+  end
+end
+"""
+"""Every lease is so many microseconds nearer to its end."""

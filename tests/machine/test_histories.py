@@ -1,0 +1,148 @@
+"""Random histories of people, platforms and processes, and what must hold in every one of them.
+
+No effect without one valid decision; none twice that must not be; the arguments that were shown; and whatever was shown
+comes to an end that is told.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from gateway.pending import transitions
+from gateway.store.base import Fenced, Lease
+from gateway.store.redis import scripts
+from gateway.store.sqlite import lanes
+from tests.machine import defects
+from tests.machine.machine import Machine, Violated
+from tests.machine.places import Places
+from tests.machine.world import World
+
+pytestmark = pytest.mark.usefixtures("nobody_waits_long")
+
+
+HISTORIES = 25
+"""Of one seed."""
+STEPS = 40
+_MINUTES = 8.0
+
+
+def play(places: Places, number: int, *, count: int = HISTORIES) -> None:
+    """Play so many histories, which are the same for the same number. Raises Violated."""
+    many = settings(
+        max_examples=count,
+        stateful_step_count=STEPS,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(seed(number)(lambda: Machine(places())), settings=many)  # type: ignore[arg-type]  # called
+
+
+@pytest.mark.ledger("PEND-19", "PEND-20")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("kept_on", "number"),
+    [("sqlite", 1), ("sqlite", 2), ("sqlite", 3), ("sqlite", 4), ("redis", 1)],
+    indirect=["kept_on"],
+)
+def test_histories(places: Places, number: int) -> None:
+    play(places, number)
+
+
+DEFECTS = [getattr(defects, name) for name in defects.__all__]
+LONG = [defects.seal_off, defects.launch_twice, defects.twin_accepted, defects.event_of_another_person]
+"""On Redis. There `token_of_another_chat` does no harm: these chats are of three partitions, and a commit is of one."""
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("kept_on", "plant"),
+    [
+        *(pytest.param("sqlite", plant) for plant in DEFECTS),
+        pytest.param("redis", defects.window_ignored),
+        *(pytest.param("redis", plant, marks=pytest.mark.chaos) for plant in LONG),
+    ],
+    indirect=["kept_on"],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_the_machine_sees(
+    plant: Callable[[pytest.MonkeyPatch], None], places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises(Violated):
+        play(places, 0, count=400)
+
+
+async def two_workers_and_one_effect(files: Path, places: Places) -> AsyncIterator[list[str]]:
+    """One stands still before its launch, wherever that may be; another takes over; then the first goes on."""
+    for calls in range(1, 12):
+        world = World(files, places())
+        await world.open()
+        await world.asks("ana", "ana", "pay", ["INV-0"])
+        await world.work_off()
+        await world.presses("ana", "ana", next(iter(world.witness.tokens)))
+        await world.pause(0, "action", calls)
+        world.jump(7)
+        await world.hold_effect(1)
+        await world.go_on()
+        await world.until_the_end()
+        await world.check_the_end()
+        assert [effect.tool for effect in world.witness.effects][:1] == ["pay"]
+        await world.close()
+        yield world.witness.violations
+
+
+async def test_who_lost_its_lease_launches_nothing(tmp_path: Path, places: Places) -> None:
+    assert [each async for each in two_workers_and_one_effect(tmp_path, places) if each] == []
+
+
+async def test_with_the_fence_off_it_happens_twice(
+    tmp_path: Path, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has lost a lease goes on writing, and the record takes any fence."""
+    real = transitions.launch
+
+    def hold(db: sqlite3.Connection, held: Lease) -> None:
+        if not db.execute("SELECT 1 FROM lane WHERE kind = ? AND lane = ?", (held.kind, held.lane)).fetchall():
+            raise Fenced
+
+    monkeypatch.setattr(lanes, "hold", hold)
+    for name in ("COMMIT", "RENEW"):
+        script = copy.copy(getattr(scripts, name))
+        text = script.text.replace("state.worker and state.fence == tonumber(fence)", "state.worker")
+        assert text != script.text
+        object.__setattr__(script, "text", text)
+        object.__setattr__(script, "sha", hashlib.sha1(text.encode()).hexdigest())
+        monkeypatch.setattr(scripts, name, script)
+    monkeypatch.setattr(transitions, "launch", lambda action, fence, at: real(replace(action, fence=-1), fence, at))
+    async for violations in two_workers_and_one_effect(tmp_path, places):
+        if any("happened 2 times" in violation for violation in violations):
+            return
+    pytest.fail("nothing happened twice")
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(3600)
+def test_histories_for_minutes(places: Places, kept_on: str) -> None:
+    """Go on with the seeds after those that were played before, for eight minutes; the sums are kept in a file."""
+    sums = Path(".chaos/histories.json")
+    sums.parent.mkdir(exist_ok=True)
+    ends = time.monotonic() + 60 * _MINUTES
+    while time.monotonic() < ends:
+        played = json.loads(sums.read_text()) if sums.exists() else {}
+        mine = played.get(kept_on, {"seeds": 0, "histories": 0})
+        play(places, 1000 + mine["seeds"])
+        played[kept_on] = {"seeds": mine["seeds"] + 1, "histories": mine["histories"] + HISTORIES}
+        sums.write_text(json.dumps(played, indent=2))

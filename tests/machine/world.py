@@ -1,0 +1,555 @@
+"""A gateway of two processes in one loop, the people who use it, and what may go wrong with it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self, cast
+
+from channels import (
+    Address,
+    Ambiguous,
+    ButtonPress,
+    Capabilities,
+    Event,
+    Json,
+    Message,
+    MessageEdited,
+    OptOut,
+    Parsed,
+    Part,
+    Person,
+    Receipt,
+    Reply,
+    Unavailable,
+    Undeliverable,
+    WebhookRequest,
+    WebhookResponse,
+)
+from gateway import Agent, Approvers, ChannelAgent, Confirm, NothingDone, OutcomeUnknown, ToolContext, tool
+from gateway.access import allow
+from gateway.artifacts import ArtifactStore
+from gateway.engine.actions import Actions
+from gateway.engine.crew import Crew
+from gateway.engine.decisions import Decisions
+from gateway.engine.delivery import Delivery
+from gateway.engine.inbox import Inbox
+from gateway.engine.leases import READS
+from gateway.engine.outgoing import later
+from gateway.engine.shared import Shared
+from gateway.engine.turns import Turns
+from gateway.observe import Feed
+from gateway.pending.seal import Keyring
+from gateway.providers.base import Request, Response, ToolCall
+from gateway.store.base import Incoming, Key, Kind, Store, StoreError, Waiting
+from tests.engine.wire import Wire
+from tests.machine.places import OnRedis, OnSqlite
+from tests.machine.witness import ANSWER_WINDOW, APPROVERS, TTL, Effect, Thing, Witness
+
+__all__ = ["KEYRING", "LEASE", "PLACES", "Behaviour", "Mood", "World", "address", "conversation", "person"]
+
+Behaviour = Literal["works", "fails", "did nothing", "unknown, done", "unknown, not done", "dies before", "dies after"]
+"""What the next effect does."""
+Mood = Literal["up", "down", "lost answer", "blocked"]
+"""What the platform does with the next message; blocked is only ever a prompt."""
+
+LEASE = 7.0
+"""Seconds after which a lease of a process that died has lapsed."""
+
+PLACES = ("ana", "bob", "#team")
+TOOLS = ("pay", "archive", "move", "send")
+
+KEYRING = Keyring([b"a key of more than 16 bytes"])
+
+
+class Model:
+    """``pay INV-1 INV-2``, ``archive``, ``move`` and ``send`` call the tools; anything else is talk."""
+
+    name = "test"
+
+    async def complete(self, request: Request) -> Response:
+        users = [number for number, message in enumerate(request.messages) if message.role == "user"]
+        last = users[-1] if users else 0
+        verb, *invoices = request.messages[last].content.split() or [""] if users else [""]
+        if verb not in TOOLS or any(message.role == "tool" for message in request.messages[last:]):
+            return Response(content="I see.")
+        calls = [ToolCall(call_id=f"c{n}", name=verb, args={"invoice_id": each}) for n, each in enumerate(invoices)]
+        return Response(tool_calls=tuple(calls), finish="tools")
+
+    async def stream(self, request: Request) -> Any:
+        yield await self.complete(request)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+class Platform:
+    """Shows what it is sent and tells the witness; in a bad mood it does not, or does not say that it did."""
+
+    name: ClassVar[str] = "test"
+    capabilities = Capabilities(max_text=100_000, buttons=100, button_label=100, edit=True, bare_yes="ordered")
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.mood: Mood = "up"
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, str], *, way: Literal["webhook", "polling"]) -> Self:
+        raise ValueError("made by the world it is in")
+
+    async def start(self, http: Any) -> None:
+        """Nothing is needed."""
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    def verify(self, request: WebhookRequest, now: datetime) -> None:
+        """There is no webhook."""
+
+    def parse(self, request: WebhookRequest) -> Parsed:
+        return Parsed(events=(), response=WebhookResponse(status=404))
+
+    def render(self, address: Address, reply: Reply) -> Sequence[Part]:
+        return [Part(call="show", arguments={"text": reply.text, "edits": reply.edits}, buttons=reply.buttons)]
+
+    def follows(self, message: Message, receipt: Receipt) -> bool:
+        return message.after is not None and int(message.after) >= int(str(receipt.message_id))
+
+    async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
+        mood, self.mood = self.mood, "up"
+        if mood == "down":
+            raise Unavailable("503")
+        if mood == "blocked" and part.buttons:
+            raise Undeliverable("403")
+        number = await self._world.saw(address, part, lost=mood == "lost answer")
+        if mood == "lost answer":
+            raise Ambiguous("no answer")
+        return Receipt(message_id=str(number))
+
+
+class Worker:
+    """One process."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.wire = Wire(world.store)
+        self.shared = Shared(
+            store=cast("Store", self.wire),
+            channels={"test": cast("Any", world.platform)},
+            bot=world.bot,
+            keyring=KEYRING,
+            artifacts=ArtifactStore(world.files, [b"a key of more than 16 bytes"], public_url=None, now=_now),
+            feed=Feed(now=_now),
+            worker=name,
+        )
+        self.decisions = Decisions(self.shared)
+        self.inbox = Inbox(self.shared, self.decisions, allow(["*"]))
+        turns, actions, delivery = Turns(self.shared, self.decisions), Actions(self.shared), Delivery(self.shared)
+        self.shared.sending = {"test": Crew(self.shared.tasks, "out", 64, delivery.run)}
+        self._runs: dict[Kind, Callable[[Any], Awaitable[Any]]] = {
+            "turn": turns.run,
+            "action": actions.run,
+            "out": delivery.run,
+        }
+
+    async def take(self, event: Event) -> bool:
+        """One delivery of the platform; False: it will deliver it again."""
+        try:
+            parsed = Parsed(events=(event,), response=WebhookResponse())
+            await self.inbox.take(self.shared.channels["test"], parsed)
+        except StoreError:
+            return False
+        await self._idle()
+        return True
+
+    async def _idle(self) -> None:
+        while len(self.shared.tasks):
+            await asyncio.sleep(0.0002)
+
+    async def keep_time(self) -> None:
+        try:
+            await self.shared.store.tick()
+            await self.decisions.sweep(0.0)
+        except StoreError:
+            pass
+
+    async def work(self, kind: Kind) -> bool:
+        """Take one lane and run it; False when there was none."""
+        try:
+            lease = await self.shared.store.lease(self.shared.worker, [kind], pool=Platform.name, reads=READS[kind])
+            if lease is not None:
+                await self._runs[kind](lease)
+                await self._idle()
+        except StoreError:
+            return True
+        return lease is not None
+
+
+class World:
+    """Two processes, a platform, people, and a witness of what they see."""
+
+    def __init__(self, files: Path, place: OnSqlite | OnRedis) -> None:
+        self.files = files
+        self._place = place
+        self.store: Store = place.store
+        self.witness = Witness()
+        self.platform = Platform(self)
+        self.behaviour: Behaviour = "works"
+        self.hold: asyncio.Event | None = None
+        self.folder = 1
+        """Where an invoice is moved to, now."""
+        self.bot = self._make_bot()
+        self.workers = [Worker(self, "first"), Worker(self, "second")]
+        self._count = 2
+        self.running: list[tuple[Worker, asyncio.Task[bool]]] = []
+        self.events: list[Event] = []
+        self.yes_events: list[int] = []
+        """Which of them were a bare yes of Ana's in her own chat."""
+
+    # ── the machine room ──
+
+    async def open(self) -> None:
+        await self.store.open()
+
+    async def close(self) -> None:
+        for worker, task in self.running:
+            worker.wire.left = 0
+            worker.wire.go_on.set()
+            task.cancel()
+        await asyncio.gather(*(task for _, task in self.running), return_exceptions=True)
+        await self.store.close()
+        self._place.forget()
+
+    async def now(self) -> float:
+        return (await self.store.now()).timestamp()
+
+    def jump(self, seconds: float) -> None:
+        """Time passes, for deadlines and for leases."""
+        self._place.jump(seconds)
+
+    async def step(self, worker: int, kind: Kind) -> bool:
+        """One piece of work by one process; whoever died is replaced."""
+        found = await self.workers[worker].work(kind)
+        self._bury()
+        return found
+
+    async def together(self, kind: Kind) -> None:
+        """Both take work at once."""
+        await asyncio.gather(*(worker.work(kind) for worker in self.workers))
+        self._bury()
+
+    async def pause(self, worker: int, kind: Kind, calls: int) -> None:
+        """A process takes work and stands still at its so-manieth call to the store; another takes its place."""
+        paused = self.workers[worker]
+        paused.wire.pause_after = calls
+        task = asyncio.create_task(paused.work(kind))
+        stopped = asyncio.create_task(paused.wire.paused.wait())
+        await asyncio.wait([task, stopped], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        paused.wire.pause_after = None
+        if not task.done():
+            self.running.append((paused, task))
+            self._replace(paused)
+            self.witness.doubts += 1
+        self._bury()
+
+    async def hold_effect(self, worker: int) -> None:
+        """The same, in the middle of an effect."""
+        holding = self.workers[worker]
+        self.hold = holding.wire.go_on
+        task = asyncio.create_task(holding.work("action"))
+        while not task.done() and self.hold is not None:
+            await asyncio.sleep(0.0002)
+        self.hold = None
+        if not task.done():
+            self.running.append((holding, task))
+            self._replace(holding)
+            self.witness.doubts += 1
+        self._bury()
+
+    async def go_on(self) -> None:
+        """Those that stood still go on, though others have taken their work over."""
+        running, self.running = self.running, []
+        for worker, task in running:
+            worker.wire.go_on.set()
+            await task
+        self._sure()
+
+    def _bury(self) -> None:
+        self._sure()
+        for worker in self.workers:
+            if worker.wire.is_cut:
+                self.witness.doubts += 1
+                self._replace(worker)
+                self.jump(LEASE)
+
+    def _replace(self, worker: Worker) -> None:
+        self._count += 1
+        self.workers[self.workers.index(worker)] = Worker(self, f"worker {self._count}")
+
+    def _sure(self) -> None:
+        self.witness.is_sure(died=any(worker.wire.is_cut for worker in self.workers))
+
+    def deploy(self) -> None:
+        """Both processes are replaced by those of a new release, whose tools are others."""
+        self.witness.release += 1
+        self.bot = self._make_bot()
+        for worker in list(self.workers):
+            self._replace(worker)
+
+    async def work_off(self) -> None:
+        """Everything that can be done now is done."""
+        kinds: tuple[Kind, ...] = ("turn", "action", "out")
+        for number in range(200):
+            await self.workers[0].keep_time()
+            if not any([await self.step(number % 2, kind) for kind in kinds]):
+                return
+        self.witness.violations.append("the work never ends")
+
+    async def until_the_end(self) -> None:
+        """Nothing is broken any more, and all windows pass."""
+        self.platform.mood, self.behaviour = "up", "works"
+        for worker in self.workers:
+            worker.wire.left = None
+        await self.go_on()
+        for _ in range(6):
+            await self.work_off()
+            self.jump(LEASE + 600)
+        await self.work_off()
+
+    # ── the bot ──
+
+    def _make_bot(self) -> ChannelAgent:
+        release = self.witness.release
+        version = str(release)
+
+        async def where(invoice_id: str) -> str:
+            return f"Move invoice {invoice_id} to folder {self.folder}?"
+
+        approvers = Approvers(people=[str(person(name)) for name in sorted(APPROVERS)], need=len(APPROVERS))
+
+        @tool(confirm="Pay invoice {invoice_id}?", version=version)
+        async def pay(invoice_id: str, ctx: ToolContext) -> str:
+            """Pay an invoice."""
+            return await self._effect("pay", invoice_id, ctx, release)
+
+        @tool(confirm="Archive invoice {invoice_id}?", idempotent=True, version=version)
+        async def archive(invoice_id: str, ctx: ToolContext) -> str:
+            """Archive an invoice."""
+            return await self._effect("archive", invoice_id, ctx, release)
+
+        @tool(confirm=Confirm(where, after="resume"), version=version)
+        async def move(invoice_id: str, ctx: ToolContext) -> str:
+            """Move an invoice to where it belongs now."""
+            return await self._effect("move", invoice_id, ctx, release)
+
+        @tool(confirm=Confirm("Send invoice {invoice_id}?", approvers=approvers, ttl_seconds=TTL), version=version)
+        async def send(invoice_id: str, ctx: ToolContext) -> str:
+            """Send an invoice."""
+            return await self._effect("send", invoice_id, ctx, release)
+
+        return ChannelAgent(Agent([pay, archive, move, send], provider=Model()))
+
+    async def _effect(self, name: str, invoice: str, ctx: ToolContext, release: int) -> str:
+        def happened() -> None:
+            folder = str(self.folder) if name == "move" else ""
+            effect = Effect(tool=name, invoice=invoice, folder=folder, key=ctx.idempotency_key, release=release)
+            self.witness.happened(effect)
+
+        behaviour, self.behaviour = self.behaviour, "works"
+        if self.hold is not None:
+            gate, self.hold = self.hold, None
+            happened()
+            await gate.wait()
+            return f"{invoice} is settled."
+        if behaviour == "fails":
+            raise RuntimeError("secret words of an exception")
+        if behaviour == "did nothing":
+            raise NothingDone("it was closed")
+        if behaviour in ("dies before", "dies after"):
+            if behaviour == "dies after":
+                happened()
+            for each in self.workers:
+                each.wire.left = 0
+            raise OutcomeUnknown("the process is gone")
+        if behaviour != "unknown, not done":
+            happened()
+        if behaviour != "works":
+            raise OutcomeUnknown("no answer")
+        return f"{invoice} is settled."
+
+    # ── what people do ──
+
+    async def says(self, name: str, place: str, text: str, *, ask: bool = False, before: int = 0, **flags: Any) -> None:
+        """A person writes something; `before` the so many newest messages of the bot were there."""
+        number = len(self.events)
+        seen = [str(each) for each, message in enumerate(self.witness.shown) if message.place == place]
+        seen = seen[: len(seen) - before]
+        event = Message(
+            event_ids=(f"m{number}",),
+            after=seen[-1] if seen else None,
+            address=address(place),
+            person=person(name),
+            message_id=f"own {number}",
+            text=text,
+            **flags,
+        )
+        if ask:
+            self.witness.wants(name, text.split()[1:])
+        await self._do(event, name)
+
+    async def asks(self, name: str, place: str, verb: str, invoices: Sequence[str]) -> None:
+        """A person asks for something that has to be confirmed."""
+        await self.says(name, place, " ".join([verb, *invoices]), ask=True)
+
+    async def presses(self, name: str, place: str, token: str) -> None:
+        """A person presses a button that was shown somewhere, perhaps long ago."""
+        thing, intent = self.witness.tokens[token]
+        if intent == "confirm":
+            self.witness.says_yes(thing, name, place, TTL, await self.now())
+        press = ButtonPress(
+            event_ids=(f"p{len(self.events)}",), address=address(place), person=person(name), token=token
+        )
+        await self._do(press, name)
+
+    async def types_code(self, name: str, place: str, thing: Thing, word: str) -> None:
+        """A person writes a word and a code."""
+        for other in self.witness.things:
+            if (other.code, other.place) == (thing.code, place) and word == "ok":
+                self.witness.says_yes(other, name, place, TTL, await self.now())
+        await self.says(name, place, f"{word} {thing.code}")
+
+    async def replies(self, name: str, number: int, word: str) -> None:
+        """A person answers one message of the bot, in its chat."""
+        message = self.witness.shown[number]
+        if word == "yes" and len(message.things) == 1:
+            self.witness.says_yes(message.things[0], name, message.place, TTL, await self.now())
+        await self.says(name, message.place, word, reply_to=str(number))
+
+    async def answers(self, name: str, place: str, word: str, **flags: Any) -> None:
+        """A bare yes or no, and nothing else."""
+        thing = self.witness.asked_last(name, place)
+        if word == "yes" and thing is not None and not flags:
+            self.witness.says_yes(thing, name, place, ANSWER_WINDOW, await self.now())
+        if (name, place, word) == ("ana", "ana", "yes"):
+            self.yes_events.append(len(self.events))
+        await self.says(name, place, word, **flags)
+
+    async def edits(self, name: str, place: str, text: str) -> None:
+        """A person changes something they wrote."""
+        number = len(self.events)
+        edit = MessageEdited(
+            event_ids=(f"e{number}",),
+            address=address(place),
+            person=person(name),
+            message_id=f"own {number - 1}",
+            text=text,
+        )
+        await self._do(edit, name)
+
+    async def opts(self, name: str, *, out: bool) -> None:
+        """A person wants to hear nothing more, or to hear from the bot again."""
+        ids = (f"o{len(self.events)}",)
+        event = OptOut(event_ids=ids, address=address(name), person=person(name), opted_in=not out, told=False)
+        await self._do(event, name)
+
+    async def again(self, number: int) -> None:
+        """The platform delivers an event once more: nobody does anything."""
+        await self._deliver(self.events[number])
+
+    async def replay(self, number: int, *, decides: bool) -> None:
+        """An operator replays an event as if it had been put aside: it may ask, and answers nothing."""
+        shared, event = self.workers[0].shared, self.events[number]
+        if isinstance(event, Message) and event.text.partition(" ")[0] in TOOLS:
+            self.witness.wanted.update(event.text.split()[1:])
+        where, now = conversation(event.address.place), await self.store.now()
+        waiting = Waiting(
+            seq=0, conversation=where, stamp=now, body=shared.stamped_event(where, event, now), pointed=False
+        )
+        edited = isinstance(event, MessageEdited)
+        ids = (f"replay {number} {len(self.events)} {now}",)
+        replayed = Incoming(
+            conversation=where, event_ids=ids, body=shared.for_replay(waiting), decides=decides and not edited
+        )
+        await self.store.accept([replayed])
+
+    async def notifies(self, place: str, text: str) -> None:
+        """The author's code says something of its own accord."""
+        timer = later(KEYRING, conversation(place), address(place), Reply(text=text), await self.store.now())
+        await self.store.accept([timer.incoming])
+
+    async def _do(self, event: Event, name: str) -> None:
+        self.events.append(event)
+        self.witness.heard.setdefault((name, event.address.place), []).append(await self.now())
+        await self._deliver(event)
+
+    async def _deliver(self, event: Event) -> None:
+        for _ in range(3):
+            taken = await self.workers[len(self.events) % 2].take(event)
+            self._bury()
+            if taken:
+                return
+
+    async def saw(self, to: Address, part: Part, *, lost: bool) -> int:
+        """The platform shows something; the answer to who sent it may be `lost`."""
+        edits = part.arguments["edits"]
+        tokens = [button.token for button in part.buttons]
+        number = int(str(edits)) if edits is not None else None
+        number = self.witness.saw(to.place, str(part.arguments["text"]), tokens, number, await self.now())
+        self.witness.doubts += lost
+        return number
+
+    # ── the end ──
+
+    async def check_the_end(self) -> None:
+        """Nothing is open, nothing waits, and people know what became of everything they were shown."""
+        violations, shared = self.witness.violations, self.workers[0].shared
+        for place in PLACES:
+            actions = await shared.actions(conversation(place))
+            violations += [
+                f"{action.preview} is {action.state} for ever"
+                for action in actions.by_id.values()
+                if not action.settled
+            ]
+        stats = await self.store.stats()
+        left = {name: getattr(stats, name) for name in ("pointed", "ready", "leased", "parked", "parts", "timers")}
+        if any(left.values()):
+            violations.append(f"work is left: {left}")
+        letters = await self.store.dead()
+        aside = " ".join(str(letter.part.body) for letter in letters if letter.part is not None).replace("\\", "")
+        decisions = [letter.reason for letter in letters if letter.reason.startswith("a decision")]
+        violations += [reason for reason in decisions if not reason.endswith("made by somebody without the key")]
+        self.witness.check_everything_is_told(aside)
+        for action_id in self.witness.effect_keys():
+            await self._check_chain(action_id)
+
+    async def _check_chain(self, action_id: str) -> None:
+        violations = self.witness.violations
+        partitions = {self.store.partition(conversation(place)) for place in PLACES}
+        read = [await self.store.read(Key(partition, "audit")) for partition in sorted(partitions)]
+        lines = [cast("dict[str, Json]", entry.value) for entries in read for entry in entries]
+        mine = [line for line in lines if line["action"] == action_id]
+        for before, line in itertools.pairwise(mine):
+            if line["before"] != before["head"] and line["what"] != "forged":  # of an old copy, it shows where it broke
+                violations.append(f"the audit of {action_id} is broken at {line['what']}")
+        if "decided" not in [line["what"] for line in mine]:
+            violations.append(f"the audit of {action_id} knows no decision")
+
+
+def address(place: str) -> Address:
+    return Address(channel="test", account="bot", place=place, group=place.startswith("#"))
+
+
+def conversation(place: str) -> str:
+    """Return the key of the conversation there."""
+    return f"agent/{address(place)}"
+
+
+def person(name: str) -> Person:
+    return Person(channel="test", account="bot", user_id=name, name=name.capitalize())
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
