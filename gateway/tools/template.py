@@ -7,17 +7,16 @@ from collections.abc import Collection, Mapping
 from string import Formatter
 
 from channels import Json
+from gateway.tools.escape import shown
 
-__all__ = ["Template", "as_text", "shown"]
-
-_LONG = 120
+__all__ = ["Template", "as_text"]
 
 
 class Template:
     """A text with ``{name}`` in it, checked when the tool is defined.
 
-    Attributes, indexes, conversions and format specifications are refused: a value is shown as it is, since one that
-    is rounded or cut open would not be the value the tool is called with. ``{{`` stands for a brace.
+    Attributes, indexes, conversions and format specifications are refused: a value is shown whole, since one that is
+    rounded or cut open would not be the value the tool is called with. ``{{`` stands for a brace.
     """
 
     def __init__(self, text: str, names: Collection[str]) -> None:
@@ -44,24 +43,11 @@ class Template:
         """The template with each name replaced by its text."""
         return "".join(literal + ("" if name is None else texts[name]) for literal, name in self._pieces)
 
+    def sentence(self, values: Mapping[str, Json]) -> str:
+        """The template as a person is shown it: a text among the values is quoted, and nothing hides in any."""
+        return self.render({name: shown(values[name], bare=False) for _, name in self._pieces if name is not None})
+
 
 def as_text(value: Json) -> str:
     """Text as it is, any other value as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def shown(value: Json) -> str:
-    """A value as a person may be shown it, on one line.
-
-    Whatever is invisible or changes how its surroundings read (control, format and direction characters) becomes an
-    escape, and a long value is cut in the middle, saying how long it is.
-    """
-    text = as_text(value)
-    if len(text) > _LONG:
-        half = _LONG // 2
-        return f"{_visible(text[:half])} … ({len(text)}) … {_visible(text[-half:])}"
-    return _visible(text)
-
-
-def _visible(text: str) -> str:
-    return "".join(c if c.isprintable() else "⏎" if c == "\n" else f"\\u{ord(c):04x}" for c in text)

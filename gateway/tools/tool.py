@@ -20,17 +20,21 @@ from gateway.tools.arguments import Arguments
 from gateway.tools.confirm import AskFunction, Confirm, Preview
 from gateway.tools.context import ToolContext
 from gateway.tools.errors import NothingDone, Problem, ToolError, ToolExecutionError, ToolTimeout, ToolValidationError
+from gateway.tools.escape import plain, shown
 from gateway.tools.function import Function, NotBegun
 from gateway.tools.locks import held
 from gateway.tools.previews import frozen
 from gateway.tools.results import serialise
-from gateway.tools.template import Template, as_text, shown
+from gateway.tools.template import Template, as_text
 
 __all__ = ["Tool"]
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ACCIDENTS = (UnicodeError, json.JSONDecodeError, OSError, ValidationError)
 """ValueErrors that clients and parsers raise when an answer is broken: they are not a preview function's refusal."""
+
+_LONGEST_TOLD = 2_000
+"""Characters of a result in the words of ``done=``."""
 
 
 class Tool:
@@ -173,7 +177,7 @@ class Tool:
         if self._ask is None:
             return Preview(text=self.name.replace("_", " "))
         if isinstance(self._ask, Template):
-            return Preview(text=self._ask.render({name: shown(value) for name, value in args.items()}))
+            return Preview(text=self._ask.sentence(args))
         found = await self._guarded(self._ask, args, ctx, self._at_most(timeout_seconds), passing=(ValueError,))
         return frozen(found if isinstance(found, Preview) else Preview(text=str(found)))
 
@@ -222,10 +226,14 @@ class Tool:
         return found if found in ("done", "not_done") else "unknown"
 
     def done_text(self, args: Mapping[str, Json], result: Any) -> str | None:
-        """The tool's own words for a confirmed call that is done; None when it has no ``done=``."""
+        """The tool's own words for a confirmed call that is done, as Markdown; None when it has no ``done=``.
+
+        The values in them are shown as in a question: quoted, and never Markdown. A result too long for that is cut.
+        """
         if self._done is None:
             return None
-        return self._done.render({**{n: shown(v) for n, v in args.items()}, "result": serialise(result)})
+        values = {name: plain(shown(value, bare=False)) for name, value in args.items()}
+        return self._done.render({**values, "result": _told(result)})
 
     def _at_most(self, seconds: float | None) -> float | None:
         return min((each for each in (self.timeout_seconds, seconds) if each is not None), default=None)
@@ -322,6 +330,14 @@ def _cancelling() -> bool:
     """Whether it is the caller who is cancelled."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
+
+
+def _told(result: Any) -> str:
+    """A result within a sentence, as Markdown."""
+    text = serialise(result)
+    if len(text) > _LONGEST_TOLD:
+        text = f"{text[:_LONGEST_TOLD]}… (cut: it has {len(text)} characters)"
+    return plain(shown(text, bare=False) if isinstance(result, str) else text)
 
 
 def _types_only(schema: Any) -> Any:

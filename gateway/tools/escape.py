@@ -1,0 +1,268 @@
+"""What somebody else wrote, as a person may be shown it: legible letter by letter, and never Markdown of its own.
+
+A value is shown so that no two different values look equal: whatever is invisible, steers how its surroundings read or
+looks like something else becomes an escape, ``\\u`` and its number.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+from channels import Json
+
+__all__ = ["has_right_to_left", "legible", "link", "named", "plain", "shown", "visible"]
+
+_LONGEST_NAME = 40
+
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|~&])")
+_LETTERS = "A-Za-z\u00c0-\u0131\u0134-\u013e\u0141-\u0148\u014a-\u017e"
+_ORDINARY = re.compile(rf"[ !#-\[\]-~{_LETTERS}]*")
+_ORDINARY_SENTENCE = re.compile(rf"[ -~{_LETTERS}“”⏎]*")
+"""Texts in which nothing is escaped, like most that are written."""
+_WORD_LIKE = re.compile(r"[A-Za-z0-9](?:[\w.@/+#-]{0,98}[A-Za-z0-9])?", re.ASCII)
+"""A value of one plain word needs no quotes where it stands alone. One with a colon may be the name of a person."""
+_PLAIN_NAME = re.compile(r"[^\W_](?:[\w.+-]*[^\W_])?")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_BACKSLASHES = re.compile(r"\\+$")
+_READ_AS_ESCAPE = frozenset("uUxn*_~`")
+"""Behind a backslash they are, or on some platform become, part of an escape: a real backslash there is doubled."""
+_QUOTED = re.compile("“[^“”]*”")
+_ISOLATE, _ISOLATE_END = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}"
+_IN_AN_ADDRESS = re.compile(r"[\s<>\\^`{|}\"]")
+
+
+def visible(text: str) -> str:
+    """Return a text of which every letter can be read: two different texts never give the same.
+
+    A line's end is shown as ``⏎``. Escaped are quotes, control, format, direction and blank characters, double spaces
+    and those at the ends, letters of another script than the rest of their word, other forms of the same letter and
+    what looks like a punctuation mark of ASCII.
+    """
+    if _ORDINARY.fullmatch(text) and "  " not in text and text.strip(" ") == text:
+        return text
+    hidden = _signs(text, _is_unlike, exact=True)
+    pieces: list[str] = []
+    for index, char in enumerate(text):
+        if hidden[index] or char == "\n" or char in _READ_AS_ESCAPE:
+            pieces += _backslashes_before(text, index)
+        pieces.append("⏎" if char == "\n" else _escape(char) if hidden[index] else char)
+    return "".join(pieces)
+
+
+def shown(value: Json, *, bare: bool = True) -> str:
+    """Return a value so that it can be told from every other: a text in quotes, all else as JSON.
+
+    `bare`: a text of one plain word, which could be no other kind of value, goes without quotes.
+    """
+    if not isinstance(value, str):
+        written = json.dumps(value, ensure_ascii=False)
+        return _STRING.sub(lambda found: f'"{visible(json.loads(found[0]))}"', written) if '"' in written else written
+    if bare and _WORD_LIKE.fullmatch(value) and not _is_literal(value):
+        return value
+    return f"“{visible(value)}”"
+
+
+def legible(text: str) -> str:
+    """Return a sentence in which nothing hides; its own quotes, escapes and punctuation stay as they are.
+
+    Where letters are written from right to left, what is quoted does not move its surroundings.
+    """
+    if not _ORDINARY_SENTENCE.fullmatch(text):
+        hidden = _signs(text, _is_hidden, exact=False)
+        text = "".join(_in_a_sentence(char, escape=escape) for char, escape in zip(text, hidden, strict=True))
+    if has_right_to_left(text):
+        return _QUOTED.sub(lambda found: f"{_ISOLATE}{found[0]}{_ISOLATE_END}", text)
+    return text
+
+
+def plain(text: str) -> str:
+    """Return a sentence as Markdown that shows exactly it: nothing becomes a link, a heading or a mark."""
+    return _MARKUP.sub(r"\\\1", legible(text))
+
+
+def named(name: str) -> str:
+    """Return the name of a person or a file, as Markdown: in quotes unless it is one plain word, shortened when long."""
+    if len(name) > _LONGEST_NAME:
+        name = f"{name[: _LONGEST_NAME - 16]}…{name[-15:]}"
+    read = visible(name)
+    return plain(read if read == name and _PLAIN_NAME.fullmatch(name) else f"“{read}”")
+
+
+def link(name: str | None, url: str) -> str:
+    """Return a link to a file, as Markdown; without a name its address is what is read."""
+    address = _IN_AN_ADDRESS.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), url)
+    return f"[{named(name) if name else plain(url)}](<{address.replace('&', chr(92) + '&')}>)"
+
+
+def has_right_to_left(text: str) -> bool:
+    """Return True when letters of the text are written from right to left."""
+    return not text.isascii() and any(unicodedata.bidirectional(char) in ("R", "AL", "AN") for char in text)
+
+
+def _is_literal(text: str) -> bool:
+    """Whether it reads as a number, a truth value or null."""
+    if text.lower() in ("true", "false", "null", "none"):
+        return True
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _escape(char: str) -> str:
+    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
+
+
+def _backslashes_before(text: str, index: int) -> Iterator[str]:
+    """As many backslashes again as stand right before: an escape behind them has one alone, so an odd number."""
+    if index and text[index - 1] == "\\" and (found := _BACKSLASHES.search(text, 0, index)):
+        yield found[0]
+
+
+def _in_a_sentence(char: str, *, escape: bool) -> str:
+    if char == "\n":
+        return " ⏎ "
+    if unicodedata.category(char) == "Zs":
+        return " "
+    return _escape(char) if escape else char
+
+
+# ── which characters are escaped ──
+
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2065\u2800\u3164\uffa0")
+_HIDDEN_RANGES = (
+    (0x0334, 0x0338),  # marks that strike a letter through
+    (0x1100, 0x11FF),  # parts of Hangul syllables, which join
+    (0x180B, 0x180F),  # variation selectors
+    (0x20D0, 0x20FF),  # marks around a letter
+    (0x2E80, 0x2FDF),  # radicals, which look like the letter they are the radical of
+    (0xA960, 0xA97F),
+    (0xD7B0, 0xD7FF),
+    (0xFE00, 0xFE0F),  # variation selectors
+    (0xE0100, 0xE01EF),
+)
+_LIKE_PUNCTUATION = frozenset(
+    '"“”⏎'  # ours
+    "\u02d7\u2010\u2011\u2012\u2015\u2043\u2212"  # -
+    "\u2044\u2215\u29f8\u2216\u29f5"  # / \
+    "\u201a\u2024\u02d0\ua789\u2236\u01c3\u01c0\u2223"  # , . : ! |
+    "\u02b9\u02bb\u02bc\u02c8\u02ca\u02cb\u201b\u2032\u2035"  # ' `
+    "\u2217\u066d\u204e\u223c\u02dc"  # * ~
+    "\u2027\u2219\u22c5"  # the middle dot
+    "\u0251\u0261"  # a g
+)
+_LIKE_A_DASH = frozenset("\u2013\u30fc\u4e00\u3161")
+"""Within a word of ASCII; elsewhere they are what they look like."""
+_OWN_FORMS = frozenset({"ARMENIAN", "FULLWIDTH", "HALFWIDTH", "HANGUL", "LAO", "THAI", "TIBETAN"})
+"""Scripts in which everyday letters have another form for compatibility."""
+_EAST_ASIAN = frozenset({"CJK", "BOPOMOFO", "HALFWIDTH", "HANGUL", "HIRAGANA", "IDEOGRAPHIC", "KATAKANA"})
+_BESIDE = (_EAST_ASIAN | {"LATIN"}, _EAST_ASIAN | {"FULLWIDTH"})
+"""Scripts that people write in one word."""
+_MOST_MARKS = 4
+_EMOJI_JOINERS = frozenset("\ufe0f\u200d")
+
+
+def _signs(text: str, is_sign: Callable[[str], bool], *, exact: bool) -> list[bool]:
+    """Return which characters are escaped. Not `exact`: spaces and emoji may be as an author writes them."""
+    hidden = [char != "\n" and not (char.isascii() and char.isprintable()) and is_sign(char) for char in text]
+    if exact:
+        for index, char in enumerate(text):
+            beside = index in (0, len(text) - 1) or text[index - 1] == " "
+            hidden[index] = hidden[index] or char == '"' or (char == " " and beside)
+    else:
+        for index, char in enumerate(text):
+            if char in _EMOJI_JOINERS and index and not hidden[index - 1]:
+                before = text[index - 1]
+                hidden[index] = before not in _EMOJI_JOINERS and unicodedata.category(before) not in ("So", "Sk")
+    if not text.isascii():
+        _sign_marks(text, hidden)
+        _sign_scripts(text, hidden, exact=exact)
+    return hidden
+
+
+def _sign_marks(text: str, hidden: list[bool]) -> None:
+    """Sign marks that have no letter to stand on, or that make with it what is another letter already."""
+    cluster, normal = "", unicodedata.is_normalized("NFC", text)
+    for index, char in enumerate(text):
+        is_mark = unicodedata.category(char)[0] == "M"
+        if hidden[index]:
+            cluster = ""
+        elif is_mark and char not in _EMOJI_JOINERS and not 0 < len(cluster) <= _MOST_MARKS:
+            hidden[index], cluster = True, ""
+        elif not normal and unicodedata.normalize("NFC", cluster + char) != cluster + char:
+            hidden[index], cluster = True, ""
+        elif is_mark:
+            cluster += char
+        else:
+            cluster = char if char.isalnum() else ""
+
+
+def _sign_scripts(text: str, hidden: list[bool], *, exact: bool) -> None:
+    """Sign the letters of another script than the rest of their word."""
+    start = 0
+    for index in range(len(text) + 1):
+        if index < len(text) and (hidden[index] or _is_of_a_word(text[index])):
+            continue
+        if index - start > 1 and not text[start:index].isascii():
+            _sign_word(text, hidden, range(start, index), exact=exact)
+        start = index + 1
+
+
+def _sign_word(text: str, hidden: list[bool], word: range, *, exact: bool) -> None:
+    letters = [index for index in word if not hidden[index] and text[index].isalnum()]
+    ascii_too = any(text[index].isascii() for index in letters)
+    for index in letters:
+        foreign = text[index].isdecimal() or _script(text[index]) == "FULLWIDTH"
+        hidden[index] = ascii_too and foreign and not text[index].isascii()
+    if exact:
+        for index in word[1:-1]:
+            if text[index] in _LIKE_A_DASH and _is_ascii_word(text[index - 1]) and _is_ascii_word(text[index + 1]):
+                hidden[index] = True
+    scripts = {index: _script(text[index]) for index in letters if not hidden[index] and text[index].isalpha()}
+    found = Counter(scripts.values())
+    if len(found) < 2:
+        return
+    main = max(found, key=lambda script: (found[script], script == "LATIN"))
+    beside = next((scripts for scripts in _BESIDE if main in scripts), frozenset({main}))
+    for index, script in scripts.items():
+        hidden[index] = script not in beside
+
+
+def _is_of_a_word(char: str) -> bool:
+    return char in "-_\u2013" or char.isalnum() or unicodedata.category(char)[0] == "M"
+
+
+def _is_ascii_word(char: str) -> bool:
+    return char.isascii() and char.isalnum()
+
+
+@lru_cache(4096)
+def _is_hidden(char: str) -> bool:
+    """Whether a character is not seen, or seen as another one."""
+    number, category = ord(char), unicodedata.category(char)
+    if not char.isprintable():
+        return category != "Zs" or char == "\u1680"
+    if char in _BLANK or category == "Me" or any(first <= number <= last for first, last in _HIDDEN_RANGES):
+        return True
+    other_form = number > 0xFF and category[0] in "LN" and category != "No"
+    return other_form and unicodedata.normalize("NFKC", char) != char and _script(char) not in _OWN_FORMS
+
+
+@lru_cache(4096)
+def _is_unlike(char: str) -> bool:
+    """Whether in a value a character could be taken for another one."""
+    return char in _LIKE_PUNCTUATION or not char.isprintable() or _is_hidden(char)
+
+
+@lru_cache(4096)
+def _script(char: str) -> str:
+    """The script of a letter, as its name begins."""
+    if char < "\u0250":
+        return "LATIN"
+    return unicodedata.name(char, "").partition(" ")[0].partition("-")[0]
