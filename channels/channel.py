@@ -196,6 +196,8 @@ class Capabilities:
     """Characters of a button's label."""
     media: Mapping[str, int] = field(default_factory=dict)
     """Kind of media -> the largest size in bytes: image, audio, video, document."""
+    text_files: bool = True
+    """A file of plain text can be shown, as a file or as a link to it. False: what needs one is not asked here."""
     pace: Pace = Pace()
     visible: bool = False
     """Delivered means written to the conversation's visible log, which the channel's page reads."""

@@ -57,6 +57,8 @@ class Reply:
     media: tuple[Media, ...] = ()
     edits: str | None = None
     """The id of the message to replace."""
+    exact: bool = False
+    """Every letter of it counts: none is written as a cheaper one, or taken by the platform for a mark of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

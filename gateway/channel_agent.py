@@ -21,6 +21,7 @@ from gateway.observe import describe_error
 from gateway.providers.base import ModelMessage
 from gateway.tools import PendingConfirmation, Tool, ToolContext
 from gateway.tools.action import Detail, PendingAction
+from gateway.tools.escape import link, plain
 from gateway.wording import say
 
 # Asking people takes half of what the package is made of, and only a running bot does it: imported there.
@@ -346,8 +347,6 @@ class ChannelAgent:
     # ── the turn ──
 
     async def _command(self, turn: Turn, command: str) -> Outcome:
-        from gateway.pending.prompt import plain
-
         outcome = Outcome(stop_reason="command", transcript=to_entries(turn.notes))
         match command:
             case "start":
@@ -358,7 +357,7 @@ class ChannelAgent:
             case "new":
                 outcome.replies, outcome.transcript = [Reply(text=say("new_done", turn.language))], [RESET]
             case "pending":
-                outcome.replies = [Reply(text=self._pending(turn, await turn.actions()))]
+                outcome.replies = [Reply(text=self._pending(turn, await turn.actions()), exact=True)]
             case _:
                 answer = await self._commands[command][0](turn.context, turn.messages[0].text)
                 if answer is not None:
@@ -366,12 +365,12 @@ class ChannelAgent:
         return outcome
 
     def _pending(self, turn: Turn, actions: ConversationActions) -> str:
-        from gateway.pending.prompt import plain
+        from gateway.pending.prompt import brief
 
         waiting = actions.open_for(str(turn.person))
         if not waiting:
             return say("pending_none", turn.language)
-        lines = [f"- {plain(action.preview)} ({action.code})" for action in waiting]
+        lines = [f"- {brief(action.preview)} ({action.code})" for action in waiting]
         return "\n".join([say("pending_list", turn.language), "", *lines])
 
     async def _model(self, turn: Turn) -> Outcome:
@@ -394,7 +393,7 @@ class ChannelAgent:
         )
         silent = outcome.asked or done.stop_reason == "cancelled"
         text = "" if silent else done.content or _excuse(done.stop_reason, turn.language)
-        links = [f"[{item.filename or item.url}]({item.url})" for item in done.artifacts if item.url]
+        links = [link(item.filename, item.url) for item in done.artifacts if item.url]
         if text or links:
             outcome.replies.append(Reply(text="\n\n".join(filter(None, [text, *links]))))
         outcome.replies += [Reply(media=(media_of(item),)) for item in done.artifacts if item.url is None]

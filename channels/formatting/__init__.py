@@ -1,8 +1,8 @@
 """Markdown to what a platform can show: read once into text and spans, split at a limit, told in a dialect."""
 
-from channels.formatting.gsm import GSM, drop_dear_accents, fold_to_gsm
+from channels.formatting.gsm import GSM, drop_dear_accents, fold_quotes, fold_to_gsm
 from channels.formatting.markdown import MAX_MARKDOWN, is_quick, read_markdown
-from channels.formatting.plain import to_plain, to_whatsapp
+from channels.formatting.plain import label, to_plain, to_whatsapp
 from channels.formatting.styled import Span, SpanKind, Styled, split
 
 __all__ = [
@@ -12,8 +12,10 @@ __all__ = [
     "SpanKind",
     "Styled",
     "drop_dear_accents",
+    "fold_quotes",
     "fold_to_gsm",
     "is_quick",
+    "label",
     "read_markdown",
     "split",
     "to_plain",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
-__all__ = ["GSM", "drop_dear_accents", "fold_to_gsm"]
+__all__ = ["GSM", "drop_dear_accents", "fold_quotes", "fold_to_gsm"]
 
 GSM = frozenset(
     "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§"
@@ -28,10 +29,21 @@ _FOLDED = str.maketrans(
     }
 )
 
+_QUOTES = str.maketrans({"\u201c": '"', "\u201d": '"', "\u23ce": "\\n", "\u2068": None, "\u2069": None})
+_BULLET = re.compile(r"^( *)\u2022 ", re.MULTILINE)
+
 
 def fold_to_gsm(text: str) -> str:
     """The text with quotes, dashes, spaces and dots of typography as a plain keyboard has them."""
     return text.translate(_FOLDED)
+
+
+def fold_quotes(text: str) -> str:
+    """The text with what stands around values in a form that is cheap to send, and every letter of them as it is.
+
+    That is quotes, the sign for a new line, isolates and the bullets of lists: in values these are escaped.
+    """
+    return _BULLET.sub(r"\1- ", text.translate(_QUOTES))
 
 
 def drop_dear_accents(text: str) -> str:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import accumulate
 
 from channels.formatting.styled import Span, SpanKind, Styled
 
-__all__ = ["to_plain", "to_whatsapp"]
+__all__ = ["label", "to_plain", "to_whatsapp"]
 
 _WHATSAPP: Mapping[SpanKind, str] = {"bold": "*", "italic": "_", "strike": "~", "code": "`", "pre": "```"}
 """https://faq.whatsapp.com/539178204879377."""
+_LITERAL_MARK = re.compile(r"[*~`]|_(?![A-Za-z0-9])|(?<![A-Za-z0-9])_")
+"""What WhatsApp may take for a mark: an underscore within a word it does not."""
+
+_WORD = re.compile(r"[\w.+-]*")
+_LONGEST_LABEL = 40
 
 
 def to_plain(styled: Styled) -> str:
@@ -17,9 +26,39 @@ def to_plain(styled: Styled) -> str:
     return _written(styled, {})
 
 
-def to_whatsapp(styled: Styled) -> str:
-    """The same with WhatsApp's marks around what is bold, italic, struck through or code."""
-    return _written(styled, _WHATSAPP)
+def to_whatsapp(styled: Styled, *, exact: bool = False) -> str:
+    """The same with WhatsApp's marks around what is bold, italic, struck through or code.
+
+    `exact`: the same characters in the text itself are written as escapes, or WhatsApp would swallow them.
+    """
+    return _written(_without_marks(styled) if exact else styled, _WHATSAPP)
+
+
+def label(name: str) -> str:
+    """The name of a file where it stands by itself: in quotes unless it is one word, shortened when it is long."""
+    if len(name) > _LONGEST_LABEL:
+        name = f"{name[: _LONGEST_LABEL - 16]}…{name[-15:]}"
+    if _WORD.fullmatch(name):
+        return name
+    read = "".join(char if char.isprintable() else "_" for char in name)
+    return f"“{re.sub('[“”]', chr(39), read)}”"
+
+
+def _without_marks(styled: Styled) -> Styled:
+    """The text with its own marks as escapes, and the spans where they then are."""
+    marks = list(_LITERAL_MARK.finditer(styled.text))
+    if not marks:
+        return styled
+    escaped = [f"\\u{ord(mark[0]):04x}" for mark in marks]
+    ends = [mark.end() for mark in marks]
+    grown = [0, *accumulate(len(escape) - 1 for escape in escaped)]
+
+    def moved(at: int) -> int:
+        return at + grown[bisect_right(ends, at)]
+
+    spans = [replace(span, start=moved(span.start), end=moved(span.end)) for span in styled.spans]
+    found = iter(escaped)
+    return Styled(_LITERAL_MARK.sub(lambda _: next(found), styled.text), tuple(spans))
 
 
 def _written(styled: Styled, marks: Mapping[SpanKind, str]) -> str:

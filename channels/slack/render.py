@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from channels.channel import Capabilities, Pace
 from channels.events import Address
-from channels.formatting import Span, Styled, read_markdown, split
+from channels.formatting import Span, Styled, label, read_markdown, split
 from channels.replies import Button, Json, Media, Part, Reply
 from channels.slack.rich import rich_text
 
@@ -91,9 +91,10 @@ def shown(text: str) -> Mapping[str, Json]:
     return _arguments(list(_pieces(Styled(text))))
 
 
-def linked(label: str, address: str) -> Mapping[str, Json]:
-    """The arguments of a message that is one link."""
-    return _arguments(list(_pieces(Styled(label, (Span("link", 0, len(label), address),)))))
+def linked(filename: str, address: str) -> Mapping[str, Json]:
+    """The arguments of a message that is one link to a file."""
+    name = label(filename)
+    return _arguments(list(_pieces(Styled(name, (Span("link", 0, len(name), address),)))))
 
 
 def _arguments(pieces: Sequence[_Piece]) -> Mapping[str, Json]:
@@ -150,13 +151,13 @@ def _with_buttons(part: Part, buttons: tuple[Button, ...]) -> Part:
 def _button(number: int, button: Button) -> Json:
     if len(button.token) > _TOKEN:
         raise ValueError(f"a Slack button carries at most {_TOKEN} characters, not {len(button.token)}")
-    label = button.label
-    if len(label) > CAPABILITIES.button_label:
-        label = label[: CAPABILITIES.button_label - 1] + "…"
+    words = button.label
+    if len(words) > CAPABILITIES.button_label:
+        words = words[: CAPABILITIES.button_label - 1] + "…"
     element: dict[str, Json] = {
         "type": "button",
         "action_id": f"askfirst_{number}",
-        "text": {"type": "plain_text", "text": label, "emoji": False},
+        "text": {"type": "plain_text", "text": words, "emoji": False},
         "value": button.token,
     }
     if style := _STYLES[button.style]:
@@ -167,7 +168,7 @@ def _button(number: int, button: Button) -> Json:
 def _file(to: dict[str, Json], media: Media) -> Part:
     """The file itself, or for one too large the message that becomes its link when it is sent."""
     if media.size > _FILE:
-        return Part(call=POST, arguments={**to, **shown(media.filename)}, media=media)
+        return Part(call=POST, arguments={**to, **shown(label(media.filename))}, media=media)
     arguments: dict[str, Json] = {"channel_id": to["channel"]}
     if "thread_ts" in to:
         arguments["thread_ts"] = to["thread_ts"]

@@ -24,14 +24,14 @@ _STYLES: dict[SpanKind, str] = {"bold": "bold", "italic": "italic", "strike": "s
 _LONGEST_ADDRESS = 1_000
 """Characters; a longer link is left out, its label stays."""
 _ADDRESS = r"https?://[^\s<>|`\"]*[^\s<>|`\".,:;!?'()\[\]*_~]"
-_NEVER = r"(?!)"
+_LINK = re.compile(_ADDRESS)
 
 
 def rich_text(styled: Styled, *, account: str | None = None) -> Json:
     """The text as one block; None when there is nothing to see.
 
-    With `account` the written form of one of its people (``slack:T1:U7``) is shown as the name Slack has for them. That
-    calls them where the message is new.
+    With `account` a piece of code that is the written form of one of its people (``slack:T1:U7``) is shown as the name
+    Slack has for them. That calls them where the message is new. The same letters elsewhere may be anybody's.
     """
     writer = _Writer(styled, account)
     elements: list[Json] = []
@@ -50,8 +50,7 @@ class _Writer:
 
     def __init__(self, styled: Styled, account: str | None) -> None:
         self._text, self._spans = styled.text, styled.spans
-        person = _NEVER if account is None else rf"slack:{re.escape(account)}:(?P<user>[A-Z0-9]+)"
-        self._link = re.compile(f"{_ADDRESS}|{person}")
+        self._person = re.compile(rf"slack:{re.escape(account)}:([A-Z0-9]+)") if account is not None else None
 
     def held(self, kind: str, start: int, end: int) -> Iterator[Json]:
         """What is from `start` to before `end`, in an element that stands on lines of its own."""
@@ -83,23 +82,20 @@ class _Writer:
             style.pop("code", None)
             yield _element("link", text.replace("\n", " "), style, url=re.sub(r"\s", _percent, address))
         elif "code" in style:
-            yield _element("text", text, style)
+            person = self._person.fullmatch(text) if self._person is not None else None
+            yield {"type": "user", "user_id": person[1]} if person else _element("text", text, style)
         else:
             yield from self._plain(text, style)
 
     def _plain(self, text: str, style: dict[str, Json]) -> Iterator[Json]:
         """Text whose addresses are links."""
         done = 0
-        for found in self._link.finditer(text):
-            user = found.groupdict().get("user")
-            if user is None and not _is_address(found[0]):
+        for found in _LINK.finditer(text):
+            if not _is_address(found[0]):
                 continue
             if found.start() > done:
                 yield _element("text", text[done : found.start()], style)
-            if user is not None:
-                yield {"type": "user", "user_id": user}
-            else:
-                yield _element("link", found[0], style, url=found[0])
+            yield _element("link", found[0], style, url=found[0])
             done = found.end()
         if done < len(text):
             yield _element("text", text[done:], style)

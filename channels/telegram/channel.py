@@ -261,7 +261,12 @@ class TelegramChannel:
         if call not in FILE_FIELD:
             if media.link is None:
                 raise Undeliverable("file_too_large")
-            named = {"type": "text_link", "offset": 0, "length": utf16_length(media.filename), "url": media.link}
+            named = {
+                "type": "text_link",
+                "offset": 0,
+                "length": utf16_length(str(arguments["text"])),
+                "url": media.link,
+            }
             return await self._api.call(call, **arguments, entities=[named])
         try:
             upload = await in_thread(partial(open_upload, media), threads=FILES)

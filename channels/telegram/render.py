@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from channels.channel import Capabilities, Pace
 from channels.events import Address
-from channels.formatting import Styled, read_markdown, split
+from channels.formatting import Styled, label, read_markdown, split
 from channels.replies import Button, Json, Media, Part, Reply
 from channels.telegram.entities import to_entities, utf16_length
 
@@ -127,7 +127,7 @@ def _file(to: dict[str, Json], media: Media) -> Part:
     if media.size > CAPABILITIES.media[kind]:
         call = "sendDocument"
     if media.size > CAPABILITIES.media["document"]:
-        text = _text(to, Styled(media.filename))
+        text = _text(to, Styled(label(media.filename)))
         return Part(call=text.call, arguments=text.arguments, media=media)
     return Part(call=call, arguments=dict(to), media=media)
 
@@ -139,10 +139,10 @@ def _rows(buttons: Sequence[Button]) -> list[Json]:
     for button in buttons:
         if (size := len(button.token.encode())) > _TOKEN_BYTES:
             raise ValueError(f"a Telegram button carries at most {_TOKEN_BYTES} bytes, not {size}")
-        label = button.label
-        if len(label) > CAPABILITIES.button_label:
-            label = label[: CAPABILITIES.button_label - 1] + "…"
-        shown: Json = {"text": label, "callback_data": button.token}
+        words = button.label
+        if len(words) > CAPABILITIES.button_label:
+            words = words[: CAPABILITIES.button_label - 1] + "…"
+        shown: Json = {"text": words, "callback_data": button.token}
         if before is not None and (before.style, button.style) == ("confirm", "cancel"):
             rows[-1].append(shown)
         else:

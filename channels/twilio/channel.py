@@ -73,7 +73,7 @@ class _TwilioChannel:
         """Our number."""
         self._sid, self._token, self._api_url = account_sid, auth_token, api_url.rstrip("/")
         self._public_url = public_url.rstrip("/")
-        self.capabilities = replace(type(self).capabilities, reports=bool(public_url))
+        self.capabilities = replace(type(self).capabilities, reports=bool(public_url), text_files=bool(public_url))
         self._prefix = ADDRESS_PREFIX[self.name]
         self._verifier = Verifier(account_sid, auth_token, shared_key)
         self._reader = FormReader(self.name)

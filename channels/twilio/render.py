@@ -5,10 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from channels.channel import Capabilities, Pace
 from channels.events import Address
-from channels.formatting import Span, Styled, fold_to_gsm, read_markdown, split, to_plain, to_whatsapp
+from channels.formatting import (
+    Span,
+    Styled,
+    fold_quotes,
+    fold_to_gsm,
+    label,
+    read_markdown,
+    split,
+    to_plain,
+    to_whatsapp,
+)
 from channels.replies import Media, Part, Reply
 
 __all__ = ["SMS", "WHATSAPP", "render_sms", "render_whatsapp"]
@@ -66,7 +77,8 @@ _WHATSAPP_TYPES: Mapping[str, str] = {
 
 def render_sms(address: Address, reply: Reply) -> Sequence[Part]:
     """Plain text in characters that are cheap to send; a picture by MMS where there is one, other files as links."""
-    plain = fold_to_gsm(to_plain(read_markdown(reply.text)))
+    fold = fold_quotes if reply.exact else fold_to_gsm
+    plain = fold(to_plain(read_markdown(reply.text)))
     addresses = tuple(Span("link", found.start(), found.end()) for found in _URL.finditer(plain))
     texts = _texts(Styled(plain, addresses), lambda piece: piece.text)
     mms = all(map(_MMS_NUMBER.fullmatch, (address.account, address.place)))
@@ -75,7 +87,7 @@ def render_sms(address: Address, reply: Reply) -> Sequence[Part]:
 
 def render_whatsapp(reply: Reply) -> Sequence[Part]:
     """Text with WhatsApp's marks; each file in a message of its own, as a link when WhatsApp does not take it."""
-    texts = _texts(read_markdown(reply.text), to_whatsapp)
+    texts = _texts(read_markdown(reply.text), partial(to_whatsapp, exact=reply.exact))
     return _ordered(reply, texts, [_file(media) for media in reply.media])
 
 
@@ -89,12 +101,13 @@ def _ordered(reply: Reply, texts: Sequence[str], files: Sequence[Part]) -> Seque
 
 def _picture(media: Media, *, mms: bool) -> Part:
     shown = mms and media.mime_type in _MMS_TYPES and media.size <= SMS.media["image"]
-    return _part(media, fold_to_gsm(media.filename), shown=shown)
+    return _part(media, fold_to_gsm(label(media.filename)), shown=shown)
 
 
 def _file(media: Media) -> Part:
     kind = _WHATSAPP_TYPES.get(media.mime_type)
-    return _part(media, media.filename, shown=kind is not None and media.size <= WHATSAPP.media[kind])
+    name = to_whatsapp(Styled(label(media.filename)), exact=True)
+    return _part(media, name, shown=kind is not None and media.size <= WHATSAPP.media[kind])
 
 
 def _part(media: Media, name: str, *, shown: bool) -> Part:

@@ -14,8 +14,9 @@ from gateway.app import in_memory
 from gateway.channel_agent import ChannelAgent
 from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.previewing import previewed_twice
-from gateway.cli.terminal import from_markdown
+from gateway.cli.terminal import from_markdown, visible
 from gateway.pending.ask import Refused, propose
+from gateway.pending.prompt import full_text
 from gateway.pending.prompting import show_prompt
 from gateway.tools import Tool, ToolContext, ToolError
 
@@ -46,15 +47,17 @@ def preview(bot: BotRef, tool_name: str, arguments: str, *, markdown: bool) -> N
     tool = agent.tool(tool_name)
     if tool is None:
         raise click.BadParameter(f"there is none of that name, only {', '.join(agent.agent.tools)}", param_hint="TOOL")
-    shown, warning = asyncio.run(_prompt(agent, tool, given))
+    shown, file, warning = asyncio.run(_prompt(agent, tool, given))
+    if file:
+        click.echo(f"{file}\n")
     click.echo(shown.text if markdown else from_markdown(shown.text))
     click.echo("\n" + "  ".join(f"[ {button.label} ]" for button in shown.buttons))
     if warning:
         click.echo(f"\nwarning: {warning}", err=True)
 
 
-async def _prompt(bot: ChannelAgent, tool: Tool, given: Mapping[str, Any]) -> tuple[Reply, str]:
-    """Return the prompt, and a warning when its preview differs from call to call.
+async def _prompt(bot: ChannelAgent, tool: Tool, given: Mapping[str, Any]) -> tuple[Reply, str, str]:
+    """Return the prompt, the text of the file in front of it, and a warning when its preview differs from call to call.
 
     Raises AskfirstError when it would not be asked.
     """
@@ -87,7 +90,8 @@ async def _prompt(bot: ChannelAgent, tool: Tool, given: Mapping[str, Any]) -> tu
         if isinstance(proposed, Refused):
             raise AskfirstError(proposed.why)
         show_prompt(actions, [actions.ask(proposed)])
-        return actions.says[0].reply, warning
+        file = full_text(proposed) if actions.files else ""
+        return actions.says[-1].reply, "\n".join(map(visible, file.splitlines())), warning
 
 
 def _check_policy(bot: ChannelAgent, tool: Tool, args: Mapping[str, Json]) -> None:

@@ -6,12 +6,24 @@ from channels.formatting import read_markdown, to_plain
 
 __all__ = ["from_markdown", "visible"]
 
+_ISOLATES = "\N{FIRST STRONG ISOLATE}\N{POP DIRECTIONAL ISOLATE}"
+
 
 def visible(text: str) -> str:
     """The text with control and direction characters written out: nothing in it steers the terminal."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    return "".join(map(_written, text))
 
 
 def from_markdown(text: str) -> str:
-    """Markdown as plain lines."""
-    return "\n".join(visible(line) for line in to_plain(read_markdown(text)).split("\n"))
+    """Markdown as plain lines. What is isolated, since it is written from right to left, stays so."""
+    return "\n".join(map(_line, to_plain(read_markdown(text)).split("\n")))
+
+
+def _line(text: str) -> str:
+    begun, ended = map(text.count, _ISOLATES)
+    keep = _ISOLATES if begun == ended else ""  # else it would reach beyond the line
+    return "".join(char if char in keep else _written(char) for char in text)
+
+
+def _written(char: str) -> str:
+    return char if char.isprintable() else char.encode("unicode_escape").decode()

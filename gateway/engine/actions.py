@@ -30,6 +30,7 @@ from gateway.store.base import Conflict, Fenced, Key, Lease, StoreError, Transac
 from gateway.store.form import NewerForm
 from gateway.tools import OutcomeUnknown, Tool, ToolContext, ToolError, ToolExecutionError, serialise
 from gateway.tools.action import Detail, PendingAction
+from gateway.tools.escape import link
 from gateway.tools.previews import LAUNCH_PREVIEW_SECONDS, asked_with, changed
 from gateway.wording import say
 
@@ -251,7 +252,7 @@ class Actions:
         said = tool.done_text(action.args, result)
         if said is None and isinstance(result, str) and result.strip():
             said = serialise(result)
-        links = [f"[{artifact.filename or artifact.url}]({artifact.url})" for artifact in emitted if artifact.url]
+        links = [link(artifact.filename, artifact.url) for artifact in emitted if artifact.url]
         text = "\n\n".join([said, *links]) if said else "\n\n".join(links)
         try:
             media = tuple([await self._shared.artifacts.keep(each) for each in emitted if each.content is not None])

@@ -54,4 +54,4 @@ async def ask_again(
 def _cannot(before: PendingAction | None, language: str) -> Outcome:
     preview = statement(before.preview) if before is not None else ""
     text = say("cannot_ask_again", before.language if before is not None else language, preview=preview)
-    return Outcome(stop_reason="answered", replies=[Reply(text=text)])
+    return Outcome(stop_reason="answered", replies=[Reply(text=text, exact=True)])

@@ -56,6 +56,7 @@ class Answers:
                 if not taken:
                     return None
                 note_acted(actions, batch)
+                await self._shared.keep_files(actions)
                 transaction = ended(self._shared, lease, batch)
                 noted(transaction, self._shared, lease.lane, batch.notes)
                 actions.write(transaction)

@@ -125,6 +125,8 @@ class Decisions:
             event = _event(waiting)
             outcome = await self._bounded(await self._judge(waiting, event, transaction), event)
             outcome = await self._between(outcome, waiting, event)
+            if outcome.actions is not None:
+                await self._shared.keep_files(outcome.actions)
             self._fill(transaction, waiting, event, outcome)
         except NewerForm as newer:
             log.warning("event %s of %s is left: %s", waiting.seq, waiting.conversation, newer)

@@ -29,6 +29,7 @@ from gateway.engine.shared import Shared, person_of
 from gateway.engine.turns import MOST_OF_A_PLACE, Turns
 from gateway.observe import describe_error
 from gateway.pending.actions import OutgoingReply
+from gateway.pending.prompt import code_only
 from gateway.pending.reading import ReplyParser, decides, reads_as_answer
 from gateway.pending.tokens import make_action_id
 from gateway.pending.transitions import may_approve, may_refuse
@@ -215,7 +216,8 @@ class Engine:
             action = await find_by_id(shared, message.reply_to)
             verb = action.verb if action is not None else None
             intent = self._parser.classify(message.text, shared.language(person), verb=verb)
-            if intent != "unclear":
+            needs_code = action is not None and intent == "confirm" and code_only(action)
+            if intent != "unclear" and not needs_code:
                 return await self.decide(str(person), intent, action_id=message.reply_to, code=None, token=None)
         message_id = f"app/{make_action_id()}"
         if reads_as_answer(message.text, shared.language(person)):  # it is about what was said before the call

@@ -53,7 +53,7 @@ class PartRenderer:
                     "address": address_to_json(address),
                     "part": _adapter(Part).dump_python(part, mode="json"),
                     "shows": list(said.shows) if last else [],
-                    "asks": list(said.shows),
+                    "asks": list(said.shows or said.asks),
                     "alone": said.alone,
                     "edits": said.reply.edits,
                     "cause": cause,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -11,7 +12,7 @@ import orjson
 
 from channels import Address, Channel, Event, Json, Message, Person
 from channels.events import event_to_json, event_to_text
-from gateway.artifacts import ArtifactStore
+from gateway.artifacts import ArtifactStore, NotKept
 from gateway.channel_agent import ChannelAgent
 from gateway.engine.clock import StoreClock, is_timely
 from gateway.engine.crew import Crew
@@ -27,6 +28,8 @@ from gateway.pending.upgrade import upgrade
 from gateway.store.base import Committed, Key, Lease, Record, Snapshot, Store, Transaction, Waiting, Written
 from gateway.store.codec import micros
 from gateway.tools.action import Detail, PendingAction
+
+log = logging.getLogger("askfirst.engine")
 
 _OTHER_RELEASE_WITHIN = timedelta(seconds=60)
 
@@ -185,6 +188,21 @@ class Shared:
             capabilities=channel.capabilities if channel is not None else None,
             seen=seen,
         )
+
+    async def keep_files(self, actions: ConversationActions) -> None:
+        """Keep the files that what is to be said refers to, before the commit that queues it.
+
+        Raises NotKept for one of a new question. The file of an older one was kept when it was asked, so there the
+        decision at hand goes on.
+        """
+        for action_id, file in actions.files.items():
+            try:
+                await self.artifacts.keep(file)
+            except NotKept as error:
+                action = actions.get(action_id)
+                if action is None or not action.prompts:
+                    raise
+                log.error("the file of the question %s was not kept again: %s", action_id, error)
 
     def is_genuine(self, purpose: Purpose, context: str, body: Mapping[str, Json]) -> bool:
         """Return True for what this gateway has written, or a release before the sealed form while that counts."""

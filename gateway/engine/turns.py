@@ -359,6 +359,7 @@ class Turns:
                             language,
                             stopped=running.ears.stopped or self._was_stopped(running),
                         )
+                    await shared.keep_files(actions)
                     actions.write(transaction)
                     says += actions.says
                 transaction.parts += shared.parts.render(

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from channels import Capabilities, Person, Reply
 from channels.formatting import drop_dear_accents
+from gateway.artifacts import Artifact
 from gateway.pending import transitions
 from gateway.pending.changes import Changes
 from gateway.pending.index import Index
@@ -37,6 +38,8 @@ class OutgoingReply:
 
     reply: Reply
     shows: tuple[str, ...] = ()
+    asks: tuple[str, ...] = ()
+    """The actions that were never asked if this does not arrive; those it shows are among them."""
     alone: bool = False
     """Nothing but a question of the gateway's: a bare word may answer it."""
 
@@ -64,6 +67,7 @@ class ConversationActions:
         is to be written in any case, since it is in an older form or broken."""
         self.conversation, self.partition, self.now = conversation, partition, now
         self.has_buttons = capabilities is None or capabilities.buttons > 0
+        self.shows_files = capabilities is None or capabilities.text_files
         cheap = capabilities is not None and not capabilities.accents
         self.letters: Callable[[str], str] = drop_dear_accents if cheap else str
         self.index, self.drift = index, drift
@@ -80,6 +84,8 @@ class ConversationActions:
             actions=dict(actions) if rewrites else {},
         )
         self.says: list[OutgoingReply] = []
+        self.files: dict[str, Artifact] = {}
+        """Action id -> the file of its question that is to be said: whoever queues that keeps the bytes before."""
         self.refused: bool = False
         """Somebody tried who may not: what is written is a line of the audit and nothing else."""
 
@@ -114,7 +120,7 @@ class ConversationActions:
 
     def say(self, text: str) -> None:
         """Have a text of our own said in the conversation."""
-        self.says.append(OutgoingReply(reply=Reply(text=text)))
+        self.says.append(OutgoingReply(reply=Reply(text=text, exact=True)))
 
     def note_decided(self, person: Person | None, at: datetime) -> None:
         """Note that a person pressed or answered: a bare word after it is not about what else is open here."""

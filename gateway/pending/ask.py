@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from channels import Address, Json, Person
 from gateway.pending.actions import ConversationActions
 from gateway.pending.index import same_ask
+from gateway.pending.prompt import code_only
 from gateway.pending.reading import ReplyParser
 from gateway.pending.seal import compute_digest
 from gateway.pending.tokens import make_action_id, make_code
@@ -100,6 +101,8 @@ def propose(
         answer_window_seconds=answer_window_seconds,
         requested_at=max([actions.now, *(before.requested_at + _A_MOMENT for before in proposed)]),
     )
+    if not actions.shows_files and code_only(action):
+        return Refused("Not asked: this is too long to be shown here, and files cannot be sent. Ask for less at once.")
     return replace(action, digest=compute_digest(action))
 
 

@@ -15,12 +15,13 @@ from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions
 from gateway.pending.bare import BareWord
 from gateway.pending.index import Entry
-from gateway.pending.prompt import plain, statement, what_became
+from gateway.pending.prompt import brief, code_only, statement, what_became
 from gateway.pending.prompting import ask_for_code
 from gateway.pending.settling import close, expire, has_drifted
 from gateway.pending.tokens import token_sha256
 from gateway.pending.words import Intent, safe_words
 from gateway.tools.action import PendingAction
+from gateway.tools.escape import plain
 from gateway.wording import say
 
 _A_MOMENT = timedelta(seconds=5)
@@ -77,7 +78,7 @@ def code(
 ) -> bool:
     """Take a whole message of word and code. False when it is no answer to an action of this conversation."""
     entry = actions.index.by_code(written)
-    return entry is not None and _answered(actions, [entry], reads, person, at, language)
+    return entry is not None and _answered(actions, [entry], reads, person, at, language, by_code=True)
 
 
 def reply(
@@ -144,7 +145,7 @@ def decide(
     action = actions.by_id[action_id]
     if not _eligible(actions, action, intent, person, at):
         raise PermissionError(str(person))
-    return _decide(actions, action, intent, person, at, language)
+    return _decide(actions, action, intent, person, at, language, by_code=True)
 
 
 def withdraw(
@@ -188,8 +189,10 @@ def _decide(
     person: Person | None,
     at: datetime,
     language: str,
+    *,
+    by_code: bool = False,
 ) -> PressFeedback:
-    """Take a decision by somebody eligible, of exactly this action."""
+    """Take a decision by somebody eligible, of exactly this action; `by_code`: it proves that its code was read."""
     if action.settled or (action.state != "pending" and intent == "confirm") or action.state == "running":
         return PressFeedback(what_became(action, at))
     if has_drifted(actions, action, at) or (action.open and transitions.expired(action, at)):
@@ -199,6 +202,9 @@ def _decide(
     if intent == "cancel":
         close(actions, action, "refused", at, by=who, name=name, tell="cancelled")
         return PressFeedback(say("pressed_no", language), told=True)
+    if not by_code and action.open and code_only(action):
+        ask_for_code(actions, action)
+        return PressFeedback(say("say_code", language, code=action.code), told=True)
     decided = transitions.approve(action, who, name, at)
     actions.put(decided, "decided" if decided.state == "approved" else "voted", who, at)
     if decided.state != "approved":
@@ -216,6 +222,8 @@ def _answered(
     person: Person | None,
     at: datetime,
     language: str,
+    *,
+    by_code: bool = False,
 ) -> bool:
     action = actions.get(entries[0].action_id)
     intent = reads(action.verb) if action is not None else "unclear"
@@ -223,7 +231,7 @@ def _answered(
         return False
     if _eligible(actions, action, intent, person, at):
         actions.note_decided(person, at)
-        _say_feedback(actions, action, _decide(actions, action, intent, person, at, language))
+        _say_feedback(actions, action, _decide(actions, action, intent, person, at, language, by_code=by_code))
     return True
 
 
@@ -249,7 +257,7 @@ def _which(actions: ConversationActions, entries: Sequence[Entry], language: str
     waiting = [action for action in found if action.open]
     if waiting:
         yes_word, _ = map(actions.letters, safe_words(language))
-        lines = [f"{number}. {plain(action.preview)} ({action.code})" for number, action in enumerate(waiting, 1)]
+        lines = [f"{number}. {brief(action.preview)} ({action.code})" for number, action in enumerate(waiting, 1)]
         question = say("several_open", language, actions.letters, yes_word=yes_word, code=waiting[0].code)
         actions.say("\n".join([question, "", *lines]))
     elif found:

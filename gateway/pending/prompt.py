@@ -5,39 +5,104 @@ The gateway writes it from the frozen record; no model has a word in it.
 
 from __future__ import annotations
 
-import json
+import hashlib
 import re
-import unicodedata
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from channels import Button, Json, Reply
+from channels import Button, Json, Media, Reply
+from channels.formatting import is_quick
+from gateway.artifacts import Artifact
 from gateway.pending.words import safe_words
 from gateway.tools.action import PendingAction, why_closed
+from gateway.tools.escape import has_right_to_left, isolated, legible, named, plain, shown, visible
+from gateway.tools.template import as_text
 from gateway.tools.verbs import NO_VERBS
 from gateway.wording import clock_time, duration, listing, say
 
-__all__ = ["plain", "prompt", "settled_note", "statement", "what_became"]
+__all__ = [
+    "attached",
+    "brief",
+    "code_only",
+    "full_text",
+    "media_of",
+    "prompt",
+    "question",
+    "settled_note",
+    "statement",
+    "what_became",
+]
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|~&])")
 _QUESTION_MARKS = "¿?？؟\N{GREEK QUESTION MARK}՞፧⁇⁈⁉‽"
-_LONG_VALUE = 200
-_LONG = 1000
+_LONGEST_QUESTION = 3_000
+"""Characters of Markdown. A longer question is not read in a chat: its text comes as a file."""
+_LONGEST_TITLE = 600
+_LONGEST_ESCAPE = 12
+"""Characters of Markdown that one character may become."""
+_LONGEST_BRIEF = 300
+_WORD_LIKE = re.compile(r"[\w.,@/+#-]*[\w%]", re.ASCII)
+_WIDE_OR_NARROW = re.compile(r"[\u00a0\u2000-\u200a\u202f\u205f]")
+"""Spaces that formatted amounts and dates have in them."""
+_PERSON = re.compile(r"[\w:+%.@=/-]+", re.ASCII)
+_TEXT = "text/plain; charset=utf-8"
 
 
-def plain(text: str, *, at_most: int = _LONG) -> str:
-    """Text as Markdown that shows exactly it: nothing in a value becomes a link, a heading or a mark."""
-    return _SPECIAL.sub(r"\\\1", _visible(text, at_most))
+def brief(preview: str) -> str:
+    """A preview where many are listed, or what it asks is told again: as `plain`; the end of a long one is left out."""
+    text = preview.strip()
+    if len(text) > _LONGEST_BRIEF:
+        text = f"{text[:_LONGEST_BRIEF]}…"
+        text += "”" * (text.count("“") > text.count("”"))
+    return plain(text)
 
 
 def statement(preview: str) -> str:
-    """A preview in a sentence of ours that asks nothing any more: as `plain`, without the question marks around it."""
-    return plain(preview.strip().strip(_QUESTION_MARKS).strip())
+    """A preview in a sentence of ours that asks nothing any more: as `brief`, without the question marks around it."""
+    return brief(preview.strip().strip(_QUESTION_MARKS))
+
+
+def code_only(action: PendingAction) -> bool:
+    """Return True for an action whose question is too long for a message: a file has it, and only its code confirms."""
+    if _is_short(action):
+        return False
+    text = question(action)
+    return len(text) > _LONGEST_QUESTION or not is_quick(text)
+
+
+def question(action: PendingAction) -> str:
+    """Return what would happen, whole, as Markdown: the headline and every argument."""
+    rows = [f"- {_row(name, value)}" for name, value in _rows(action)]
+    return "\n".join([f"**{plain(_headline(action))}**", *rows])
+
+
+def full_text(action: PendingAction) -> str:
+    """Return the same as a text to be read by itself."""
+    rows = [f"{legible(name)}: {value}" for name, value in _rows(action)]
+    return "\n".join([legible(_headline(action)), "", *rows, ""])
+
+
+def attached(action: PendingAction) -> Artifact:
+    """Return the file that has the whole question: of one action it is always the same."""
+    content = full_text(action).encode("utf-8", "backslashreplace")
+    return Artifact(
+        content=content,
+        sha256=hashlib.sha256(content).hexdigest(),
+        size=len(content),
+        mime_type=_TEXT,
+        filename=f"{action.code}.txt",
+    )
+
+
+def media_of(artifact: Artifact) -> Media:
+    """Return how a reply names the file of a question."""
+    return Media(
+        sha256=artifact.sha256 or "", mime_type=_TEXT, filename=artifact.filename or "", size=artifact.size or 0
+    )
 
 
 def prompt(
     actions: Sequence[PendingAction],
-    tokens: Sequence[tuple[str, str]],
+    tokens: Sequence[tuple[str | None, str]],
     *,
     intro: str | None = None,
     now: datetime | None = None,
@@ -48,8 +113,9 @@ def prompt(
     One that was answered meanwhile says so in its place, and its buttons stay: were they gone, those of the next would
     be where a second tap lands.
 
-    `tokens` are the (confirm, cancel) tokens of each action; none: there are no buttons here. `intro` is a sentence in
-    front. `now` is when it is shown: what was shown before has less time left. `letters` spells our own words.
+    `tokens` are the (confirm, cancel) tokens of each action; none: there are no buttons here. What only its code
+    confirms has no confirm token, and its file goes in front of this. `intro` is a sentence in front. `now` is when it
+    is shown: what was shown before has less time left. `letters` spells our own words.
     """
     language = actions[0].language
     blocks = [intro] if intro else []
@@ -59,8 +125,9 @@ def prompt(
         if not action.open:
             blocks.append(f"{lead}{settled_note(action, now or action.requested_at)}")
             continue
-        title = plain(action.preview.strip() or action.kind)
-        blocks.append("\n".join([f"{lead}**{title}**", *_rows(action), "", _answer(action, letters, words=not tokens)]))
+        long = code_only(action)
+        asked = _shortened(action, letters) if long else question(action)
+        blocks.append(f"{lead}{asked}\n\n{_answer(action, letters, words=long or not tokens)}")
     shortest = min(_left_seconds(action, now) for action in actions if action.open)
     left = letters(duration(shortest, language))
     blocks.append(say("prompt_window", language, letters, duration=left))
@@ -68,15 +135,16 @@ def prompt(
     for action, (confirm, cancel) in zip(actions, tokens, strict=True) if tokens else ():
         suffix, values = ("_code", {"code": action.code}) if several else ("", {})
         yes, no = ("button_do", "button_do_not") if action.verb in NO_VERBS else ("button_confirm", "button_cancel")
-        buttons.append(Button(label=say(f"{yes}{suffix}", language, **values), token=confirm, style="confirm"))
+        if confirm is not None:
+            buttons.append(Button(label=say(f"{yes}{suffix}", language, **values), token=confirm, style="confirm"))
         buttons.append(Button(label=say(f"{no}{suffix}", language, **values), token=cancel, style="cancel"))
-    return Reply(text="\n\n".join(blocks), buttons=tuple(buttons))
+    return Reply(text="\n\n".join(blocks), buttons=tuple(buttons), exact=True)
 
 
 def settled_note(action: PendingAction, at: datetime) -> str:
     """What the prompt says in place of its buttons once the action is settled."""
     language = action.language
-    who = plain(action.decided_name or action.decided_by or "")
+    who = named(action.decided_name) if action.decided_name else _person(action.decided_by or "")
     match action.state, action.reason:
         case "done", _:
             note = say("confirmed_by", language, name=who, time=clock_time(at, language))
@@ -111,9 +179,62 @@ def what_became(action: PendingAction, at: datetime) -> str:
     return say(key, action.language)
 
 
-def _rows(action: PendingAction) -> list[str]:
-    rows = list(action.table) or [(name, _value(value)) for name, value in action.args.items()]
-    return [f"- {plain(name)}: {plain(value, at_most=_LONG_VALUE)}" for name, value in rows]
+def _is_short(action: PendingAction) -> bool:
+    """Whether its question is short enough however much of it is escaped; most are, and this is quick to see."""
+    texts = [action.preview, action.kind, *(text for row in action.table for text in row), *action.args]
+    texts += [value if isinstance(value, str) else as_text(value) for value in action.args.values()]
+    return (sum(map(len, texts)) + len(texts)) * _LONGEST_ESCAPE < _LONGEST_QUESTION
+
+
+def _headline(action: PendingAction) -> str:
+    return action.preview.strip() or action.kind.replace("_", " ")
+
+
+def _shortened(action: PendingAction, letters: Callable[[str], str]) -> str:
+    """The question without what is in its file, which it names."""
+    title = plain(_headline(action))
+    if len(title) > _LONGEST_TITLE or not is_quick(title):
+        title = plain(action.kind.replace("_", " "))
+    file = plain(f"{action.code}.txt")
+    return f"**{title}**\n\n{say('prompt_attached', action.language, letters, file=file)}"
+
+
+def _rows(action: PendingAction) -> list[tuple[str, str]]:
+    """Names and values: the preview's own table, then every argument that cannot be read word for word already."""
+    table = [(name, _cell(value)) for name, value in action.table]
+    args = [(name, shown(value)) for name, value in action.args.items()]
+    if len(args) == 1 and action.template and _is_said(action.preview, next(iter(action.args.values()))):
+        args = []  # a template writes it into the headline
+    return [*table, *((_argument(name), value) for name, value in args if (name, value) not in table)]
+
+
+def _cell(value: str) -> str:
+    """A value of a preview's table, which has no other kind than text."""
+    value = _WIDE_OR_NARROW.sub(" ", value)
+    return value if _WORD_LIKE.fullmatch(value) else f"“{visible(value)}”"
+
+
+def _argument(name: str) -> str:
+    return name if name.isidentifier() and visible(name) == name else f"“{visible(name)}”"
+
+
+def _row(name: str, value: str) -> str:
+    written = plain(value)
+    if has_right_to_left(name + value) and not value.startswith("“"):
+        written = isolated(written)
+    return f"{plain(name)}: {written}"
+
+
+def _is_said(headline: str, value: Json) -> bool:
+    """Whether this value stands in the headline as a whole word."""
+    said = shown(value, bare=False)
+    around = r"(?<![\w.,+-]){}(?![\w-]|[.,]\w)" if not isinstance(value, str) else "{}"
+    return re.search(around.format(re.escape(said)), headline) is not None
+
+
+def _person(written: str) -> str:
+    """A person as written, in the form of code: a channel may show there the name that it has for them."""
+    return f"`{written}`" if _PERSON.fullmatch(written) else named(written) if written else ""
 
 
 def _left_seconds(action: PendingAction, now: datetime | None) -> float:
@@ -128,31 +249,9 @@ def _answer(action: PendingAction, letters: Callable[[str], str], *, words: bool
     how = "prompt_words" if words else "prompt_code"
     answer = say(how, language, letters, yes_word=yes, no_word=no, code=action.code)
     if action.approvers:
-        people = listing([plain(person) for person in action.approvers], language)
+        people = listing([_person(person) for person in action.approvers], language)
         who = "prompt_approvers" if action.need == 1 else "prompt_votes"
         return f"{answer} {say(who, language, letters, people=people, need=action.need)}"
     if action.address is not None and action.address.group:
         return f"{answer} {say('prompt_requester_only', language, letters)}"
     return answer
-
-
-def _value(value: Json) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _visible(text: str, at_most: int) -> str:
-    """Control, format and direction characters as escapes, and long text cut in the middle, saying how long it is."""
-    if len(text) > at_most:
-        half = at_most // 2
-        return f"{_visible(text[:half], half)} … ({len(text)}) … {_visible(text[-half:], half)}"
-    return "".join(map(_visible_char, text))
-
-
-def _visible_char(char: str) -> str:
-    if char.isprintable():
-        return char
-    if char == "\n":
-        return " ⏎ "
-    if unicodedata.category(char) == "Zs":
-        return " "
-    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"

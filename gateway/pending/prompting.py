@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Literal
@@ -12,7 +12,7 @@ from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions, OutgoingReply, in_order
 from gateway.pending.changes import KEPT_SECONDS
 from gateway.pending.index import Showing
-from gateway.pending.prompt import prompt, settled_note, statement
+from gateway.pending.prompt import attached, code_only, media_of, prompt, question, settled_note, statement
 from gateway.pending.tokens import make_token, token_sha256
 from gateway.pending.transitions import may_ask_again
 from gateway.pending.words import INTENTS, safe_words
@@ -33,6 +33,8 @@ __all__ = [
 
 _RESHOWN_AT_MOST = 2
 _LINES_AT_MOST = 3
+_LONGEST_TOGETHER = 6_000
+"""Characters of Markdown of the questions that one message asks."""
 
 
 def show_prompt(
@@ -40,11 +42,13 @@ def show_prompt(
 ) -> None:
     """Say the prompt of these open actions, with new tokens; those of earlier showings stay good.
 
-    `alone`: nothing else is said with it that a bare word could be meant for.
+    What is too long for a message comes as a file in front of it. `alone`: nothing else is said with it that a bare
+    word could be meant for.
     """
-    if asked:
-        shows = tuple(action.pending_action_id for action in asked)
-        reply = _question(actions, asked, intro=intro, now=actions.now)
+    for together in _messages(asked):
+        shows = tuple(action.pending_action_id for action in together)
+        _attach(actions, together)
+        reply = _question(actions, together, intro=intro, now=actions.now)
         actions.says.append(OutgoingReply(reply=reply, shows=shows, alone=alone))
 
 
@@ -147,7 +151,7 @@ def edit_prompt(
         reply = _question(actions, asked, intro=None, now=at)
     else:
         notes = [settled_note(action, at) for action in in_order(asked)]
-        reply = Reply(text="\n\n".join(notes), buttons=buttons if len(asked) == 1 else ())
+        reply = Reply(text="\n\n".join(notes), buttons=buttons if len(asked) == 1 else (), exact=True)
     actions.says.append(OutgoingReply(reply=replace(reply, edits=message_id)))
 
 
@@ -155,12 +159,40 @@ def _question(
     actions: ConversationActions, asked: Sequence[PendingAction], *, intro: str | None, now: datetime
 ) -> Reply:
     asked = in_order(asked)
-    minted = [
-        _mint(actions, actions.by_id[action.pending_action_id], INTENTS) for action in asked if actions.has_buttons
-    ]
-    return prompt(
-        asked, [(confirm, cancel) for confirm, cancel in minted], intro=intro, now=now, letters=actions.letters
-    )
+    minted: list[tuple[str | None, str]] = []
+    for action in asked if actions.has_buttons else ():
+        now_known = actions.by_id[action.pending_action_id]
+        if code_only(action):
+            minted.append((None, _mint(actions, now_known, ["cancel"])[0]))
+        else:
+            confirm, cancel = _mint(actions, now_known, INTENTS)
+            minted.append((confirm, cancel))
+    return prompt(asked, minted, intro=intro, now=now, letters=actions.letters)
+
+
+def _messages(asked: Sequence[PendingAction]) -> Iterator[list[PendingAction]]:
+    """Return what one message asks, in order: together if that is not too long to be read as Markdown."""
+    together: list[PendingAction] = []
+    length = 0
+    for action in in_order(asked):
+        size = 0 if code_only(action) else len(question(action))
+        if together and length + size > _LONGEST_TOGETHER:
+            yield together
+            together, length = [], 0
+        together.append(action)
+        length += size
+    if together:
+        yield together
+
+
+def _attach(actions: ConversationActions, asked: Sequence[PendingAction]) -> None:
+    """Have the files said that hold what the prompt of these actions has no room for."""
+    for action in asked:
+        if action.open and code_only(action):
+            file = attached(action)
+            actions.files[action.pending_action_id] = file
+            reply, asks = Reply(media=(media_of(file),)), (action.pending_action_id,)
+            actions.says.append(OutgoingReply(reply=reply, asks=asks))
 
 
 def _mint(

@@ -202,7 +202,7 @@ def _settled(
     actions.changes.settled.append(action)
     again = again_button(actions, actions.by_id[action.pending_action_id])
     if text:
-        actions.says.append(OutgoingReply(reply=Reply(text=text, buttons=again)))
+        actions.says.append(OutgoingReply(reply=Reply(text=text, buttons=again, exact=True)))
     actions.says += [OutgoingReply(reply=Reply(media=(item,))) for item in media]
     for message_id in action.prompts:
         edit_prompt(actions, message_id, at, buttons=again)

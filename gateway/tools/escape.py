@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from channels import Json
 
-__all__ = ["has_right_to_left", "legible", "link", "named", "plain", "shown", "visible"]
+__all__ = ["has_right_to_left", "isolated", "legible", "link", "named", "plain", "shown", "visible"]
 
 _LONGEST_NAME = 40
 
@@ -76,7 +76,7 @@ def legible(text: str) -> str:
         hidden = _signs(text, _is_hidden, exact=False)
         text = "".join(_in_a_sentence(char, escape=escape) for char, escape in zip(text, hidden, strict=True))
     if has_right_to_left(text):
-        return _QUOTED.sub(lambda found: f"{_ISOLATE}{found[0]}{_ISOLATE_END}", text)
+        return _QUOTED.sub(lambda found: isolated(found[0]), text)
     return text
 
 
@@ -86,7 +86,7 @@ def plain(text: str) -> str:
 
 
 def named(name: str) -> str:
-    """Return the name of a person or a file, as Markdown: in quotes unless it is one plain word, shortened when long."""
+    """Return the name of a person or a file as Markdown: quoted unless it is one plain word, shortened when it is long."""
     if len(name) > _LONGEST_NAME:
         name = f"{name[: _LONGEST_NAME - 16]}…{name[-15:]}"
     read = visible(name)
@@ -102,6 +102,11 @@ def link(name: str | None, url: str) -> str:
 def has_right_to_left(text: str) -> bool:
     """Return True when letters of the text are written from right to left."""
     return not text.isascii() and any(unicodedata.bidirectional(char) in ("R", "AL", "AN") for char in text)
+
+
+def isolated(text: str) -> str:
+    """Return the text so that the direction of its letters moves nothing around it."""
+    return f"{_ISOLATE}{text}{_ISOLATE_END}"
 
 
 def _is_literal(text: str) -> bool:
@@ -191,11 +196,9 @@ def _sign_marks(text: str, hidden: list[bool]) -> None:
     cluster, normal = "", unicodedata.is_normalized("NFC", text)
     for index, char in enumerate(text):
         is_mark = unicodedata.category(char)[0] == "M"
-        if hidden[index]:
-            cluster = ""
-        elif is_mark and char not in _EMOJI_JOINERS and not 0 < len(cluster) <= _MOST_MARKS:
-            hidden[index], cluster = True, ""
-        elif not normal and unicodedata.normalize("NFC", cluster + char) != cluster + char:
+        stray = is_mark and char not in _EMOJI_JOINERS and not 0 < len(cluster) <= _MOST_MARKS
+        joins = not normal and unicodedata.normalize("NFC", cluster + char) != cluster + char
+        if hidden[index] or stray or joins:
             hidden[index], cluster = True, ""
         elif is_mark:
             cluster += char
