@@ -86,7 +86,7 @@ def plain(text: str) -> str:
 
 
 def named(name: str) -> str:
-    """Return the name of a person or a file as Markdown: quoted unless it is one plain word, shortened when it is long."""
+    """Return the name of a person or a file as Markdown: quoted unless it is one plain word, shortened when long."""
     if len(name) > _LONGEST_NAME:
         name = f"{name[: _LONGEST_NAME - 16]}…{name[-15:]}"
     read = visible(name)

@@ -44,13 +44,13 @@ async def test_destructive_calls_of_one_reply_are_asked_together_and_end_the_tur
     outcome = await turn.run()
     assert (outcome.stop_reason, gone, len(turn.provider.requests)) == ("asked", [], 1)
     ((first, second),) = turn.person.asked
-    assert (first.preview.text, second.args) == ("Delete invoice INV-1 for good?", {"invoice_id": "INV-2"})
+    assert (first.preview.text, second.args) == ("Delete invoice “INV-1” for good?", {"invoice_id": "INV-2"})
     one, listed, two = told(outcome)
     assert json.loads(one) == {
         "kind": "pending_confirmation",
         "action": "action-id-0",
-        "preview": "Delete invoice INV-1 for good?",
-        "user_prompt": "Delete invoice INV-1 for good? OK or NO?",
+        "preview": "Delete invoice “INV-1” for good?",
+        "user_prompt": "Delete invoice “INV-1” for good? OK or NO?",
         "executed": False,
     }
     assert listed == "INV-1, INV-2"
@@ -149,7 +149,7 @@ async def test_an_agent_on_its_own_writes_down_what_it_would_have_asked() -> Non
     result = await agent.run("delete it", context=ToolContext(person="app:-:ana", conversation="user:ana"))
     assert (result.stop_reason, gone) == ("needs_confirmation", [])
     (action,) = result.pending
-    assert (action.kind, action.args, action.preview) == ("delete_invoice", {"invoice_id": "INV-1"}, "Delete INV-1?")
+    assert (action.kind, action.args, action.preview) == ("delete_invoice", {"invoice_id": "INV-1"}, "Delete “INV-1”?")
     assert (action.state, action.requester, action.conversation) == ("pending", "app:-:ana", "user:ana")
     assert action.args_digest == compute_args_digest({"invoice_id": "INV-1"})
     assert action.tool_version == delete.version_hash

@@ -13,11 +13,12 @@ from channels import Address, Reply
 from channels.formatting import GSM, drop_dear_accents
 from channels.telegram.render import render
 from channels.twilio.render import render_sms, render_whatsapp
-from gateway.pending.prompt import plain, prompt, settled_note, statement, what_became
+from gateway.pending.prompt import prompt, settled_note, statement, what_became
 from gateway.pending.reading import read_code
 from gateway.pending.transitions import approve, close, finish, launch, show
 from gateway.pending.words import CARRIER_WORDS
 from gateway.tools.action import PendingAction
+from gateway.tools.escape import plain
 from tests.pending.records import ANA, BOB, EVA, GROUP, NOW, record
 
 CHAT = Address(channel="telegram", account="1", place="2")
@@ -73,10 +74,30 @@ def test_several_questions_each_with_its_code_on_its_buttons() -> None:
     assert [button.token for button in reply.buttons] == ["yes 0", "no 0", "yes 1", "no 1"]
 
 
-def test_a_table_stands_for_the_arguments() -> None:
-    action = record(table=(("Customer", "ACME | Sons"), ("Total", "199.00 BRL")))
-    assert "• Customer: ACME | Sons\n• Total: 199.00 BRL\n" in read(asked(action))
-    assert "invoice_id" not in read(asked(action))
+def test_a_table_stands_before_the_arguments_and_hides_none() -> None:
+    action = record(table=(("Customer", "ACME | Sons"), ("Total", "199.00\u00a0BRL"), ("Copies", "2")))
+    rows = "• Customer: “ACME | Sons”\n• Total: “199.00 BRL”\n• Copies: 2\n• invoice_id: INV-42\n"
+    assert rows in read(asked(action))
+
+
+def test_an_argument_that_the_table_has_word_for_word_is_not_repeated() -> None:
+    args = {"invoice_id": "INV-42", "copies": 2, "note": "2", "to": "Bob"}
+    table = tuple((name, str(value)) for name, value in args.items() if name != "to")
+    text = read(asked(record(args=args, table=(*table, ("to", "Bob B.")))))
+    assert text.count("INV-42") == 2 and text.count("• copies: 2\n") == 1
+    assert "• note: 2\n" in text and "• note: “2”\n" in text, "a text is not the number that the table shows"
+    assert "• to: “Bob B.”\n" in text and "• to: Bob\n" in text
+
+
+def test_the_only_argument_of_a_template_is_not_repeated_when_its_sentence_has_it() -> None:
+    one: dict[str, Any] = {"template": "t" * 64, "table": ()}
+    assert "invoice_id" not in read(asked(record(**one, preview="Delete invoice “INV-42”?")))
+    assert "• invoice_id: INV-42\n" in read(asked(record(**one, preview="Delete invoice “INV-421”?")))
+    assert "• invoice_id: INV-42\n" in read(asked(record(table=(), preview="Delete invoice “INV-42”?")))
+    copies = {"copies": 1}
+    assert "copies" not in read(asked(record(**one, args=copies, preview="Print 1 of them?")))
+    for preview in ("Print 11 of them?", "Print 1.5 of them?", "Print -1 of them?", "Print A1 of them?"):
+        assert "• copies: 1\n" in read(asked(record(**one, args=copies, preview=preview)))
 
 
 def test_who_may_confirm() -> None:
@@ -95,43 +116,48 @@ def test_a_prompt_shown_again_says_the_time_that_is_left() -> None:
 
 
 HOSTILE = [
-    ("**INV-2**", "**INV-2**"),
-    ("[pay](http://evil.example)", "[pay](http://evil.example)"),
-    ("`x` _y_ ~z~ <b>&amp;", "`x` _y_ ~z~ <b>&amp;"),
-    ("a\n# b\n- c\n> d", "a ⏎ # b ⏎ - c ⏎ > d"),
-    ("1\u202e2\u2066\u200b\u200f\ufeff", "1\\u202e2\\u2066\\u200b\\u200f\\ufeff"),
-    ("\x00\x1b[31m\r\t", "\\u0000\\u001b[31m\\u000d\\u0009"),
-    ("\U000e0041", "\\U000e0041"),
-    ("\u2028\u2029", "\\u2028\\u2029"),
-    ("1\u00a0000\u202f€", "1 000 €"),
-    ("\\*", "\\*"),
+    ("**INV-2**", "**INV-2**", "**INV-2**"),
+    ("[pay](http://evil.example)", "[pay](http://evil.example)", "[pay](http://evil.example)"),
+    ("`x` _y_ ~z~ <b>&amp;", "`x` _y_ ~z~ <b>&amp;", "`x` _y_ ~z~ <b>&amp;"),
+    ("a\n# b\n- c\n> d", "a ⏎ # b ⏎ - c ⏎ > d", "a⏎# b⏎- c⏎> d"),
+    ("1\u202e2\u2066\u200b\u200f\ufeff", "1\\u202e2\\u2066\\u200b\\u200f\\ufeff", None),
+    ("\x00\x1b[31m\r\t", "\\u0000\\u001b[31m\\u000d\\u0009", None),
+    ("\U000e0041", "\\U000e0041", None),
+    ("\u2028\u2029", "\\u2028\\u2029", None),
+    ("1\u00a0000\u202f€", "1 000 €", "1\\u00a0000\\u202f€"),
+    ("\\*", "\\*", "\\\\*"),
 ]
+"""A value, how a sentence shows it, and how a value shows it if that is something else."""
 
 
-@pytest.mark.parametrize(("value", "shown"), HOSTILE)
-def test_a_hostile_value_is_shown_as_what_it_is(value: str, shown: str) -> None:
+@pytest.mark.parametrize(("value", "sentence", "exact"), HOSTILE)
+def test_a_hostile_value_is_shown_as_what_it_is(value: str, sentence: str, exact: str | None) -> None:
     action = record(args={"it": value}, table=(), preview=f"Delete ({value})?")
     text = read(asked(action))
-    assert f"• it: {shown}\n" in text
-    assert text.startswith(f"Delete ({shown})?\n")
-    assert f"Delete ({shown})" in read(Reply(text=settled_note(done(action), NOW)))
+    assert f"• it: “{exact or sentence}”\n" in text
+    assert text.startswith(f"Delete ({sentence})?\n")
+    assert f"Delete ({sentence})" in read(Reply(text=settled_note(done(action), NOW)))
 
 
-@pytest.mark.parametrize(("value", "shown"), HOSTILE)
-def test_so_are_a_name_and_a_person(value: str, shown: str) -> None:
-    assert f"• {shown}: x\n" in read(asked(record(args={value: "x"}, table=())))
+@pytest.mark.parametrize(("value", "sentence", "exact"), HOSTILE)
+def test_so_are_a_name_and_a_person(value: str, sentence: str, exact: str | None) -> None:
+    assert f"• “{exact or sentence}”: x\n" in read(asked(record(args={value: "x"}, table=())))
     closed = close(show(record(), NOW, "m"), "refused", NOW, by=str(ANA), name=value)
-    assert f"Not done, said {shown}." in read(Reply(text=settled_note(closed, NOW)))
+    assert f"Not done, said “{exact or sentence}”." in read(Reply(text=settled_note(closed, NOW)))
 
 
-def test_a_long_value_is_cut_in_the_middle_and_says_so() -> None:
-    text = read(asked(record(args={"it": f"begin{'x' * 5000}end"}, table=())))
-    assert "(5008)" in text and "• it: begin" in text and "end\n" in text
-    assert len(text) < 500
+def test_a_long_name_is_shortened() -> None:
+    closed = close(show(record(), NOW, "m"), "refused", NOW, by=str(ANA), name=f"Bob{'o' * 90} the Boss")
+    assert read(Reply(text=settled_note(closed, NOW))).endswith("said “Bobooooooooooooooooooooo…oooooo the Boss”.")
+
+
+def test_a_long_value_stands_in_the_prompt_whole() -> None:
+    value = f"begin {'x' * 2000} end"
+    assert f"• it: “{value}”\n" in read(asked(record(args={"it": value}, table=())))
 
 
 def test_a_preview_of_nothing_is_the_tools_name() -> None:
-    assert read(asked(record(preview="  "))).startswith("delete_invoice\n")
+    assert read(asked(record(preview="  "))).startswith("delete invoice\n")
 
 
 @pytest.mark.parametrize(
@@ -239,7 +265,7 @@ def test_in_words_it_is_one_cheap_text_message_in_each_language(
 def test_what_a_tool_or_a_person_wrote_keeps_its_letters() -> None:
     action = record(language="pt", preview="Apagar a fatura da Conceição?", table=(("João", "São Paulo"),))
     text = in_words(action)
-    assert "Apagar a fatura da Conceição?" in text and "João: São Paulo" in text
+    assert "Apagar a fatura da Conceição?" in text and 'João: "São Paulo"' in text
     assert "Voce tem" in text
 
 
@@ -253,7 +279,7 @@ def test_several_in_words_are_numbered_each_with_its_code() -> None:
     assert "Reply *OK A2CD* to confirm or *NO A2CD* to cancel." in text
 
 
-@pytest.mark.parametrize(("value", "shown"), [("a\nb", "a \\n b"), ("x" * 5000, "... (5000) ...")])
-def test_what_we_put_into_a_value_costs_nothing(value: str, shown: str) -> None:
+@pytest.mark.parametrize(("value", "shown"), [("a\nb", '"a\\nb"'), ("a b", '"a b"'), ("שלום", '"שלום"')])
+def test_what_we_put_around_a_value_costs_nothing(value: str, shown: str) -> None:
     text = in_words(record(table=(), args={"note": value}))
-    assert shown in text and set(text) <= GSM
+    assert f"- note: {shown}\n" in text and set(text) - set(value) <= GSM

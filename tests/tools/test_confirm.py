@@ -6,11 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gateway.tools import Approvers, Confirm, Preview, Tool, ToolContext, ToolExecutionError, ToolTimeout, tool
-from gateway.tools.template import Template, shown
+from gateway.tools.template import Template
 
 CTX = ToolContext(person="telegram:1:2")
 
@@ -27,7 +25,7 @@ def deleting(confirm: Any) -> Tool:
 async def test_a_template_names_its_arguments() -> None:
     made = deleting("Delete {invoice_id} ({copies}) {{for good}}?")
     assert await made.preview(made.validate({"invoice_id": "INV-42"}), CTX) == Preview(
-        text="Delete INV-42 (1) {for good}?"
+        text="Delete “INV-42” (1) {for good}?"
     )
 
 
@@ -62,32 +60,9 @@ def test_a_misspelt_name_is_recognised() -> None:
         Template("Delete {invoice}?", ["invoice_id"])
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("INV-42", "INV-42"),
-        ("a\nb", "a⏎b"),
-        ("safe\u202eevil", "safe\\u202eevil"),
-        ("a\u200bb\x00c", "a\\u200bb\\u0000c"),
-        (1.5, "1.5"),
-        (True, "true"),
-        (None, "null"),
-        ({"a": ["ü"]}, '{"a": ["ü"]}'),
-        ("x" * 50 + "y" * 100 + "z" * 50, "x" * 50 + "y" * 10 + " … (200) … " + "y" * 10 + "z" * 50),
-    ],
-)
-def test_a_value_is_shown_so_that_nothing_hides_in_it(value: Any, text: str) -> None:
-    assert shown(value) == text
-
-
-@given(st.text())
-def test_nothing_invisible_is_ever_shown(text: str) -> None:
-    assert all(char.isprintable() for char in shown(text))
-
-
 async def test_a_value_is_not_read_as_a_template() -> None:
     made = deleting("Delete {invoice_id}?")
-    assert (await made.preview({"invoice_id": "{copies}", "copies": 7}, CTX)).text == "Delete {copies}?"
+    assert (await made.preview({"invoice_id": "{copies}", "copies": 7}, CTX)).text == "Delete “{copies}”?"
 
 
 async def test_a_preview_function_sees_its_arguments_and_the_context() -> None:
@@ -157,7 +132,7 @@ async def test_a_precondition_that_cannot_be_frozen_is_refused() -> None:
 
 async def test_the_answer_in_the_tools_own_words() -> None:
     made = deleting(Confirm(done="Deleted {invoice_id}: {result}"))
-    assert made.done_text({"invoice_id": "x", "copies": 1}, {"left": 3}) == 'Deleted x: {"left": 3}'
+    assert made.done_text({"invoice_id": "x", "copies": 1}, {"left": 3}) == 'Deleted “x”: \\{"left": 3\\}'
     assert deleting(True).done_text({"invoice_id": "x", "copies": 1}, "gone") is None
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from channels import Address, Button, Media, Part, Reply
 from channels.slack.render import render
-from gateway.pending.prompt import plain
+from gateway.tools.escape import plain, shown
 from tests.fakes.slack_limits import UPDATED_TEXT, as_markdown, check_message, elements_of
 
 DIRECT = Address(channel="slack", account="T1", place="D1")
@@ -141,13 +141,21 @@ def test_no_text_calls_anybody_and_every_link_is_one(text: str) -> None:
 
 def test_an_edit_names_people_as_slack_does_and_calls_nobody_anew() -> None:
     """Slack tells nobody of a mention that comes with an edit."""
-    note = f"Confirmed by {plain('slack:T1:U061F7AUR')}, done"
+    note = "Confirmed by `slack:T1:U061F7AUR`, done"
     [edit] = render(THREAD, Reply(text=note, edits="1.3"))
     assert as_markdown(blocks([edit])) == "Confirmed by <@U061F7AUR>, done"
     assert edit.arguments["text"] == "Confirmed by slack:T1:U061F7AUR, done"
     for reply in (Reply(text=note), Reply(text="word " * 1000 + note, edits="1.3")):
         assert "user" not in {piece["type"] for piece in elements_of(blocks(render(THREAD, reply)))}
-    assert "slack:T2:U7" in as_markdown(blocks(render(THREAD, Reply(text="by slack:T2:U7", edits="1.3"))))
+    assert "slack:T2:U7" in as_markdown(blocks(render(THREAD, Reply(text="by `slack:T2:U7`", edits="1.3"))))
+
+
+@pytest.mark.parametrize("value", ["slack:T1:U7", "<@U7>", "by slack:T1:U7, done", "`slack:T1:U7`"])
+def test_a_value_names_nobody_not_even_in_an_edit(value: str) -> None:
+    for edits in (None, "1.3"):
+        parts = render(THREAD, Reply(text=f"**Tell {plain(shown(value))}**\n- it: {plain(shown(value))}", edits=edits))
+        assert {piece["type"] for piece in elements_of(blocks(parts))} == {"text"}
+        assert value in as_markdown(blocks(parts)).replace("\\", "")
 
 
 @pytest.mark.parametrize(

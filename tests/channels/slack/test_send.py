@@ -119,7 +119,7 @@ async def test_a_file_too_large_goes_as_a_link(slack: FakeSlack, channel: SlackC
     with pytest.raises(TypeError):
         await channel.send(to, part, key="k")
     await channel.send(to, type(part)(call=part.call, arguments=part.arguments, media=opened), key="k")
-    assert slack.sent[-1].shown == "<https://bot.example/artifacts/t?x=1&y=2|a&b.pdf>"
+    assert slack.sent[-1].shown == "<https://bot.example/artifacts/t?x=1&y=2|“a&b.pdf”>"
 
 
 async def test_until_a_file_is_shown_nothing_is_in_doubt(

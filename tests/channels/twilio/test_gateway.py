@@ -144,7 +144,7 @@ async def test_a_bare_word_with_several_open_is_asked_for_a_code(tmp_path: Path)
         await house.twilio.person_says(ANA, "delete INV-42 and archive INV-7", whatsapp=True)
         prompt = await house.twilio.wait_for(lambda: house.twilio.last(ANA))
         assert re.findall(r"^\d\. \*(.+)\*$", prompt.body, re.MULTILINE) == [
-            "Delete invoice INV-42 for good?",
+            "Delete invoice “INV-42” for good?",
             "Archive invoice INV-7?",
         ]
         await house.idle()

@@ -118,11 +118,11 @@ def test_a_file_goes_as_itself_by_whatsapp_and_as_a_link_by_sms() -> None:
     reply = Reply(text="Here:", media=(PDF,))
     assert list(render_whatsapp(reply)) == [
         Part(call="message", arguments={"body": "Here:"}),
-        Part(call="media", arguments={"body": "INV–42.pdf"}, media=PDF),
+        Part(call="media", arguments={"body": "“INV–42.pdf”"}, media=PDF),
     ]
     assert list(render_sms(HERE, reply)) == [
         Part(call="message", arguments={"body": "Here:"}),
-        Part(call="link", arguments={"body": "INV-42.pdf"}, media=PDF),
+        Part(call="link", arguments={"body": '"INV-42.pdf"'}, media=PDF),
     ]
 
 
