@@ -32,6 +32,7 @@ _BACKSLASHES = re.compile(r"\\+$")
 _READ_AS_ESCAPE = frozenset("uUxn*_~`")
 """Behind a backslash they are, or on some platform become, part of an escape: a real backslash there is doubled."""
 _QUOTED = re.compile("“[^“”]*”")
+_ESCAPE = re.compile(r"\\u[0-9a-f]{4}|\\U[0-9a-f]{8}")
 _ISOLATE, _ISOLATE_END = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}"
 _IN_AN_ADDRESS = re.compile(r"[\s<>\\^`{|}\"]")
 
@@ -207,10 +208,12 @@ def _sign_marks(text: str, hidden: list[bool]) -> None:
 
 
 def _sign_scripts(text: str, hidden: list[bool], *, exact: bool) -> None:
-    """Sign the letters of another script than the rest of their word."""
+    """Sign the letters of another script than the rest of their word. In a sentence an escape is not of a word."""
     start = 0
+    apart = [] if exact else [index for found in _ESCAPE.finditer(text) for index in range(*found.span())]
+    ends = {*apart, len(text)}
     for index in range(len(text) + 1):
-        if index < len(text) and (hidden[index] or _is_of_a_word(text[index])):
+        if index not in ends and (hidden[index] or _is_of_a_word(text[index])):
             continue
         if index - start > 1 and not text[start:index].isascii():
             _sign_word(text, hidden, range(start, index), exact=exact)

@@ -25,12 +25,11 @@ async def test_the_prompt_says_what_would_happen_and_how_to_answer(house: House)
     prompt = await house.prompt()
     code = code_of(prompt)
     assert prompt.text == (
-        "Delete invoice INV-42 for good?\n\n• invoice_id: INV-42\n\n"
-        f"Or reply OK {code} or NO {code}.\n\nYou have 15 minutes to answer."
+        f"Delete invoice “INV-42” for good?\n\nOr reply OK {code} or NO {code}.\n\nYou have 15 minutes to answer."
     )
     assert [[button["text"] for button in row] for row in prompt.keyboard] == [["Confirm", "Cancel"]]
     bold = [prompt.text[e["offset"] : e["offset"] + e["length"]] for e in prompt.entities if e["type"] == "bold"]
-    assert bold == ["Delete invoice INV-42 for good?", f"OK {code}", f"NO {code}"]
+    assert bold == ["Delete invoice “INV-42” for good?", f"OK {code}", f"NO {code}"]
     assert house.shop.deleted == []
 
 
@@ -41,7 +40,7 @@ async def test_by_button(house: House) -> None:
     assert (press.text, press.alert) == ("Confirmed.", False)
     await house.until(lambda: DONE in house.texts())
     await house.until(lambda: not prompt.buttons)
-    assert re.fullmatch(r"Delete invoice INV-42 for good\n\nConfirmed by Ana, done \d\d:\d\d UTC\.", prompt.text), (
+    assert re.fullmatch(r"Delete invoice “INV-42” for good\n\nConfirmed by Ana, done \d\d:\d\d UTC\.", prompt.text), (
         prompt.text
     )
     assert house.shop.deleted == ["INV-42"]
@@ -84,9 +83,9 @@ async def test_cancelled(house: House, how: str) -> None:
             await house.says(f"NO {code_of(prompt)}")
         case "reply":
             await house.says("no", reply_to=prompt)
-    await house.until(lambda: "Not done: Delete invoice INV-42 for good" in house.texts())
+    await house.until(lambda: "Not done: Delete invoice “INV-42” for good" in house.texts())
     await house.until(lambda: not prompt.buttons)
-    assert prompt.text == "Delete invoice INV-42 for good\n\nNot done, said Ana."
+    assert prompt.text == "Delete invoice “INV-42” for good\n\nNot done, said Ana."
     late = await house.presses(prompt)
     assert (late.text, late.alert) == ("This is already cancelled.", True)
     assert house.shop.deleted == []
@@ -97,7 +96,7 @@ async def test_expired(house: House) -> None:
     prompt = await house.prompt()
     await house.later(15 * 60 + 1)
     await house.until(lambda: prompt.buttons == ["Ask again"])
-    assert prompt.text == "Delete invoice INV-42 for good\n\nExpired. Nothing was done."
+    assert prompt.text == "Delete invoice “INV-42” for good\n\nExpired. Nothing was done."
     assert house.texts()[-1].startswith("This has expired and nothing was done.")
     late = await house.presses(prompt)
     assert late.text.startswith("This has expired") and late.alert

@@ -111,7 +111,7 @@ async def test_pending_lists_what_waits_with_its_code(house: House) -> None:
     await house.prompt()
     listed = await house.asks("/pending")
     (action,) = await house.actions()
-    assert listed.text.splitlines()[-1] == f"• Delete invoice INV-42 for good? ({action.code})"
+    assert listed.text.splitlines()[-1] == f"• Delete invoice “INV-42” for good? ({action.code})"
 
 
 async def test_new_forgets_the_talk_and_keeps_what_is_asked(house: House) -> None:

@@ -328,7 +328,7 @@ async def test_c2_what_a_caller_does_with_its_copy_changes_nothing(invoices: Inv
 async def test_c3_the_question_is_made_from_the_arguments_not_by_the_model(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1")
-        assert texts(chat)[0].startswith("**Delete invoice INV-1 for good?**\n- invoice_id: INV-1\n")
+        assert texts(chat)[0].startswith("**Delete invoice “INV-1” for good?**\n\n")
 
 
 def guarded(state: dict[str, Any], done: list[str]) -> ChannelAgent:
@@ -404,7 +404,7 @@ async def test_c5_the_tool_is_another_by_the_time_of_the_yes(invoices: Invoices,
         ("INV\u200b-1", "INV\\u200b-1"),
         ("INV-1\nAnd nothing else", "⏎"),
         ("**INV-2** [free](http://x)", "**INV-2** [free](http://x)"),
-        ("INV-1" + "0" * 5000 + "9", "(5006)"),
+        ("INV-1" + "0" * 2000 + "9", "INV-1" + "0" * 2000 + "9"),
     ],
 )
 async def test_c7_d8_a_hostile_value_is_shown_as_what_it_is(invoices: Invoices, value: str, shown: str) -> None:
@@ -578,8 +578,8 @@ async def test_e3_several_wait_and_a_bare_yes_names_none(invoices: Invoices) -> 
         codes = re.findall(r"\*\*OK ([0-9A-Z]{4})\*\*", chat.last.text)
         await chat.says("ana", "yes")
         assert invoices.deleted == []
-        assert f"1. Delete invoice INV-1 for good? ({codes[0]})" in texts(chat)[-1]
-        assert f"2. Delete invoice INV-2 for good? ({codes[1]})" in texts(chat)[-1]
+        assert f"1. Delete invoice “INV-1” for good? ({codes[0]})" in texts(chat)[-1]
+        assert f"2. Delete invoice “INV-2” for good? ({codes[1]})" in texts(chat)[-1]
         assert f"**OK {codes[0]}**" in texts(chat)[-1]
         await chat.says("ana", f"ok {codes[1]}")
         assert invoices.deleted == ["INV-2"]

@@ -191,8 +191,8 @@ async def test_what_is_asked_together_goes_on_asking_and_no_button_moves(invoice
         prompt = chat.messages[0]
         assert prompt.buttons == buttons, "a second tap must not land on another question"
         text = prompt.text.replace("\\", "")
-        assert text.index("Confirmed by Ana") < text.index("Delete invoice INV-2 for good?")
-        assert "Delete invoice INV-1 for good?" not in text
+        assert text.index("Confirmed by Ana") < text.index("Delete invoice “INV-2” for good?")
+        assert "Delete invoice “INV-1” for good?" not in text
 
         await chat.presses("ana", confirm[0])
         assert invoices.deleted == ["INV-1"]

@@ -171,7 +171,7 @@ async def test_an_edited_record_is_ended_and_told(chat: Rig, invoices: Invoices,
     await press(chat, 1)
     assert invoices.deleted == []
     assert GONE in texts(chat)
-    assert "Delete invoice INV" not in next(text for text in chat.platform.texts() if GONE in text)
+    assert "Delete invoice “INV" not in next(text for text in chat.platform.texts() if GONE in text)
     await press(chat, 2)
     assert invoices.deleted == ["INV-2"]
 

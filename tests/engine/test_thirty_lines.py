@@ -43,7 +43,7 @@ async def test_a_destructive_call_is_asked_confirmed_and_done_once(invoices: Inv
     script = ScriptedProvider([ToolCall("delete_invoice", {"invoice_id": "INV-42"})])
     async with ChatDriver(invoices.bot(), provider=script) as chat:
         await chat.says("ana", "delete invoice INV-42")
-        assert "Delete invoice INV\\-42 for good?" in chat.last.text
+        assert "Delete invoice “INV\\-42” for good?" in chat.last.text
         assert chat.last.buttons == ["Confirm", "Cancel"]
         assert invoices.deleted == []
         await chat.presses("ana", "Confirm")

@@ -43,7 +43,7 @@ async def test_a_question_to_cancel_says_what_its_buttons_do(invoices: Invoices)
         assert chat.last.buttons == ["Yes, do it", "No, do not"]
         await chat.presses("ana", "No, do not")
         assert invoices.deleted == []
-        assert chat.last.text.replace("\\", "") == "Not done: Cancel order INV-1"
+        assert chat.last.text.replace("\\", "") == "Not done: Cancel order “INV-1”"
         assert "Not done, said Ana" in chat.messages[0].text
 
 

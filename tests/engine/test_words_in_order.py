@@ -36,7 +36,7 @@ async def test_a_no_written_before_the_question_is_asked_about(invoices: Invoice
         await chat.says("ana", "no", after=1)
         assert "answer with the code" in chat.last.text
         await chat.says("ana", "no")
-        assert "Delete invoice INV-1" in chat.last.text.replace("\\", "")
+        assert "Delete invoice “INV-1”" in chat.last.text.replace("\\", "")
         assert "answer with the code" not in chat.last.text
 
 

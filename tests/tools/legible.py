@@ -10,7 +10,7 @@ __all__ = ["read_value", "unescaped"]
 
 
 def unescaped(shown: str) -> str:
-    """The text of which `visible` made this."""
+    """The text of which `visible` made this; by SMS the sign of a new line is an escape too."""
     pieces: list[str] = []
     at = 0
     while (found := re.compile(r"\\+|⏎").search(shown, at)) is not None:
@@ -24,7 +24,10 @@ def unescaped(shown: str) -> str:
             pieces.append("\\" * run)
             continue
         pieces.append("\\" * (run // 2))
-        if run % 2:
+        if run % 2 and behind == "n":
+            pieces.append("\n")
+            at += 1
+        elif run % 2 and behind != "⏎":
             digits = {"u": 4, "U": 8}[behind]
             pieces.append(chr(int(shown[at + 1 : at + 1 + digits], 16)))
             at += 1 + digits
