@@ -45,7 +45,7 @@ from channels import (
     WebhookRequest,
     WebhookResponse,
 )
-from channels.formatting import read_markdown, split
+from channels.formatting import fold_to_gsm, read_markdown, split
 from channels.slack import SlackChannel
 from channels.telegram import TelegramChannel
 from channels.twilio import SmsChannel, WhatsAppChannel
@@ -323,6 +323,14 @@ class Blank(TelegramChannel):
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
         text = read_markdown(reply.text).text[:4000]
         return [Part(call="sendMessage", arguments={"chat_id": address.place, "text": text})]
+
+
+@seen_by(ChannelContract.test_what_is_exact_arrives_letter_by_letter)
+class Folds(TelegramChannel):
+    """What is exact becomes cheap all the same."""
+
+    def render(self, address: Address, reply: Reply) -> Sequence[Part]:
+        return super().render(address, replace(reply, text=fold_to_gsm(reply.text)))
 
 
 @seen_by(ChannelContract.test_a_long_text_is_split_and_nothing_is_lost, Undeliverable)

@@ -50,6 +50,28 @@ def test_why_nobody_would_be_asked(here: Path, arguments: tuple[str, ...], code:
     assert said in result.stderr
 
 
+def test_what_is_too_long_is_printed_as_the_file_that_would_come_first(here: Path) -> None:
+    (here / "bot.py").write_text(
+        "from gateway import Agent, tool\n"
+        "@tool(confirm='Send {text}?')\ndef send(text: str) -> str:\n    'Send.'\n    return ''\n"
+        "bot = Agent([send])\n"
+    )
+    shown = preview("send", json.dumps({"text": "x\u202ey " * 1000}))
+    assert shown.output.startswith("Send “x\\u202ey x\\u202ey ")
+    assert "above has all of it" in shown.output
+    assert shown.output.endswith("[ Cancel ]\n") and "Confirm ]" not in shown.output
+
+
+def test_a_value_from_right_to_left_stays_isolated_and_no_other_mark_does(here: Path) -> None:
+    (here / "bot.py").write_text(
+        "from gateway import Agent, tool\n"
+        "@tool(confirm='Send {text}?')\ndef send(text: str) -> str:\n    'Send.'\n    return ''\n"
+        "bot = Agent([send])\n"
+    )
+    shown = preview("send", json.dumps({"text": "\u05e9\u05dc\u2068\u202e"}))
+    assert "Send \u2068“\u05e9\u05dc\\u2068\\u202e”\u2069?" in shown.output
+
+
 def test_a_policy_that_reviews_asks_and_one_that_denies_does_not(here: Path) -> None:
     (here / "bot.py").write_text(
         "from gateway import Agent, ToolPolicy, tool\n"

@@ -152,6 +152,12 @@ class RenderContract(Contract):
         arrived = await _said(chat, Reply(text="".join(marks * times)))
         assert all(message.text for message in arrived)
 
+    async def test_what_is_exact_arrives_letter_by_letter(self, chat: Chat) -> None:
+        """No letter of a value is made a cheaper one; what the platform would take for a mark is no mark of its own."""
+        for value in ("INV\u201342", "INV\u201142", "it\u2019s", "1\u2026 2", "a_b", "1\u00d72", "\u0441\u043e"):
+            shown = "\n".join(message.text for message in await _said(chat, Reply(text=f"Pay {value}?", exact=True)))
+            assert f"Pay {value}?" in shown
+
     async def test_a_long_text_is_split_and_nothing_is_lost(self, chat: Chat, channel: Channel) -> None:
         longest = channel.capabilities.max_text
         for character in ("x", "é", "🧾", "x 🧾\n", "&", "e\u0301\u0302"):
