@@ -63,8 +63,11 @@ def statement(preview: str) -> str:
 
 def code_only(action: PendingAction) -> bool:
     """Return True for an action whose question is too long for a message: a file has it, and only its code confirms."""
-    if _is_short(action):
-        return False
+    texts = _texts(action)
+    if max(map(len, texts)) > _LONGEST_QUESTION:
+        return True
+    if sum(len(text) + 1 for text in texts) * _LONGEST_ESCAPE < _LONGEST_QUESTION:
+        return False  # however much of it is escaped
     text = question(action)
     return len(text) > _LONGEST_QUESTION or not is_quick(text)
 
@@ -179,11 +182,10 @@ def what_became(action: PendingAction, at: datetime) -> str:
     return say(key, action.language)
 
 
-def _is_short(action: PendingAction) -> bool:
-    """Whether its question is short enough however much of it is escaped; most are, and this is quick to see."""
+def _texts(action: PendingAction) -> list[str]:
+    """What its question is made of, as it was given."""
     texts = [action.preview, action.kind, *(text for row in action.table for text in row), *action.args]
-    texts += [value if isinstance(value, str) else as_text(value) for value in action.args.values()]
-    return (sum(map(len, texts)) + len(texts)) * _LONGEST_ESCAPE < _LONGEST_QUESTION
+    return texts + [value if isinstance(value, str) else as_text(value) for value in action.args.values()]
 
 
 def _headline(action: PendingAction) -> str:

@@ -10,7 +10,7 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 
 from channels import Json
@@ -28,15 +28,19 @@ _WORD_LIKE = re.compile(r"[A-Za-z0-9](?:[\w.@/+#-]{0,98}[A-Za-z0-9])?", re.ASCII
 """A value of one plain word needs no quotes where it stands alone. One with a colon may be the name of a person."""
 _PLAIN_NAME = re.compile(r"[^\W_](?:[\w.+-]*[^\W_])?")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
-_BACKSLASHES = re.compile(r"\\+$")
 _READ_AS_ESCAPE = frozenset("uUxn*_~`")
-"""Behind a backslash they are, or on some platform become, part of an escape: a real backslash there is doubled."""
+"""Behind a backslash they are, or on some platform become, part of an escape: real backslashes there are doubled, so
+that an escape has an odd number of them."""
+_ASCII_SIGN = re.compile(r'(?<!\\)\\++(?=[uUxn*_~`"\x00-\x1f\x7f]| \Z)|["\x00-\x1f\x7f]|\A |(?<= ) | \Z')
+_REMEMBERED = 64
+"""Texts, since the same question is written several times."""
 _QUOTED = re.compile("“[^“”]*”")
 _ESCAPE = re.compile(r"\\u[0-9a-f]{4}|\\U[0-9a-f]{8}")
 _ISOLATE, _ISOLATE_END = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}"
 _IN_AN_ADDRESS = re.compile(r"[\s<>\\^`{|}\"]")
 
 
+@lru_cache(_REMEMBERED)
 def visible(text: str) -> str:
     """Return a text of which every letter can be read: two different texts never give the same.
 
@@ -46,11 +50,15 @@ def visible(text: str) -> str:
     """
     if _ORDINARY.fullmatch(text) and "  " not in text and text.strip(" ") == text:
         return text
+    if text.isascii():
+        return _ASCII_SIGN.sub(_escape_ascii, text)
     hidden = _signs(text, _is_unlike, exact=True)
     pieces: list[str] = []
+    backslashes = ""
     for index, char in enumerate(text):
         if hidden[index] or char == "\n" or char in _READ_AS_ESCAPE:
-            pieces += _backslashes_before(text, index)
+            pieces.append(backslashes)
+        backslashes = backslashes + char if char == "\\" else ""
         pieces.append("⏎" if char == "\n" else _escape(char) if hidden[index] else char)
     return "".join(pieces)
 
@@ -68,6 +76,7 @@ def shown(value: Json, *, bare: bool = True) -> str:
     return f"“{visible(value)}”"
 
 
+@lru_cache(_REMEMBERED)
 def legible(text: str) -> str:
     """Return a sentence in which nothing hides; its own quotes, escapes and punctuation stay as they are.
 
@@ -125,10 +134,9 @@ def _escape(char: str) -> str:
     return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
 
 
-def _backslashes_before(text: str, index: int) -> Iterator[str]:
-    """As many backslashes again as stand right before: an escape behind them has one alone, so an odd number."""
-    if index and text[index - 1] == "\\" and (found := _BACKSLASHES.search(text, 0, index)):
-        yield found[0]
+def _escape_ascii(found: re.Match[str]) -> str:
+    sign = found[0]
+    return sign + sign if sign[0] == "\\" else "⏎" if sign == "\n" else _escape(sign)
 
 
 def _in_a_sentence(char: str, *, escape: bool) -> str:
@@ -168,8 +176,8 @@ _LIKE_A_DASH = frozenset("\u2013\u30fc\u4e00\u3161")
 _OWN_FORMS = frozenset({"ARMENIAN", "FULLWIDTH", "HALFWIDTH", "HANGUL", "LAO", "THAI", "TIBETAN"})
 """Scripts in which everyday letters have another form for compatibility."""
 _EAST_ASIAN = frozenset({"CJK", "BOPOMOFO", "HALFWIDTH", "HANGUL", "HIRAGANA", "IDEOGRAPHIC", "KATAKANA"})
-_BESIDE = (_EAST_ASIAN | {"LATIN"}, _EAST_ASIAN | {"FULLWIDTH"})
-"""Scripts that people write in one word."""
+_ONE_WORD = frozenset({*_EAST_ASIAN, "FULLWIDTH", "LATIN"})
+"""Scripts that people write in one word. Full-width letters beside those of ASCII are signed before."""
 _MOST_MARKS = 4
 _EMOJI_JOINERS = frozenset("\ufe0f\u200d")
 
@@ -235,9 +243,9 @@ def _sign_word(text: str, hidden: list[bool], word: range, *, exact: bool) -> No
     if len(found) < 2:
         return
     main = max(found, key=lambda script: (found[script], script == "LATIN"))
-    beside = next((scripts for scripts in _BESIDE if main in scripts), frozenset({main}))
+    together = _ONE_WORD if main in _ONE_WORD else {main}
     for index, script in scripts.items():
-        hidden[index] = script not in beside
+        hidden[index] = script not in together
 
 
 def _is_of_a_word(char: str) -> bool:
