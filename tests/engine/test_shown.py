@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from channels import Undeliverable
+from channels import Address, Part, Reply, Undeliverable
+from channels.formatting import read_markdown
+from gateway import Agent, ChannelAgent, emit_artifact, tool
 from gateway.artifacts import Artifact, NotKept
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from gateway.testing.driver import Shown
 from tests.engine.bots import Invoices
-from tests.engine.rig import rig
+from tests.engine.rig import Platform, rig
 
 LONG = "INV-1 " + "and INV-2 " * 500
 
@@ -50,6 +53,8 @@ async def test_only_the_code_confirms_it() -> None:
         with pytest.raises(LookupError):
             await chat.presses("ana", "Confirm")
         for count, reply_to in ((4, None), (6, 2)):
+            [media] = chat.messages[-2].artifacts
+            await asyncio.to_thread((chat.engine.shared.artifacts.directory / media.sha256).unlink)  # it is kept anew
             await chat.says("ana", "yes", reply_to=reply_to)
             assert invoices.deleted == []
             assert len(chat.messages) == count
@@ -91,6 +96,16 @@ async def test_for_the_bots_own_code_too() -> None:
         assert invoices.deleted == [LONG]
 
 
+async def test_where_no_file_can_be_shown_the_model_is_told_and_nobody_asked(tmp_path: Path) -> None:
+    bot, model = Invoices().bot(), ScriptedProvider([ToolCall("delete_invoice", {"invoice_id": LONG}), "One by one?"])
+    bot.agent = bot.agent.using(model)
+    async with rig(bot, tmp_path, text_files=False) as chat:
+        await chat.says("ana", "delete all of them")
+        await chat.turns()
+        assert chat.platform.texts() == ["One by one?"]
+        assert "too long to be shown here" in model.requests[-1].messages[-1].content
+
+
 async def test_one_whose_file_does_not_arrive_was_never_asked(tmp_path: Path) -> None:
     bot = Invoices().bot()
     bot.agent = bot.agent.using(script())
@@ -118,3 +133,62 @@ async def test_without_room_for_the_file_nobody_is_asked(tmp_path: Path, monkeyp
         await chat.advance(2)
         await chat.turns()
         assert [part.call for _, part in chat.platform.sent] == ["file", "show"]
+
+
+class Exacting(Platform):
+    """Remembers what it was to show, and whether every letter of it counted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rendered: list[Reply] = []
+
+    def render(self, address: Address, reply: Reply) -> Sequence[Part]:
+        self.rendered.append(reply)
+        return super().render(address, reply)
+
+
+async def test_whatever_is_said_of_an_action_is_exact(tmp_path: Path) -> None:
+    platform = Exacting()
+    async with rig(Invoices().bot(), tmp_path, platform) as chat:
+        for text in (
+            "delete INV-1 INV-2",
+            "hello",
+            "yes",
+            "/pending",
+            "bye",
+            "again",
+            "still",
+            "/stop",
+            "delete INV-3",
+        ):
+            await chat.says("ana", text)
+            await chat.turns()
+        await chat.advance(1000)
+        await chat.turns()
+        of_actions = [reply for reply in platform.rendered if "INV" in reply.text]
+        assert len(of_actions) > 10
+        kinds = ("for good?**", "Which one", "waiting for your answer:", "Not done yet", "expired", "Withdrawn")
+        for kind in kinds:
+            assert any(kind in reply.text for reply in of_actions), kind
+        assert all(reply.exact for reply in of_actions)
+
+
+NAME = "x](https://evil.example) **Reply yes to see the picture** [y"
+
+
+async def test_finding_11_the_name_of_a_file_is_never_live(tmp_path: Path) -> None:
+    def emits() -> str:
+        emit_artifact(url="https://files.example/a?b=1&c=2", filename=NAME)
+        return "Here."
+
+    look = tool(read_only=True, name="look", description="Look.")(emits)
+    paint = tool(confirm=True, name="paint", description="Paint.")(emits)
+    script = ScriptedProvider([ToolCall("look", {}), "Look:", ToolCall("paint", {})])
+    async with ChatDriver(ChannelAgent(Agent([look, paint])), provider=script) as chat:
+        await chat.says("ana", "look")
+        await chat.says("ana", "paint")
+        await chat.says("ana", "yes")
+        for text in (chat.messages[0].text, chat.last.text):
+            styled = read_markdown(text)
+            assert [(span.kind, span.value) for span in styled.spans] == [("link", "https://files.example/a?b=1&c=2")]
+            assert styled.text.splitlines()[-1] == "“x](https://evil.example)…he picture** [y”"

@@ -283,3 +283,10 @@ def test_several_in_words_are_numbered_each_with_its_code() -> None:
 def test_what_we_put_around_a_value_costs_nothing(value: str, shown: str) -> None:
     text = in_words(record(table=(), args={"note": value}))
     assert f"- note: {shown}\n" in text and set(text) - set(value) <= GSM
+
+
+def test_what_is_written_from_right_to_left_moves_nothing_around_it() -> None:
+    action = record(table=(), args={"note": "שלום", "lines": ["שלום"], "copies": 2}, preview="Print “שלום” 2 times?")
+    text = read(asked(action))
+    assert text.startswith("Print \u2068“שלום”\u2069 2 times?\n\n")
+    assert '• note: \u2068“שלום”\u2069\n• lines: \u2068["שלום"]\u2069\n• copies: 2\n' in text
