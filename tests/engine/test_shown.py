@@ -58,7 +58,7 @@ async def test_only_the_code_confirms_it() -> None:
             await chat.says("ana", "yes", reply_to=reply_to)
             assert invoices.deleted == []
             assert len(chat.messages) == count
-            assert chat.last.text.startswith("A yes alone is not clear enough here.")
+            assert chat.last.text.startswith("That is not clear enough here.")
             await assert_asked(chat, code)
         await chat.says("ana", f"ok {code.lower()}")
         assert invoices.deleted == [LONG]

@@ -31,7 +31,7 @@ from tests.machine.world import World
 pytestmark = pytest.mark.usefixtures("nobody_waits_long")
 
 
-HISTORIES = 25
+HISTORIES = 10
 """Of one seed."""
 STEPS = 40
 _MINUTES = 8.0

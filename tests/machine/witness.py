@@ -20,7 +20,8 @@ APPROVERS = frozenset({"bob", "cleo"})
 MOST_SHOWINGS = 3
 
 _PROMPT = re.compile(
-    r"\*\*(Pay|Archive|Move|Send) invoice (INV\\-\d+)(?: to folder (\d+))?\?\*\*.*?\*\*OK ([0-9A-Z]{4})\*\*", re.DOTALL
+    r"\*\*(Pay|Archive|Move|Send) invoice “?(INV\\-\d+)”?(?: to folder (\d+))?\?\*\*.*?\*\*OK ([0-9A-Z]{4})\*\*",
+    re.DOTALL,
 )
 _TAMPERED = "The record of this was changed from outside the chat"
 _NOT_DONE = (
