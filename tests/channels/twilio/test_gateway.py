@@ -145,7 +145,7 @@ async def test_a_bare_word_with_several_open_is_asked_for_a_code(tmp_path: Path)
         prompt = await house.twilio.wait_for(lambda: house.twilio.last(ANA))
         assert re.findall(r"^\d\. \*(.+)\*$", prompt.body, re.MULTILINE) == [
             "Delete invoice “INV-42” for good?",
-            "Archive invoice INV-7?",
+            "Archive invoice “INV-7”?",
         ]
         await house.idle()
         await house.twilio.person_says(ANA, "yes", whatsapp=True)
