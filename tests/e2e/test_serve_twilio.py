@@ -83,6 +83,8 @@ async def test_the_whole_story(tmp_path: Path, whatsapp: bool) -> None:
                 and "You have 30 minutes" in prompt.body
             )
             await twilio.wait_for(lambda: ("delivered", 200) in prompt.reports)
+            early = await phone.answered("yes", "Delete invoice")  # SMS has no bare yes, nor has WhatsApp this early
+            assert f"Please answer with the code {asked[1]}." in early.body
             first.signal(signal.SIGTERM)
             assert await first.ended() == 0
 
