@@ -52,6 +52,10 @@ class Wire:
     def offset_seconds(self, seconds: float) -> None:
         self._store.offset_seconds = seconds
 
+    @property
+    def shared(self) -> bool:
+        return self._store.shared
+
     def partition(self, conversation: str) -> str:
         return self._store.partition(conversation)
 
