@@ -53,6 +53,7 @@ class Tamperer:
         """Make one change, if there is something to change; `number` chooses where there is a choice."""
         if change in ("old record", "old index") and self._put_back.setdefault(thing.place, change) != change:
             return
+        self._note(change, thing)
         mine = [(key, value) for key, value in await self._records(thing.place) if _code(value) == thing.code]
         match change:
             case "other arguments":
@@ -81,8 +82,20 @@ class Tamperer:
             case _:
                 await self._changes_index(change, thing.place, number)
 
+    def _note(self, change: Change, thing: Thing) -> None:
+        if change in ("other arguments", "approved", "another's record", "deleted record", "old record"):
+            thing.changed.add("record")
+        elif "index" in change or change == "swapped codes":
+            self._note_index(thing.place)
+
+    def _note_index(self, place: str) -> None:
+        for thing in self.world.witness.things:
+            if thing.place == place:
+                thing.changed.add("index")
+
     async def swaps_codes(self, place: str, one: str, other: str) -> None:
         """Give two open actions each other's code, in the index."""
+        self._note_index(place)
         key = self._index(place)
         stored = cast("dict[str, Any] | None", await self._read(key))
         if stored is not None:

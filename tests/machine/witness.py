@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 __all__ = ["ANSWER_WINDOW", "APPROVERS", "NEAR", "TTL", "Effect", "Shown", "Thing", "Witness"]
 
@@ -57,6 +58,8 @@ class Thing:
     """Those who may and have said yes, in time and in a way that counts."""
     ended: bool = False
     """People were told that it will not happen."""
+    changed: set[Literal["record", "index"]] = field(default_factory=set)
+    """What somebody without the key has changed of it; after both, nothing genuine names it any more."""
 
     @property
     def deciders(self) -> frozenset[str]:
@@ -229,7 +232,7 @@ class Witness:
                 if not message.things and thing in self._named(thing.place, message.text.replace("\\", ""))
             ]
             changed = [message for message in self.shown if thing in message.things and message.edited]
-            if not told and not changed and thing.invoice not in aside:
+            if not told and not changed and thing.invoice not in aside and len(thing.changed) < 2:
                 self.violations.append(f"{thing.tool} {thing.invoice}: nobody was told what became of it")
 
     def effect_keys(self) -> Iterable[str]:
