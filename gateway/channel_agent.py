@@ -387,7 +387,7 @@ class ChannelAgent:
         outcome = Outcome(
             stop_reason=done.stop_reason,
             transcript=to_entries([*turn.notes, *turn.heard, *done.messages]),
-            asked=[_asked(turn, asked.record) for asked in done.asked],
+            asked=[_asked(turn, asked.action) for asked in done.asked],
             unrelated=bool(waiting and turn.messages),
             loop=done,
         )
@@ -436,14 +436,14 @@ class _Asking:
             preview=ask.preview.text,
             user_prompt=say("prompt_shown", turn.language),
         )
-        return Asked(confirmation=told, record=as_asked(proposed).to_json())
+        return Asked(confirmation=told, action=as_asked(proposed))
 
 
-def _asked(turn: Turn, record: Json) -> PendingAction:
+def _asked(turn: Turn, action: PendingAction) -> PendingAction:
     """What the loop asked, perhaps in an earlier attempt at this turn. Raises NotAsked."""
     from gateway.pending.asked import taken_over
 
-    return taken_over(record, conversation=turn.conversation, requester=str(turn.person))
+    return taken_over(action, conversation=turn.conversation, requester=str(turn.person))
 
 
 BUILT_IN = ("start", "help", "new", "stop", "pending")

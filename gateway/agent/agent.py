@@ -8,9 +8,8 @@ import secrets
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self, cast
+from typing import Any, Self
 
-from channels import Json
 from gateway.agent.calls import Keep
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import OnConfirm
@@ -20,7 +19,7 @@ from gateway.agent.model import OnEvent, OnText
 from gateway.agent.results import AgentResult, StreamChunk
 from gateway.agent.unattended import Unattended
 from gateway.providers import ModelMessage, Provider, ProviderConfigurationError, ProviderError, make_provider
-from gateway.tools import PendingAction, Tool, ToolContext, ToolPolicy, ToolRegistry
+from gateway.tools import Tool, ToolContext, ToolPolicy, ToolRegistry
 
 __all__ = ["Agent"]
 
@@ -109,7 +108,7 @@ class Agent:
         return AgentResult(
             content=outcome.content,
             artifacts=outcome.artifacts,
-            pending=tuple(PendingAction.from_json(cast("dict[str, Json]", asked.record)) for asked in outcome.asked),
+            pending=tuple(asked.action for asked in outcome.asked),
             stop_reason="needs_confirmation" if outcome.stop_reason == "asked" else outcome.stop_reason,
             usage=outcome.usage,
             iterations=outcome.iterations,

@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias
 from channels import Json
 from gateway.providers.base import ToolCall
 from gateway.tools import PendingConfirmation, Preview, Tool
+from gateway.tools.action import PendingAction
 
 __all__ = ["Ask", "Asked", "OnConfirm", "Verdict"]
 
@@ -32,8 +33,8 @@ class Asked:
 
     confirmation: PendingConfirmation
     """What the model is told."""
-    record: Json
-    """For whoever asked: kept with the turn, and given back with its outcome, also after a take-over."""
+    action: PendingAction
+    """What is asked: kept with the turn, and given back with its outcome, also after a take-over."""
 
 
 Verdict: TypeAlias = Asked | str

@@ -26,6 +26,7 @@ from gateway.agent.confirming import Asked, Verdict
 from gateway.artifacts import Artifact
 from gateway.providers.base import Response
 from gateway.tools import PendingConfirmation
+from gateway.tools.action import PendingAction
 
 __all__ = ["CallResult", "Journal", "Progress", "UnreadableStep"]
 
@@ -139,7 +140,7 @@ def _verdict_to_json(verdict: Verdict) -> Json:
     if isinstance(verdict, Asked):
         told = verdict.confirmation
         words: Json = {"action": told.action, "preview": told.preview, "user_prompt": told.user_prompt}
-        return {"confirmation": words, "record": verdict.record}
+        return {"confirmation": words, "record": verdict.action.to_json()}
     return {"refused": verdict}
 
 
@@ -150,7 +151,7 @@ def _verdict_from_json(body: Any) -> Verdict:
             "record": dict(record),
         }:
             told = PendingConfirmation(action=action, preview=preview, user_prompt=user_prompt)
-            return Asked(confirmation=told, record=record)
+            return Asked(confirmation=told, action=PendingAction.from_json(record))
         case {"refused": str(text)}:
             return text
         case _:

@@ -76,4 +76,4 @@ class Unattended:
             requested_at=self._context.clock(),
         )
         told = PendingConfirmation(action=action.pending_action_id, preview=action.preview, user_prompt=action.preview)
-        return Asked(confirmation=told, record=action.to_json())
+        return Asked(confirmation=told, action=action)

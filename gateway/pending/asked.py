@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from channels import AskfirstError, Json
+from channels import AskfirstError
 from gateway.tools.action import PendingAction
 
 __all__ = ["NotAsked", "as_asked", "taken_over"]
@@ -46,14 +46,8 @@ def as_asked(action: PendingAction) -> PendingAction:
     return PendingAction(**{name: getattr(action, name) for name in _ASKED})
 
 
-def taken_over(record: Json, *, conversation: str, requester: str) -> PendingAction:
-    """The action of a record that `as_asked` gave, asked by this person in this conversation. Raises NotAsked."""
-    try:
-        if not isinstance(record, dict):
-            raise TypeError("not an object")
-        action = PendingAction.from_json(record)
-    except (TypeError, ValueError):
-        raise NotAsked("what the turn asked cannot be read: it is not asked") from None
+def taken_over(action: PendingAction, *, conversation: str, requester: str) -> PendingAction:
+    """Return an action that `as_asked` gave, asked by this person in this conversation. Raises NotAsked."""
     if action != as_asked(action):
         raise NotAsked(f"action {action.pending_action_id} is more than asked already: it is not asked")
     if (action.conversation, action.requester) != (conversation, requester):

@@ -321,12 +321,19 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A rate: at most `burst` at once, refilled at `burst` per `period_seconds` (GCRA)."""
+    """A rate: at most `burst` at once, refilled at `burst` per `period_seconds` (GCRA).
+
+    Raises ValueError for a cost that never fits.
+    """
 
     name: str
     burst: float
     period_seconds: float
     cost: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.cost > self.burst:
+            raise ValueError(f"{self.name}: a cost of {self.cost} never fits into {self.burst}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -394,6 +401,23 @@ class Transaction:
     """(conversation, signal) for whoever holds the turn of that conversation now; dropped when nobody does."""
     dead: list[Dead] = field(default_factory=list)
     """One of the same id is replaced."""
+
+    def check(self) -> None:
+        """Raise ValueError for a transaction that no state of a store could take."""
+        lease = self.lease
+        if lease is None and (self.finish is not None or self.steps):
+            raise ValueError("finish and steps belong to a lease, and the transaction names none")
+        if lease is not None and lease.partition != self.partition:
+            raise ValueError(f"the lease is of partition {lease.partition}, and the transaction of {self.partition}")
+        if self.finish is None and not (self.due is self.collect_until is None):
+            raise ValueError("due and collect_until belong to finish, and the transaction finishes nothing")
+        if self.finish is None and self.then is not None:
+            raise ValueError("then belongs to finish, and the transaction finishes nothing")
+        if self.then is not None and lease is not None and self.then.kind == lease.kind:
+            raise ValueError(f"then is of another kind than the lease that ends, which is for {lease.kind!r}")
+        of_a_turn = self.steps or self.collect_until is not None
+        if of_a_turn and lease is not None and lease.kind != "turn":
+            raise ValueError(f"steps and collect_until are of a turn, and the lease is for {lease.kind!r}")
 
     @property
     def next_worker(self) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from channels import Json
@@ -14,6 +15,9 @@ from gateway.agent.config import AgentConfig
 from gateway.agent.loop import AgentSpec, run_loop
 from gateway.providers import ModelMessage, ProviderError, Request, Response, ToolCall, Usage
 from gateway.tools import PendingConfirmation, Tool, ToolContext, ToolPolicy
+from gateway.tools.action import PendingAction
+
+ASKED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def call(name: str, call_id: str | None = None, /, **args: Json) -> ToolCall:
@@ -96,7 +100,16 @@ class Person:
         told = PendingConfirmation(
             action=f"action-{ask.call.call_id}", preview=ask.preview.text, user_prompt=f"{ask.preview.text} OK or NO?"
         )
-        return Asked(confirmation=told, record={"args": dict(ask.args)})
+        action = PendingAction(
+            pending_action_id=told.action,
+            kind=ask.tool.name,
+            args=dict(ask.args),
+            preview=told.preview,
+            requester="app:-:-",
+            conversation="test",
+            requested_at=ASKED_AT,
+        )
+        return Asked(confirmation=told, action=action)
 
 
 @dataclass

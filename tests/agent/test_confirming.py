@@ -55,10 +55,7 @@ async def test_destructive_calls_of_one_reply_are_asked_together_and_end_the_tur
     }
     assert listed == "INV-1, INV-2"
     assert json.loads(two)["action"] == "action-id-2"
-    assert [asked.record for asked in outcome.asked] == [
-        {"args": {"invoice_id": "INV-1"}},
-        {"args": {"invoice_id": "INV-2"}},
-    ]
+    assert [asked.action.args for asked in outcome.asked] == [{"invoice_id": "INV-1"}, {"invoice_id": "INV-2"}]
 
 
 async def test_a_refused_ask_is_told_to_the_model_which_goes_on() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from channels import Json, Media
-from gateway.agent import AgentConfig, Asked
+from gateway.agent import AgentConfig
 from gateway.artifacts import Artifact, NotKept, emit_artifact
 from gateway.providers import ProviderError
 from gateway.tools import Tool, ToolContext, tool
@@ -125,8 +125,9 @@ async def test_a_person_is_not_asked_twice() -> None:
     outcome = await second.run()
     assert second.person.asked == []
     assert outcome.stop_reason == "asked"
-    assert outcome.asked == (Asked(confirmation=outcome.asked[0].confirmation, record={"args": {}}),)
-    assert outcome.asked[0].confirmation.action == "action-id-0"
+    (asked,) = outcome.asked
+    assert (asked.confirmation.action, asked.action.pending_action_id) == ("action-id-0", "action-id-0")
+    assert (asked.action.kind, asked.action.args) == ("wipe", {})
 
 
 async def test_a_call_that_was_asked_about_does_not_run_when_its_tool_stops_asking() -> None:

@@ -63,22 +63,10 @@ def text_of(name: bytes) -> str:
 
 def check(transaction: Transaction, partition_of: Callable[[str], str]) -> None:
     """Raises ValueError for a transaction that no state of the store could take."""
-    partition, lease = transaction.partition, transaction.lease
+    partition = transaction.partition
     if partition not in PARTITIONS:
         raise ValueError(f"there is no partition {partition!r}")
-    if lease is None and (transaction.finish is not None or transaction.steps):
-        raise ValueError("finish and steps belong to a lease, and the transaction names none")
-    if lease is not None and lease.partition != partition:
-        raise ValueError(f"the lease is of partition {lease.partition}, and the transaction of {partition}")
-    if transaction.finish is None and not (transaction.due is transaction.collect_until is None):
-        raise ValueError("due and collect_until belong to finish, and the transaction finishes nothing")
-    if transaction.finish is None and transaction.then is not None:
-        raise ValueError("then belongs to finish, and the transaction finishes nothing")
-    if transaction.then is not None and lease is not None and transaction.then.kind == lease.kind:
-        raise ValueError(f"then is of another kind than the lease that ends, which is for {lease.kind!r}")
-    of_a_turn = transaction.steps or transaction.collect_until is not None
-    if of_a_turn and lease is not None and lease.kind != "turn":
-        raise ValueError(f"steps and collect_until are of a turn, and the lease is for {lease.kind!r}")
+    transaction.check()
     for conversation in _conversations(transaction):
         if partition_of(conversation) != partition:
             raise ValueError(f"{conversation} is of partition {partition_of(conversation)}, not {partition}")
@@ -151,8 +139,6 @@ def lease_arguments(lease: Lease) -> list[Value]:
 
 def cell_arguments(cell: Cell) -> list[Value]:
     """A rate: its name, what is asked of it, and how far ahead it may run."""
-    if cell.cost > cell.burst:
-        raise ValueError(f"{cell.name}: a cost of {cell.cost} never fits into {cell.burst}")
     return [
         to_bytes(cell.name),
         int(cell.cost * cell.period_seconds * 1_000_000 / cell.burst),

@@ -236,9 +236,6 @@ class SqliteStore:
 
     async def take(self, cells: Sequence[Cell]) -> float:
         cells = tuple(cells)
-        for cell in cells:
-            if cell.cost > cell.burst:
-                raise ValueError(f"{cell.name}: a cost of {cell.cost} never fits into {cell.burst}")
         return await self._do(lambda db, at: records.take(db, at, cells))
 
     async def dead(self) -> list[Dead]:

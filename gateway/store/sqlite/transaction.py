@@ -16,21 +16,7 @@ def check(transaction: Transaction) -> None:
     """Raises ValueError for a transaction that no state of the store could take."""
     if transaction.partition != records.PARTITION:
         raise ValueError(f"partition {transaction.partition!r}: an embedded store has only {records.PARTITION!r}")
-    if transaction.lease is None and (transaction.finish is not None or transaction.steps):
-        raise ValueError("finish and steps belong to a lease, and the transaction names none")
-    if transaction.finish is None and not (transaction.due is transaction.collect_until is None):
-        raise ValueError("due and collect_until belong to finish, and the transaction finishes nothing")
-    if transaction.finish is None and transaction.then is not None:
-        raise ValueError("then belongs to finish, and the transaction finishes nothing")
-    if (
-        transaction.then is not None
-        and transaction.lease is not None
-        and transaction.then.kind == transaction.lease.kind
-    ):
-        raise ValueError(f"then is of another kind than the lease that ends, which is for {transaction.lease.kind!r}")
-    of_a_turn = transaction.steps or transaction.collect_until is not None
-    if of_a_turn and transaction.lease is not None and transaction.lease.kind != "turn":
-        raise ValueError(f"steps and collect_until are of a turn, and the lease is for {transaction.lease.kind!r}")
+    transaction.check()
 
 
 def apply(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Committed:
