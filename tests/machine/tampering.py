@@ -93,6 +93,12 @@ class Tamperer:
             if thing.place == place:
                 thing.changed.add("index")
 
+    def _note_parts(self, place: str) -> None:
+        """What was told in a message that somebody has changed lies with the operator, as it is now."""
+        for thing in self.world.witness.things:
+            if thing.place == place:
+                thing.changed |= {"record", "index"}
+
     async def swaps_codes(self, place: str, one: str, other: str) -> None:
         """Give two open actions each other's code, in the index."""
         self._note_index(place)
@@ -121,6 +127,7 @@ class Tamperer:
 
     async def _edits_parts(self, place: str) -> None:
         for part in await self.world.store.outbox(conversation(place)):
+            self._note_parts(place)
             body = json.loads(json.dumps(dict(part.body)).replace("INV", "HAM"))
             self._forged += 1
             forged = replace(part, part_id=f"forged {self._forged}", body=body)
