@@ -64,7 +64,7 @@ def send_invoice_pdf(invoice_id: str, ctx: ToolContext) -> str:
 async def about_to_delete(invoice_id: str, ctx: ToolContext) -> Preview:
     """What the person sees before they say yes. The precondition is looked at again right before it happens."""
     invoice = find(ctx, invoice_id)
-    table = [("Number", invoice.number), ("Customer", invoice.customer), ("Amount", invoice.total)]
+    table = [("Customer", invoice.customer), ("Amount", invoice.total)]
     return Preview(text=f"Delete invoice {invoice.number} for good?", table=table, precondition=str(invoice))
 
 
