@@ -14,11 +14,11 @@ from gateway.engine.batch import Batch
 from gateway.engine.ending import ended, note_acted, noted
 from gateway.engine.retrying import attempts
 from gateway.engine.shared import Shared, in_thread, typed
+from gateway.pending import deciding
 from gateway.pending.actions import ConversationActions
 from gateway.pending.bare import BareWord
-from gateway.pending.deciding import in_group, word
 from gateway.pending.index import LATELY, Index, Showing
-from gateway.pending.reading import ReplyParser, reads_as_answer
+from gateway.pending.reading import read_words, reads_as_answer
 from gateway.store.base import Lease, QueuedPart
 
 __all__ = ["Answers"]
@@ -30,13 +30,13 @@ _REPORTED_FOR = timedelta(seconds=3)
 
 
 class Answers:
-    """Takes such a message for an open action."""
+    """Takes a message of nothing but a yes or a no for an open action."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
 
     async def take(self, lease: Lease, batch: Batch) -> Outcome | None:
-        """None when it is an ordinary word here."""
+        """Decide what the message answers. None when it is an ordinary word here."""
         message = batch.messages[0]
         person = message.person
         if len(batch.messages) > 1 or message.command is not None or message.attachments or person is None:
@@ -44,15 +44,16 @@ class Answers:
         language = self._shared.language(person)
         if not reads_as_answer(message.text, language):
             return None
-        reads = partial(_reads, message.text, language)
+        reads = partial(read_words, message.text, language)
         await self._sends_ended(lease.lane)
         for attempt in attempts():
             async with attempt:
                 actions = await self._shared.actions(lease.lane, find=partial(_meant, at=batch.at))
                 if message.address.group:
-                    taken = in_group(actions, person, language)
+                    taken = deciding.in_group(actions, person, language)
                 else:
-                    taken = word(actions, reads, person, await self._said(actions, batch, message), language)
+                    said = await self._said(actions, batch, message)
+                    taken = deciding.word(actions, reads, person, said, language)
                 if not taken:
                     return None
                 note_acted(actions, batch)
@@ -108,10 +109,6 @@ class Answers:
             if not any(part.body["shows"] for part in await self._shared.store.outbox(conversation)):
                 return
             await asyncio.sleep(_LOOK_SECONDS)
-
-
-def _reads(text: str, language: str, verb: str | None) -> Literal["confirm", "cancel", "unclear"]:
-    return ReplyParser().classify(text, language, verb=verb)
 
 
 def _meant(index: Index, at: datetime) -> list[str]:

@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Literal, cast
+from typing import cast
 
 from channels import (
     Address,
@@ -39,7 +39,7 @@ from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.deciding import PressFeedback
 from gateway.pending.index import Index
 from gateway.pending.prompting import move
-from gateway.pending.reading import CodeReply, ReplyParser, read_code
+from gateway.pending.reading import CodeReply, read_beside_code, read_code, read_words
 from gateway.pending.tokens import token_partition, token_sha256
 from gateway.pending.words import Intent
 from gateway.store.base import Cell, Dead, Incoming, Key, StoreError, Transaction, Waiting
@@ -221,10 +221,10 @@ class Decisions:
         code = read_code(message.text, language)
         actions = await self._shared.actions(conversation, find=partial(_meant, code=code, message=message))
         if fresh and code is not None:
-            reads: deciding.Reads = partial(_with_code, message.text, language)
+            reads: deciding.Reads = partial(read_beside_code, message.text, language)
             return _Outcome(actions, deciding.code(actions, code.code, reads, message.person, at, language))
         if fresh and message.reply_to is not None:
-            beneath, reads = in_thread(message), partial(_alone, message.text, language)
+            beneath, reads = in_thread(message), partial(read_words, message.text, language)
             decided = deciding.reply(actions, message.reply_to, reads, message.person, at, language, in_thread=beneath)
             return _Outcome(actions, decided)
         return _Outcome(None, decided=False)
@@ -356,15 +356,6 @@ def refusals(person: Person | None) -> Cell:
 def security_line(what: str, person: Person | None, conversation: str, at: datetime) -> Json:
     """A line of the security log: a press that is no matter of any action's own audit."""
     return {"what": what, "person": str(person) if person else None, "at": at.isoformat(), "conversation": conversation}
-
-
-def _with_code(text: str, language: str, verb: str | None) -> Literal["confirm", "cancel", "unclear"]:
-    code = read_code(text, language, verb=verb)
-    return "unclear" if code is None else code.intent
-
-
-def _alone(text: str, language: str, verb: str | None) -> Literal["confirm", "cancel", "unclear"]:
-    return ReplyParser().classify(text, language, verb=verb)
 
 
 def _meant(index: Index, code: CodeReply | None, message: Message) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from channels import Person
 from gateway.pending import transitions
@@ -17,6 +17,7 @@ from gateway.pending.bare import BareWord
 from gateway.pending.index import Entry
 from gateway.pending.prompt import brief, code_only, statement, what_became
 from gateway.pending.prompting import ask_for_code
+from gateway.pending.reading import Answer
 from gateway.pending.settling import close, expire, has_drifted
 from gateway.pending.tokens import token_sha256
 from gateway.pending.words import Intent, safe_words
@@ -24,14 +25,13 @@ from gateway.tools.action import PendingAction
 from gateway.tools.escape import plain
 from gateway.wording import say
 
-_A_MOMENT = timedelta(seconds=5)
-"""A launch that is under way at the last moment comes first."""
+__all__ = ["PressFeedback", "Reads", "code", "decide", "in_group", "press", "reply", "withdraw", "word"]
 
-__all__ = ["PressFeedback", "Reads", "code", "decide", "press", "reply", "withdraw", "word"]
+Reads: TypeAlias = Callable[[str | None], Answer]
+"""Return how a message reads to a question of this verb."""
 
-
-Reads: TypeAlias = Callable[[str | None], Literal["confirm", "cancel", "unclear"]]
-"""Return what a message says to a question of this verb."""
+_LAUNCH_GRACE = timedelta(seconds=5)
+"""A launch that is under way when the approval becomes too old comes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ def _decide(
     if decided.state != "approved":
         return PressFeedback(say("pressed_vote", language, count=len(decided.votes), need=decided.need))
     actions.changes.no_longer_due(action, "expiry", "undelivered")
-    actions.changes.due("unlaunched", action, at + transitions.APPROVED_FOR + _A_MOMENT)
+    actions.changes.due("unlaunched", action, at + transitions.APPROVED_FOR + _LAUNCH_GRACE)
     actions.changes.approved.append(action.pending_action_id)
     return PressFeedback(say("pressed_ok", language), told=True)
 

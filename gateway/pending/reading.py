@@ -11,32 +11,38 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from typing import ClassVar, Literal, NamedTuple, Protocol
+from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 from channels import ButtonPress, ConversationMoved, DeliveryReport, Event, Message, OptOut
 from gateway.pending.folding import fold
 from gateway.pending.verbs import in_place, verbs_in
-from gateway.pending.words import INTENTS, TABLE, Intent, Words, check_words, safe_words
+from gateway.pending.words import INTENTS, TABLE, Intent, Words
 from gateway.tools.verbs import NO_VERBS
 
 __all__ = [
+    "ANY_VERB",
+    "MAX_LENGTH",
+    "Answer",
     "CodeReply",
     "ConfirmParser",
     "RegexConfirmParser",
     "ReplyParser",
-    "check_words",
     "decides",
     "looks_like_decision",
+    "read_beside_code",
     "read_code",
+    "read_words",
     "reads_as_answer",
-    "safe_words",
 ]
+
+Answer: TypeAlias = Literal["confirm", "cancel", "unclear"]
+"""How a message reads as the answer to a question."""
 
 MAX_LENGTH = 200
 """Characters. No answer with its signature is longer, and what is longer is not looked at."""
 
 ANY_VERB = "*"
-"""Whatever the prompt asks: for the shape of an answer."""
+"""Stands for every verb, where only the shape of an answer counts."""
 _GRAMMAR = 2
 _WRAPPERS = (("*", "*"), ("_", "_"), ("'", "'"), ('"', '"'), ("“", "”"), ("„", "“"), ("«", "»"), ("‹", "›"))
 _END = re.compile(r"\s*(?:!+|[.,])$")
@@ -65,11 +71,9 @@ class ReplyParser:
     """Reads a message as an answer to a prompt. Pure: the same text is always read alike."""
 
     version: str = f"{_GRAMMAR}-{TABLE.version}"
-    """Of the rules and of the table; stored with each action."""
+    """The version of the rules and of the table; it is stored with each action."""
 
-    def classify(
-        self, text: str, lang: str = "en", *, verb: str | None = None
-    ) -> Literal["confirm", "cancel", "unclear"]:
+    def classify(self, text: str, lang: str = "en", *, verb: str | None = None) -> Answer:
         """Return what the text says, whole, in the conversation's language (BCP 47; the region does not matter).
 
         `verb` is the prompt's, one of `VERBS`: a phrase with a verb answers only a prompt of the same one, and the
@@ -90,6 +94,17 @@ def read_code(text: str, lang: str, *, verb: str | None = ANY_VERB) -> CodeReply
     """
     core = _unwrapped(text)
     return None if core is None else _code_in(core, lang, verb)
+
+
+def read_words(text: str, lang: str, verb: str | None) -> Answer:
+    """Return how a message without a code reads to a question of this verb; see `ReplyParser.classify`."""
+    return ReplyParser().classify(text, lang, verb=verb)
+
+
+def read_beside_code(text: str, lang: str, verb: str | None) -> Answer:
+    """Return how the words beside a code read to a question of this verb; see `read_code`."""
+    code = read_code(text, lang, verb=verb)
+    return "unclear" if code is None else code.intent
 
 
 def reads_as_answer(text: str, lang: str) -> bool:

@@ -36,15 +36,13 @@ from gateway.pending.reading import (
     ConfirmParser,
     RegexConfirmParser,
     ReplyParser,
-    check_words,
     decides,
     looks_like_decision,
     read_code,
     reads_as_answer,
-    safe_words,
 )
 from gateway.pending.tokens import make_code
-from gateway.pending.words import INTENTS, TABLE, Intent, WordTable, fold
+from gateway.pending.words import INTENTS, TABLE, Intent, WordTable, check_words, fold, safe_words
 
 LANGUAGES = ("en", "es", "pt")
 PARSER = ReplyParser()
