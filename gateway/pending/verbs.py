@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import tomllib
-import unicodedata
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from gateway.pending.folding import fold
+from gateway.pending.folding import base_language, fold, unaccented
 from gateway.tools.verbs import VERBS
 
 __all__ = ["check_verbs", "in_place", "verb_of", "verbs_in"]
@@ -27,7 +26,7 @@ _TABLE: Mapping[str, Mapping[str, list[str]]] = tomllib.loads(
 class _Form(NamedTuple):
     verb: str
     place: str
-    """Which form of the verb it is."""
+    """The form of the verb."""
 
 
 def in_place(text: str, lang: str) -> Iterator[tuple[str, str]]:
@@ -49,7 +48,7 @@ def verbs_in(text: str, lang: str) -> frozenset[str]:
 def verb_of(question: str, lang: str) -> str | None:
     """Return the verb that a question begins with, looked up in this language, then in English; None: none we know."""
     found = _WORD.search(fold(question).lstrip("¿¡*_\"'“«"))
-    for language in dict.fromkeys((_base(lang), "en")):
+    for language in dict.fromkeys((base_language(lang), "en")):
         forms, _ = _forms(language)
         verbs = {form.verb for form in forms.get(found[0] if found else "", ())}
         if len(verbs) == 1:
@@ -58,20 +57,16 @@ def verb_of(question: str, lang: str) -> str | None:
 
 
 def check_verbs() -> None:
-    """For the start: raise ValueError when the table has other verbs than `VERBS`."""
+    """Raise ValueError when the table has other verbs than `VERBS`: the tests hold verbs.toml to it."""
     for lang, section in _TABLE.items():
         if different := VERBS.symmetric_difference(section):
             raise ValueError(f"verbs.toml: [{lang}] and VERBS differ in: {', '.join(sorted(different))}.")
 
 
-def _base(lang: str) -> str:
-    return re.split("[-_]", lang, maxsplit=1)[0].casefold()
-
-
 @cache
 def _forms(lang: str) -> tuple[dict[str, list[_Form]], dict[str, list[str]]]:
     """Return the forms by word, and the words of the phrases' own verb by form."""
-    base = _base(lang)
+    base = base_language(lang)
     forms: dict[str, list[_Form]] = {}
     own: dict[str, list[str]] = {}
     for verb, lines in _TABLE.get(base, {}).items():
@@ -79,7 +74,7 @@ def _forms(lang: str) -> tuple[dict[str, list[_Form]], dict[str, list[str]]]:
             for place, word in _places(base, line.split()):
                 if verb == _EXEMPLAR:
                     own.setdefault(place, []).append(word)
-                for written in {word, _unaccented(word)}:
+                for written in {word, unaccented(word)}:
                     forms.setdefault(written, []).append(_Form(verb, place))
     return forms, own
 
@@ -102,7 +97,3 @@ def _places(base: str, parts: list[str]) -> Iterator[tuple[str, str]]:
         for pronoun in ("-o", "-a", "-os", "-as"):
             yield f"subjunctive {pronoun}", f"{subjunctive}{pronoun}"
     yield from (("imperative", imperative), ("infinitive", infinitive), ("subjunctive", subjunctive))
-
-
-def _unaccented(word: str) -> str:
-    return "".join(char for char in unicodedata.normalize("NFD", word) if not unicodedata.combining(char))

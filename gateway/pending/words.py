@@ -1,20 +1,19 @@
-"""The table of words that answer a prompt (words.toml), and the one form in which texts and words are compared."""
+"""The table of words that answer a prompt (words.toml)."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import tomllib
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import chain, product
 from typing import Any, Literal, TypeAlias
 
-from gateway.pending.folding import fold
+from gateway.pending.folding import base_language, fold, unaccented
 
-__all__ = ["CARRIER_WORDS", "INTENTS", "TABLE", "Intent", "WordTable", "Words", "check_words", "fold", "safe_words"]
+__all__ = ["CARRIER_WORDS", "INTENTS", "TABLE", "Intent", "WordTable", "Words", "check_words", "safe_words"]
 
 Intent: TypeAlias = Literal["confirm", "cancel"]
 
@@ -23,21 +22,21 @@ INTENTS: tuple[Intent, ...] = ("confirm", "cancel")
 CARRIER_WORDS = frozenset(
     {"cancel", "end", "optout", "quit", "revoke", "start", "stop", "stopall", "unstop", "unsubscribe", "yes"}
 )
-"""What carriers and Twilio act on before we see it, opting the sender out or in (Twilio, "Advanced Opt-Out")."""
+"""Words by which carriers and Twilio opt the sender out or in before we see them (Twilio, "Advanced Opt-Out")."""
 
 _NAMES: Mapping[Intent, str] = {"confirm": "yes", "cancel": "no"}
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What one language says. All but `typed` is in the form that `fold` gives."""
+    """The answers of one language. All but `typed` are in the form that `fold` gives."""
 
     phrases: Mapping[Intent, frozenset[str]]
     """Whole messages, but for politeness."""
     with_code: Mapping[Intent, frozenset[str]]
     """The same next to a code, where more counts."""
     emoji: Mapping[str, frozenset[Intent]]
-    """What may stand after a phrase, and of which intents."""
+    """Emoji that may stand after a phrase, and after a phrase of which intents."""
     polite: tuple[str, ...]
     """May stand behind any phrase and before a no, and before a yes that begins with one of `heads`."""
     heads: frozenset[str]
@@ -64,7 +63,7 @@ class WordTable:
 
         A language that is not in the table has the few words that count everywhere.
         """
-        base = re.split("[-_]", lang, maxsplit=1)[0].casefold()
+        base = base_language(lang)
         base = base if base in self._known else ""
         if base not in self._words:  # few are ever asked for, and each is hundreds of phrases
             self._words[base] = _words(self._sections, base, self._emoji)
@@ -129,10 +128,7 @@ def _folded(entries: Iterable[str]) -> frozenset[str]:
 
 
 def _plain(word: str) -> str:
-    if word.isascii():
-        return word.replace("'", "")
-    letters = unicodedata.normalize("NFD", word)
-    return "".join(char for char in letters if not unicodedata.combining(char) and char != "'")
+    return (word if word.isascii() else unaccented(word)).replace("'", "")
 
 
 TABLE = WordTable(files(__package__).joinpath("words.toml").read_bytes())
@@ -140,10 +136,10 @@ TABLE = WordTable(files(__package__).joinpath("words.toml").read_bytes())
 
 
 def check_words(table: WordTable = TABLE) -> None:
-    """For the start: raise ValueError, naming the words, when the table contradicts itself.
+    """Raise ValueError, naming the words, when the table contradicts itself: the tests hold words.toml to it.
 
-    No word may be a yes in one language and a no in another, and what people are told to type must be read, not taken
-    by a carrier.
+    No word may be a yes in one language and a no in another. The words that a prompt tells people to type must be read
+    as what they say, and no carrier may act on them.
     """
     read = {lang: table.of(lang).with_code for lang in table.languages}
     yes, no = (frozenset(chain.from_iterable(words[intent] for words in read.values())) for intent in INTENTS)

@@ -30,6 +30,7 @@ from channels import (
     Person,
     Reaction,
 )
+from gateway.pending.folding import fold
 from gateway.pending.reading import (
     MAX_LENGTH,
     CodeReply,
@@ -42,7 +43,7 @@ from gateway.pending.reading import (
     reads_as_answer,
 )
 from gateway.pending.tokens import make_code
-from gateway.pending.words import INTENTS, TABLE, Intent, WordTable, check_words, fold, safe_words
+from gateway.pending.words import INTENTS, TABLE, Intent, WordTable, check_words, safe_words
 
 LANGUAGES = ("en", "es", "pt")
 PARSER = ReplyParser()
