@@ -20,7 +20,7 @@ from gateway.pending.changes import Changes
 from gateway.pending.index import Index
 from gateway.pending.seal import Keyring
 from gateway.store.base import Transaction
-from gateway.store.form import FORM, NewerForm
+from gateway.store.form import NewerForm
 from gateway.tools.action import Detail, PendingAction
 
 __all__ = ["ConversationActions", "Drift", "OutgoingReply", "in_order"]
@@ -92,7 +92,7 @@ class ConversationActions:
     def get(self, action_id: str) -> PendingAction | None:
         """Return an action that was read. Raises NewerForm for one that a newer release wrote."""
         if action_id in self.newer:
-            raise NewerForm(FORM + 1)
+            raise NewerForm
         return self.by_id.get(action_id)
 
     @property
@@ -108,7 +108,7 @@ class ConversationActions:
     def check_all_are_known(self) -> None:
         """Raise NewerForm when a newer release has asked something here: which of all is meant, that one can say."""
         if any(entry.action_id in self.newer for entry in self.index.open):
-            raise NewerForm(FORM + 1)
+            raise NewerForm
 
     # ── changing ──
 

@@ -19,15 +19,18 @@ from gateway.pending.index import Entry, Index
 from gateway.pending.seal import Keyring, is_sealed
 from gateway.pending.settling import end_tampered
 from gateway.store.base import Key, Record, Snapshot, Store
-from gateway.store.form import FORM, NewerForm
+from gateway.store.form import NewerForm
 from gateway.tools.action import PendingAction
 
 __all__ = ["Counters", "Find", "ReadIndex", "conversation_of", "load_actions", "read_index", "stored_action"]
 
 _COUNTERS = 2_000
+_LIVE = frozenset({"pending", "approved", "running"})
 
 Find: TypeAlias = Callable[[Index], Iterable[str]]
 """Return which actions to read beside the live ones, once the index is known."""
+
+_Verdict: TypeAlias = Literal["held", "newer", "tampered", "unknown"]
 
 
 class Counters:
@@ -79,7 +82,7 @@ def read_index(
     if (known := counters.get(conversation, value)) is not None:
         return ReadIndex(known, record.version, "sealed")
     sealed = keyring.open(f"open/{conversation}", value)
-    index = _salvaged(value["body"] if sealed is None and isinstance(value, dict) else sealed.text if sealed else None)
+    index = _salvaged(value["body"])
     if sealed is None or counters.is_old(conversation, index.counter):
         return ReadIndex(index, record.version, "broken")
     counters.note(conversation, value, index)
@@ -124,12 +127,13 @@ async def load_actions(
         name: _judged(keyring, name, each.value, index.get(name), read, first_form) for name, each in records.items()
     }
     judged = {name: one for name, one in judged.items() if one[0] is None or one[0].conversation == conversation}
+    held = {name: found for name, (found, verdict) in judged.items() if found is not None and verdict == "held"}
     actions = ConversationActions(
         conversation=conversation,
         partition=partition,
-        index=_trusted(read, {name: found for name, (found, verdict) in judged.items() if found and verdict == "held"}),
+        index=_trusted(read, held),
         index_version=read.version,
-        actions={name: found for name, (found, verdict) in judged.items() if found is not None and verdict == "held"},
+        actions=held,
         versions={name: record.version for name, record in records.items()},
         newer=frozenset(name for name, (_, verdict) in judged.items() if verdict == "newer"),
         rewrites=read.kind != "sealed",
@@ -144,12 +148,9 @@ async def load_actions(
     return actions
 
 
-Verdict: TypeAlias = Literal["held", "newer", "tampered", "unknown"]
-
-
 def _judged(
     keyring: Keyring, name: str, value: Json, entry: Entry | None, read: ReadIndex, first_form: bool
-) -> tuple[PendingAction | None, Verdict]:
+) -> tuple[PendingAction | None, _Verdict]:
     """Return a record as far as it can be read, and whether it is the one that may be decided, launched or told of."""
     try:
         action, seal = _opened(keyring, name, value, first_form)
@@ -169,9 +170,6 @@ def _judged(
     return action, "tampered" if live else "unknown"
 
 
-_LIVE = frozenset({"pending", "approved", "running"})
-
-
 def stored_action(keyring: Keyring, key: Key, record: Record, *, first_form: bool) -> PendingAction | None:
     """Return the action of a record whose own seal holds, else None; whether it is the last one the index says.
 
@@ -182,7 +180,7 @@ def stored_action(keyring: Keyring, key: Key, record: Record, *, first_form: boo
 
 def conversation_of(stored: Json) -> str | None:
     """Return the conversation that a record names, genuine or not: there it is judged."""
-    if isinstance(stored, dict) and is_sealed(stored):
+    if is_sealed(stored):
         try:
             stored = json.loads(str(stored["body"]))
         except ValueError:
@@ -201,7 +199,7 @@ def _opened(keyring: Keyring, name: str, value: Json, first_form: bool) -> tuple
     try:
         return PendingAction.from_text(sealed.text), sealed.seal
     except ValueError as error:
-        raise NewerForm(FORM + 1) from error
+        raise NewerForm from error
 
 
 def _trusted(read: ReadIndex, held: Mapping[str, PendingAction]) -> Index:

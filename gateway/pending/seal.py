@@ -11,7 +11,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeGuard
 
 from channels import Json
 from gateway.store.form import FORM, NewerForm
@@ -61,7 +61,7 @@ class Sealed:
     seal: str
 
 
-def is_sealed(stored: object) -> bool:
+def is_sealed(stored: object) -> TypeGuard[dict[str, Json]]:
     """Return True for a stored value in sealed form, whether its seal holds or not."""
     return isinstance(stored, dict) and isinstance(stored.get("body"), str)
 

@@ -21,7 +21,7 @@ actions and the index of a conversation are sealed texts.
 class NewerForm(AskfirstError):
     """A newer release wrote this, in a form that only one that knows `needs` can read. It is kept for that one."""
 
-    def __init__(self, needs: int) -> None:
+    def __init__(self, needs: int = FORM + 1) -> None:
         super().__init__(f"it was written by a newer release (form {needs}; this one reads up to {FORM})")
         self.needs = needs
 
