@@ -39,7 +39,9 @@ class Rules:
         await self._commit(actions)
         actions = await self._actions(conversation)
         shows = frozenset({action_id})
-        prompting.shown(actions, Showing(at=actions.now, queued=actions.now, shows=shows, alone=True, message_id="7"))
+        prompting.note_arrived(
+            actions, Showing(at=actions.now, queued=actions.now, shows=shows, alone=True, message_id="7")
+        )
         await self._commit(actions)
         actions = await self._actions(conversation)
         deciding.press(actions, action_id, token, person, actions.now, "en")

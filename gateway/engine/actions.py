@@ -166,7 +166,7 @@ class Actions:
                 transaction = Transaction(partition=lease.partition, lease=lease)
                 launched = None
                 if why is not None and not is_stale(found, actions.now):
-                    settling.drifted(actions, lease.lane, actions.now, why)
+                    settling.close_drifted(actions, lease.lane, actions.now, why)
                 else:
                     launched = settling.launch(actions, lease.lane, lease.fence, actions.now)
                 self._write(transaction, actions, found)

@@ -12,7 +12,7 @@ from gateway.engine.outgoing import address_from_json, part_from_json
 from gateway.engine.shared import Shared
 from gateway.pending.deciding import withdraw
 from gateway.pending.index import Showing
-from gateway.pending.settling import end_tampered, undelivered
+from gateway.pending.settling import close_undelivered, end_tampered
 from gateway.store.base import Dead, QueuedPart, Transaction
 
 __all__ = ["put_aside"]
@@ -52,7 +52,7 @@ async def put_aside(
         if forged and action is not None and action.open:
             end_tampered(actions, action, was_running=False)
         else:
-            undelivered(actions, action_id, actions.now)
+            close_undelivered(actions, action_id, actions.now)
     match shut:
         case OptedOut():
             withdraw(actions, _alone(parts[0]), actions.now)

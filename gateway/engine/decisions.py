@@ -173,7 +173,7 @@ class Decisions:
             case "expiry":
                 settling.expire(actions, action_id, at)
             case "undelivered":
-                settling.undelivered(actions, action_id, at)
+                settling.close_undelivered(actions, action_id, at)
             case "unlaunched":
                 settling.expire_approval(actions, actions.get(action_id), at)
             case "decide":

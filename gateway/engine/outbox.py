@@ -16,7 +16,7 @@ from gateway.engine.retrying import attempts
 from gateway.engine.shared import Shared
 from gateway.engine.visible import seen
 from gateway.pending.index import Showing
-from gateway.pending.prompting import shown
+from gateway.pending.prompting import note_arrived
 from gateway.store.base import Lease, QueuedPart, Transaction
 
 __all__ = ["Outbox"]
@@ -76,7 +76,7 @@ class Outbox:
             message_id=receipt.message_id,
             sent_at=receipt.sent_at,
         )
-        shown(actions, showing)
+        note_arrived(actions, showing)
         actions.write(transaction)
         transaction.parts += shared.parts.render(
             conversation, address_from_json(body["address"]), actions.says, cause=str(body.get("cause"))

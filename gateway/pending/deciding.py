@@ -18,7 +18,7 @@ from gateway.pending.index import Entry
 from gateway.pending.prompt import brief, code_only, statement, what_became
 from gateway.pending.prompting import ask_for_code
 from gateway.pending.reading import Answer
-from gateway.pending.settling import close, expire, has_drifted
+from gateway.pending.settling import close, close_if_drifted, expire
 from gateway.pending.tokens import token_sha256
 from gateway.pending.words import Intent, safe_words
 from gateway.tools.action import PendingAction
@@ -163,7 +163,7 @@ def withdraw(
     withdrawn = [
         action
         for action in actions.by_id.values()
-        if action.state in ("pending", "approved")
+        if transitions.may_close(action)
         and (action.requester == person if action_id is None else action.pending_action_id == action_id)
     ]
     for action in withdrawn:
@@ -195,7 +195,7 @@ def _decide(
     """Take a decision by somebody eligible, of exactly this action; `by_code`: it proves that its code was read."""
     if action.settled or (action.state != "pending" and intent == "confirm") or action.state == "running":
         return PressFeedback(what_became(action, at))
-    if has_drifted(actions, action, at) or (action.open and transitions.expired(action, at)):
+    if close_if_drifted(actions, action, at) or (action.open and transitions.expired(action, at)):
         expire(actions, action.pending_action_id, at)
         return PressFeedback(what_became(actions.by_id[action.pending_action_id], at), told=True)
     who, name = (str(person), person.name) if person is not None else ("", None)

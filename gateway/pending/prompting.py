@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Literal
 
 from channels import Address, Button, Reply
 from gateway.pending import transitions
@@ -16,7 +15,7 @@ from gateway.pending.prompt import attached, code_only, media_of, prompt, questi
 from gateway.pending.tokens import make_token, token_sha256
 from gateway.pending.transitions import may_ask_again
 from gateway.pending.words import INTENTS, safe_words
-from gateway.tools.action import PendingAction, Token
+from gateway.tools.action import ButtonIntent, PendingAction, Token
 from gateway.wording import say
 
 __all__ = [
@@ -24,11 +23,11 @@ __all__ = [
     "ask_for_code",
     "edit_prompt",
     "move",
+    "note_arrived",
     "remind",
     "show_again",
     "show_once_more",
     "show_prompt",
-    "shown",
 ]
 
 _RESHOWN_AT_MOST = 2
@@ -97,9 +96,12 @@ def remind(actions: ConversationActions, waiting: Sequence[PendingAction]) -> No
         actions.say(say("not_done_yet", action.language, actions.letters, **values))
 
 
-def shown(actions: ConversationActions, showing: Showing) -> None:
-    """Note that a message of ours has arrived. With a prompt the windows start; what was settled meanwhile is edited at
-    once."""
+def note_arrived(actions: ConversationActions, showing: Showing) -> None:
+    """Note that a message of ours has arrived.
+
+    The time to answer starts with the first showing of a prompt. A prompt of an action that was settled meanwhile is
+    edited at once.
+    """
     settled, at, message_id = False, showing.at, showing.message_id
     actions.index = actions.index.showed(showing)
     for action_id in sorted(showing.shows):
@@ -110,11 +112,10 @@ def shown(actions: ConversationActions, showing: Showing) -> None:
         action = transitions.show(action, at, message_id)
         if first:
             actions.put(action, "shown", None, at)
-        else:
-            actions.change(action, at)
-        if first:
             actions.changes.no_longer_due(action, "undelivered")
             actions.changes.due("expiry", action, action.expires_at or at)
+        else:
+            actions.change(action, at)
         settled = settled or action.settled
     if settled and message_id is not None:
         edit_prompt(actions, message_id, at)
@@ -195,9 +196,7 @@ def _attach(actions: ConversationActions, asked: Sequence[PendingAction]) -> Non
             actions.says.append(OutgoingReply(reply=reply, asks=asks))
 
 
-def _mint(
-    actions: ConversationActions, action: PendingAction, intents: Sequence[Literal["confirm", "cancel", "again"]]
-) -> list[str]:
+def _mint(actions: ConversationActions, action: PendingAction, intents: Sequence[ButtonIntent]) -> list[str]:
     """Make the token of a button for each intent; only their hashes are kept."""
     made = [make_token(actions.partition) for _ in intents]
     tokens = tuple(

@@ -17,17 +17,17 @@ from gateway.wording import say
 
 __all__ = [
     "close",
-    "drifted",
+    "close_drifted",
+    "close_if_drifted",
+    "close_undelivered",
     "end_tampered",
     "expire",
     "expire_approval",
     "finish",
-    "has_drifted",
     "launch",
     "not_arrived",
     "settle",
     "supersede",
-    "undelivered",
 ]
 
 
@@ -36,14 +36,14 @@ def expire(actions: ConversationActions, action_id: str, at: datetime) -> None:
     action = actions.get(action_id)
     if action is None or not action.open or action.expires_at is None or at < action.expires_at:
         return
-    if not has_drifted(actions, action, at):
+    if not close_if_drifted(actions, action, at):
         close(actions, action, "expired", at, tell="expired")
 
 
-def undelivered(actions: ConversationActions, action_id: str, at: datetime) -> None:
+def close_undelivered(actions: ConversationActions, action_id: str, at: datetime) -> None:
     """Close an action whose prompt never arrived."""
     action = actions.get(action_id)
-    if action is not None and action.open and action.shown_at is None and not has_drifted(actions, action, at):
+    if action is not None and action.open and action.shown_at is None and not close_if_drifted(actions, action, at):
         close(actions, action, "undelivered", at)
 
 
@@ -56,7 +56,7 @@ def not_arrived(actions: ConversationActions, message_id: str, action_ids: Itera
     in_message = (entry.action_id for entry in actions.index.by_prompt(message_id))
     for action_id in dict.fromkeys((*action_ids, *in_message)):
         action = actions.get(action_id)
-        if action is None or not action.open or has_drifted(actions, action, at):
+        if action is None or not action.open or close_if_drifted(actions, action, at):
             continue
         found = True
         others = tuple(prompt_id for prompt_id in action.prompts if prompt_id != message_id)
@@ -72,7 +72,7 @@ def not_arrived(actions: ConversationActions, message_id: str, action_ids: Itera
 def launch(actions: ConversationActions, action_id: str, fence: int, at: datetime) -> PendingAction | None:
     """Let the effect run now, under this fence. None: it may not, and that has been settled and told."""
     action = actions.get(action_id)
-    if action is None or expire_approval(actions, action, at) or has_drifted(actions, action, at):
+    if action is None or expire_approval(actions, action, at) or close_if_drifted(actions, action, at):
         return None
     try:
         launched = transitions.launch(action, fence, at)
@@ -91,11 +91,11 @@ def expire_approval(actions: ConversationActions, action: PendingAction | None, 
     return True
 
 
-def drifted(actions: ConversationActions, action_id: str, at: datetime, detail: Detail) -> None:
+def close_drifted(actions: ConversationActions, action_id: str, at: datetime, detail: Detail) -> None:
     """Close an action that would act on something that is no longer as it was shown, or could not be looked at."""
     action = actions.get(action_id)
-    if action is not None and action.state in ("pending", "approved"):
-        close(actions, action, "drifted", at, detail=detail, tell=why_closed("drifted", detail))
+    if action is not None and transitions.may_close(action):
+        _close_drifted(actions, action, at, detail)
 
 
 def finish(
@@ -137,12 +137,12 @@ def settle(
     return True
 
 
-def has_drifted(actions: ConversationActions, action: PendingAction, at: datetime) -> bool:
-    """Look at tool and policy before anything comes of an action; when they no longer hold it ends here."""
-    detail = actions.drift(action) if action.state in ("pending", "approved") else None
+def close_if_drifted(actions: ConversationActions, action: PendingAction, at: datetime) -> bool:
+    """Close an action whose tool or policy is no longer as it was shown; False when it is, or may not be closed."""
+    detail = actions.drift(action) if transitions.may_close(action) else None
     if detail is None:
         return False
-    close(actions, action, "drifted", at, detail=detail, tell=why_closed("drifted", detail))
+    _close_drifted(actions, action, at, detail)
     return True
 
 
@@ -185,6 +185,10 @@ def close(
     """Close an action that will not happen; `tell` names the sentence that says so."""
     text = say(tell, action.language, preview=statement(action.preview)) if tell else None
     _settled(actions, transitions.close(action, reason, at, detail=detail, by=by, name=name), reason, by, at, text=text)
+
+
+def _close_drifted(actions: ConversationActions, action: PendingAction, at: datetime, detail: Detail) -> None:
+    close(actions, action, "drifted", at, detail=detail, tell=why_closed("drifted", detail))
 
 
 def _settled(

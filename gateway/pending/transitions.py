@@ -29,6 +29,7 @@ __all__ = [
     "launch",
     "may_approve",
     "may_ask_again",
+    "may_close",
     "may_refuse",
     "may_relaunch",
     "settle",
@@ -59,6 +60,11 @@ def may_approve(action: PendingAction, person: str) -> bool:
 def may_refuse(action: PendingAction, person: str) -> bool:
     """The requester or an approver may always say no."""
     return person == action.requester or may_approve(action, person)
+
+
+def may_close(action: PendingAction) -> bool:
+    """Return True before the launch: the action may still end as one that does not happen."""
+    return action.state in ("pending", "approved")
 
 
 def expired(action: PendingAction, at: datetime) -> bool:
@@ -118,7 +124,7 @@ def close(
     name: str | None = None,
 ) -> PendingAction:
     """It will not happen. Only before launch: raises WrongState afterwards."""
-    if action.state not in ("pending", "approved"):
+    if not may_close(action):
         raise WrongState(action, "be closed")
     return replace(
         action,
@@ -178,14 +184,14 @@ def finish(
     return replace(action, state=state, outcome=outcome, finished_at=at)
 
 
-def _earlier(action: PendingAction, at: datetime, seconds: float) -> datetime:
-    """Return the end of its time, at the latest so many seconds after this moment."""
-    end = at + timedelta(seconds=seconds)
-    return end if action.expires_at is None else min(action.expires_at, end)
-
-
 def settle(action: PendingAction, state: Literal["done", "failed"], outcome: str, at: datetime) -> PendingAction:
     """A person or a probe has found out what became of an unknown one. Raises WrongState from any other state."""
     if action.state != "unknown":
         raise WrongState(action, "be settled by hand")
     return replace(action, state=state, outcome=outcome, finished_at=at)
+
+
+def _earlier(action: PendingAction, at: datetime, seconds: float) -> datetime:
+    """Return the end of its time, at the latest so many seconds after this moment."""
+    end = at + timedelta(seconds=seconds)
+    return end if action.expires_at is None else min(action.expires_at, end)

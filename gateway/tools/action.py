@@ -20,13 +20,29 @@ from pydantic import TypeAdapter
 
 from channels import Address, Json
 
-__all__ = ["Detail", "PendingAction", "Reason", "State", "Token", "Vote", "compute_args_digest", "why_closed"]
+__all__ = [
+    "ButtonIntent",
+    "Detail",
+    "PendingAction",
+    "Reason",
+    "State",
+    "Token",
+    "Vote",
+    "canonical_json",
+    "compute_args_digest",
+    "json_text",
+    "why_closed",
+]
 
 State: TypeAlias = Literal["pending", "approved", "running", "done", "failed", "unknown", "closed"]
 Reason: TypeAlias = Literal["refused", "withdrawn", "expired", "undelivered", "changed", "drifted"]
 Detail: TypeAlias = Literal["tampered", "changed", "not_checked", "other_release"]
-"""Of drifted: somebody without the key changed it; what it would act on is another; that could not be looked at; no
-process has the tool as it was shown."""
+"""Why an action drifted.
+
+``tampered``: somebody without the key changed it. ``changed``: it would act on something else than was shown.
+``not_checked``: the preview could not be made again. ``other_release``: no process has the tool as it was shown.
+"""
+ButtonIntent: TypeAlias = Literal["confirm", "cancel", "again"]
 
 
 def compute_args_digest(args: Mapping[str, Json] | None) -> str:
@@ -61,7 +77,7 @@ class Token:
     """A button that was shown for an action. Only the SHA-256 of what the button carries is kept."""
 
     sha256: str
-    intent: Literal["confirm", "cancel", "again"]
+    intent: ButtonIntent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

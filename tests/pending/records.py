@@ -157,7 +157,7 @@ class Table:
         actions = await self.actions()
         shows = frozenset(action.pending_action_id for action in asked)
         showing = Showing(at=actions.now, queued=actions.now, shows=shows, alone=True, message_id=message_id)
-        prompting.shown(actions, showing)
+        prompting.note_arrived(actions, showing)
         await self.write(actions)
         return actions.now
 

@@ -72,13 +72,13 @@ async def test_a_prompt_that_never_arrived_ends_the_action(private: Table) -> No
     (event,) = await private.store.pointed(private.conversation)
     assert event.body["kind"] == "undelivered"
     actions = await private.actions()
-    settling.undelivered(actions, action.pending_action_id, event.stamp)
+    settling.close_undelivered(actions, action.pending_action_id, event.stamp)
     await private.write(actions)
     assert (await private.read(action.pending_action_id)).reason == "undelivered"
     actions = await private.actions()
     shows = frozenset({action.pending_action_id})
     showing = Showing(at=actions.now, queued=actions.now, shows=shows, message_id="late")
-    prompting.shown(actions, showing)
+    prompting.note_arrived(actions, showing)
     (edit,) = actions.says
     assert (edit.reply.edits, edit.reply.buttons) == ("late", ())
     assert "did not arrive in time" in edit.reply.text
@@ -87,7 +87,7 @@ async def test_a_prompt_that_never_arrived_ends_the_action(private: Table) -> No
 async def test_one_that_arrived_is_not_undelivered(private: Table) -> None:
     action = await private.asked()
     actions = await private.actions()
-    settling.undelivered(actions, action.pending_action_id, actions.now + timedelta(hours=1))
+    settling.close_undelivered(actions, action.pending_action_id, actions.now + timedelta(hours=1))
     assert [each.state for each in actions.open] == ["pending"]
 
 
