@@ -1,4 +1,4 @@
-"""What the store's clock shows now, as far as this process can tell without asking."""
+"""The store's clock as a process knows it without asking."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from gateway.store.base import Store
 from gateway.store.codec import micros, moment
 
-__all__ = ["WITHIN", "StoreClock", "is_timely"]
+__all__ = ["StoreClock", "is_timely"]
 
-WITHIN = timedelta(seconds=60)
+_TIMELY_WITHIN = timedelta(seconds=60)
 """An event whose stamp is further from the moment of its receipt decides nothing: it was replayed, or held up."""
 _ASKED_EVERY_SECONDS = 10.0
 
@@ -50,4 +50,4 @@ class StoreClock:
 
 def is_timely(stamp: datetime, received: object) -> bool:
     """Return True when an event was stamped about when it was received, in microseconds since 1970."""
-    return isinstance(received, int) and abs(stamp - moment(received)) <= WITHIN
+    return isinstance(received, int) and abs(stamp - moment(received)) <= _TIMELY_WITHIN

@@ -1,4 +1,4 @@
-"""What changed of a conversation's actions, until one transaction writes all of it."""
+"""The changes of a conversation's actions, until one transaction writes all of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.tools.action import PendingAction, canonical_json, why_closed
 
 log = logging.getLogger("askfirst.pending")
 
-__all__ = ["KEPT_SECONDS", "Changes", "Deadline", "write_index"]
+__all__ = ["KEPT_SECONDS", "Changes", "Deadline"]
 
 KEPT_SECONDS = 30 * 86400.0
 """How long a settled action can still be answered for."""
@@ -53,7 +53,7 @@ class Changes:
     """Ended because somebody without the key had changed them."""
 
     def audited(self, action: PendingAction, what: str, person: str | None, at: datetime) -> PendingAction:
-        """The record with one more line in its audit chain: who, what, when, over which digest."""
+        """Return the record with one more line in its audit chain: its digest, the event, the person and the time."""
         line: dict[str, Json] = {
             "action": action.pending_action_id,
             "what": what,
@@ -90,7 +90,7 @@ class Changes:
             seals[action_id] = str(sealed["seal"])
             transaction.puts[name] = Put(sealed, KEPT_SECONDS if action.settled else None)
         if seals or self.rewrites or index != self.index_read:
-            write_index(transaction, self.keyring, self.conversation, index.written(seals, at), self.index_version)
+            self._write_index(transaction, index.written(seals, at))
         for sha256, (action_id, ttl_seconds) in self.tokens.items():
             stored: Json = {"action_id": action_id, "conversation": self.conversation}
             transaction.puts[f"token/{sha256}"] = Put(stored, ttl_seconds)
@@ -100,6 +100,11 @@ class Changes:
         transaction.actions += self.approved
         transaction.accept += [self._settled_event(action) for action in self.settled]
         transaction.accept += [self._again_event(action) for action in self.again]
+
+    def _write_index(self, transaction: Transaction, index: Index) -> None:
+        name = f"open/{self.conversation}"
+        transaction.expect[name] = self.index_version
+        transaction.puts[name] = Put(self.keyring.seal(name, index.to_text()), None if index.live else KEPT_SECONDS)
 
     def _again_event(self, action: PendingAction) -> Incoming:
         """Return what makes the conversation ready for a turn that asks the same anew; a second press is a twin."""
@@ -128,10 +133,3 @@ class Changes:
             body=self.keyring.stamped("event", self.conversation, body),
             wakes=action.after == "resume",
         )
-
-
-def write_index(transaction: Transaction, keyring: Keyring, conversation: str, index: Index, version: int) -> None:
-    """Add the index of a conversation to a transaction of its partition; `version` is the one it was read at."""
-    name = f"open/{conversation}"
-    transaction.expect[name] = version
-    transaction.puts[name] = Put(keyring.seal(name, index.to_text()), None if index.live else KEPT_SECONDS)
