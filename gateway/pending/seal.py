@@ -1,8 +1,8 @@
-"""What guards a decision: the digest of what was asked, and seals over everything that leads from it to the effect.
+"""The digest of a question, and the seals over everything that leads from it to the effect.
 
 A seal is an HMAC with the gateway's key over bytes as they are stored, and over the name they are stored under. It does
-not hold for what was edited, copied to another name or made by somebody without the key. Sealed are the record of each
-action, the index of its conversation, every event, every queued part and every step of a turn's checkpoint.
+not hold for bytes that were edited, copied to another name or made without the key. The record of each action is
+sealed, and so are the index of its conversation, every event, every queued part and every step of a turn's checkpoint.
 """
 
 from __future__ import annotations
@@ -81,7 +81,10 @@ class Keyring:
     # ── records ──
 
     def seal(self, name: str, text: str, *, form: int = FORM) -> dict[str, Json]:
-        """Return the stored form of a record: its text, and the seal over the text, its form and its name."""
+        """Return the stored form of a record: its text, and the seal over the text, its form and its name.
+
+        The form stands under `schema` too, where a release before the sealed form looks for it in an action.
+        """
         seal = self._mac("record", name, f"{form}\n{text}")
         return {"form": form, "schema": form, "seal": seal, "body": text}
 
