@@ -14,7 +14,7 @@ Judged: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The fields that a platform documents of its message. Whatever is in neither set is unknown."""
+    """The fields that a platform documents of its message. A field in neither set is unknown."""
 
     harmless: frozenset[str]
     """A message that has no others is words typed here to the bot."""

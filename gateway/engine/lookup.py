@@ -1,7 +1,7 @@
-"""Which action a caller of `decide` means.
+"""Finding the action that a caller of `decide` means.
 
-The store as a whole is only searched for candidates. What is found is read with its own conversation, and a
-record that cannot be read hides nothing but itself.
+The store as a whole is only searched for candidates. Each candidate is read with its own conversation, and a record
+that cannot be read hides no other.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _NOT_RUN = "Not run: the turn ended before it."
 
 
 class Steps:
-    """What the turn of this lease has done so far. The first step says which events the turn is of.
+    """The steps of the turn of this lease. The first one names the events that the turn works on.
 
     Each step carries a seal over itself, its conversation and the seal of the step before it.
     """
@@ -49,7 +49,7 @@ class Steps:
         return sealed
 
     def messages(self) -> list[ModelMessage]:
-        """What was said and done, for the transcript of a turn that came to no end: no call without a result."""
+        """Return the messages so far, for the transcript of a turn that came to no end; every call has a result."""
         progress = Progress(self)
         messages: list[ModelMessage] = []
         while (reply := progress.reply(number := 1 + sum(each.role == "assistant" for each in messages))) is not None:
@@ -63,7 +63,7 @@ class Steps:
 
 
 def events_of(lease: Lease) -> list[int]:
-    """The events that the turn this lease takes over is of; empty when it begins anew."""
+    """Return the events of the turn that this lease takes over; empty when it begins anew."""
     return cast("list[int]", cast("dict[str, Json]", lease.steps[0])["events"]) if lease.steps else []
 
 

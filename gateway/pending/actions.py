@@ -1,8 +1,7 @@
 """The actions of one conversation: read once, changed by the rules, written back in one transaction.
 
-The rules are functions over a `ConversationActions`: `prompting` asks and shows, `deciding` takes what people answer,
-`settling` launches and ends. None of them does any I/O between `loading` and `write`: whoever commits repeats both
-after a Conflict.
+The rules are functions over a `ConversationActions`: `prompting` asks and shows, `deciding` takes answers, `settling`
+launches and ends. They do no I/O between `loading` and `write`; after a Conflict the caller repeats both.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ class OutgoingReply:
     reply: Reply
     shows: tuple[str, ...] = ()
     asks: tuple[str, ...] = ()
-    """The actions that were never asked if this does not arrive; those it shows are among them."""
+    """The actions that were never asked if this does not arrive; empty: those it shows."""
     alone: bool = False
-    """Nothing but a question of the gateway's: a bare word may answer it."""
+    """It holds one question of the gateway's and nothing else, so a bare word may answer it."""
 
 
 class ConversationActions:
@@ -63,8 +62,10 @@ class ConversationActions:
         drift: Drift,
         capabilities: Capabilities | None = None,
     ) -> None:
-        """`capabilities` are those of the channel it is on, for prompts; None: it shows buttons. `rewrites`: all of it
-        is to be written in any case, since it is in an older form or broken."""
+        """`capabilities` are the channel's, for prompts; None: it shows buttons.
+
+        `rewrites`: everything is written in any case, since the stored form is an older one or broken.
+        """
         self.conversation, self.partition, self.now = conversation, partition, now
         self.has_buttons = capabilities is None or capabilities.buttons > 0
         self.shows_files = capabilities is None or capabilities.text_files
@@ -73,7 +74,7 @@ class ConversationActions:
         self.index, self.drift = index, drift
         self.by_id: dict[str, PendingAction] = dict(actions)
         self.newer = newer
-        """Actions that a newer release wrote: they are left to it, and so is what is decided on them."""
+        """Actions that a newer release wrote. They and the decisions on them are left to that release."""
         self.changes = Changes(
             conversation=conversation,
             keyring=keyring,
@@ -85,9 +86,9 @@ class ConversationActions:
         )
         self.says: list[OutgoingReply] = []
         self.files: dict[str, Artifact] = {}
-        """Action id -> the file of its question that is to be said: whoever queues that keeps the bytes before."""
+        """Action id -> the file of its question. The caller keeps the bytes before it queues the question."""
         self.refused: bool = False
-        """Somebody tried who may not: what is written is a line of the audit and nothing else."""
+        """A person without the right tried to decide. Only a line of the audit is written then."""
 
     def get(self, action_id: str) -> PendingAction | None:
         """Return an action that was read. Raises NewerForm for one that a newer release wrote."""
@@ -106,7 +107,7 @@ class ConversationActions:
         return [action for action in self.open if transitions.may_refuse(action, person)]
 
     def check_all_are_known(self) -> None:
-        """Raise NewerForm when a newer release has asked something here: which of all is meant, that one can say."""
+        """Raise NewerForm when a newer release has asked something here: only it can tell which action is meant."""
         if any(entry.action_id in self.newer for entry in self.index.open):
             raise NewerForm
 

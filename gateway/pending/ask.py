@@ -1,4 +1,4 @@
-"""Asking: what a tool call must pass before a person is shown it."""
+"""Asking: the checks of a tool call before a person is shown it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUOTA = 5
 """Open actions of one person in one conversation."""
 
 _A_MOMENT = timedelta(microseconds=1)
-"""What is asked in one turn was asked in the order of its calls."""
+"""Keeps the questions of one turn in the order of its calls."""
 _TTL_SECONDS = {"sms": 1800.0, "whatsapp": 1800.0}
 _TTL_DEFAULT_SECONDS = 900.0
 _TTL_APPROVERS_SECONDS = 86400.0

@@ -1,4 +1,4 @@
-"""An action as it was asked, on its way through the checkpoint of a turn: nothing has become of it yet."""
+"""A new action on its way through the checkpoint of a turn, before anybody has answered it."""
 
 from __future__ import annotations
 
@@ -34,20 +34,23 @@ _ASKED = (
     "answer_window_seconds",
     "requested_at",
 )
-"""The fields that an ask fills in. A field that is not named here is one of what became of it."""
+"""The fields that an ask fills in. Every other field tells what became of the action."""
 
 
 class NotAsked(AskfirstError):
-    """A checkpoint holds something else than a new action of its turn: somebody has changed it."""
+    """A checkpoint was changed: it holds something else than a new action of its turn."""
 
 
 def as_asked(action: PendingAction) -> PendingAction:
-    """The action without votes, showings, decision and outcome: an ask that joins an open action repeats only this."""
+    """Return the action without votes, showings, decision and outcome."""
     return PendingAction(**{name: getattr(action, name) for name in _ASKED})
 
 
 def taken_over(action: PendingAction, *, conversation: str, requester: str) -> PendingAction:
-    """Return an action that `as_asked` gave, asked by this person in this conversation. Raises NotAsked."""
+    """Return an action that `as_asked` gave.
+
+    Raises NotAsked for one that is more than asked, or not asked by this person in this conversation.
+    """
     if action != as_asked(action):
         raise NotAsked(f"action {action.pending_action_id} is more than asked already: it is not asked")
     if (action.conversation, action.requester) != (conversation, requester):

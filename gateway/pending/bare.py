@@ -1,6 +1,6 @@
 """A bare yes or no in a one-to-one chat: when it is the answer to a question, and to which.
 
-It is judged as of its own stamp: what came, or arrived, later makes no difference.
+It is judged as of its own stamp; later messages and receipts make no difference.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["BareWord"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BareWord:
-    """What is known of the moment in which it was written."""
+    """A bare word, and the moment in which it was written."""
 
     at: datetime
     fresh: bool

@@ -1,6 +1,6 @@
-"""Deciding: what a press, a code, a reply or a word of a person comes to.
+"""Deciding: the effect of a press, a code, a reply or a bare word on the actions of a conversation.
 
-`language` is that of the person who is answered; what is said of an action is in the action's own.
+`language` is the language of the person who is answered. Sentences about an action are in the action's own language.
 """
 
 from __future__ import annotations
@@ -36,8 +36,11 @@ _LAUNCH_GRACE = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True)
 class PressFeedback:
-    """What a decision came to. `text` goes back to the presser alone, at once; in a chat of words it is said there,
-    unless the chat has been told already."""
+    """The answer to a decision.
+
+    `text` goes back to the presser alone, at once. An answer to words is said in the chat, unless `told`: the chat has
+    been told already.
+    """
 
     text: str
     told: bool = False
@@ -46,7 +49,7 @@ class PressFeedback:
 def press(
     actions: ConversationActions, action_id: str, token: str, person: Person | None, at: datetime, language: str
 ) -> PressFeedback:
-    """Take a press of a button. Whatever comes of it, the presser alone is told the truth."""
+    """Take a press of a button, and return what the presser alone is told."""
     action = actions.get(action_id)
     known = action.tokens if action is not None else ()
     intent = next((token_of.intent for token_of in known if token_of.sha256 == token_sha256(token)), None)

@@ -35,7 +35,7 @@ class Entry:
 
     action_id: str
     seal: str = ""
-    """Of the record's last write."""
+    """The seal of the record's last write."""
     state: State = "pending"
     code: str
     requester: str
@@ -48,7 +48,7 @@ class Entry:
     refused: str = ""
     """`same_ask` of one that was refused."""
     fence: int = 0
-    """Under which it was launched."""
+    """The fence under which it was launched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class Showing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
-    """What is open in one conversation, in the order it was asked; what goes on; what was settled, newest last."""
+    """The actions of a conversation: the open ones as they were asked, the going, and the settled ones, newest last."""
 
     counter: int = 0
     """Grows with every write: an older index is no longer true."""
@@ -108,12 +108,12 @@ class Index:
 
     @property
     def live(self) -> tuple[Entry, ...]:
-        """Those whose record may still change."""
+        """The entries whose record may still change."""
         return (*self.open, *self.going)
 
     @property
     def settled(self) -> tuple[Entry, ...]:
-        """Those that were decided, the last one first."""
+        """The entries that were decided, the last one first."""
         return tuple(sorted((*self.going, *self.lately), key=lambda entry: entry.at, reverse=True))
 
     @property

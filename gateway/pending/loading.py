@@ -1,7 +1,7 @@
 """Reading what is sealed: the index of a conversation, and the records it names.
 
-Whatever somebody without the key has edited, copied, put back or deleted is ended here at once and told; it stops no
-other action. What releases before the sealed form wrote counts only while `first_form` says so, and is written anew
+An action whose record was edited, copied, put back or deleted without the key ends here at once and is told; it stops
+no other action. Records of releases before the sealed form count only while `first_form` says so, and are written anew
 with the next change.
 """
 
@@ -72,7 +72,7 @@ def read_index(
 ) -> ReadIndex:
     """Read the index of a conversation. Raises NewerForm for one that a newer release wrote.
 
-    A broken one still names what it named, as far as that can be read: those actions end.
+    A broken index still names its actions, as far as it can be read: they end.
     """
     value = record.value
     if value is None:
@@ -102,10 +102,10 @@ async def load_actions(
     seen: Snapshot | None = None,
     first_form: bool = False,
 ) -> ConversationActions:
-    """Read the conversation's index and its live actions, `also` these, those that `find` names, and what was asked in
-    one message with any of them.
+    """Read the conversation's index, its live actions, the actions of `also` and of `find`, and those asked in one
+    message with any of them.
 
-    `seen` has the index when it was read already. `first_form`: what a release before the sealed form wrote counts.
+    `seen` has the index when it was read already. `first_form`: records of a release before the sealed form count.
     Raises NewerForm when a newer release wrote the index.
     """
     partition = store.partition(conversation)
@@ -171,15 +171,15 @@ def _judged(
 
 
 def stored_action(keyring: Keyring, key: Key, record: Record, *, first_form: bool) -> PendingAction | None:
-    """Return the action of a record whose own seal holds, else None; whether it is the last one the index says.
+    """Return the action of a record whose own seal holds, else None. Raises NewerForm.
 
-    Raises NewerForm.
+    Only the index of its conversation tells whether the record is the last one.
     """
     return _opened(keyring, key.name.removeprefix("action/"), record.value, first_form)[0]
 
 
 def conversation_of(stored: Json) -> str | None:
-    """Return the conversation that a record names, genuine or not: there it is judged."""
+    """Return the conversation that a record names. The record may be forged: it is judged with that conversation."""
     if is_sealed(stored):
         try:
             stored = json.loads(str(stored["body"]))
@@ -203,7 +203,10 @@ def _opened(keyring: Keyring, name: str, value: Json, first_form: bool) -> tuple
 
 
 def _trusted(read: ReadIndex, held: Mapping[str, PendingAction]) -> Index:
-    """Return the index as it is gone on with: none of a broken one, but where it was; of the first form, in this."""
+    """Return the index to go on with.
+
+    A broken one keeps its counter and address alone. One of the first form is made anew from the records that hold.
+    """
     if read.kind == "sealed":
         return read.index
     if read.kind == "broken":

@@ -1,6 +1,6 @@
-"""What a person is shown before and after: the prompt, and how it reads once it is settled.
+"""The texts of a prompt: the question, and how it reads once it is settled.
 
-The gateway writes it from the frozen record; no model has a word in it.
+The gateway writes them from the frozen record; no model has a word in them.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def full_text(action: PendingAction) -> str:
 
 
 def attached(action: PendingAction) -> Artifact:
-    """Return the file that has the whole question: of one action it is always the same."""
+    """Return the file that has the whole question; it is always the same for one action."""
     content = full_text(action).encode("utf-8", "backslashreplace")
     return Artifact(
         content=content,
@@ -111,14 +111,14 @@ def prompt(
     now: datetime | None = None,
     letters: Callable[[str], str] = str,
 ) -> Reply:
-    """The question for one action or several, with a confirm and a cancel button for each, or how to answer in words.
+    """Return the question for one action or several: a confirm and a cancel button for each, or how to answer in words.
 
-    One that was answered meanwhile says so in its place, and its buttons stay: were they gone, those of the next would
-    be where a second tap lands.
+    An action that was answered meanwhile says so in its place. Its buttons stay, so that a second tap does not land on
+    those of the next action.
 
-    `tokens` are the (confirm, cancel) tokens of each action; none: there are no buttons here. What only its code
-    confirms has no confirm token, and its file goes in front of this. `intro` is a sentence in front. `now` is when it
-    is shown: what was shown before has less time left. `letters` spells our own words.
+    `tokens` are the (confirm, cancel) tokens of each action; none: there are no buttons here. An action that only its
+    code confirms has no confirm token, and its file goes in front. `intro` is a sentence in front. `now` is the time of
+    this showing, from which the time left is counted. `letters` spells our own words.
     """
     language = actions[0].language
     blocks = [intro] if intro else []
@@ -145,7 +145,7 @@ def prompt(
 
 
 def settled_note(action: PendingAction, at: datetime) -> str:
-    """What the prompt says in place of its buttons once the action is settled."""
+    """Return the text that replaces the question once the action is settled."""
     language = action.language
     who = named(action.decided_name) if action.decided_name else _person(action.decided_by or "")
     match action.state, action.reason:
@@ -183,7 +183,7 @@ def what_became(action: PendingAction, at: datetime) -> str:
 
 
 def _texts(action: PendingAction) -> list[str]:
-    """What its question is made of, as it was given."""
+    """Return the texts that the question is made of, as they were given."""
     texts = [action.preview, action.kind, *(text for row in action.table for text in row), *action.args]
     return texts + [value if isinstance(value, str) else as_text(value) for value in action.args.values()]
 

@@ -41,8 +41,8 @@ def show_prompt(
 ) -> None:
     """Say the prompt of these open actions, with new tokens; those of earlier showings stay good.
 
-    What is too long for a message comes as a file in front of it. `alone`: nothing else is said with it that a bare
-    word could be meant for.
+    A question that is too long for a message comes as a file in front of it. `alone`: the message holds nothing else
+    that a bare word could answer.
     """
     for together in _messages(asked):
         shows = tuple(action.pending_action_id for action in together)
@@ -122,7 +122,7 @@ def note_arrived(actions: ConversationActions, showing: Showing) -> None:
 
 
 def move(actions: ConversationActions, address: Address, at: datetime) -> None:
-    """Give the conversation another address: what is not settled goes on there, what is open is asked anew."""
+    """Give the conversation another address, for its actions that are not settled; open ones are asked anew there."""
     for action in list(actions.by_id.values()):
         if not action.settled:
             actions.put(replace(action, address=address, prompts=()), "moved", None, at)
@@ -142,9 +142,9 @@ def again_button(actions: ConversationActions, action: PendingAction) -> tuple[B
 def edit_prompt(
     actions: ConversationActions, message_id: str, at: datetime, *, buttons: tuple[Button, ...] = ()
 ) -> None:
-    """Have a prompt say what became of what it asked, and go on asking what is still open.
+    """Edit a prompt: its settled actions say how they ended, its open ones are still asked.
 
-    `buttons` stand under what asks nothing any more.
+    `buttons` stand under a prompt that asks nothing any more.
     """
     actions.says = [said for said in actions.says if said.reply.edits != message_id]
     asked = [action for action in actions.by_id.values() if message_id in action.prompts]

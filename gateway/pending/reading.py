@@ -1,9 +1,9 @@
 """Reading replies: whether a message is a yes, a no, or neither.
 
 The whole message must be a word or short phrase of the table (words.toml), once the wrapping is off: markup, quotes, a
-mention of the bot, a device's signature, politeness, a friendly emoji. Whatever is not in the table is unclear, so a
-question, a condition, a second sentence or a look-alike letter needs no rule of its own. A wrong yes cannot be undone:
-nothing here guesses.
+mention of the bot, a device's signature, politeness, a friendly emoji. Every other text is unclear, so a question, a
+condition, a second sentence or a look-alike letter needs no rule of its own. The rules never guess, since a wrong yes
+cannot be undone.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _END = re.compile(r"\s*(?:!+|[.,])$")
 """One full stop or comma, or any number of exclamation marks: "yes.." trails off and is not an answer."""
 _BOT = r"@[a-z0-9_]{0,29}bot"
 _MENTION = re.compile(rf"^{_BOT}[,:]?\s|,?\s{_BOT}(?=[!.,]?$)")
-"""Of the bot, not of somebody else: the name of a Telegram bot ends in "bot" (core.telegram.org/bots/features)."""
+"""A mention of a bot: the name of a Telegram bot ends in "bot" (core.telegram.org/bots/features)."""
 _QUESTION = re.compile("QUESTION|INTERROBANG")
 _SIGNATURE_RULE = re.compile(r"[-_—–]{1,3}")
 

@@ -1,4 +1,4 @@
-"""Launching and ending: what becomes of an action, written down and told once."""
+"""Launching and ending actions. Each end is written down and told once."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def close_undelivered(actions: ConversationActions, action_id: str, at: datetime
 
 
 def not_arrived(actions: ConversationActions, message_id: str, action_ids: Iterable[str], at: datetime) -> bool:
-    """Note that a message that the platform took, in which these were asked, did not arrive after all.
+    """Note that a message of these questions, which the platform took, did not arrive after all.
 
-    What was shown nowhere else was never asked, unless it is decided already. False when nothing comes of it.
+    An open action that was shown in no other message is closed as undelivered. False when none was open and as shown.
     """
     found = False
     in_message = (entry.action_id for entry in actions.index.by_prompt(message_id))
@@ -154,9 +154,9 @@ def supersede(actions: ConversationActions, action: PendingAction) -> None:
 
 
 def end_tampered(actions: ConversationActions, action: PendingAction, *, was_running: bool) -> None:
-    """End an action that somebody without the key has changed: whatever is stored of it, it will not happen.
+    """End an action that somebody without the key has changed; it will not happen, whatever its record says.
 
-    Of one that was running it cannot be said any more whether it has.
+    An action that was running ends as unknown: it may have happened already.
     """
     ended = replace(
         action,

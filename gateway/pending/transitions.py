@@ -68,7 +68,7 @@ def may_close(action: PendingAction) -> bool:
 
 
 def expired(action: PendingAction, at: datetime) -> bool:
-    """Whether its deadline had passed at this stamp. What was never shown has no deadline yet."""
+    """Return True when its deadline had passed at this stamp. An action that was never shown has no deadline yet."""
     return action.expires_at is not None and at > action.expires_at
 
 

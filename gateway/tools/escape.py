@@ -1,7 +1,7 @@
-"""What somebody else wrote, as a person may be shown it: legible letter by letter, and never Markdown of its own.
+"""Foreign texts as a person may be shown them: legible letter by letter, and never Markdown of their own.
 
-A value is shown so that no two different values look equal: whatever is invisible, steers how its surroundings read or
-looks like something else becomes an escape, ``\\u`` and its number.
+A value is shown so that no two different values look equal. A character that is invisible, steers how its surroundings
+read or looks like another one becomes an escape, ``\\u`` and its number.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ def shown(value: Json, *, bare: bool = True) -> str:
 
 @lru_cache(_REMEMBERED)
 def legible(text: str) -> str:
-    """Return a sentence in which nothing hides; its own quotes, escapes and punctuation stay as they are.
+    """Return a sentence without hidden characters; its own quotes, escapes and punctuation stay as they are.
 
-    Where letters are written from right to left, what is quoted does not move its surroundings.
+    Where letters are written from right to left, a quoted text does not move its surroundings.
     """
     if not _ORDINARY_SENTENCE.fullmatch(text):
         hidden = _signs(text, _is_hidden, exact=False)
