@@ -82,8 +82,13 @@ def read_index(
     if (known := counters.get(conversation, value)) is not None:
         return ReadIndex(known, record.version, "sealed")
     sealed = keyring.open(f"open/{conversation}", value)
-    index = _salvaged(value["body"])
-    if sealed is None or counters.is_old(conversation, index.counter):
+    if sealed is None:
+        return ReadIndex(_salvaged(value["body"]), record.version, "broken")
+    try:
+        index = Index.from_text(sealed.text)
+    except ValueError as error:
+        raise NewerForm from error
+    if counters.is_old(conversation, index.counter):
         return ReadIndex(index, record.version, "broken")
     counters.note(conversation, value, index)
     return ReadIndex(index, record.version, "sealed")

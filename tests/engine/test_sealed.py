@@ -261,6 +261,20 @@ async def test_an_old_index_put_back_alone_is_no_longer_true(chat: Rig, invoices
     assert invoices.deleted == []
 
 
+async def test_a_genuine_index_that_cannot_be_read_is_left_to_a_newer_release(chat: Rig, invoices: Invoices) -> None:
+    """It is not taken for an empty one, in which nothing is open."""
+    (one,) = await ask(chat, 1)
+    shared, name = chat.worker.shared, f"open/{CHAT}"
+    before = await read(chat, name)
+    await write(chat, name, shared.keyring.seal(name, json.dumps({"counter": "of another kind"})))
+    await chat.says("ana", f"ok {one.code}")
+    assert (invoices.deleted, chat.platform.texts()[1:]) == ([], [])
+    assert (await chat.store.stats()).waiting == 1
+    await write(chat, name, before)
+    await press(chat, 1)
+    assert invoices.deleted == ["INV-1"]
+
+
 async def test_one_conversations_index_in_anothers_place_is_none(chat: Rig, invoices: Invoices) -> None:
     await ask(chat, 1)
     other = "agent/test:bot:bob"
