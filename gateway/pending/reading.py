@@ -52,6 +52,7 @@ _MENTION = re.compile(rf"^{_BOT}[,:]?\s|,?\s{_BOT}(?=[!.,]?$)")
 """A mention of a bot: the name of a Telegram bot ends in "bot" (core.telegram.org/bots/features)."""
 _QUESTION = re.compile("QUESTION|INTERROBANG")
 _SIGNATURE_RULE = re.compile(r"[-_—–]{1,3}")
+_DIGIT = re.compile("[0-9]")
 
 _GAP = r"[ \-‐–]"
 _CODE = rf"(?P<code>[a-z0-9]{{4}}|[a-z0-9]{{2}}{_GAP}[a-z0-9]{{2}}|[a-z0-9](?:{_GAP}[a-z0-9]){{3}})"
@@ -92,6 +93,8 @@ def read_code(text: str, lang: str, *, verb: str | None = ANY_VERB) -> CodeReply
     Counted are OK and NO in any language, the words of the conversation's own, and, since the code names the action
     beyond doubt, those of every other language too, except single letters.
     """
+    if text.isascii() and not _DIGIT.search(text):  # most messages; every code has a digit
+        return None
     core = _unwrapped(text)
     return None if core is None else _code_in(core, lang, verb)
 
