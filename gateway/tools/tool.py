@@ -168,12 +168,18 @@ class Tool:
         """What a call would do, to be shown before it is made.
 
         It may take `timeout_seconds`, or the tool's own when they are fewer. Raises ValueError when the call cannot be
-        asked: the preview function refuses it, in words for the model, or the arguments or the preview cannot be frozen
-        in canonical JSON. Raises a ToolError when the preview could not be made: ToolTimeout and NothingDone as `run`,
-        ToolExecutionError for every other error of the function. A JSONDecodeError, a UnicodeError, an OSError (a
-        certificate that is refused) and a ValidationError of pydantic are no refusals, though they are ValueErrors.
+        asked: the preview function refuses it, in words for the model, the arguments or the preview cannot be frozen in
+        canonical JSON, or the arguments become others when they are checked again, as they are right before `run`.
+        Raises a ToolError when the preview could not be made: ToolTimeout and NothingDone as `run`, ToolExecutionError
+        for every other error of the function. A JSONDecodeError, a UnicodeError, an OSError (a certificate that is
+        refused) and a ValidationError of pydantic are no refusals, though they are ValueErrors.
         """
-        canonical_json(dict(args))
+        given = canonical_json(dict(args))
+        if canonical_json(self.validate(args)) != given:
+            raise ValueError(
+                f"{self.name} would run with other arguments than are shown: its types change a value each time it is "
+                "checked, or write a field under another name than they read"
+            )
         if self._ask is None:
             return Preview(text=self.name.replace("_", " "))
         if isinstance(self._ask, Template):
