@@ -34,7 +34,7 @@ that an escape has an odd number of them."""
 _ASCII_SIGN = re.compile(r'(?<!\\)\\++(?=[uUxn*_~`"\x00-\x1f\x7f]| \Z)|["\x00-\x1f\x7f]|\A |(?<= ) | \Z')
 _REMEMBERED = 64
 """Texts, since the same question is written several times."""
-_QUOTED = re.compile("“[^“”]*”")
+_QUOTED = re.compile('“[^“”]*”|"[^"]*"')
 _ESCAPE = re.compile(r"\\u[0-9a-f]{4}|\\U[0-9a-f]{8}")
 _ISOLATE, _ISOLATE_END = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}"
 _IN_AN_ADDRESS = re.compile(r"[\s<>\\^`{|}\"]")

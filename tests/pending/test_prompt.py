@@ -289,4 +289,4 @@ def test_what_is_written_from_right_to_left_moves_nothing_around_it() -> None:
     action = record(table=(), args={"note": "שלום", "lines": ["שלום"], "copies": 2}, preview="Print “שלום” 2 times?")
     text = read(asked(action))
     assert text.startswith("Print \u2068“שלום”\u2069 2 times?\n\n")
-    assert '• note: \u2068“שלום”\u2069\n• lines: \u2068["שלום"]\u2069\n• copies: 2\n' in text
+    assert '• note: \u2068“שלום”\u2069\n• lines: \u2068[\u2068"שלום"\u2069]\u2069\n• copies: 2\n' in text
