@@ -9,7 +9,7 @@ MYPY = $(BIN)/mypy $(SOURCES)
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 -m "not chaos"
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation
 
-.PHONY: run test chaos bench lint style format lock
+.PHONY: run test chaos fuzz bench lint style format told lock
 
 ## The invoices example in the browser: offline model, embedded store, no account.
 run: .venv/run.installed
@@ -26,6 +26,10 @@ test: style
 chaos: .venv/test.installed
 	$(BIN)/pytest -m chaos --timeout 600 || [ $$? -eq 5 ]  # 5: there is none
 
+## The next 100,000 requests that are nearly right, of a million; .chaos/fuzz.json says where to go on.
+fuzz: .venv/test.installed
+	$(BIN)/pytest -m chaos tests/fuzz
+
 lint: style
 	$(MYPY)
 
@@ -37,6 +41,10 @@ style: .venv/test.installed
 format: .venv/test.installed
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
+
+## Writes the tables of docs/confirmation.md that are made from the wording files.
+told: .venv/test.installed
+	$(BIN)/python -m scripts.told
 
 ## Writes the locks from pyproject.toml. Versions that still fit stay; `make lock UPGRADE=--upgrade` takes the newest.
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

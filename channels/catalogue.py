@@ -39,6 +39,9 @@ class Entry:
     """The extra of this distribution that brings the platform's library."""
     settings: tuple[Setting, ...] = ()
     """None: the gateway itself switches the channel on."""
+    person: str | None = None
+    """What follows the channel's name in the written form of a person, as a regular expression; None: anything may."""
+    example: str = ""
 
 
 EVERY_WAY: frozenset[Way] = frozenset({"webhook", "polling"})
@@ -75,6 +78,8 @@ def _twilio(class_name: str, sender: str, example: str) -> Entry:
         class_name=class_name,
         extra="twilio",
         settings=(*_TWILIO, Setting(name=sender, needed_for=EVERY_WAY, mend=mend)),
+        person=r"\+?\d{3,15}:\+?\d{3,15}",
+        example="+15551234567:+15557654321",
     )
 
 
@@ -99,6 +104,8 @@ BUILT_IN = {
             ),
             Setting(name="TELEGRAM_API_URL"),
         ),
+        person=r"\d+:-?\d+",
+        example="123456:789",
     ),
     "sms": _twilio("SmsChannel", "TWILIO_SMS_FROM", "+15551234567"),
     "whatsapp": _twilio("WhatsAppChannel", "TWILIO_WHATSAPP_FROM", "whatsapp:+15551234567"),
@@ -127,6 +134,8 @@ BUILT_IN = {
             ),
             Setting(name="SLACK_API_URL"),
         ),
+        person="[TE][A-Z0-9]+:[UW][A-Z0-9]+",
+        example="T0123ABCD:U0456EFGH",
     ),
     "webchat": Entry(module="channels.webchat", class_name="WebChatChannel"),
 }

@@ -169,7 +169,7 @@ class Parsed:
     events: tuple[Event, ...]
     response: WebhookResponse
     not_understood: bool = False
-    """Authentic, but of a shape we do not know: to be kept as a dead letter and answered 200."""
+    """Authentic, but of a shape we do not know: its shape is counted, and it is answered 200."""
     payload: bytes = b""
     """What was not understood, as it came; filled in by whoever received it."""
 

@@ -93,6 +93,9 @@ class Address:
         )
 
 
+_NO_SIZE = 2**63
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
     """A file or the like in a person's message."""
@@ -103,7 +106,12 @@ class Attachment:
     mime_type: str | None = None
     filename: str | None = None
     size: int | None = None
-    """Bytes, as the platform says."""
+    """Bytes, as the platform says; None too for a number that no file has."""
+
+    def __post_init__(self) -> None:
+        # Readers of JSON differ over integers of more than 64 bits: an event's seal would not hold, or not be made.
+        if self.size is not None and not 0 <= self.size < _NO_SIZE:
+            object.__setattr__(self, "size", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import hmac
+import logging
 import secrets
 import shutil
 import tempfile
@@ -22,6 +23,7 @@ from channels import (
     Address,
     AskfirstError,
     Channel,
+    Json,
     MissingSetting,
     Parsed,
     SendError,
@@ -41,13 +43,15 @@ from gateway.engine.engine import Engine
 from gateway.engine.operator import claim
 from gateway.engine.platforms import Platforms
 from gateway.engine.shared import Shared
+from gateway.engine.skew import Skew, watched
+from gateway.limits import Limits
 from gateway.observe import Feed
 from gateway.pending.seal import Keyring
 from gateway.settings import Role, Settings
 from gateway.store.base import Store
 from gateway.store.secret import kept_secret, new_secret, secret_of
 from gateway.store.sqlite import SqliteStore
-from gateway.web import Ready, Webhooks, receive, web_app
+from gateway.web import Deaf, Ready, Webhooks, receive, web_app
 from gateway.web.chat import Chat, add_chat
 from gateway.wording import prepare, say
 
@@ -55,6 +59,9 @@ __all__ = ["Gateway", "Home", "assemble", "home_of", "in_memory", "open_store", 
 
 _MEMORY = ":memory:"
 """The name of a database that is in no file (https://sqlite.org/inmemorydb.html)."""
+
+
+log = logging.getLogger("askfirst.clock")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +113,7 @@ def assemble(
     allowed: Allowed,
     feed: Feed,
     public_url: str | None = None,
+    limits: Limits | None = None,
 ) -> Engine:
     """One process's engine, not started yet."""
     shared = Shared(
@@ -116,6 +124,7 @@ def assemble(
         artifacts=ArtifactStore(home.artifacts, home.keys, public_url=public_url, now=_now),
         feed=feed,
         worker=secrets.token_hex(8),
+        limits=limits or Limits(),
     )
     return Engine(shared, allowed)
 
@@ -166,6 +175,7 @@ async def _unserved(bot: ChannelAgent, home: Home, channels: Mapping[str, Channe
     async with contextlib.AsyncExitStack() as stack:
         await home.store.open()
         stack.push_async_callback(home.store.close)
+        home.store.trust_clock()  # there is no platform to ask
         await engine.shared.upgrade()
         await stack.enter_async_context(bot.attached(engine))
         stack.push_async_callback(engine.stop)
@@ -220,6 +230,8 @@ class Gateway:
             self.channels[WebChatChannel.name] = self._webchat
         allowed = allow(self.settings.allow or ())
         check_approvers(self.bot.agent.tools.values(), self.channels, allowed, refuse=not console)
+        self.log_key = _derived(home.keys[0], "log")
+        """For the pseudonyms of people in the log: the same after a restart, and in every instance."""
         self.feed = Feed(now=_now)
         self._console = console
         self._draining = False
@@ -230,8 +242,11 @@ class Gateway:
             allowed=allowed,
             feed=self.feed,
             public_url=self.settings.public_url,
+            limits=self.settings.limits,
         )
         self._platforms = Platforms(self.channels, self.engine, way)
+        self._skew = Skew(self._trust_clock)
+        self._deaf = Deaf()
         self._webhooks = Webhooks(self.channels)
         self._stack: contextlib.AsyncExitStack | None = None
 
@@ -250,10 +265,11 @@ class Gateway:
             stack.push_async_callback(self.store.close)
             await self.engine.shared.upgrade()
             await claim(self.store, self.bot.name)
-            http = await stack.enter_async_context(_http())
+            http = await stack.enter_async_context(_http(self._skew))
             await stack.enter_async_context(self.bot.attached(self.engine))
             await self._platforms.start(http)
             stack.push_async_callback(self._platforms.close)
+            self._doubt_clock()
             self.engine.start(self.role)
             stack.push_async_callback(self.engine.stop)
             self._stack = stack.pop_all()
@@ -263,6 +279,23 @@ class Gateway:
         if self._stack is not None:
             stack, self._stack = self._stack, None
             await stack.aclose()
+
+    def _doubt_clock(self) -> None:
+        """Say that the clock may be wrong; where there is no platform to ask, take it for right."""
+        days = self.store.clock_ahead_seconds / 86_400
+        if days and all(isinstance(channel, WebChatChannel) for channel in self.channels.values()):
+            self._trust_clock()
+        elif days:
+            log.warning(
+                "this machine's clock is %.0f days ahead of the last moment in the store. Until a platform's clock "
+                "agrees with it the store's goes on from there, and nothing expires or is removed by it",
+                days,
+            )
+
+    def _trust_clock(self) -> None:
+        if self.store.clock_ahead_seconds:
+            self.store.trust_clock()
+            log.info("a platform's clock agrees with this machine's: the store follows it")
 
     async def drain(self, grace_seconds: float) -> None:
         """Be ready no more and begin no more work; what runs has so long to finish. What comes in is still stored."""
@@ -276,6 +309,7 @@ class Gateway:
             channels={name: c for name, c in self.channels.items() if name != WebChatChannel.name},
             accept=self._platforms.take,
             unstored=self._unstored,
+            deaf=self._deaf,
             artifacts=shared.artifacts,
             ready=self._ready,
             now=_now,
@@ -302,21 +336,31 @@ class Gateway:
         found = self._webhooks.addressed(channel, request)
         if found is None or found is self._webchat:
             return WebhookResponse(status=404)
-        return await receive(found, request, accept=self._platforms.take, now=_now(), unstored=self._unstored)
+        return await receive(
+            found, request, accept=self._platforms.take, now=_now(), unstored=self._unstored, deaf=self._deaf
+        )
 
     async def _for_app(self, app: web.Application) -> AsyncIterator[None]:
         async with self:
             yield
 
     async def _ready(self) -> Ready:
-        """A platform that is down is told, and no reason to send the others' messages elsewhere."""
+        """A platform that is down is told, and no reason to send the others' messages elsewhere; nor is a store that
+        takes no new messages: presses and answers still have to come in."""
         try:
             await self.store.ping()
             store = True
         except AskfirstError:
             store = False
         checks = {"store": store, "working": not self._draining}
-        return Ready(all(checks.values()), {**checks, "channels": self._platforms.answering()})
+        refused = self.engine.shared.refusing.why
+        new_messages = "taken" if refused is None else f"refused: {refused}"
+        told: dict[str, Json] = {"new_messages": new_messages, "channels": self._platforms.answering()}
+        if deaf := dict(self._deaf.why):
+            told["deaf"] = {**deaf}
+        if self._skew.is_off:
+            told["clock_ahead_seconds"] = round(self._skew.seconds or 0.0)
+        return Ready(all(checks.values()), {**checks, **told})
 
     def _unstored(self, channel: Channel, parsed: Parsed) -> str:
         self.feed.publish("not_stored", channel=channel.name)
@@ -329,10 +373,14 @@ class Gateway:
         return self.store.watch(shared.key(shared.conversation(address), "visible"), after=after)
 
 
-def _http() -> aiohttp.ClientSession:
+def _http(skew: Skew) -> aiohttp.ClientSession:
     """The process's way to its platforms. Each has so many calls at once as its crew, and holds up no other's; and none
-    is known again by a cookie: several bots may be called through it."""
-    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar())
+    is known again by a cookie: several bots may be called through it. The Date of their answers is heard."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trace_configs=[watched(skew)],
+    )
 
 
 async def started(channel: Channel, http: aiohttp.ClientSession) -> None:

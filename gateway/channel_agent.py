@@ -33,6 +33,7 @@ __all__ = ["ChannelAgent", "LifespanFailed", "NotAllowed", "NotRunning", "Outcom
 log = logging.getLogger("askfirst.bot")
 
 CommandHandler: TypeAlias = Callable[[ToolContext, str], Awaitable[str | Reply | None]]
+ActionCallback: TypeAlias = Callable[[PendingAction], Awaitable[None] | None]
 Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
 
 
@@ -160,7 +161,8 @@ class ChannelAgent:
         self.deps: Any = None
         self._lifespan = lifespan
         self._commands: dict[str, tuple[CommandHandler, str]] = {}
-        self._on_outcome: list[Callable[[PendingAction], Awaitable[None]]] = []
+        self._on_outcome: list[ActionCallback] = []
+        self._on_doubt: list[ActionCallback] = []
         self._runtime: Runtime | None = None
         self._entered: contextlib.AsyncExitStack | None = None
 
@@ -272,6 +274,14 @@ class ChannelAgent:
         """Have an async function called with every action this process executed, once it has ended."""
         self._on_outcome.append(callback)
 
+    def on_doubt(self, callback: ActionCallback) -> None:
+        """Have a function, async or not, called with every action whose outcome this process finds to be in doubt.
+
+        Its `state` is ``unknown``: it may or may not have happened. Or its `detail` is ``tampered``: somebody without
+        the key has changed it. Otherwise what became of it did not reach its person.
+        """
+        self._on_doubt.append(callback)
+
     def _running(self) -> Runtime:
         if self._runtime is None:
             raise NotRunning("the bot is not running: enter it with `async with bot:`, or give it to a Gateway")
@@ -325,14 +335,30 @@ class ChannelAgent:
             finally:
                 self._runtime = self.deps = None
 
+    def help(self, language: str) -> str:
+        """Return what /help answers, as Markdown."""
+        listed = [f"/{name} – {plain(what)}" for name, what in self.commands(language).items()]
+        return say("help", language, commands="\n".join(listed))
+
     async def tell_outcome(self, action: PendingAction) -> None:
-        """Call what `on_outcome` registered; its errors are the author's and stop nothing, nor does one that hangs."""
-        for callback in self._on_outcome:
+        """Call what `on_outcome` registered."""
+        await self._call(self._on_outcome, "on_outcome", action)
+
+    async def tell_doubt(self, action: PendingAction) -> None:
+        """Call what `on_doubt` registered."""
+        await self._call(self._on_doubt, "on_doubt", action)
+
+    async def _call(self, callbacks: Sequence[ActionCallback], name: str, action: PendingAction) -> None:
+        """Call an author's functions, sync ones in a thread: their errors stop nothing, nor does one that hangs."""
+        for callback in callbacks:
             try:
                 async with asyncio.timeout(_CALLBACK_SECONDS):
-                    await callback(action)
+                    is_async = inspect.iscoroutinefunction(callback)
+                    called = callback(action) if is_async else await asyncio.to_thread(callback, action)
+                    if called is not None:
+                        await called
             except Exception as error:  # noqa: BLE001 - an author's callback must not undo what is done
-                log.error("an on_outcome callback failed: %s", type(error).__name__)
+                log.error("an %s callback failed: %s", name, type(error).__name__)
 
     async def turn(self, turn: Turn) -> Outcome:
         """What one turn does: a command, or the model. An answer to an open action never comes this far.
@@ -352,8 +378,7 @@ class ChannelAgent:
             case "start":
                 outcome.replies = [Reply(text=self.greeting or say("greeting", turn.language))]
             case "help":
-                listed = [f"/{name} – {plain(what)}" for name, what in self.commands(turn.language).items()]
-                outcome.replies = [Reply(text=say("help", turn.language, commands="\n".join(listed)))]
+                outcome.replies = [Reply(text=self.help(turn.language))]
             case "new":
                 outcome.replies, outcome.transcript = [Reply(text=say("new_done", turn.language))], [RESET]
             case "pending":

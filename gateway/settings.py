@@ -13,15 +13,20 @@ from urllib.parse import SplitResult, urlsplit
 
 from dotenv import load_dotenv
 from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from channels import MissingSetting, Way
-from channels.catalogue import names, settings_of
+from channels.catalogue import BUILT_IN, Setting, names, settings_of
+from channels.keys import keys
+from gateway.environment import SECRETS, read_secret
+from gateway.limits import Limits
 
 __all__ = ["Role", "Settings"]
 
 Role: TypeAlias = Literal["all", "web", "worker"]
+LogPeople: TypeAlias = Literal["plain", "pseudonym"]
 LogLevel: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 _MAKE_ONE = 'Make one: python -c "import secrets; print(secrets.token_urlsafe(32))"'
@@ -38,11 +43,25 @@ _PLACEHOLDER = re.compile(
 _FEW_CHARACTERS = 8
 
 
+class _Secrets(PydanticBaseSettingsSource):
+    """The secrets that stand in a file, or were taken out of the environment."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[str | None, str, bool]:
+        variable = str(field.validation_alias or f"ASKFIRST_{field_name.upper()}")
+        return read_secret(variable) if variable in SECRETS else None, str(field.validation_alias or field_name), False
+
+    def __call__(self) -> dict[str, Any]:
+        """Raises MissingSetting."""
+        found = (self.get_field_value(field, name) for name, field in self.settings_cls.model_fields.items())
+        return {key: value for value, key, _ in found if value is not None}
+
+
 class Settings(BaseSettings):
     """Every setting of Askfirst.
 
-    It reads the process's environment; what is given by name wins. Anything wrong with a value raises MissingSetting,
-    which names the variables and the mends and shows no value. Secrets are not in its representation.
+    It reads the process's environment, and the files that ``NAME_FILE`` names for a secret; what is given by name wins.
+    Anything wrong with a value raises MissingSetting, which names the variables and the mends and shows no value.
+    Secrets are not in its representation.
     """
 
     model_config = SettingsConfigDict(
@@ -62,9 +81,13 @@ class Settings(BaseSettings):
     """The first one signs, all verify."""
     allow: Annotated[tuple[str, ...] | None, NoDecode] = None
     """Who may talk to the bot; None: nobody has said."""
+    limits: Annotated[Limits, NoDecode] = Limits.usual()
+    """What one person, one place and all together may take."""
     provider: str | None = None
     admin_token: SecretStr | None = None
     log_level: LogLevel = "INFO"
+    log_people: LogPeople = "plain"
+    """Whether the log names people and conversations by their ids, or by keyed pseudonyms."""
 
     telegram_bot_token: SecretStr | None = Field(default=None, validation_alias="TELEGRAM_BOT_TOKEN")
     telegram_webhook_secret: SecretStr | None = Field(default=None, validation_alias="TELEGRAM_WEBHOOK_SECRET")
@@ -95,6 +118,17 @@ class Settings(BaseSettings):
         else:
             return
         _refuse(wrong)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, _Secrets(settings_cls)
 
     @classmethod
     def load(cls, bot_dir: Path | None = None) -> Self:
@@ -130,9 +164,7 @@ class Settings(BaseSettings):
 
     def channel_settings(self, name: str) -> Mapping[str, str]:
         """What one channel may know: its own variables, and of those the ones that are set."""
-        return {
-            setting.name: value for setting in settings_of(name) if (value := self._value(setting.name)) is not None
-        }
+        return {setting.name: value for setting in settings_of(name) if (value := self._value(setting)) is not None}
 
     def check_serve(self, role: Role = "all") -> None:
         """Refuse what ``askfirst serve`` must not start with. Raises MissingSetting, which names all of it."""
@@ -145,7 +177,7 @@ class Settings(BaseSettings):
 
     def _lacks(self, name: str, way: Way) -> Iterator[tuple[str, str]]:
         for setting in settings_of(name):
-            if way in setting.needed_for and self._meant(name) and self._value(setting.name) is None:
+            if way in setting.needed_for and self._meant(name) and self._value(setting) is None:
                 yield setting.name, f"{setting.mend} ({name} is set up by half)"
 
     def _unused(self) -> Iterator[tuple[str, str]]:
@@ -153,7 +185,7 @@ class Settings(BaseSettings):
         readers: dict[str, list[str]] = {}
         for name in names():
             for setting in settings_of(name):
-                if setting.shared and setting.secret and self._value(setting.name) is not None:
+                if setting.shared and setting.secret and self._value(setting) is not None:
                     readers.setdefault(setting.name, []).append(name)
         for variable, channels in readers.items():
             if not any(self._meant(name) for name in channels):
@@ -166,6 +198,11 @@ class Settings(BaseSettings):
         known = {*names(), "app"}
         if unknown := sorted({entry.partition(":")[0] for entry in self.allow or ()} - known - {"*"}):
             yield "ASKFIRST_ALLOW", f"there is no channel {', '.join(unknown)}, only {', '.join(sorted(known))}"
+        for entry in self.allow or ():
+            channel, _, rest = entry.partition(":")
+            ours = BUILT_IN.get(channel)
+            if ours is not None and ours.person and rest != "*" and not re.fullmatch(ours.person, rest, re.ASCII):
+                yield "ASKFIRST_ALLOW", f"{entry} is nobody's: write ids and no names, as in {channel}:{ours.example}"
         if self.store.startswith("redis"):
             if not self.secret:
                 yield "ASKFIRST_SECRET", f"set it to the same random value for every instance. {_MAKE_ONE}"
@@ -177,20 +214,25 @@ class Settings(BaseSettings):
     def _meant(self, channel: str) -> bool:
         """Whether any setting is there that this channel would need on one way or another, and no other channel."""
         return any(
-            setting.needed_for and not setting.shared and self._value(setting.name) is not None
+            setting.needed_for and not setting.shared and self._value(setting) is not None
             for setting in settings_of(channel)
         )
 
-    def _value(self, variable: str) -> str | None:
+    def _value(self, setting: Setting) -> str | None:
         """Channels of other distributions have variables that we have no field for."""
-        field = _FIELDS.get(variable)
-        value = os.environ.get(variable) if field is None else getattr(self, field)
+        field, read = _FIELDS.get(setting.name), read_secret if setting.secret else os.environ.get
+        value = read(setting.name) if field is None else getattr(self, field)
         return (value.get_secret_value() if isinstance(value, SecretStr) else value) or None
 
     @field_validator("secret", "allow", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return [item.strip() for item in value.split(",") if item.strip()] if isinstance(value, str) else value
+
+    @field_validator("limits", mode="before")
+    @classmethod
+    def _read_limits(cls, value: object) -> object:
+        return Limits.parse(value) if isinstance(value, str) else value
 
     @field_validator("log_level", mode="before")
     @classmethod
@@ -212,11 +254,23 @@ class Settings(BaseSettings):
             )
         return value.rstrip("/")
 
-    @field_validator("telegram_api_url", "slack_api_url", "twilio_api_url", "openai_base_url", "anthropic_base_url")
+    @field_validator("openai_base_url", "anthropic_base_url")
     @classmethod
-    def _check_api_url(cls, value: str | None) -> str | None:
+    def _check_model_url(cls, value: str | None) -> str | None:
         if value is not None and _url(value) is None:
             raise ValueError("write a URL with https:// (or http://) and a host, or leave it out")
+        return value
+
+    @field_validator("telegram_api_url", "slack_api_url", "twilio_api_url")
+    @classmethod
+    def _check_api_url(cls, value: str) -> str:
+        """The token of the platform travels with every call."""
+        url = _url(value)
+        if url is None or not (url.scheme == "https" or _is_loopback(url)):
+            raise ValueError(
+                "write a URL with https:// and a host, or leave it out: plain http:// would show the token on the way, "
+                "and is taken for a server on this machine alone"
+            )
         return value
 
     @field_validator("store")
@@ -245,8 +299,12 @@ class Settings(BaseSettings):
     @field_validator("telegram_webhook_secret")
     @classmethod
     def _check_telegram_secret(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and (not _TELEGRAM_SECRET.fullmatch(value.get_secret_value()) or _guessable(value)):
-            raise ValueError(f"write a random value of 16 to 256 characters of A-Z, a-z, 0-9, _ and -. {_MAKE_ONE}")
+        secrets = [SecretStr(key) for key in keys(value.get_secret_value())] if value is not None else []
+        if any(not _TELEGRAM_SECRET.fullmatch(one.get_secret_value()) or _guessable(one) for one in secrets):
+            raise ValueError(
+                "write a random value of 16 to 256 characters of A-Z, a-z, 0-9, _ and - (new,old while you change it). "
+                + _MAKE_ONE
+            )
         return value
 
     @field_validator("allow")

@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 from blockbuster import blockbuster_ctx
 
-from gateway import wording
+from gateway import environment, wording
 from gateway.web import webhooks
 from scripts import chromium
 
@@ -73,6 +73,11 @@ def nothing_blocks_the_loop() -> Iterator[None]:
         # It writes no more than the pipe or terminal takes at once.
         blocking.functions["os.write"].can_block_in("gateway/observe/logs.py", "_written")
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_secret_of_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "_hidden", {})
 
 
 @pytest.fixture(autouse=True)

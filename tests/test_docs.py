@@ -20,7 +20,9 @@ import pytest
 import gateway
 import gateway.testing
 from gateway.cli import main
+from gateway.environment import SECRETS
 from gateway.settings import Settings
+from scripts import told
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -174,7 +176,7 @@ def test_every_setting_is_documented_with_its_default(variable: str) -> None:
 
 @pytest.mark.parametrize("page", TEXT)
 def test_no_page_names_a_setting_that_is_none(page: str) -> None:
-    assert set(VARIABLE.findall(TEXT[page])) <= set(VARIABLES)
+    assert set(VARIABLE.findall(TEXT[page])) <= {*VARIABLES, *(f"{name}_FILE" for name in SECRETS)}
 
 
 @pytest.mark.parametrize("name", [*gateway.__all__, *gateway.testing.__all__])
@@ -203,3 +205,14 @@ OPTIONS = [
 def test_every_option_is_documented(page: str, function: object) -> None:
     names = set(inspect.signature(function).parameters) - {"self"}  # type: ignore[arg-type]
     assert sorted(name for name in names if not re.search(rf"`[^`\n]*\b{name}\b[^`\n]*`", TEXT[page])) == []
+
+
+def test_all_that_a_person_is_told_stands_there_word_for_word() -> None:
+    page = TEXT[told.PAGE.name]
+    assert told.written(page) == page, "write it anew: make told"
+
+
+def test_each_sentence_about_an_action_has_its_occasion_and_no_other_has() -> None:
+    named = [name for section in told.OCCASIONS.values() for name in section]
+    table = TEXT[told.PAGE.name].partition("<!-- told")[2].partition("<!-- /told")[0]
+    assert sorted(named) == sorted(re.findall(r"\| `(\w+)` \|$", table, re.MULTILINE))

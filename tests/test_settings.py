@@ -23,9 +23,11 @@ VARIABLES = [
     "ASKFIRST_ARTIFACTS",
     "ASKFIRST_SECRET",
     "ASKFIRST_ALLOW",
+    "ASKFIRST_LIMITS",
     "ASKFIRST_PROVIDER",
     "ASKFIRST_ADMIN_TOKEN",
     "ASKFIRST_LOG_LEVEL",
+    "ASKFIRST_LOG_PEOPLE",
     "TELEGRAM_BOT_TOKEN",
     "TELEGRAM_WEBHOOK_SECRET",
     "TELEGRAM_API_URL",
@@ -138,9 +140,13 @@ def test_the_file_beside_the_bot_is_read_and_the_environment_wins(environ: dict[
         ("ASKFIRST_LOG_LEVEL", "loud", "DEBUG, INFO, WARNING, ERROR"),
         ("TELEGRAM_WEBHOOK_SECRET", SECRET[:15], "16 to 256"),
         ("TELEGRAM_WEBHOOK_SECRET", f"{SECRET} {OTHER}", "16 to 256"),
+        ("TELEGRAM_WEBHOOK_SECRET", f"{SECRET},{OTHER[:15]}", "16 to 256"),
         ("TELEGRAM_WEBHOOK_SECRET", "your-secret-token-here", "random"),
         ("TELEGRAM_WEBHOOK_SECRET", "x" * 20, "random"),
         ("TELEGRAM_API_URL", "localhost:8081", "https://"),
+        ("TELEGRAM_API_URL", "http://bot-api.internal:8081", "show the token on the way"),
+        ("SLACK_API_URL", "http://192.0.2.7/api/", "show the token on the way"),
+        ("TWILIO_API_URL", "http://127.0.0.1.example.org", "show the token on the way"),
         ("OPENAI_BASE_URL", "ftp://models.example.org", "https://"),
     ],
 )
@@ -286,6 +292,24 @@ def test_serve_refuses_to_start_before_somebody_said_who_may_talk() -> None:
 def test_serve_refuses_a_channel_nobody_knows() -> None:
     with pytest.raises(MissingSetting, match=r"there is no channel telegrm, only app, .*telegram.*webchat"):
         Settings(allow="telegrm:*,app:-:ana,*").check_serve()
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["telegram:8123456789:@ana", "telegram:ana:7", "slack:T1:ana", "slack:acme:U7", "sms:+15551234567:ana", "sms:1:2"],
+)
+def test_serve_refuses_an_entry_that_is_nobodys(entry: str) -> None:
+    channel = entry.partition(":")[0]
+    with pytest.raises(MissingSetting, match=f"{entry.replace('+', '.')} is nobody's: .* as in {channel}:"):
+        Settings(allow=f"{entry},*").check_serve()
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["telegram:123:456", "slack:E1:W7", "sms:+15551234567:+15557654321", "whatsapp:+1555123:+1555765", "sms:*"],
+)
+def test_serve_starts_with_entries_in_the_form_of_their_channel(entry: str) -> None:
+    Settings(allow=entry).check_serve()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import aiohttp
 
 from channels.channel import Ambiguous, Capabilities, MissingSetting, Parsed, Unavailable, Undeliverable, WebhookRequest
 from channels.events import Address, Attachment, Event, Message, Person
+from channels.keys import keys
 from channels.replies import Media, OpenMedia, Part, Receipt, Reply
 from channels.slack.api import WebApi
 from channels.slack.media import download, is_slacks, upload
@@ -52,7 +53,7 @@ class SlackChannel:
     def __init__(self, bot_token: str, signing_secret: str = "", app_token: str = "", api_url: str = _API_URL) -> None:
         self.account: str | None = None
         """The workspace, or the organisation; known from `start` on."""
-        self._bot_token, self._signing_secret, self._app_token = bot_token, signing_secret, app_token
+        self._bot_token, self._signing_secrets, self._app_token = bot_token, keys(signing_secret), app_token
         self._api_url = api_url.rstrip("/") + "/"
         self._reader = PayloadReader(self.name)
         self._shows_status = True
@@ -70,7 +71,7 @@ class SlackChannel:
                 "SLACK_BOT_TOKEN", "set it to the Bot User OAuth Token of the app's page OAuth & Permissions: xoxb-..."
             )
         secret, app_token = settings.get("SLACK_SIGNING_SECRET", ""), settings.get("SLACK_APP_TOKEN", "")
-        if way == "webhook" and not _SECRET.fullmatch(secret):
+        if way == "webhook" and not (keys(secret) and all(_SECRET.fullmatch(key) for key in keys(secret))):
             raise MissingSetting(
                 "SLACK_SIGNING_SECRET", "set it to the Signing Secret of the app's page Basic Information"
             )
@@ -100,7 +101,7 @@ class SlackChannel:
 
     def verify(self, request: WebhookRequest, now: datetime) -> None:
         """Raises Forged or Stale."""
-        verify(request, self._signing_secret, now)
+        verify(request, self._signing_secrets, now)
 
     def parse(self, request: WebhookRequest) -> Parsed:
         """Pure. Raises Malformed for what is neither a JSON object nor a form in UTF-8."""

@@ -27,6 +27,7 @@ from channels.channel import (
     WebhookRequest,
 )
 from channels.events import Address, Attachment, Event, Message, Person
+from channels.keys import keys
 from channels.replies import Json, Media, OpenMedia, Part, Receipt, Reply
 from channels.telegram.api import BotApi
 from channels.telegram.entities import utf16_length
@@ -72,7 +73,7 @@ class TelegramChannel:
         """Without the @; known from `start` on."""
         self.moved: dict[str, str] = {}
         """Groups found to be supergroups now while we sent to them: old place -> new place."""
-        self._token, self._secret, self._api_url, self._sleep = token, secret, api_url.rstrip("/"), sleep
+        self._token, self._secrets, self._api_url, self._sleep = token, keys(secret), api_url.rstrip("/"), sleep
         self._reader = UpdateReader(self.name, self.account)
         self._started: BotApi | None = None
 
@@ -83,10 +84,10 @@ class TelegramChannel:
         if not _TOKEN.fullmatch(token):
             raise MissingSetting("TELEGRAM_BOT_TOKEN", "set it to what @BotFather gave you, such as 123456:AAH...")
         secret = settings.get("TELEGRAM_WEBHOOK_SECRET", "")
-        if way == "webhook" and not _SECRET.fullmatch(secret):
+        if way == "webhook" and not (keys(secret) and all(_SECRET.fullmatch(key) for key in keys(secret))):
             raise MissingSetting(
                 "TELEGRAM_WEBHOOK_SECRET",
-                "set it to 16 to 256 characters of A-Z, a-z, 0-9, _ and -, "
+                "set it to 16 to 256 characters of A-Z, a-z, 0-9, _ and - (new,old while you change it), "
                 'for example from: python -c "import secrets; print(secrets.token_urlsafe(32))"',
             )
         api_url = settings.get("TELEGRAM_API_URL") or _API_URL
@@ -112,7 +113,7 @@ class TelegramChannel:
 
     def verify(self, request: WebhookRequest, now: datetime) -> None:
         """Raises Forged."""
-        verify(request, self._secret)
+        verify(request, self._secrets)
 
     def parse(self, request: WebhookRequest) -> Parsed:
         """Pure. Raises Malformed for what is not a JSON object in UTF-8."""
@@ -136,7 +137,8 @@ class TelegramChannel:
         except Moved as moved:
             if chat not in self.moved:
                 self.moved[chat] = moved.place
-                _log.info("telegram: the group %s is now the supergroup %s", chat, moved.place)
+                was, now = (f"{self.name}:{self.account}:{place}" for place in (chat, moved.place))
+                _log.info("the group %s is now the supergroup %s", was, now)
             if "message_id" in part.arguments:  # in its new place that is another message
                 raise Undeliverable("message_not_found") from None
             sent = await self._deliver(part.call, {**part.arguments, "chat_id": moved.place}, part.media)
@@ -210,8 +212,8 @@ class TelegramChannel:
         return (await self._api.call("getWebhookInfo")).get("url") or None
 
     async def register(self, url: str) -> None:
-        """Have Telegram call this URL, with our secret. Raises Undeliverable with Telegram's own words."""
-        await self._api.set_webhook(url, self._secret)
+        """Have Telegram call this URL, with our first secret. Raises Undeliverable with Telegram's own words."""
+        await self._api.set_webhook(url, self._secrets[0] if self._secrets else "")
 
     async def unregister(self) -> None:
         """Have Telegram keep the bot's updates until they are polled. Raises SendError."""

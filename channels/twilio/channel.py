@@ -27,6 +27,7 @@ from channels.channel import (
 )
 from channels.events import Address, Attachment
 from channels.formatting import drop_dear_accents
+from channels.keys import keys
 from channels.replies import OpenMedia, Part, Receipt, Reply
 from channels.twilio.api import API_URL, TwilioApi, password
 from channels.twilio.errors import bad_token
@@ -71,11 +72,12 @@ class _TwilioChannel:
         """`sender`: our number, in which this channel is written to. Raises ValueError for an empty token."""
         self.account = sender
         """Our number."""
-        self._sid, self._token, self._api_url = account_sid, auth_token, api_url.rstrip("/")
+        self._sid, self._api_url = account_sid, api_url.rstrip("/")
         self._public_url = public_url.rstrip("/")
         self.capabilities = replace(type(self).capabilities, reports=bool(public_url), text_files=bool(public_url))
         self._prefix = ADDRESS_PREFIX[self.name]
         self._verifier = Verifier(account_sid, auth_token, shared_key)
+        self._token = keys(auth_token)[0]
         self._reader = FormReader(self.name)
         self._http: aiohttp.ClientSession | None = None
         self._api: TwilioApi | None = None
@@ -88,8 +90,8 @@ class _TwilioChannel:
             raise MissingSetting(
                 "TWILIO_ACCOUNT_SID", "set it to the Account SID of Twilio's console: AC and 32 digits"
             )
-        token = settings.get("TWILIO_AUTH_TOKEN", "").strip()
-        if not token:
+        token = settings.get("TWILIO_AUTH_TOKEN", "")
+        if not keys(token):
             raise MissingSetting("TWILIO_AUTH_TOKEN", "set it to the Auth Token of Twilio's console")
         sender = settings.get(cls._sender_setting, "").strip().removeprefix("whatsapp:")
         if not cls._sender.fullmatch(sender):
@@ -100,7 +102,7 @@ class _TwilioChannel:
         api_url = settings.get("TWILIO_API_URL") or API_URL
         if urlsplit(api_url).scheme not in ("http", "https"):
             raise MissingSetting("TWILIO_API_URL", "begin it with https:// (or leave it out)")
-        shared_key = settings.get("TWILIO_SHARED_KEY", "").strip()
+        shared_key = settings.get("TWILIO_SHARED_KEY", "")
         return cls(account_sid, token, sender, public_url=public_url, shared_key=shared_key, api_url=api_url)
 
     async def start(self, http: aiohttp.ClientSession) -> None:

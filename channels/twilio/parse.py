@@ -61,6 +61,7 @@ _STATUS: Mapping[str, Literal["sent", "delivered", "read", "failed"]] = {
     "canceled": "failed",
 }
 _STATUS_ON_THE_WAY = frozenset({"accepted", "scheduled", "queued", "sending"})
+_CODE = re.compile("[0-9]{4,6}")
 _SID = re.compile(r"[A-Z]{2}[0-9a-f]{32}")
 """https://www.twilio.com/docs/glossary/what-is-a-sid. The signature does not cover where a value ends: this does."""
 _KEY = re.compile(r"[\w-]{1,64}", re.ASCII)
@@ -106,7 +107,7 @@ class FormReader:
             person=None,
             message_id=sid,
             status=_STATUS[status],
-            code=form.get("ErrorCode") or None,
+            code=_code(form.get("ErrorCode", "")),
             key=key,
         )
         if report.code != OPTED_OUT:
@@ -205,3 +206,8 @@ def _kind(mime_type: str) -> Literal["image", "audio", "voice", "video", "docume
             return "voice" if mime_type.startswith("audio/ogg") else "audio"
         case _:
             return "contact" if mime_type in ("text/vcard", "text/x-vcard") else "document"
+
+
+def _code(given: str) -> str | None:
+    """Return Twilio's code, a number of about five digits (https://www.twilio.com/docs/api/errors), or "unknown"."""
+    return given if _CODE.fullmatch(given) else "unknown" if given else None

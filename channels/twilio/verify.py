@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 from twilio.request_validator import HMAC_SHA1, HMAC_SHA256, RequestValidator, get_signature_algorithm
 
 from channels.channel import Forged, Malformed, WebhookRequest
+from channels.keys import keys
 from channels.twilio.form import is_json, read_form
 
 __all__ = ["Verifier"]
@@ -29,12 +30,12 @@ class Verifier:
     """
 
     def __init__(self, account_sid: str, auth_token: str, shared_key: str = "") -> None:
-        """Raises ValueError for an empty token: anybody can sign with that."""
-        if not auth_token.strip():
+        """Both secrets may be lists, of which each value verifies. Raises ValueError without a token."""
+        if not keys(auth_token):
             raise ValueError("twilio: the auth token is empty")
         self._account_sid = account_sid.encode()
-        self._validator = RequestValidator(shared_key or auth_token)
-        self._algorithm = HMAC_SHA256 if shared_key else HMAC_SHA1
+        self._validators = [RequestValidator(key) for key in keys(shared_key) or keys(auth_token)]
+        self._algorithm = HMAC_SHA256 if keys(shared_key) else HMAC_SHA1
 
     def verify(self, request: WebhookRequest) -> None:
         """Raises Forged and nothing else, whatever the bytes.
@@ -71,8 +72,9 @@ class Verifier:
         fields = None if isinstance(body, str) else dict(body.items())
         # Nearly always no name comes twice, and Twilio signs the URL as it stands: this is all there is to do then.
         if fields is not None and len(fields) == len(body):
-            signed = url + "".join([name + fields[name] for name in sorted(fields)])
-            computed = b64encode(hmac.digest(self._validator.token, signed.encode(), _HASHES[algorithm]))
-            if hmac.compare_digest(computed, signature.encode("utf-8", "replace")):
+            signed = (url + "".join([name + fields[name] for name in sorted(fields)])).encode()
+            given, digest = signature.encode("utf-8", "replace"), _HASHES[algorithm]
+            computed = [b64encode(hmac.digest(each.token, signed, digest)) for each in self._validators]
+            if any(hmac.compare_digest(one, given) for one in computed):
                 return True
-        return bool(self._validator.validate(url, body, signature, algorithm))
+        return any(each.validate(url, body, signature, algorithm) for each in self._validators)

@@ -1,6 +1,6 @@
 """The chat in the browser: our own page speaks to it, under the same contract as any platform."""
 
 from channels.webchat.channel import WebChatChannel
-from channels.webchat.verify import COOKIE, Session, SessionCookies
+from channels.webchat.verify import COOKIE, SECURE_COOKIE, Session, SessionCookies
 
-__all__ = ["COOKIE", "Session", "SessionCookies", "WebChatChannel"]
+__all__ = ["COOKIE", "SECURE_COOKIE", "Session", "SessionCookies", "WebChatChannel"]

@@ -11,7 +11,7 @@ from channels.events import Address, Message
 from channels.replies import Part, Receipt, Reply
 from channels.webchat.parse import parse_event
 from channels.webchat.render import BUTTON_LABEL, render_reply
-from channels.webchat.verify import SessionCookies, check_host, check_page
+from channels.webchat.verify import SessionCookies, check_host, check_page, is_secure
 
 if TYPE_CHECKING:
     import aiohttp
@@ -70,8 +70,9 @@ class WebChatChannel:
         if request.method != "POST":
             raise Forged("only a POST says anything")
         check_host(request.headers, self.hosts)
-        check_page(request.headers)
-        self.cookies.check(request.headers, now)
+        secure = is_secure(request)
+        check_page(request.headers, secure=secure)
+        self.cookies.check(request.headers, now, secure=secure)
 
     def parse(self, request: WebhookRequest) -> Parsed:
         """Raises Malformed."""

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from channels.channel import Malformed, WebhookRequest
 from channels.events import Address, ButtonPress, Event, Message, Person
-from channels.webchat.verify import session_of
+from channels.webchat.verify import is_secure, session_of
 
 __all__ = ["MAX_MESSAGE", "parse_event"]
 
@@ -53,7 +53,7 @@ def parse_event(request: WebhookRequest) -> Event:
         sent = _ADAPTER.validate_json(request.body)
     except ValidationError as error:
         raise Malformed("neither a message nor a press of the chat page") from error
-    session = session_of(request.headers)
+    session = session_of(request.headers, secure=is_secure(request))
     address = Address(channel="webchat", account="local", place=session)
     # A name to be shown by: the session's id would only puzzle whoever reads "confirmed by ...".
     person = Person(channel="webchat", account="local", user_id=session, name="Visitor", language=_language(request))

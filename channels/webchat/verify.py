@@ -15,16 +15,32 @@ from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import urlsplit
 
-from channels.channel import Forged, Stale
+from channels.channel import Forged, Stale, WebhookRequest
 
-__all__ = ["COOKIE", "SESSION_SECONDS", "Session", "SessionCookies", "check_host", "check_page", "session_of"]
+__all__ = [
+    "COOKIE",
+    "SECURE_COOKIE",
+    "SESSION_SECONDS",
+    "Session",
+    "SessionCookies",
+    "check_host",
+    "check_page",
+    "is_secure",
+    "session_of",
+]
 
 COOKIE = "askfirst_chat"
+"""The cookie's name on plain http, on this machine."""
+SECURE_COOKIE = f"__Host-{COOKIE}"
+"""Its name on https. No sibling domain can plant a cookie of such a name: a browser takes it from this very host alone
+(https://developer.mozilla.org/docs/Web/HTTP/Reference/Headers/Set-Cookie#cookie_prefixes)."""
 SESSION_SECONDS = 30 * 86400
 """From the last time the page was opened."""
 
 _VALUE = re.compile(r"([A-Za-z0-9_-]{22})\.([0-9]{1,12})\.([A-Za-z0-9_-]{43})")
-_COOKIES = re.compile(rf"(?:^|;)\s*{COOKIE}=([^;]*)")
+_COOKIES = {
+    secure: re.compile(rf"(?:^|;)\s*{name}=([^;]*)") for secure, name in ((False, COOKIE), (True, SECURE_COOKIE))
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +69,9 @@ class SessionCookies:
         signed = f"{session_id}.{int(now.timestamp())}"
         return Session(session_id, f"{signed}.{self._mac(self._keys[0], signed)}")
 
-    def check(self, headers: Mapping[str, str], now: datetime) -> str:
-        """The session that the request's cookie proves. Raises Forged or Stale."""
-        found = _VALUE.fullmatch(_cookie(headers))
+    def check(self, headers: Mapping[str, str], now: datetime, *, secure: bool) -> str:
+        """The session that the request's cookie proves; `secure`: it came over https. Raises Forged or Stale."""
+        found = _VALUE.fullmatch(_cookie(headers, secure))
         if found is None:
             raise Forged("no session cookie of ours")
         session_id, issued, mac = found.groups()
@@ -72,9 +88,14 @@ class SessionCookies:
         return _base64(hmac.digest(key, signed.encode(), "sha256"))
 
 
-def session_of(headers: Mapping[str, str]) -> str:
+def session_of(headers: Mapping[str, str], *, secure: bool) -> str:
     """The session that the cookie names, without any proof; empty when it names none."""
-    return _cookie(headers).partition(".")[0]
+    return _cookie(headers, secure).partition(".")[0]
+
+
+def is_secure(request: WebhookRequest) -> bool:
+    """Return whether the page is served over https, be it by a proxy in front."""
+    return request.url.startswith("https://")
 
 
 def check_host(headers: Mapping[str, str], hosts: Sequence[str]) -> None:
@@ -83,9 +104,16 @@ def check_host(headers: Mapping[str, str], hosts: Sequence[str]) -> None:
         raise Forged("sent to a host that is not ours")
 
 
-def check_page(headers: Mapping[str, str]) -> None:
-    """The request was made by a page of the host that it was sent to. Raises Forged."""
+def check_page(headers: Mapping[str, str], *, secure: bool) -> None:
+    """The request was made by a page of the host that it was sent to. Raises Forged.
+
+    Over https that page came over https too, and it sends JSON, which no form of another page can.
+    """
     scheme, _, netloc = headers.get("origin", "").partition("://")
+    if secure and (
+        scheme != "https" or headers.get("content-type", "").partition(";")[0].strip() != "application/json"
+    ):
+        raise Forged("not made by a page of ours")
     if scheme not in ("http", "https") or netloc.lower() != headers.get("host", "").lower():
         raise Forged("not made by a page of ours")
     if headers.get("sec-fetch-site", "same-origin") != "same-origin":
@@ -101,9 +129,9 @@ def _host_name(netloc: str) -> str | None:
         return None
 
 
-def _cookie(headers: Mapping[str, str]) -> str:
+def _cookie(headers: Mapping[str, str], secure: bool) -> str:
     """The cookie's value; empty when there is none, or more than one: somebody else planted one of them."""
-    values = _COOKIES.findall(headers.get("cookie", ""))
+    values = _COOKIES[secure].findall(headers.get("cookie", ""))
     return values[0].strip() if len(values) == 1 else ""
 
 

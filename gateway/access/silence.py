@@ -9,10 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from channels import OptedOut, Unreachable
-from gateway.store.base import Key, Put, Record, Store
+from channels import ButtonPress, Channel, DeliveryReport, Event, Message, OptedOut, OptOut, Unreachable
+from gateway.store.base import Key, Put, Record, Store, Transaction
 
-__all__ = ["check_silence", "has_opted_out", "opt_out", "opt_out_key", "silences", "unreachable", "unreachable_key"]
+__all__ = [
+    "check_silence",
+    "has_opted_out",
+    "note_silence",
+    "opt_out",
+    "opt_out_key",
+    "silences",
+    "unreachable",
+    "unreachable_key",
+]
 
 _UNREACHABLE_SECONDS = 86400.0
 
@@ -33,6 +42,25 @@ def opt_out(at: datetime, *, last_words: Iterable[str] = ()) -> Put:
 def unreachable(at: datetime, code: str) -> Put:
     """The record. `code` is the platform's reason."""
     return Put({"at": at.isoformat(), "code": code}, _UNREACHABLE_SECONDS)
+
+
+def note_silence(
+    transaction: Transaction, store: Store, channel: Channel | None, conversation: str, event: Event, at: datetime
+) -> None:
+    """Remember that nothing is to be sent there, or that something may be again, as this event says."""
+    opted_out, shut = (key(store, conversation).name for key in (opt_out_key, unreachable_key))
+    can_still_write = channel is None or channel.capabilities.opt_out
+    match event:
+        case OptOut(opted_in=True):
+            transaction.deletes += [opted_out, shut]
+        case OptOut() if can_still_write:
+            transaction.puts[opted_out] = opt_out(at, last_words=[part.part_id for part in transaction.parts])
+        case OptOut():
+            transaction.puts[shut] = unreachable(at, "blocked")
+        case DeliveryReport(message_id=None, status="failed"):
+            transaction.puts[shut] = unreachable(at, event.code or "failed")
+        case DeliveryReport(message_id=None) | Message() | ButtonPress():
+            transaction.deletes.append(shut)
 
 
 def silences(record: Record, part_id: str) -> bool:

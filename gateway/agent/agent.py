@@ -18,6 +18,7 @@ from gateway.agent.loop import AgentSpec, LoopOutcome, run_loop
 from gateway.agent.model import OnEvent, OnText
 from gateway.agent.results import AgentResult, StreamChunk
 from gateway.agent.unattended import Unattended
+from gateway.agent.window import Window
 from gateway.providers import ModelMessage, Provider, ProviderConfigurationError, ProviderError, make_provider
 from gateway.tools import Tool, ToolContext, ToolPolicy, ToolRegistry
 
@@ -50,6 +51,7 @@ class Agent:
         self.instructions = instructions
         self._provider = provider
         self._making = threading.Lock()
+        self._window = Window()
 
     @property
     def name(self) -> str:
@@ -202,7 +204,7 @@ class Agent:
     ) -> LoopOutcome:
         instructions = self.instructions(context) if callable(self.instructions) else self.instructions
         return await run_loop(
-            AgentSpec(tools=self.tools, config=self.config, policy=self.policy),
+            AgentSpec(tools=self.tools, config=self.config, policy=self.policy, window=self._window),
             messages,
             provider=await self._made(),
             context=context,

@@ -28,6 +28,7 @@ from gateway.tools import (
     ToolPolicy,
     ToolTimeout,
     ToolValidationError,
+    leaves_open,
     serialise,
 )
 
@@ -265,6 +266,8 @@ def _told(tool: Tool, error: ToolError) -> str:
         return text if tool.repeatable else f"{text}: {_UNKNOWN}"
     if isinstance(error, OutcomeUnknown):
         return f"Tool {tool.name!r}: {text}: {_UNKNOWN}"
+    if isinstance(error, ToolExecutionError) and not tool.repeatable and leaves_open(error.error):
+        return f"{text}: {_UNKNOWN}"
     if isinstance(error, NothingDone):
         return f"Tool {tool.name!r}: nothing was done: {text}"
     return text

@@ -17,8 +17,9 @@ from gateway.agent.journal import CallResult, Journal, Progress
 from gateway.agent.model import ModelCaller, OnEvent, OnText, Stopped
 from gateway.agent.results import StopReason
 from gateway.agent.unattended import Unattended
+from gateway.agent.window import LEAST_BYTES, Window, fitted, size
 from gateway.artifacts import Artifact
-from gateway.providers.base import ModelMessage, Provider, Request, Response, ToolCall, ToolSpec, Usage
+from gateway.providers.base import ModelMessage, Provider, ProviderError, Request, Response, ToolCall, ToolSpec, Usage
 from gateway.tools import Tool, ToolContext, ToolPolicy
 
 __all__ = ["AgentSpec", "LoopOutcome", "run_loop"]
@@ -34,6 +35,8 @@ class AgentSpec:
     tools: Mapping[str, Tool]
     config: AgentConfig
     policy: ToolPolicy | None = None
+    window: Window = field(default_factory=Window)
+    """Of all turns of one agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,14 +159,27 @@ class _Loop:
         self.iterations += 1
         response = self.progress.reply(self.iterations)
         if response is None:
-            request = self.request
-            if self.messages:
-                request = replace(request, messages=(*request.messages, *self.messages))
-            response = _plain(_with_ids(await self.caller.call(request), self.iterations))
+            response = _plain(_with_ids(await self._asked((*self.request.messages, *self.messages)), self.iterations))
             if response.tool_calls and not self.spec.config.routing_only:
                 await self.progress.replied(response)
         self.usage += response.usage
         return response
+
+    async def _asked(self, messages: Sequence[ModelMessage]) -> Response:
+        """Return the model's reply to as much as it takes. What is too long for it is tried once more, much shorter.
+
+        Raises ProviderError, Stopped.
+        """
+        window = self.spec.window
+        fitting = fitted(messages, window.most)
+        try:
+            return await self.caller.call(replace(self.request, messages=tuple(fitting)))
+        except ProviderError as error:
+            shorter = fitted(messages, LEAST_BYTES)
+            if error.refusal != "too_long" or size(shorter) >= size(fitting):
+                raise
+            window.was_too_large(fitting)
+            return await self.caller.call(replace(self.request, messages=tuple(shorter)))
 
     async def _results(self, response: Response) -> list[CallResult]:
         if response.finish == "length":

@@ -1,7 +1,7 @@
 """Files that tools make for people: emitted by a tool, kept by hash, opened and linked at delivery."""
 
 from gateway.artifacts.emit import MAX_BYTES, MAX_PER_RUN, Artifact, OutsideRun, collecting, emit_artifact
-from gateway.artifacts.keep import LINK_SECONDS, ArtifactStore, NotKept
+from gateway.artifacts.keep import LINK_SECONDS, RETENTION_SECONDS, ArtifactStore, NotKept
 from gateway.artifacts.links import BadLink, Links
 from gateway.artifacts.names import clean_filename
 
@@ -9,6 +9,7 @@ __all__ = [
     "LINK_SECONDS",
     "MAX_BYTES",
     "MAX_PER_RUN",
+    "RETENTION_SECONDS",
     "Artifact",
     "ArtifactStore",
     "BadLink",

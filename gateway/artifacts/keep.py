@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -19,6 +21,8 @@ from gateway.artifacts.names import clean_filename, sniff_type
 
 __all__ = ["LINK_SECONDS", "RETENTION_SECONDS", "ArtifactStore", "NotKept"]
 
+log = logging.getLogger("askfirst.artifacts")
+
 RETENTION_SECONDS = 30 * 86400.0
 """As long as settled actions stay readable."""
 LINK_SECONDS = 86400.0
@@ -26,27 +30,43 @@ LINK_SECONDS = 86400.0
 _LEAST_SECONDS = 2 * 86400.0
 """A delivery may be retried for a day, and its link then lives for another."""
 _ORPHAN_SECONDS = 86400.0
+RESERVE_BYTES = 128 * 1024**2
+"""What a file leaves free on its disk: twice what decisions and ends of work keep for themselves, which may lie on the
+same one."""
 
 
 class NotKept(AskfirstError):
-    """The bytes could not be written: the disk is full or the directory cannot be used."""
+    """The bytes could not be written: the disk is full, the directory cannot be used, or somebody keeps too much."""
 
 
 class ArtifactStore:
     """Keeps the bytes of artifacts and opens them again, in a directory that instances may share.
 
     A file's modification time says when its stay of RETENTION_SECONDS began; a file with a longer or shorter stay is
-    dated later or earlier. So a copy of the directory keeps everything, and no index is needed.
+    dated later or earlier. Its access time says when it was kept last, or read since. So a copy of the directory keeps
+    everything, and no index is needed.
     """
 
     def __init__(
-        self, directory: Path, secret: Sequence[bytes], *, public_url: str | None, now: Callable[[], datetime]
+        self,
+        directory: Path,
+        secret: Sequence[bytes],
+        *,
+        public_url: str | None,
+        now: Callable[[], datetime],
+        free: Callable[[Path], int] = lambda directory: shutil.disk_usage(directory).free,
     ) -> None:
-        """`secret`: the first key signs links, all of them verify. `now`: the clock of links and of the sweep."""
+        """`secret`: the first key signs links, all of them verify. `now`: the clock of links and of the sweep. `free`:
+        the bytes that are free on the disk of a directory."""
         self.directory = directory
         self._links = Links(secret, now=now)
         self._public_url = public_url.rstrip("/") if public_url else None
         self._now = now
+        self._free = free
+
+    async def has(self, artifact: Artifact) -> bool:
+        """Return True when these very bytes are kept already."""
+        return artifact.sha256 is not None and await in_thread(self._file(artifact.sha256).exists, threads=FILES)
 
     async def keep(self, artifact: Artifact) -> Media:
         """Write an artifact's bytes; durable when it returns. Keeping the same bytes again writes nothing.
@@ -73,9 +93,9 @@ class ArtifactStore:
         media = self._links.read(token)
         return self._file(media.sha256), media
 
-    async def sweep(self) -> int:
-        """Delete the files whose time has passed, and how many those were. Any instance may do it, at any time."""
-        return await in_thread(self._sweep, threads=FILES)
+    async def sweep(self, now: datetime) -> int:
+        """Delete the files whose time has passed by then, and how many those were. Any instance may do it."""
+        return await in_thread(partial(self._sweep, now.timestamp()), threads=FILES)
 
     def _file(self, sha256: str) -> Path:
         return self.directory / sha256
@@ -90,6 +110,7 @@ class ArtifactStore:
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not self._prolong(path, dated):
+                self._make_room(len(content))
                 self._write(path, content, dated)
         except OSError as error:
             raise NotKept(f"a file could not be kept in {self.directory}: {error.strerror}") from error
@@ -102,11 +123,38 @@ class ArtifactStore:
             role=artifact.role,
         )
 
+    def _make_room(self, size: int) -> None:
+        """Delete the oldest files until this one leaves the reserve free; no file that a delivery may still need.
+
+        Raises NotKept when that does not make enough room.
+        """
+        needed = RESERVE_BYTES + size
+        if self._free(self.directory) >= needed:
+            return
+        last = self._now().timestamp() - _LEAST_SECONDS
+        removed = 0
+        for path in sorted(self._kept(), key=lambda path: path.stat().st_atime):
+            if path.stat().st_atime > last:
+                break
+            removed += self._remove(path, lambda file: file.st_atime <= last)
+            if self._free(self.directory) >= needed:
+                break
+        if removed:
+            log.warning("the disk of %s is nearly full: %d old files were removed", self.directory, removed)
+        if self._free(self.directory) < needed:
+            raise NotKept(
+                f"a file of {size} bytes was not kept in {self.directory}: less than "
+                f"{RESERVE_BYTES // 1024**2} MiB would be free; make room"
+            )
+
+    def _kept(self) -> list[Path]:
+        return [path for path in self.directory.iterdir() if not path.name.startswith(".")]
+
     def _prolong(self, path: Path, dated: float) -> bool:
         """Give a file that is there already its longer stay; False when it is not there."""
         try:
             dated = max(dated, path.stat().st_mtime)
-            os.utime(path, (dated, dated))
+            os.utime(path, (self._now().timestamp(), dated))
         except FileNotFoundError:
             return False
         return True
@@ -119,7 +167,7 @@ class ArtifactStore:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-                os.utime(aside, (dated, dated))
+                os.utime(aside, (self._now().timestamp(), dated))
                 aside.replace(path)
             except BaseException:
                 aside.unlink(missing_ok=True)
@@ -130,8 +178,8 @@ class ArtifactStore:
         finally:
             os.close(directory)
 
-    def _sweep(self) -> int:
-        now, swept = self._now().timestamp(), 0
+    def _sweep(self, now: float) -> int:
+        swept = 0
         with contextlib.suppress(FileNotFoundError):  # nothing was ever kept, or another instance was faster
             for path in sorted(self.directory.iterdir()):
                 with contextlib.suppress(FileNotFoundError):
@@ -139,17 +187,17 @@ class ArtifactStore:
                         if path.stat().st_mtime < now - _ORPHAN_SECONDS - RETENTION_SECONDS:
                             path.unlink()
                     elif path.stat().st_mtime < now - RETENTION_SECONDS:
-                        swept += self._remove(path, now)
+                        swept += self._remove(path, lambda file: file.st_mtime < now - RETENTION_SECONDS)
         return swept
 
-    def _remove(self, path: Path, now: float) -> bool:
-        """Delete a file, unless it was kept again since its date was read.
+    def _remove(self, path: Path, is_over: Callable[[os.stat_result], bool]) -> bool:
+        """Delete a file, unless it was kept again since its dates were read.
 
         It is moved aside before it is looked at again: whoever keeps the same bytes from then on writes them anew.
         """
         aside = path.with_name(f".{path.name}.old")
         path.rename(aside)
-        if aside.stat().st_mtime < now - RETENTION_SECONDS:
+        if is_over(aside.stat()):
             aside.unlink()
             return True
         aside.rename(path)

@@ -19,6 +19,7 @@ import gateway
 from channels import AskfirstError
 from gateway.agent import Agent
 from gateway.channel_agent import ChannelAgent
+from gateway.environment import hide_secrets
 from gateway.settings import Settings
 
 __all__ = ["BotRef", "NoBot", "authors_traceback", "bot_argument", "load_settings"]
@@ -55,8 +56,13 @@ class BotRef:
         return cls(written, where, name, Path.cwd(), None)
 
     def load(self) -> ChannelAgent:
-        """Run the file and take the bot from it. Raises NoBot, with the author's own part of the traceback."""
+        """Run the file and take the bot from it, and then the secrets out of the environment.
+
+        Raises NoBot, with the author's own part of the traceback, and AskfirstError for a channel that cannot be
+        loaded.
+        """
         module = self._module()
+        hide_secrets()
         try:
             found = getattr(module, self.name)
         except AttributeError:

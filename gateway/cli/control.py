@@ -32,7 +32,22 @@ from gateway.store.base import StoreRefused
 
 __all__ = ["control", "operate", "socket_file", "store_file"]
 
-OPERATIONS = frozenset({"pending", "action", "cancel", "settle", "dead", "letter", "replay", "drop", "send"})
+OPERATIONS = frozenset(
+    {
+        "pending",
+        "action",
+        "cancel",
+        "settle",
+        "dead",
+        "letter",
+        "replay",
+        "drop",
+        "send",
+        "waiting",
+        "put_aside",
+        "drop_all",
+    }
+)
 LONGEST_PATH = 103
 """Bytes of a socket's path: sockaddr_un holds 108 on Linux (unix(7)) and 104 on macOS, with a zero at the end."""
 _SHUTDOWN_SECONDS = 2.0

@@ -1,6 +1,7 @@
-"""How commands fail: 1 for a failure, 2 for a command that is wrong in itself, 78 for settings one must not start with.
+"""How commands fail: 1 for a failure, 2 for a wrong command line, 78 for a start that an operator has to mend.
 
-78 is EX_CONFIG of sysexits.h: a supervisor that knows it does not try again.
+78 is EX_CONFIG of sysexits.h: a supervisor that knows it does not try again. So a failure that may pass by itself is 1:
+a platform out of reach, a store that another process still holds.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import click
 
 from channels import AskfirstError, MissingSetting
 from gateway.providers import ProviderConfigurationError
+from gateway.store.base import StoreInUse, StoreRefused
 
 __all__ = ["Commands", "Unsafe"]
 
 
 class Unsafe(click.ClickException):
-    """The settings are unsafe or there by half."""
+    """The settings are unsafe or there by half, or the store cannot be opened as it is."""
 
     exit_code = 78
 
@@ -59,5 +61,8 @@ class Commands(click.Group):
             raise Unsafe(str(error)) from error
         except ProviderConfigurationError as error:
             raise Unsafe(f"{error.env_var}: {error.missing}" if error.env_var else str(error)) from error
+        except StoreRefused as error:
+            failure = click.ClickException if isinstance(error, StoreInUse) else Unsafe
+            raise failure(str(error)) from error
         except AskfirstError as error:
             raise click.ClickException(str(error)) from error

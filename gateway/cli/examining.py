@@ -17,6 +17,7 @@ from channels import AskfirstError, CanRegister, Channel, Json, MissingSetting, 
 from channels.catalogue import load
 from gateway.access import allow
 from gateway.access.approvers import check_approvers
+from gateway.access.entries import EVERYBODY, vain_entries
 from gateway.app import in_memory, open_store, started
 from gateway.channel_agent import ChannelAgent
 from gateway.cli.control import operate, socket_file, store_file
@@ -196,6 +197,7 @@ def platforms(settings: Settings, written: str) -> Iterator[Finding]:
     if not names:
         says = "none is on: set TELEGRAM_BOT_TOKEN and TELEGRAM_WEBHOOK_SECRET, for example"
         yield Finding("channels", False, says)
+    accounts: dict[str, str | None] = dict.fromkeys(names)
     for name in names:
         try:
             channel: Channel = load(name).from_settings(settings.channel_settings(name), way="webhook")
@@ -203,12 +205,17 @@ def platforms(settings: Settings, written: str) -> Iterator[Finding]:
         except AskfirstError as error:
             yield from faults(name, error)
             continue
+        accounts[name] = getattr(channel, "account", None)
         yield Finding(name, True, "it takes the settings")
         if name == "slack":
             yield from looked("slack scopes", lambda: _scopes(settings))
         if registers:
             expected = webhook_url(settings.public_url, name, channel) if settings.public_url else None
             yield _compared(f"{name} webhook", registered, expected, f"askfirst webhooks set {written}")
+    for says in vain_entries(settings.allow or (), accounts):
+        yield Finding("allow", True, says, warns=True)
+    if "*" in (settings.allow or ()):
+        yield Finding("allow", True, EVERYBODY)
 
 
 async def _tried(channel: Channel) -> tuple[bool, str | None]:

@@ -1,9 +1,10 @@
-"""``askfirst pending``, ``dead`` and ``send``: an operator's hands on a store, with its server up or down."""
+"""``askfirst pending``, ``waiting``, ``dead``, ``send``: an operator's hands on a store, with its server up or down."""
 
 from __future__ import annotations
 
 import functools
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,9 +15,10 @@ import click
 from gateway.cli.bots import BotRef, load_settings
 from gateway.cli.control import operate
 from gateway.cli.terminal import visible
+from gateway.engine.operator import LETTERS_A_PAGE
 from gateway.settings import Settings
 
-__all__ = ["dead", "pending", "send"]
+__all__ = ["dead", "pending", "send", "waiting"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,10 +50,13 @@ def pending() -> None:
 @pending.command("list")
 @_on_a_store
 def pending_list(settings: Settings, *, as_json: bool) -> None:
-    """List them, the oldest first."""
+    """List them: those in doubt first, then the oldest first."""
     found = operate(settings, "pending")
     rows = [(a["id"][:8], a["code"], a["state"], _age(a["requested_at"]), a["requester"], a["preview"]) for a in found]
     table = _table(("ID", "CODE", "STATE", "AGE", "ASKED BY", "WHAT"), rows)
+    doubts = sum(a["state"] == "unknown" for a in found)
+    if doubts:
+        table += f"\n\nIn doubt: {doubts}. Look whether it happened, then: askfirst pending settle ID done|failed"
     _tell(found, as_json=as_json, plain=table or "Nothing is waiting.")
 
 
@@ -83,20 +88,51 @@ def pending_settle(settings: Settings, action_id: str, outcome: str, *, as_json:
     _tell(found, as_json=as_json, plain=f"Settled as {outcome}: {found['preview']}")
 
 
+@click.group(invoke_without_command=True)
+@_on_a_store
+def waiting(settings: Settings, *, as_json: bool) -> None:
+    """Show how much waits to be worked on, and where most does."""
+    if click.get_current_context().invoked_subcommand is not None:
+        return
+    found = operate(settings, "waiting")
+    rows = [(str(each["waiting"]), _age(each["oldest"]), each["conversation"]) for each in found["conversations"]]
+    table = _table(("WAITING", "OLDEST", "CONVERSATION"), rows)
+    plain = (
+        f"{found['waiting']} events wait, {found['unsent']} messages are not sent, "
+        f"{found['later']} conversations are put off."
+    )
+    if table:
+        plain += f"\n\n{table}\n\nTo put what waits in one aside: askfirst waiting put-aside CONVERSATION"
+    _tell(found, as_json=as_json, plain=plain)
+
+
+@waiting.command("put-aside")
+@click.argument("conversation")
+@_on_a_store
+def waiting_put_aside(settings: Settings, conversation: str, *, as_json: bool) -> None:
+    """Make dead letters of all that waits in CONVERSATION: nothing is lost, `dead replay` puts one back."""
+    found = operate(settings, "put_aside", conversation=conversation)
+    _tell(found, as_json=as_json, plain=f"Put aside: {found['put_aside']} events of {conversation}. See: dead list")
+
+
 @click.group()
 def dead() -> None:
     """Dead letters: events and messages that were given up on."""
 
 
 @dead.command("list")
+@click.option("--after", default="0", metavar="NUMBER", help="Go on behind the page that ended with this.")
 @_on_a_store
-def dead_list(settings: Settings, *, as_json: bool) -> None:
-    """List them, the oldest first."""
-    found = operate(settings, "dead")
+def dead_list(settings: Settings, after: str, *, as_json: bool) -> None:
+    """List them, the oldest first, a page at a time; then the shapes of what no channel understood."""
+    found = operate(settings, "dead", after=after)
     rows = [
         (letter["id"], letter["what"], _age(letter["at"]), letter["conversation"], letter["reason"]) for letter in found
     ]
     table = _table(("ID", "HOLDS", "AGE", "CONVERSATION", "WHY"), rows)
+    last = next((letter["seq"] for letter in reversed(found) if letter["seq"] is not None), None)
+    if len(found) >= LETTERS_A_PAGE and found[-1]["seq"] is not None:
+        table += f"\n\nThere may be more: askfirst dead list --after {last}"
     _tell(found, as_json=as_json, plain=table or "There are no dead letters.")
 
 
@@ -119,10 +155,18 @@ def dead_replay(settings: Settings, dead_id: str, *, as_json: bool) -> None:
 
 
 @dead.command("drop")
-@click.argument("dead_id", metavar="ID")
+@click.argument("dead_id", metavar="ID", required=False)
+@click.option("--all", "everything", is_flag=True, help="Throw all of them away.")
+@click.option("--reason", default="", metavar="TEXT", help="Throw away those with TEXT in their reason.")
 @_on_a_store
-def dead_drop(settings: Settings, dead_id: str, *, as_json: bool) -> None:
-    """Throw one away."""
+def dead_drop(settings: Settings, dead_id: str | None, reason: str, *, everything: bool, as_json: bool) -> None:
+    """Throw one away, all of them, or those of a reason."""
+    if sum((dead_id is not None, everything, bool(reason))) != 1:
+        raise click.UsageError("name one ID, or --all, or --reason TEXT")
+    if dead_id is None:
+        found = operate(settings, "drop_all", reason=reason)
+        _tell(found, as_json=as_json, plain=f"Thrown away: {found['dropped']} dead letters")
+        return
     found = operate(settings, "drop", dead_id=dead_id)
     _tell(found, as_json=as_json, plain=f"Thrown away: the {found['what']} of {found['conversation']}")
 
@@ -134,8 +178,11 @@ def dead_drop(settings: Settings, dead_id: str, *, as_json: bool) -> None:
 def send(settings: Settings, address: str, text: str, *, as_json: bool) -> None:
     """Write TEXT, in Markdown, to ADDRESS, for example telegram:123:456 (channel:account:place).
 
-    It goes into the outbox; a running server sends it at once, else the next one does.
+    With - for TEXT it is read from the standard input: else the shell's history keeps it, and the list of processes
+    shows it. It goes into the outbox; a running server sends it at once, else the next one does.
     """
+    if text == "-":
+        text = sys.stdin.read()
     found = operate(settings, "send", address=address, text=text)
     _tell(found, as_json=as_json, plain=f"In the outbox of {found['conversation']}")
 

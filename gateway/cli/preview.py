@@ -14,7 +14,7 @@ from gateway.app import in_memory
 from gateway.channel_agent import ChannelAgent
 from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.previewing import previewed_twice
-from gateway.cli.terminal import from_markdown, visible
+from gateway.cli.terminal import from_markdown, lines
 from gateway.pending.ask import Refused, propose
 from gateway.pending.prompt import full_text
 from gateway.pending.prompting import show_prompt
@@ -91,7 +91,7 @@ async def _prompt(bot: ChannelAgent, tool: Tool, given: Mapping[str, Any]) -> tu
             raise AskfirstError(proposed.why)
         show_prompt(actions, [actions.ask(proposed)])
         file = full_text(proposed) if actions.files else ""
-        return actions.says[-1].reply, "\n".join(map(visible, file.splitlines())), warning
+        return actions.says[-1].reply, lines(file).rstrip("\n"), warning
 
 
 def _check_policy(bot: ChannelAgent, tool: Tool, args: Mapping[str, Json]) -> None:

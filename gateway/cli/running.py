@@ -17,10 +17,12 @@ from urllib.parse import unquote, urlsplit
 
 from channels import AskfirstError
 from channels.catalogue import names, settings_of
+from channels.direct import DirectChannel
+from channels.keys import keys
 from gateway.app import Gateway
 from gateway.cli import control
 from gateway.engine.operator import Operator
-from gateway.observe import configure_logging
+from gateway.observe import configure_logging, pseudonyms
 from gateway.settings import LogLevel, Settings
 from gateway.web import serve
 
@@ -150,9 +152,10 @@ def store_file(gateway: Gateway) -> Path | None:
     return control.store_file(own) if isinstance(own, str) else None
 
 
-def log_to_stderr(settings: Settings, level: LogLevel) -> None:
-    """Send the logs to stderr, with every secret that the settings know taken out."""
-    configure_logging(level, secrets=_secrets(settings))
+def log_to_stderr(settings: Settings, level: LogLevel, *, key: bytes | None = None) -> None:
+    """Send the logs to stderr, with every secret that the settings know taken out, and with `key` every person too."""
+    people = str if key is None else pseudonyms(key, (*names(), DirectChannel.name))
+    configure_logging(level, secrets=_secrets(settings), people=people)
 
 
 def _secrets(settings: Settings) -> Iterable[str]:
@@ -162,4 +165,6 @@ def _secrets(settings: Settings) -> Iterable[str]:
         yield unquote(password)
     for channel in names():
         values = settings.channel_settings(channel)
-        yield from (values[known.name] for known in settings_of(channel) if known.secret and known.name in values)
+        for known in settings_of(channel):
+            if known.secret and known.name in values:
+                yield from (values[known.name], *keys(values[known.name]))

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import click
 
+from gateway.access.entries import EVERYBODY, vain_entries
 from gateway.app import Gateway
 from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.container import goes_with_container
@@ -44,6 +45,8 @@ def serve(bot: BotRef, host: str, port: int, role: Role) -> None:
     agent = bot.load()
     provider = agent.agent.provider.name
     gateway = Gateway(agent, settings, role=role)
+    if settings.log_people == "pseudonym":
+        log_to_stderr(settings, settings.log_level, key=gateway.log_key)
 
     def announce(url: str) -> None:
         click.echo(f"{bot.written} is served on {url}")
@@ -76,7 +79,10 @@ def _channels(gateway: Gateway, base: str) -> Iterable[str]:
 
 
 def _warnings(gateway: Gateway, provider: str) -> list[str]:
-    warnings = []
+    allow, accounts = gateway.settings.allow or (), {}
+    for name, channel in gateway.channels.items():
+        accounts[name] = getattr(channel, "account", None)
+    warnings = [*vain_entries(allow, accounts), *([EVERYBODY] if "*" in allow else [])]
     if not gateway.channels:
         warnings.append("no channel is on: set TELEGRAM_BOT_TOKEN and TELEGRAM_WEBHOOK_SECRET, for example")
     elif gateway.settings.public_url is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from channels.formatting import read_markdown, to_plain
 
-__all__ = ["from_markdown", "visible"]
+__all__ = ["from_markdown", "lines", "visible"]
 
 _ISOLATES = "\N{FIRST STRONG ISOLATE}\N{POP DIRECTIONAL ISOLATE}"
 
@@ -15,8 +15,13 @@ def visible(text: str) -> str:
 
 
 def from_markdown(text: str) -> str:
-    """Markdown as plain lines. What is isolated, since it is written from right to left, stays so."""
-    return "\n".join(map(_line, to_plain(read_markdown(text)).split("\n")))
+    """Markdown as plain lines."""
+    return lines(to_plain(read_markdown(text)))
+
+
+def lines(text: str) -> str:
+    """A text of several lines. What is isolated, since it is written from right to left, stays so."""
+    return "\n".join(map(_line, text.split("\n")))
 
 
 def _line(text: str) -> str:

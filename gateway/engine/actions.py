@@ -11,26 +11,26 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from functools import partial
 
-from channels import Media
-from gateway.artifacts import Artifact, NotKept, collecting, emit_artifact
 from gateway.engine.crew import Shares
+from gateway.engine.effects import Effects, End
+from gateway.engine.later import Later
 from gateway.engine.leases import Held, at_last, for_newer
+from gateway.engine.queueing import Queue
 from gateway.engine.retrying import attempts
 from gateway.engine.shared import Shared
+from gateway.engine.tasks import Tasks
 from gateway.pending import settling
 from gateway.pending.actions import ConversationActions
 from gateway.pending.loading import conversation_of, stored_action
-from gateway.pending.prompt import statement
-from gateway.pending.transitions import is_stale, may_relaunch
+from gateway.pending.prompting import edit_prompt
+from gateway.pending.transitions import is_stale
 from gateway.store.base import Conflict, Fenced, Key, Lease, StoreError, Transaction
 from gateway.store.form import NewerForm
-from gateway.tools import OutcomeUnknown, Tool, ToolContext, ToolError, ToolExecutionError, serialise
+from gateway.tools import ToolError
 from gateway.tools.action import Detail, PendingAction
-from gateway.tools.escape import link
 from gateway.tools.previews import LAUNCH_PREVIEW_SECONDS, asked_with, changed
 from gateway.wording import say
 
@@ -38,26 +38,18 @@ __all__ = ["MOST_OF_A_TOOL", "Actions"]
 
 log = logging.getLogger("askfirst.actions")
 
-_TIMEOUT_SECONDS = 60.0
 MOST_OF_A_TOOL = 32
 """Effects of one tool at once: as many are left for others, whatever hangs or waits for a lock."""
 _AGAIN_SECONDS = 5.0
+_ELSEWHERE = "its tool is another here"
+_ELSEWHERE_SECONDS = 1.0
+"""So often it is offered to whoever has its tool: one process of many may be left that has."""
+_SHOWN_AFTER_SECONDS = 0.5
+"""An effect that takes longer is shown to be under way; most are over before, and cost no call for that."""
 _CHECKED_WITHIN = timedelta(minutes=1)
 """So long a preview that cannot be made again is tried."""
 _CHANNEL_BACK_WITHIN = timedelta(hours=1)
 """So long what was confirmed waits for its channel; later nobody would expect it to happen."""
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    """How an effect ended, as far as this worker knows."""
-
-    state: Literal["done", "failed", "unknown"]
-    outcome: str
-    text: str | None = None
-    media: tuple[Media, ...] = ()
-    again: bool = False
-    """Nobody knows whether it happened, and it may be tried again with the same key."""
 
 
 class Actions:
@@ -65,13 +57,19 @@ class Actions:
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
+        self._effects = Effects(shared)
         self._running = Shares(MOST_OF_A_TOOL)
+        self._queue = Queue(shared, self._running)
+        self._going_on: set[str] = set()
+        """Actions whose tool goes on in a thread, though their execution has ended."""
+        self.late = Tasks()
+        """Wait for these threads, and record what they come to."""
 
     async def run(self, lease: Lease) -> PendingAction | None:
         """Execute the action this lease is for, or see to what a dead worker left. The action, if that has ended it."""
         launched: PendingAction | None = None
         ended: PendingAction | None = None
-        end = _End("unknown", "the worker lost its lease")
+        end = End("unknown", "the worker lost its lease")
         try:
             with Held(self._shared, lease):
                 found = await self._find(lease)
@@ -80,26 +78,36 @@ class Actions:
                 elif (why := await self._waits(found)) is not None:
                     if not lease.tries:
                         log.warning("action %s waits: %s", lease.lane, why)
+                        if why == _ELSEWHERE:
+                            await self._ask_for_patience(found)
+                    seconds = _ELSEWHERE_SECONDS if why == _ELSEWHERE else _AGAIN_SECONDS
+                    await self._give_back(lease, again=True, after_seconds=seconds)
+                elif found.state == "running" and (left := await self._effects.after_a_death(found)) is not None:
+                    ended = await self._end(found, left, lease)
+                elif found.state == "approved" and self._running.are_taken(found.kind):
                     await self._give_back(lease, again=True)
-                elif found.state == "running" and (left := await self._after_a_death(found)) is not None:
-                    ended = await self._finish(found, left, lease)
+                    self._queue.add(lease, found.kind)
+                    await self._show_progress(found)
                 else:
-                    with self._running.one(found.kind):
+                    with self._queue.one(found.kind):
                         if (launched := await self._launch(lease, found)) is None:
                             await self._give_back(lease, again=await self._is_approved(lease))
-                        elif (end := await self._effect(launched)).again:
-                            await self._give_back(lease, again=True)
                         else:
-                            ended = await self._finish(launched, end, lease)
+                            showing = Later(_SHOWN_AFTER_SECONDS, partial(self._show_progress, launched), "progress")
+                            try:
+                                end = await self._effects.run(launched, partial(self._follow, launched))
+                            finally:
+                                showing.end()
+                            ended = await self._end(launched, end, lease)
         except NewerForm as newer:
             await self._shared.commit(for_newer(lease, newer))
         except Fenced:
             log.warning("action %s: somebody else has taken over", lease.lane)
-            if launched is not None and end.state != "unknown":
+            if launched is not None and lease.lane not in self._going_on:
                 ended = await self._finish(launched, end, None)
         except asyncio.CancelledError:
             if launched is not None:
-                known = end if end.state != "unknown" else _End("unknown", "stopped while running")
+                known = end if end.state != "unknown" else End("unknown", "stopped while running")
                 await at_last(self._finish(launched, known, lease, patient=False))
             raise
         return ended
@@ -111,9 +119,9 @@ class Actions:
         """
         shared, key = self._shared, Key(lease.partition, f"action/{lease.lane}")
         snapshot = lease.seen if shared.is_shown(lease) else await shared.store.get([key])
-        stored_action(shared.keyring, key, snapshot[key], first_form=shared.first_form)  # a newer one says so
         conversation = conversation_of(snapshot[key].value)
         if conversation is None or shared.store.partition(conversation) != lease.partition:
+            stored_action(shared.keyring, key, snapshot[key], first_form=shared.first_form)  # a newer one says so
             log.error("action %s cannot be read: it will not run", lease.lane)
             return None
         return (await shared.actions(conversation, lease.lane)).get(lease.lane)
@@ -130,14 +138,21 @@ class Actions:
         if is_stale(action, await self._shared.store.now()):
             return None  # nor ever: the launch says so
         if action.state == "approved" and self._shared.bot.drifted(action) and not self._shared.drifted(action):
-            return "its tool is another here"
+            return _ELSEWHERE
         if await self._waits_for_channel(action):
             return "its channel is off here, so nobody would be told"
         if action.state == "approved" and not await self._shared.store.has_room():
             return "the store has no room to write its end"
-        if action.state == "approved" and self._running.are_taken(action.kind):
-            return f"{MOST_OF_A_TOOL} of {action.kind} run already"
         return None
+
+    async def _ask_for_patience(self, action: PendingAction) -> None:
+        """Say that what was confirmed takes a moment."""
+        with contextlib.suppress(StoreError):  # it may go without saying
+            actions = await self._shared.actions(action.conversation)
+            actions.say(say("one_moment", action.language))
+            transaction = Transaction(partition=actions.partition)
+            self._write(transaction, actions, action)
+            await self._shared.commit(transaction)
 
     def _is_mute(self, action: PendingAction) -> bool:
         """Whether its person could be told nothing from here."""
@@ -183,29 +198,7 @@ class Actions:
         with contextlib.suppress(StoreError):
             await launching
             if launched is not None:
-                await self._finish(launched, _End("failed", "stopped before it began"), lease, patient=False)
-
-    async def _after_a_death(self, action: PendingAction) -> _End | None:
-        """A worker died while this ran. None: run it again, with the same key, through the same tool."""
-        shared, tool = self._shared, self._shared.bot.tool(action.kind)
-        if tool is None or shared.bot.drifted(action):
-            return _End("unknown", "the worker died while it ran")
-        if tool.idempotent and may_relaunch(action, await shared.store.now()):
-            return None
-        if tool.confirm is not None and tool.confirm.probe is not None:
-            match await self._probe(action, tool):
-                case "done":
-                    return _End("done", "found done by its probe", text=tool.done_text(action.args, ""))
-                case "not_done":
-                    return _End("failed", "found not done by its probe")
-        return _End("unknown", "the worker died while it ran")
-
-    async def _probe(self, action: PendingAction, tool: Tool) -> Literal["done", "not_done", "unknown"]:
-        try:
-            return await tool.probe(action.args, self._context(action), timeout_seconds=_TIMEOUT_SECONDS)
-        except ToolError as error:
-            log.warning("the probe of %s failed: %s", action.kind, type(error).__name__)
-            return "unknown"
+                await self._finish(launched, End("failed", "stopped before it began"), lease, patient=False)
 
     async def _checked(self, action: PendingAction) -> Detail | None:
         """Return why what is about to run is not what was shown, as far as that can be told; None: it is."""
@@ -217,7 +210,7 @@ class Actions:
         if not tool.compares(action):
             return None
         try:
-            now = await tool.preview(action.args, self._context(action), timeout_seconds=LAUNCH_PREVIEW_SECONDS)
+            now = await tool.preview(action.args, self._effects.context(action), timeout_seconds=LAUNCH_PREVIEW_SECONDS)
         except ValueError:
             return "changed"
         except ToolError as error:
@@ -230,63 +223,57 @@ class Actions:
         """Return True when what could not be looked at has been tried for long enough."""
         return action.decided_at is None or now - action.decided_at > _CHECKED_WITHIN
 
-    # ── the effect ──
-
-    async def _effect(self, action: PendingAction) -> _End:
-        tool = self._shared.bot.tool(action.kind)
-        if tool is None:
-            return _End("failed", "the tool is gone")
-        feed, context = self._shared.feed, self._context(action)
-        feed.publish("effect.started", action=action.pending_action_id, tool=action.kind, args=action.args)
-        try:
-            with collecting() as emitted:
-                result = await tool.run(action.args, context, timeout_seconds=_TIMEOUT_SECONDS)
-        except ToolError as error:
-            end = self._failure(action, tool, error)
-        else:
-            end = await self._success(action, tool, result, emitted)
-        feed.publish("effect.finished", action=action.pending_action_id, tool=action.kind, state=end.state)
-        return end
-
-    async def _success(self, action: PendingAction, tool: Tool, result: object, emitted: list[Artifact]) -> _End:
-        said = tool.done_text(action.args, result)
-        if said is None and isinstance(result, str) and result.strip():
-            said = serialise(result)
-        links = [link(artifact.filename, artifact.url) for artifact in emitted if artifact.url]
-        text = "\n\n".join([said, *links]) if said else "\n\n".join(links)
-        try:
-            media = tuple([await self._shared.artifacts.keep(each) for each in emitted if each.content is not None])
-        except NotKept as error:
-            log.error("action %s is done, but its file is lost: %s", action.pending_action_id, error)
-            media = ()
-            done = text or say("done", action.language, preview=statement(action.preview))
-            text = f"{done}\n\n{say('file_lost', action.language)}"
-        return _End("done", serialise(result), text=text or None, media=media)
-
-    def _failure(self, action: PendingAction, tool: Tool, error: ToolError) -> _End:
-        cause = error.error if isinstance(error, ToolExecutionError) else error
-        name = type(cause).__name__
-        log.warning("action %s (%s): %s", action.pending_action_id, action.kind, name)
-        self._shared.feed.publish("effect.failed", tool=action.kind, error=name, cause=cause)
-        if isinstance(error, OutcomeUnknown):
-            again = tool.idempotent and may_relaunch(action, action.launched_at or action.requested_at)
-            return _End("unknown", f"error: {name}", again=again)
-        return _End("failed", f"error: {name}")
+    async def _show_progress(self, action: PendingAction) -> None:
+        """Have the question say that it is confirmed and under way, unless that is no longer so."""
+        shared, action_id = self._shared, action.pending_action_id
+        with contextlib.suppress(StoreError):  # it has ended meanwhile, and that is told; or its end will be
+            actions = await shared.actions(action.conversation, action_id)
+            now = actions.get(action_id)
+            if now is None or now.state not in ("approved", "running"):
+                return
+            for message_id in now.prompts:
+                edit_prompt(actions, message_id, actions.now)
+            transaction = Transaction(partition=actions.partition)
+            self._write(transaction, actions, now)
+            transaction.expect[f"action/{action_id}"] = actions.changes.versions[action_id]
+            await shared.commit(transaction)
 
     # ── after ──
+
+    async def _end(self, action: PendingAction, end: End, lease: Lease) -> PendingAction | None:
+        """Record the end, or give the lease back when it is not the last word; the ended action, if that has."""
+        if end.again:
+            await self._give_back(lease, again=True)
+            return None
+        return await self._finish(action, end, lease)
+
+    def _follow(self, action: PendingAction, coming: Awaitable[End]) -> None:
+        """Record the end that is still to come, of a tool that goes on in its thread."""
+        self._going_on.add(action.pending_action_id)
+        self.late.start(self._settle_late(action, coming), "late effect")
+
+    async def _settle_late(self, action: PendingAction, coming: Awaitable[End]) -> None:
+        try:
+            end = await coming
+            log.warning("action %s (%s) has ended late: %s", action.pending_action_id, action.kind, end.state)
+            ended = await self._finish(action, end, None)
+        finally:
+            self._going_on.discard(action.pending_action_id)
+        if ended is not None:
+            await self._shared.bot.tell_outcome(ended)
 
     async def _finish(
         self,
         action: PendingAction,
-        end: _End,
+        end: End,
         lease: Lease | None,
         *,
         patient: bool = True,
     ) -> PendingAction | None:
         """Record the end and tell the person; the ended action, or None when there was nothing more to say.
 
-        Without a lease it is a late one: it still settles what is `unknown`. `patient`: a store that does not answer is
-        asked again for a while.
+        Without a lease it is a late one: it still settles what is `unknown`, and what a probe took for not done.
+        `patient`: a store that does not answer is asked again for a while.
         """
         shared, action_id = self._shared, action.pending_action_id
         ended: PendingAction | None = None
@@ -295,6 +282,8 @@ class Actions:
             async with attempt:
                 perhaps_told, told = perhaps_told or (attempt.outcome_unknown and told), False
                 actions = await shared.actions(action.conversation, action_id)
+                if lease is None and end.state == "unknown" and _is_running(actions.get(action_id)):
+                    return None  # somebody else sees to it, and may find out more
                 told = settling.finish(
                     actions,
                     action_id,
@@ -306,7 +295,8 @@ class Actions:
                     media=end.media,
                 )
                 if not told and lease is None:
-                    return actions.get(action_id) if perhaps_told else None
+                    ended = actions.get(action_id) if perhaps_told else None
+                    break
                 transaction = Transaction(partition=shared.store.partition(action.conversation), lease=lease)
                 transaction.finish = "done" if lease is not None else None
                 self._write(transaction, actions, action)
@@ -318,6 +308,10 @@ class Actions:
                     lease = None
                     raise Conflict("the lease is gone") from error
                 ended = actions.get(action_id) if told else None
+        if ended is not None and ended.state == "unknown":
+            shared.alarms.sound(ended, "unknown")
+        if ended is not None and self._is_mute(ended):
+            shared.alarms.sound(ended, "undeliverable")
         return ended
 
     def _write(self, transaction: Transaction, actions: ConversationActions, action: PendingAction) -> None:
@@ -328,22 +322,11 @@ class Actions:
                 action.conversation, action.address, actions.says, cause=cause, language=action.language
             )
 
-    async def _give_back(self, lease: Lease, *, again: bool = False) -> None:
-        due = await self._shared.store.now() + timedelta(seconds=_AGAIN_SECONDS) if again else None
+    async def _give_back(self, lease: Lease, *, again: bool = False, after_seconds: float = _AGAIN_SECONDS) -> None:
+        due = await self._shared.store.now() + timedelta(seconds=after_seconds) if again else None
         transaction = Transaction(partition=lease.partition, lease=lease, finish="failed" if again else "done", due=due)
         await self._shared.commit(transaction)
 
-    def _context(self, action: PendingAction) -> ToolContext:
-        shared = self._shared
-        outside = action.address is not None and action.address.channel == "app"
-        return ToolContext(
-            person=action.requester,
-            address=None if outside else action.address,
-            conversation=action.conversation,
-            language=action.language,
-            deps=shared.bot.deps,
-            idempotency_key=action.pending_action_id,
-            action=action,
-            now=shared.wall_clock,
-            emit=emit_artifact,
-        )
+
+def _is_running(action: PendingAction | None) -> bool:
+    return action is not None and action.state == "running"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Literal
 
-from channels import CanOrder, Message, Receipt
+from channels import CanOrder, Message, Person, Receipt
 from gateway.channel_agent import Outcome
 from gateway.engine import reports, trail
 from gateway.engine.batch import Batch
+from gateway.engine.bounds import near_answers
 from gateway.engine.ending import ended, note_acted, noted
 from gateway.engine.retrying import attempts
 from gateway.engine.shared import Shared, in_thread, typed
@@ -46,14 +48,15 @@ class Answers:
             return None
         reads = partial(read_words, message.text, language)
         await self._sends_ended(lease.lane)
+        lately: bool | None = None
         for attempt in attempts():
             async with attempt:
-                actions = await self._shared.actions(lease.lane, find=partial(_meant, at=batch.at))
-                if message.address.group:
-                    taken = deciding.in_group(actions, person, language)
-                else:
-                    said = await self._said(actions, batch, message)
-                    taken = deciding.word(actions, reads, person, said, language)
+                actions, taken = await self._judged(lease.lane, batch, person, reads, language)
+                if actions.near:
+                    if lately is None:
+                        lately = await self._was_told_lately(lease.lane, person, actions.near)
+                    if lately:  # it is read all the same: it reaches no model
+                        actions = await self._shared.actions(lease.lane)
                 if not taken:
                     return None
                 note_acted(actions, batch)
@@ -68,6 +71,22 @@ class Answers:
                 await self._shared.commit(transaction)
                 trail.committed(lease.lane, batch.taken, transaction.parts, "decided")
         return Outcome(stop_reason="decided")
+
+    async def _judged(
+        self, conversation: str, batch: Batch, person: Person, reads: deciding.Reads, language: str
+    ) -> tuple[ConversationActions, bool]:
+        """Return the actions with what the message has done to them, and whether it was an answer at all."""
+        message = batch.messages[0]
+        actions = await self._shared.actions(conversation, find=partial(_meant, at=batch.at))
+        if message.address.group:
+            return actions, deciding.in_group(actions, person, language)
+        said = await self._said(actions, batch, message)
+        return actions, deciding.word(actions, reads, person, said, language)
+
+    async def _was_told_lately(self, conversation: str, person: Person, about: str) -> bool:
+        """Return True when this person was told often enough just now that their answer about this is not clear."""
+        name = hashlib.sha256(f"{conversation} {person} {about}".encode()).hexdigest()
+        return bool(await self._shared.store.take([near_answers(f"near/{name}")]))
 
     async def _said(self, actions: ConversationActions, batch: Batch, message: Message) -> BareWord:
         conversation, index = actions.conversation, actions.index

@@ -51,6 +51,7 @@ async def put_aside(
         action = actions.get(action_id)
         if forged and action is not None and action.open:
             end_tampered(actions, action, was_running=False)
+            shared.alarms.sound(actions.by_id[action_id], "forged")
         else:
             close_undelivered(actions, action_id, actions.now)
     match shut:
@@ -61,8 +62,10 @@ async def put_aside(
             transaction.puts[unreachable_key(store, conversation).name] = unreachable(actions.now, shut.code)
     actions.write(transaction)
     if shut is None:
-        address = actions.index.address
-        transaction.parts += shared.parts.render(conversation, address, actions.says, cause="put aside")
+        address, language = actions.index.address, actions.language
+        transaction.parts += shared.parts.render(
+            conversation, address, actions.says, cause="put aside", language=language
+        )
 
 
 def _is_news(queued: QueuedPart) -> bool:

@@ -25,6 +25,8 @@ class Batch:
     taken: list[Waiting] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
     notes: list[ModelMessage] = field(default_factory=list)
+    folded: bool = False
+    """The notes hold those that were folded before: the record of them goes with the end of the turn."""
     resumes: bool = False
     """An outcome asked for the model to go on, though nobody wrote anything."""
     edited: bool = False
@@ -43,6 +45,11 @@ class Batch:
     """More may be written that would be joined: nothing else waits, and nothing in it asks to be answered at once."""
 
     @property
+    def is_fold(self) -> bool:
+        """Nobody wrote, and nothing asks for an answer: there are only notes."""
+        return not (self.messages or self.resumes or self.again)
+
+    @property
     def at(self) -> datetime:
         """When its last message came, or, of a batch without any, its last event."""
         return (self.written or self.taken[-1]).stamp
@@ -59,12 +66,14 @@ def choose(
     genuine: Callable[[Waiting], bool] = lambda waiting: True,
     one: bool = False,
     only: Sequence[int] = (),
+    is_said: Callable[[str], bool] = lambda text: False,
 ) -> Batch:
     """The first turn's worth of these events, in order.
 
     Messages are joined only if they are of the same person, and never across one that reads as yes or no or is a
     command; `one` takes a single message (an event of it may be what makes turns fail), `only` these and no others (a
-    turn that another worker began). The edit of a message that is taken counts wherever it waits.
+    turn that another worker began). The edit of a message that is taken counts wherever it waits; one that comes to
+    what `is_said` already is no news.
 
     Raises NewerForm when the first of them is for a newer release; later ones wait behind what is taken.
     """
@@ -105,7 +114,7 @@ def choose(
                 batch.messages.append(event)
                 batch.began, batch.written = batch.began or waiting.stamp, waiting
                 batch.collects = waiting.collects and (batch.collects or len(batch.messages) == 1)
-            case MessageEdited() if not _edit(batch, event, language):
+            case MessageEdited() if not _edit(batch, event, language) and not is_said(event.text):
                 batch.notes.append(
                     ModelMessage(role="event", content=f"The person edited an earlier message: {event.text}")
                 )
@@ -174,4 +183,5 @@ def _settled(waiting: Waiting) -> ModelMessage:
     }
     how = ended.get(str(body.get("reason") or body.get("state")), str(body.get("state")))
     outcome = f" Result: {body['outcome']}" if body.get("outcome") else ""
-    return ModelMessage(role="event", content=f"{body.get('tool')} ({body.get('preview')}): {how}.{outcome}")
+    remark = f" They said: {body['remark']}" if body.get("remark") else ""
+    return ModelMessage(role="event", content=f"{body.get('tool')} ({body.get('preview')}): {how}.{outcome}{remark}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from gateway.store.base import Store
 from gateway.store.codec import micros, moment
+from gateway.store.steps import elapsed_ns
 
 __all__ = ["StoreClock", "is_timely"]
 
@@ -17,22 +17,22 @@ _ASKED_EVERY_SECONDS = 10.0
 
 
 class StoreClock:
-    """Goes on from the last moment that the store told, at the pace of this machine's monotonic clock."""
+    """Goes on from the last moment that the store told, at the pace of a clock that nobody sets."""
 
-    def __init__(self, store: Store, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._store, self._monotonic = store, monotonic
+    def __init__(self, store: Store, elapsed: Callable[[], float] = lambda: elapsed_ns() / 1e9) -> None:
+        self._store, self._elapsed = store, elapsed
         self._ahead: float | None = None
-        """Seconds from the monotonic clock to the store's, without its offset."""
+        """Seconds from that clock to the store's, without its offset."""
         self._observed = 0.0
 
     def observe(self, now: datetime) -> None:
         """Take note of what the store's clock has shown just now."""
-        self._observed = self._monotonic()
+        self._observed = self._elapsed()
         self._ahead = micros(now) / 1_000_000 - self._store.offset_seconds - self._observed
 
     async def keep(self) -> None:
         """Ask the store when it has told nothing for a while: its clock may have been set."""
-        if self._ahead is None or self._monotonic() - self._observed > _ASKED_EVERY_SECONDS:
+        if self._ahead is None or self._elapsed() - self._observed > _ASKED_EVERY_SECONDS:
             self.observe(await self._store.now())
 
     async def now(self) -> datetime:
@@ -45,7 +45,7 @@ class StoreClock:
         """Return the store's time as far as it is known; this machine's before the store was ever asked."""
         if self._ahead is None:
             return datetime.now(UTC)
-        return datetime.fromtimestamp(self._ahead + self._monotonic() + self._store.offset_seconds, UTC)
+        return datetime.fromtimestamp(self._ahead + self._elapsed() + self._store.offset_seconds, UTC)
 
 
 def is_timely(stamp: datetime, received: object) -> bool:

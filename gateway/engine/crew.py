@@ -16,13 +16,13 @@ __all__ = ["Crew", "Shares"]
 class Shares:
     """How many of those who work at once are at one thing: at `most` so many, that there is room for others."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int | None) -> None:
         self._most = most
         self._taken: Counter[str] = Counter()
 
     def are_taken(self, name: str) -> bool:
         """Whether nobody more may begin with this."""
-        return self._taken[name] >= self._most
+        return self._most is not None and self._taken[name] >= self._most
 
     @contextlib.contextmanager
     def one(self, name: str) -> Iterator[None]:

@@ -23,36 +23,48 @@ from channels import (
     Json,
     Message,
     OptOut,
-    Person,
     Reply,
 )
 from channels.events import event_from_json
-from gateway.access.silence import opt_out, opt_out_key, unreachable, unreachable_key
+from gateway.access.silence import note_silence
 from gateway.engine import trail
+from gateway.engine.bounds import once_a_minute, refusals, security_line
+from gateway.engine.notes import NOTES, is_note
 from gateway.engine.outgoing import said_later
 from gateway.engine.reports import Lost, report
 from gateway.engine.retrying import attempts
 from gateway.engine.shared import Shared, in_thread, person_of, typed
 from gateway.engine.visible import heard
+from gateway.memory import RESET
 from gateway.pending import deciding, settling
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.deciding import PressFeedback
 from gateway.pending.index import Index
+from gateway.pending.prompt import statement
 from gateway.pending.prompting import move
-from gateway.pending.reading import CodeReply, read_beside_code, read_code, read_words
+from gateway.pending.reading import (
+    CodeReply,
+    read_beside_code,
+    read_code,
+    read_refusal,
+    read_refused_code,
+    read_words,
+    reason_of,
+)
 from gateway.pending.tokens import token_partition, token_sha256
 from gateway.pending.words import Intent
-from gateway.store.base import Cell, Dead, Incoming, Key, StoreError, Transaction, Waiting
+from gateway.store.base import Dead, Incoming, Key, StoreError, Transaction, Waiting
 from gateway.store.form import FORM, NewerForm, check_form, is_newer
+from gateway.tools.action import PendingAction
+from gateway.tools.escape import plain
 from gateway.wording import say
 
-__all__ = ["Decisions", "refusals", "security_line"]
+__all__ = ["OVERTAKING", "Decisions", "named"]
+
+OVERTAKING = ("help", "new")
+"""Commands that wait for nothing that waits or fails in their conversation, as a stop does not either."""
 
 log = logging.getLogger("askfirst.decisions")
-
-_REFUSED_NOTED = 10
-_REFUSED_SECONDS = 60.0
-"""So many refused tries of one person within so many seconds are noted down; more are refused all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +80,8 @@ class _Outcome:
     """For the security log: a press that names no action of this chat."""
     lost: Lost | None = None
     """A message of ours that did not arrive."""
+    pressed: PendingAction | None = None
+    """What the button was of."""
 
 
 class Decisions:
@@ -119,12 +133,14 @@ class Decisions:
         newer = waiting.needs > FORM or is_newer(waiting.body)
         if not newer and not self._shared.is_genuine("event", waiting.conversation, waiting.body):
             log.error("event %s of %s was made by somebody without the key", waiting.seq, waiting.conversation)
+            self._shared.feed.publish("doubt", conversation=waiting.conversation, why="forged")
             forged = self._put_aside(waiting, "made by somebody without the key", genuine=False)
             return forged, None, _Outcome(None, decided=True)
         try:
             event = _event(waiting)
             outcome = await self._bounded(await self._judge(waiting, event, transaction), event)
             outcome = await self._between(outcome, waiting, event)
+            outcome = await self._said_instead(outcome, waiting, event)
             if outcome.actions is not None:
                 await self._shared.keep_files(outcome.actions)
             self._fill(transaction, waiting, event, outcome)
@@ -146,7 +162,7 @@ class Decisions:
         body, at = waiting.body, waiting.stamp
         match event:
             case ButtonPress() | Message() if not self._may_decide(waiting, event):
-                return await self._held_up(event)
+                return await self._held_up(waiting.conversation, event)
             case ButtonPress():
                 return await self._pressed(waiting.conversation, event, at)
             case OptOut():
@@ -157,6 +173,10 @@ class Decisions:
                 return _Outcome(actions, decided=True, lost=lost)
             case Message(command="stop"):
                 return await self._stopped(waiting.conversation, event, at)
+            case Message(command="help"):
+                return await self._helped(waiting.conversation, event)
+            case Message(command="new"):
+                return await self._forgot(waiting.conversation, event, transaction)
             case Message():
                 return await self._answered(waiting.conversation, event, at)
             case ConversationMoved():
@@ -194,40 +214,64 @@ class Decisions:
             return True
         return self._shared.may_decide(waiting) and waiting.body.get("replayed") is not True
 
-    async def _held_up(self, event: ButtonPress | Message) -> _Outcome:
+    async def _held_up(self, conversation: str, event: ButtonPress | Message) -> _Outcome:
         """Decide nothing: a press is answered, a message is read like any other."""
         if isinstance(event, Message):
             return _Outcome(None, decided=False)
-        text = say("held_up", self._shared.language(event.person))
+        text = say("held_up", await self._shared.language_there(conversation, event.person))
         return _Outcome(None, decided=True, feedback=PressFeedback(text))
 
     async def _pressed(self, conversation: str, press: ButtonPress, at: datetime) -> _Outcome:
-        shared, language = self._shared, self._shared.language(press.person)
+        shared = self._shared
         partition, found = token_partition(press.token), None
         if partition is not None:
             key = Key(partition, f"token/{token_sha256(press.token)}")
             found = cast("dict[str, str] | None", (await shared.store.get([key]))[key].value)
         if found is None or found["conversation"] != conversation:
             why = "unknown_button" if found is None else "not_here"
-            return _Outcome(None, decided=True, feedback=PressFeedback(say(why, language)), noted=why)
+            text = say(why, await shared.language_there(conversation, press.person))
+            return _Outcome(None, decided=True, feedback=PressFeedback(text), noted=why)
         actions = await shared.actions(conversation, found["action_id"])
+        pressed = actions.get(found["action_id"])
+        language = shared.language(press.person, pressed.language if pressed is not None else "en")
         feedback = deciding.press(actions, found["action_id"], press.token, press.person, at, language)
-        return _Outcome(actions, decided=True, feedback=feedback)
+        return _Outcome(actions, decided=True, feedback=feedback, pressed=pressed)
 
     async def _answered(self, conversation: str, message: Message, at: datetime) -> _Outcome:
         """A whole message of word and code, or a yes or no in reply to a prompt."""
         language = self._shared.language(message.person)
         fresh = typed(message)
-        code = read_code(message.text, language)
+        code, remark = read_code(message.text, language), ""
+        reads: deciding.Reads = partial(read_beside_code, message.text, language)
+        if code is None and (code := read_refused_code(message.text, language)) is not None:
+            reads, remark = partial(read_refusal, message.text, language), reason_of(message.text)
         actions = await self._shared.actions(conversation, find=partial(_meant, code=code, message=message))
         if fresh and code is not None:
-            reads: deciding.Reads = partial(read_beside_code, message.text, language)
-            return _Outcome(actions, deciding.code(actions, code.code, reads, message.person, at, language))
+            decided = deciding.code(actions, code.code, reads, message.person, at, language, remark=remark)
+            return _Outcome(actions, decided)
         if fresh and message.reply_to is not None:
             beneath, reads = in_thread(message), partial(read_words, message.text, language)
             decided = deciding.reply(actions, message.reply_to, reads, message.person, at, language, in_thread=beneath)
             return _Outcome(actions, decided)
         return _Outcome(None, decided=False)
+
+    async def _helped(self, conversation: str, message: Message) -> _Outcome:
+        actions = await self._shared.actions(conversation)
+        actions.say(self._shared.bot.help(self._shared.language(message.person)))
+        return _Outcome(actions, decided=True)
+
+    async def _forgot(self, conversation: str, message: Message, transaction: Transaction) -> _Outcome:
+        """Begin another transcript. While a turn runs it waits for that as a message does: its lines come first."""
+        shared = self._shared
+        if await shared.store.is_held(conversation):
+            return _Outcome(None, decided=False)
+        transaction.appends.append((shared.key(conversation, "transcript").name, RESET))
+        transaction.deletes.append(shared.key(conversation, NOTES).name)
+        there = await shared.store.mailbox(conversation)
+        transaction.consume += [(conversation, waiting.seq) for waiting in there if is_note(waiting.body)]
+        actions = await shared.actions(conversation)
+        actions.say(say("new_done", shared.language(message.person)))
+        return _Outcome(actions, decided=True)
 
     async def _bounded(self, outcome: _Outcome, event: Event | None) -> _Outcome:
         """Who presses what is not theirs, again and again, does not fill the audit."""
@@ -245,6 +289,21 @@ class Decisions:
         actions.note_decided(event.person, waiting.stamp)
         return replace(outcome, actions=actions)
 
+    async def _said_instead(self, outcome: _Outcome, waiting: Waiting, event: Event | None) -> _Outcome:
+        """Answer a press in the chat where its channel cannot answer it alone; the same button once a minute."""
+        shared, feedback = self._shared, outcome.feedback
+        if not isinstance(event, ButtonPress) or feedback is None or feedback.told or not feedback.text:
+            return outcome
+        if isinstance(shared.channels.get(event.address.channel), CanAnswer):
+            return outcome
+        if await shared.store.take([once_a_minute(f"answered/{token_sha256(event.token)}/{event.person}")]):
+            return outcome
+        actions = outcome.actions or await shared.actions(waiting.conversation)
+        about = f"\n\n{statement(outcome.pressed.preview)}" if outcome.pressed is not None else ""
+        tells = (outcome.pressed.pending_action_id,) if outcome.pressed is not None else ()
+        actions.say(f"{plain(feedback.text)}{about}", tells=tells)
+        return replace(outcome, actions=actions)
+
     async def _stopped(self, conversation: str, message: Message, at: datetime) -> _Outcome:
         actions = await self._shared.actions(conversation)
         withdrawn = deciding.withdraw(actions, str(message.person), at)
@@ -252,9 +311,14 @@ class Decisions:
         running = self._shared.turn_of.get(conversation) == str(message.person)
         if not running and conversation not in self._shared.turn_of:  # another process may run it, for whomever
             running = await self._shared.store.is_held(conversation)
-        key = "stopped" if withdrawn or running else "stopped_nothing"
-        text = say(key, self._shared.language(message.person))
-        actions.says.insert(0, OutgoingReply(reply=Reply(text=text)))
+        language = self._shared.language(message.person)
+        going = [a for a in actions.by_id.values() if a.state == "running" and a.requester == str(message.person)]
+        lines = [say("stopped_running", a.language, preview=statement(a.preview)) for a in going]
+        if withdrawn or running or not going:
+            lines.insert(0, say("stopped" if withdrawn or running else "stopped_nothing", language))
+        tells = tuple(action.pending_action_id for action in (*withdrawn, *going))
+        reply = Reply(text="\n\n".join(lines), exact=True)
+        actions.says.insert(0, OutgoingReply(reply=reply, tells=tells))
         return _Outcome(actions, decided=True, stop=True)
 
     async def _opted_out(self, conversation: str, event: OptOut, at: datetime) -> _Outcome:
@@ -289,30 +353,13 @@ class Decisions:
             address = event.address if event is not None else _address(actions, waiting)
             if address is not None:
                 cause = trail.event_of(waiting)
-                language = self._shared.language(event.person if event is not None else None)
+                language = self._shared.language(event.person if event is not None else None, actions.language)
                 transaction.parts += self._shared.parts.render(
                     conversation, address, actions.says, cause=cause, language=language
                 )
         if event is not None:
-            self._silence(transaction, waiting, event)
-
-    def _silence(self, transaction: Transaction, waiting: Waiting, event: Event) -> None:
-        """Remember that nothing is to be sent here, or that something may be again."""
-        store, channel = self._shared.store, self._shared.channels.get(event.address.channel)
-        opted_out, shut = (key(store, waiting.conversation).name for key in (opt_out_key, unreachable_key))
-        can_still_write = channel is None or channel.capabilities.opt_out
-        match event:
-            case OptOut(opted_in=True):
-                transaction.deletes += [opted_out, shut]
-            case OptOut() if can_still_write:
-                last_words = [part.part_id for part in transaction.parts]
-                transaction.puts[opted_out] = opt_out(waiting.stamp, last_words=last_words)
-            case OptOut():
-                transaction.puts[shut] = unreachable(waiting.stamp, "blocked")
-            case DeliveryReport(message_id=None, status="failed"):
-                transaction.puts[shut] = unreachable(waiting.stamp, event.code or "failed")
-            case DeliveryReport(message_id=None) | Message() | ButtonPress():
-                transaction.deletes.append(shut)
+            channel = self._shared.channels.get(event.address.channel)
+            note_silence(transaction, self._shared.store, channel, conversation, event, waiting.stamp)
 
     def _put_aside(self, waiting: Waiting, error: str, *, genuine: bool = True) -> Transaction:
         conversation = waiting.conversation
@@ -337,6 +384,7 @@ class Decisions:
             shared.nudge("turn", waiting.conversation)
         if outcome.lost is not None:
             trail.lost(waiting, outcome.lost.queued, outcome.lost.why)
+            shared.sound_undelivered([outcome.lost.queued] if outcome.lost.queued is not None else [])
             shared.feed.publish("lost", conversation=waiting.conversation, why=outcome.lost.why)
         if isinstance(event, ButtonPress) and event.answer_to is not None:
             channel = shared.channels[event.address.channel]
@@ -348,21 +396,17 @@ class Decisions:
             shared.feed.publish("decision", conversation=waiting.conversation, kind=str(waiting.body.get("kind")))
 
 
-def refusals(person: Person | None) -> Cell:
-    """How often one person's refused tries are noted down."""
-    return Cell(name=f"refused/{person}", burst=_REFUSED_NOTED, period_seconds=_REFUSED_SECONDS)
-
-
-def security_line(what: str, person: Person | None, conversation: str, at: datetime) -> Json:
-    """A line of the security log: a press that is no matter of any action's own audit."""
-    return {"what": what, "person": str(person) if person else None, "at": at.isoformat(), "conversation": conversation}
-
-
 def _meant(index: Index, code: CodeReply | None, message: Message) -> list[str]:
-    """Return the settled action that an answer names."""
-    named = index.by_code(code.code) if code is not None else None
+    """Return the actions that an answer names."""
+    coded = index.by_code(code.code) if code is not None else None
     replied = index.by_prompt(message.reply_to) if message.reply_to is not None else ()
-    return [entry.action_id for entry in (*replied, *([named] if named is not None else []))]
+    return [entry.action_id for entry in (*replied, *([coded] if coded is not None else []))]
+
+
+def named(index: Index, message: Message, language: str) -> list[str]:
+    """Return the actions that a message names by a code or as a reply to their question."""
+    code = read_code(message.text, language) or read_refused_code(message.text, language)
+    return _meant(index, code, message)
 
 
 def _intent(stored: Json) -> Intent:

@@ -102,6 +102,8 @@ class _Lane:
             return await self._outbox.give_up(queued, "its channel is off")
         receipt = self._unwritten.get(queued.part_id)
         if receipt is None:
+            if self._is_overtaken(queued):
+                return await self._outbox.drop(queued)
             sent = await self._sent(channel, address, part, queued)
             if isinstance(sent, bool):
                 return sent
@@ -109,6 +111,17 @@ class _Lane:
         await self._outbox.arrived(queued, part, address, receipt)
         del self._unwritten[queued.part_id]
         return True
+
+    def _is_overtaken(self, queued: QueuedPart) -> bool:
+        """Return True for an edit when a later one of the same message waits behind it."""
+        edits, since = queued.body["edits"], queued.stamp
+        if edits is None or since is None:
+            return False
+        later = [each for each in self._lease.parts if each.stamp is not None and each.stamp > since]
+        return any(
+            each.body.get("edits") == edits and self._shared.is_genuine("part", each.conversation, each.body)
+            for each in later
+        )
 
     async def _sent(self, channel: Channel, address: Address, part: Part, queued: QueuedPart) -> Receipt | bool:
         """The receipt of this part, sent now or before; else whether the lane goes on without it."""
@@ -120,7 +133,7 @@ class _Lane:
                 return receipt
         if channel.capabilities.opt_out and await self._silenced(queued):
             return await self._outbox.give_up(queued, "not sent: they have opted out")
-        if queued.stamp is not None and shared.wall_clock() - queued.stamp > _GIVE_UP_AFTER:
+        if queued.stamp is not None and shared.clock.guess() - queued.stamp > _GIVE_UP_AFTER:
             return await self._outbox.give_up(queued, "it waited for too long")
         if died:
             unsure = await doubt.arises(shared, self._lease, queued)

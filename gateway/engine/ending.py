@@ -13,13 +13,16 @@ from channels import Address, Person, Reply
 from gateway.access.silence import unreachable_key
 from gateway.engine import trail
 from gateway.engine.batch import Batch
+from gateway.engine.notes import forget_folded
 from gateway.engine.results import leave_word
 from gateway.engine.shared import Shared, person_of
 from gateway.engine.visible import heard
 from gateway.memory import to_entries
 from gateway.pending.actions import ConversationActions, OutgoingReply
-from gateway.providers.base import ModelMessage
+from gateway.pending.prompting import remind
+from gateway.providers.base import ModelMessage, Refusal
 from gateway.store.base import Dead, Incoming, Key, Lease, Put, Transaction
+from gateway.store.form import NewerForm
 from gateway.wording import say
 
 __all__ = ["Failures", "ended", "given_back", "note_acted", "noted", "who", "write_acted"]
@@ -89,6 +92,13 @@ class Failures:
         if not tries.model:
             await self._tell(transaction, lease.lane, batch, "model_down")
         await self._shared.commit(transaction)
+
+    async def refused(self, lease: Lease, batch: Batch, refusal: Refusal) -> None:
+        """Put aside and told at once: the same request would be refused again."""
+        if refusal == "too_long":
+            await self.put_aside(lease, batch, "it is too long for the model", key="history_too_long")
+        else:
+            await self.put_aside(lease, batch, "the model's vendor refused the request")
 
     async def failed(self, lease: Lease, batch: Batch, tries: Tries) -> None:
         """Tried again, then event by event (unless it has done something already), then put aside."""
@@ -161,7 +171,17 @@ class Failures:
         address, person = await who(self._shared, conversation, batch)
         language, cause = self._shared.language(person), trail.event_of(batch.taken[-1])
         told = OutgoingReply(reply=Reply(text=say(key, language, **values)))
-        transaction.parts += self._shared.parts.render(conversation, address, [told], cause=cause, language=language)
+        says = [told, *await self._still_open(conversation, person)]
+        transaction.parts += self._shared.parts.render(conversation, address, says, cause=cause, language=language)
+
+    async def _still_open(self, conversation: str, person: Person) -> list[OutgoingReply]:
+        """Return what is not done yet; nothing where that cannot be read, which may be why the turn has failed."""
+        try:
+            actions = await self._shared.actions(conversation)
+        except (ValueError, NewerForm):
+            return []
+        remind(actions, actions.open_for(str(person)))
+        return actions.says
 
 
 async def who(shared: Shared, conversation: str, batch: Batch) -> tuple[Address, Person]:
@@ -173,7 +193,8 @@ async def who(shared: Shared, conversation: str, batch: Batch) -> tuple[Address,
         if (action_id := waiting.body.get("action_id")) is not None:
             action = (await shared.actions(conversation, str(action_id))).get(str(action_id))
             if action is not None and action.address is not None:
-                return action.address, person_of(action.requester, action.requester_name)
+                person = person_of(action.requester, action.requester_name)
+                return action.address, replace(person, language=action.language)
     address = Address.parse(conversation.partition("/")[2])
     return address, Person(channel=address.channel, account=address.account, user_id="-")
 
@@ -184,6 +205,7 @@ def ended(shared: Shared, lease: Lease, batch: Batch) -> Transaction:
     transaction.consume = [(conversation, waiting.seq) for waiting in batch.taken]
     for message in batch.messages:
         heard(transaction, shared, conversation, message)
+    forget_folded(transaction, shared, lease, batch)
     if batch.messages:
         transaction.deletes.append(unreachable_key(shared.store, conversation).name)
     return transaction
@@ -202,9 +224,8 @@ async def write_acted(transaction: Transaction, shared: Shared, lease: Lease, ba
         note_acted(actions, batch)
         actions.write(transaction)
         address = batch.messages[0].address
-        transaction.parts += shared.parts.render(
-            lease.lane, address, actions.says, cause=trail.event_of(batch.taken[-1])
-        )
+        language, cause = actions.language, trail.event_of(batch.taken[-1])
+        transaction.parts += shared.parts.render(lease.lane, address, actions.says, cause=cause, language=language)
 
 
 def given_back(shared: Shared, lease: Lease) -> Transaction:

@@ -26,7 +26,7 @@ from gateway.engine.lookup import find_by_code, find_by_id, find_by_token
 from gateway.engine.outgoing import later
 from gateway.engine.results import Call, Calls, Told
 from gateway.engine.shared import Shared, person_of
-from gateway.engine.turns import MOST_OF_A_PLACE, Turns
+from gateway.engine.turns import Turns
 from gateway.observe import describe_error
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.prompt import code_only
@@ -40,7 +40,8 @@ __all__ = ["Engine"]
 
 log = logging.getLogger("askfirst.engine")
 
-_AT_ONCE: dict[Kind, int] = {"turn": 2 * MOST_OF_A_PLACE, "action": 2 * MOST_OF_A_TOOL, "out": 64}
+_ACTIONS, _SENDS = 2 * MOST_OF_A_TOOL, 64
+"""So many of them at once."""
 _TAKERS = 16
 """So many ask for lanes at once: one after the other they would wait for each other's commit or round trip."""
 _LEASE_WAIT_SECONDS = 30.0
@@ -76,10 +77,13 @@ class Engine:
         """Start the loops: `web` only decides and keeps time, `worker` and `all` also execute."""
         works: list[Awaitable[None]] = [self._time()]
         if role != "web":
-            turns, actions = self._crew("turn", self._turn), self._crew("action", self._action)
+            most = self.shared.limits.turns.all or 1
+            turns, actions = self._crew("turn", most, self._turn), self._crew("action", _ACTIONS, self._action)
             works += [self._work("turn", turns), self._work("action", actions), self._sweep_files()]
             # Each channel's outboxes are a pool: a platform that is slow holds up its own alone.
-            self.shared.sending = {channel: self._crew("out", self._delivery.run) for channel in self.shared.channels}
+            self.shared.sending = {
+                channel: self._crew("out", _SENDS, self._delivery.run) for channel in self.shared.channels
+            }
             sends = [self._work("out", crew, pool=channel) for channel, crew in self.shared.sending.items()]
             self._sending = [asyncio.ensure_future(send) for send in sends]
         self._loops = [asyncio.ensure_future(work) for work in works]
@@ -95,12 +99,17 @@ class Engine:
                 await _cancelled(sending)
                 if sending:
                     await self._send_the_rest()
+                if len(self._actions.late):
+                    await self._actions.late.ended()
+                    if sending:
+                        await self._send_the_rest()
         await _cancelled(sending)
         self.shared.sending = {}
+        await self._actions.late.drain(0)
         await self.shared.tasks.drain(0)
 
-    def _crew(self, kind: Kind, run: Callable[[Lease], Awaitable[None]]) -> Crew:
-        return Crew(self.shared.tasks, kind, _AT_ONCE[kind], run)
+    def _crew(self, kind: Kind, at_once: int, run: Callable[[Lease], Awaitable[None]]) -> Crew:
+        return Crew(self.shared.tasks, kind, at_once, run)
 
     async def _send_the_rest(self) -> None:
         """Until no outbox is ready: what waits for a platform that is down stays."""
@@ -151,7 +160,8 @@ class Engine:
         """Remove kept files whose stay is over."""
 
         async def sweep() -> float:
-            await self.shared.artifacts.sweep()
+            # By the store's clock, which follows no step of the machine's; never ahead of that one.
+            await self.shared.artifacts.sweep(min(await self.shared.clock.now(), self.shared.wall_clock()))
             return _SWEEP_SECONDS
 
         await self._repeat("sweep of kept files", sweep)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -27,12 +27,16 @@ from channels import (
 from gateway.access import Allowed
 from gateway.engine import trail
 from gateway.engine.batch import is_plain
+from gateway.engine.bounds import once_a_minute, refusals, security_line, strangers
 from gateway.engine.busy import interrupt
-from gateway.engine.decisions import Decisions, refusals, security_line
+from gateway.engine.decisions import OVERTAKING, Decisions, named
+from gateway.engine.rates import Rates
+from gateway.engine.shapes import Shapes
 from gateway.engine.shared import Shared
+from gateway.limits import Share
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.reading import decides
-from gateway.store.base import Cell, Dead, Flooded, Incoming, Put, StoreUnavailable, Transaction
+from gateway.store.base import Flooded, Incoming, Overloaded, Put, StoreUnavailable, Transaction
 from gateway.store.form import NewerForm
 from gateway.wording import say
 
@@ -40,10 +44,10 @@ __all__ = ["Inbox"]
 
 log = logging.getLogger("askfirst.inbox")
 
-_ONE_A_DAY = 86400.0
 _OF_A_PERSON = (Message, MessageEdited, ButtonPress, Reaction)
 """Events that only a person causes. One without a person, such as some posts in channels, is not taken."""
 _MOST_WARNED = 100
+_NOTED_SECONDS = 3600.0
 
 
 class Inbox:
@@ -51,8 +55,13 @@ class Inbox:
 
     def __init__(self, shared: Shared, decisions: Decisions, allowed: Allowed) -> None:
         self._shared, self._decisions, self._allowed = shared, decisions, allowed
+        self._messages = Rates(shared.store, "messages", shared.limits.messages)
+        self._decided = Rates(shared.store, "decisions", _twice(shared.limits.messages))
+        self._shapes = Shapes(shared.store, shared.bot.name)
         self._warned: set[tuple[str, str]] = set()
         """Channel and name of each unknown field that the log has named."""
+        self._noted: dict[str, float] = {}
+        """Whose rate was used up -> when the log may say it again."""
 
     async def take(self, channel: Channel, parsed: Parsed, *, in_line: bool = False) -> None:
         """Store what a request held; durable when it returns.
@@ -61,8 +70,8 @@ class Inbox:
         stored though so much waits in its conversation, while the store has room. Raises StoreUnavailable and
         Overloaded.
         """
-        if parsed.not_understood:
-            await self._put_aside(channel, parsed)
+        if parsed.not_understood:  # an error would hold back the chat
+            await self._shapes.note(channel.name, parsed.payload, await self._shared.clock.now())
         for event, incoming in await self._store(channel, parsed.events, in_line):
             if isinstance(event, Message) and event.unknown_fields:
                 self._warn(channel, event.unknown_fields)
@@ -76,11 +85,17 @@ class Inbox:
         taken: list[tuple[Event, Incoming]] = []
         received = await self._shared.clock.now()
         for event in events:
+            if _is_nothing(event):
+                continue
             if self._allowed(event.person) and (event.person is not None or not isinstance(event, _OF_A_PERSON)):
-                taken.append((event, self._incoming(channel, event, await self._conversation(event), received)))
+                conversation = await self._conversation(event)
+                decisive = await self._decides(event, conversation)
+                if not await self._is_above_its_rate(event, conversation, decisive):
+                    taken.append((event, self._incoming(channel, event, conversation, received, decisive)))
             elif isinstance(event, OptOut):  # a stranger too may want to hear nothing
                 heard = replace(event, told=True)
-                taken.append((heard, self._incoming(channel, heard, await self._conversation(event), received)))
+                conversation = await self._conversation(event)
+                taken.append((heard, self._incoming(channel, heard, conversation, received, decisive=True)))
             elif isinstance(event, Message) and event.person is not None and not event.address.group:
                 self._shared.tasks.start(self._turn_away(event.address, event.person), "turn away")
             elif isinstance(event, ButtonPress):
@@ -93,6 +108,9 @@ class Inbox:
             if not in_line:
                 raise
             fresh = await self._shared.store.accept([replace(incoming, refusable=False) for _, incoming in taken])
+        except Overloaded as error:
+            await self._shared.refusing.refused(error, self._shared.store)
+            raise
         for (event, incoming), new in zip(taken, fresh, strict=True):
             trail.accepted(event, incoming.conversation, new=new)
         return taken if all(fresh) else [one for one, new in zip(taken, fresh, strict=True) if new]
@@ -134,9 +152,57 @@ class Inbox:
             return before
         return cast("str | None", (await store.get([key]))[key].value) or conversation
 
-    def _incoming(self, channel: Channel, event: Event, conversation: str, received: datetime) -> Incoming:
+    async def _decides(self, event: Event, conversation: str) -> bool:
+        """Return True for what the decision lane works. A message is one if it names a question of this conversation,
+        by code or as a reply; else it is a message like any other, whatever shape it has."""
+        if not isinstance(event, Message) or event.command == "stop":
+            return decides(event)
+        if event.command in OVERTAKING:
+            return True
+        if not decides(event):
+            return False
+        key = self._shared.key(conversation, "open")
+        try:
+            read = self._shared.read_index(conversation, (await self._shared.store.get([key]))[key])
+        except NewerForm:
+            return True
+        return read.kind != "sealed" or bool(named(read.index, event, self._shared.language(event.person)))
+
+    async def _is_above_its_rate(self, event: Event, conversation: str, decisive: bool) -> bool:
+        """Return True for what is not taken, since so much has come of its person, its place or all within a minute.
+        The person is told once a minute, the operator once an hour."""
+        if event.person is None or not isinstance(event, _OF_A_PERSON):
+            return False
+        rates = self._decided if decisive else self._messages
+        whose = await rates.exceeded(event.person, event.address)
+        if whose is None:
+            return False
+        shared, person = self._shared, event.person
+        self._note_rate(whose, person, conversation)
+        if isinstance(event, Message) and not await shared.store.take([once_a_minute(f"fast/{person}")]):
+            text = OutgoingReply(reply=Reply(text=say("too_fast", shared.language(person))))
+            parts = shared.parts.render(conversation, event.address, [text], cause="too fast")
+            await shared.commit(Transaction(partition=shared.store.partition(conversation), parts=parts))
+        return True
+
+    def _note_rate(self, whose: str, person: Person, conversation: str) -> None:
+        now, name = time.monotonic(), str(person) if whose == "person" else conversation if whose == "place" else ""
+        if now < self._noted.get(name, 0.0):
+            return
+        if len(self._noted) >= _MOST_WARNED:
+            self._noted.clear()
+        self._noted[name] = now + _NOTED_SECONDS
+        log.warning(
+            "more messages a minute than ASKFIRST_LIMITS allows for %s: what is above %s is not read, "
+            "and its writer is told so",
+            name or "all together",
+            self._shared.limits.messages,
+        )
+
+    def _incoming(
+        self, channel: Channel, event: Event, conversation: str, received: datetime, decisive: bool
+    ) -> Incoming:
         account, bot = f"{event.address.channel}:{event.address.account}", self._shared.bot
-        decisive = decides(event)
         may_wait = bot.collect_seconds > 0 and isinstance(event, Message) and not decisive
         return Incoming(
             conversation=conversation,
@@ -144,16 +210,19 @@ class Inbox:
             body=self._shared.stamped_event(conversation, event, received),
             decides=decisive,
             wakes=isinstance(event, Message),
+            about=f"edit/{event.person}/{event.message_id}" if isinstance(event, MessageEdited) else None,
             collects=may_wait and is_plain(cast("Message", event), bot.language or "en"),
             refusable=channel.capabilities.redelivers and _comes_again(event) and not decisive,
             keep_seconds=channel.capabilities.keep_seconds,
         )
 
     async def _turn_away(self, address: Address, person: Person) -> None:
-        """One polite sentence a day, and nothing of what they wrote is kept."""
+        """Polite sentences for strangers, so many a day, and nothing of what they wrote is kept.
+
+        They are spread in time: what people who may talk are told waits behind a few of them at most.
+        """
         shared = self._shared
-        name = hashlib.sha256(str(person).encode()).hexdigest()
-        if await shared.store.take([Cell(name=f"stranger/{name}", burst=1, period_seconds=_ONE_A_DAY)]):
+        if await shared.store.take(strangers(person, address, shared.limits.strangers)):
             return
         conversation = shared.conversation(address)
         text = OutgoingReply(reply=Reply(text=say("stranger", shared.language(person))))
@@ -175,17 +244,15 @@ class Inbox:
         line = security_line("stranger", press.person, conversation, await store.now())
         await store.commit(Transaction(partition=store.partition(conversation), appends=[("security", line)]))
 
-    async def _put_aside(self, channel: Channel, parsed: Parsed) -> None:
-        """Authentic, but of a shape we do not know: an error would hold back the chat, so it is kept for a person."""
-        shared = self._shared
-        conversation = f"{shared.bot.name}/{channel.name}"
-        letter = Dead(
-            dead_id=hashlib.sha256(parsed.payload).hexdigest()[:32],
-            conversation=conversation,
-            reason="a payload we do not understand",
-            payload=parsed.payload.decode(errors="backslashreplace"),
-        )
-        await shared.store.commit(Transaction(partition=shared.store.partition(conversation), dead=[letter]))
+
+def _twice(share: Share) -> Share:
+    """Presses, codes and /stop are counted apart from messages: a flood of words takes no yes from anybody."""
+    return Share(None if share.person is None else 2 * share.person)
+
+
+def _is_nothing(event: Event) -> bool:
+    """Return True for what nobody reads: a reaction, and an edit without words, such as a step of a live location."""
+    return isinstance(event, Reaction) or (isinstance(event, MessageEdited) and not event.text)
 
 
 def _comes_again(event: Event) -> bool:

@@ -12,8 +12,9 @@ from typing import Self
 
 from channels import Json
 from gateway.engine.later import Later
+from gateway.engine.notes import NOTES
 from gateway.engine.shared import Shared
-from gateway.memory import HISTORY
+from gateway.memory import LINES_READ
 from gateway.store.base import Fenced, Kind, Lease, Reads, StoreError, Transaction
 from gateway.store.form import NewerForm
 
@@ -22,7 +23,7 @@ __all__ = ["BEATS", "READS", "Held", "at_last", "for_newer"]
 log = logging.getLogger("askfirst.leases")
 
 READS: Mapping[Kind, Reads] = {
-    "turn": Reads(records=("open",), log="transcript", last=HISTORY),
+    "turn": Reads(records=("open", NOTES), log="transcript", last=LINES_READ),
     "out": Reads(records=("open",)),
     "action": Reads(records=("action",)),
 }

@@ -6,6 +6,8 @@ into the outbox, and whoever delivers next sends it. Answers are JSON, for they 
 
 from __future__ import annotations
 
+import logging
+import secrets
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Literal, TypeAlias
@@ -14,22 +16,26 @@ from channels import Address, AskfirstError, Channel, Json, OptedOut, Reply, Unr
 from gateway.access.silence import check_silence
 from gateway.engine.outgoing import PartRenderer
 from gateway.engine.retrying import attempts
+from gateway.engine.shapes import PREFIX as SHAPES
 from gateway.pending import deciding, settling
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.loading import Counters, load_actions, stored_action
 from gateway.pending.seal import Keyring
 from gateway.pending.upgrade import first_form_counts
-from gateway.store.base import Dead, Key, Put, QueuedPart, Store, StoreRefused, Transaction
+from gateway.store.base import Conflict, Dead, Incoming, Key, Put, QueuedPart, Store, StoreRefused, Transaction, Waiting
 from gateway.store.form import NewerForm
 from gateway.tools.action import PendingAction
 
-__all__ = ["NotDone", "Operator", "claim", "served_bot"]
+__all__ = ["LETTERS_A_PAGE", "NotDone", "Operator", "claim", "served_bot"]
+
+log = logging.getLogger("askfirst.operator")
 
 Told: TypeAlias = dict[str, Json]
 
 NAME = "operator"
 """How the audit names whoever uses it."""
 
+LETTERS_A_PAGE = 100
 _SERVED = "served"
 _ACTION = "action/"
 
@@ -54,9 +60,10 @@ class Operator:
     # ── actions ──
 
     async def pending(self) -> list[Told]:
-        """Return the actions that still need somebody: open, running, or of unknown outcome; the oldest first.
+        """Return the actions that still need somebody, the oldest first.
 
-        What cannot be read, or was changed by somebody without the key, comes last.
+        Those in doubt come before the open and the running ones: of unknown outcome, or unreadable, which somebody
+        without the key has made them.
         """
         first_form = await first_form_counts(self._store, self._keyring)
         found: list[PendingAction] = []
@@ -70,7 +77,9 @@ class Operator:
                 unreadable.append(_unreadable(key.name.removeprefix(_ACTION)))
             elif not action.settled or action.state == "unknown":
                 found.append(action)
-        return [*map(_summary, sorted(found, key=lambda action: action.requested_at)), *unreadable]
+        found.sort(key=lambda action: (action.state != "unknown", action.requested_at))
+        doubts = sum(action.state == "unknown" for action in found)
+        return [*map(_summary, found[:doubts]), *unreadable, *map(_summary, found[doubts:])]
 
     async def action(self, action_id: str) -> Told:
         """All of one action, by its id or the beginning of it. Raises NotDone."""
@@ -88,6 +97,51 @@ class Operator:
             "digest": action.digest,
             "seal": "holds",
         }
+
+    # ── what waits ──
+
+    async def waiting(self) -> Told:
+        """Return how much waits in all, and the conversations in which most does."""
+        stats = await self._store.stats()
+        return {
+            "waiting": stats.waiting,
+            "oldest_seconds": round(stats.oldest_waiting_seconds),
+            "unsent": stats.parts,
+            "later": stats.parked,
+            "conversations": [
+                {"conversation": found.conversation, "waiting": found.waiting, "oldest": _iso(found.oldest)}
+                for found in await self._store.mailboxes()
+            ],
+        }
+
+    async def put_aside(self, conversation: str) -> Told:
+        """Make dead letters of what waits in a conversation, which `replay` puts back. Raises NotDone."""
+        if await self._store.is_held(conversation):
+            raise NotDone(f"a turn of {conversation} runs: try again once it has ended, or write /stop there")
+        many = 0
+        while found := await self._store.mailbox(conversation):
+            transaction = Transaction(partition=self._store.partition(conversation))
+            transaction.consume = [(conversation, waiting.seq) for waiting in found]
+            transaction.dead = [self._letter(waiting) for waiting in found]
+            try:
+                await self._store.commit(transaction)
+            except Conflict:
+                continue
+            many += len(found)
+        if not many:
+            raise NotDone(f"nothing waits in {conversation}")
+        return {"conversation": conversation, "put_aside": many}
+
+    def _letter(self, waiting: Waiting) -> Dead:
+        dead_id = f"{waiting.seq}-{secrets.token_hex(4)}"
+        replayed = {name: value for name, value in waiting.body.items() if name != "mac"} | {"replayed": True}
+        incoming = Incoming(
+            conversation=waiting.conversation,
+            event_ids=(f"replay/{dead_id}",),
+            body=self._keyring.stamped("event", waiting.conversation, replayed),
+        )
+        reason = "put aside by the operator"
+        return Dead(dead_id=dead_id, conversation=waiting.conversation, reason=reason, incoming=incoming)
 
     async def cancel(self, action_id: str) -> Told:
         """Withdraw an action that is not launched yet: its prompt says so, and the person is told. Raises NotDone."""
@@ -109,12 +163,23 @@ class Operator:
 
     # ── dead letters ──
 
-    async def dead(self) -> list[Told]:
-        """What was given up on, the oldest first."""
-        return [_letter(dead) for dead in await self._store.dead()]
+    async def dead(self, after: str = "0") -> list[Told]:
+        """Return a page of what was given up on, the oldest first, behind the letter of this `seq`; at the end of the
+        last page the shapes of what was not understood. Raises NotDone."""
+        if not after.isdecimal():
+            raise NotDone(f"{after!r} is no place in the list: give the number that the page before ends with")
+        letters = await self._store.dead(after=int(after), limit=LETTERS_A_PAGE)
+        shapes = [] if len(letters) == LETTERS_A_PAGE else await self._shapes()
+        return [*map(_letter, letters), *(told for _, told in shapes)]
+
+    async def drop_all(self, reason: str = "") -> Told:
+        """Throw away all dead letters, or those with this in their reason."""
+        return {"dropped": await self._store.drop_all(reason or None)}
 
     async def letter(self, dead_id: str) -> Told:
         """All of one dead letter, what a person wrote included. Raises NotDone."""
+        for _, told in await self._shapes(dead_id):
+            return told
         dead = await self._dead(dead_id)
         held = dead.incoming or dead.part
         return {**_letter(dead), "body": dict(held.body) if held is not None else dead.payload}
@@ -128,6 +193,9 @@ class Operator:
 
     async def drop(self, dead_id: str) -> Told:
         """Throw a dead letter away. Raises NotDone."""
+        for key, told in await self._shapes(dead_id):
+            await self._store.commit(Transaction(partition=key.partition, deletes=[key.name]))
+            return told
         dead = await self._dead(dead_id)
         return await self._gone(dead, await self._store.drop(dead.dead_id))
 
@@ -191,20 +259,28 @@ class Operator:
                     also=[action.pending_action_id],
                     first_form=await first_form_counts(self._store, self._keyring),
                 )
+                for tampered in actions.changes.tampered:
+                    log.error("action %s was changed by somebody without the key: it will not run", tampered)
                 if not change(actions, action):
                     action = actions.get(action.pending_action_id) or action
                     raise NotDone(f"action {action_id} is {action.reason or action.state}: {rule}")
                 transaction = Transaction(partition=self._store.partition(action.conversation))
                 actions.write(transaction)
                 if action.address is not None:
-                    transaction.parts = self._queue(action.conversation, action.address, actions.says)
+                    transaction.parts = self._queue(
+                        action.conversation, action.address, actions.says, language=action.language
+                    )
                 await self._store.commit(transaction)
         return _summary(await self._find(action_id))
 
-    def _queue(self, conversation: str, address: Address, says: list[OutgoingReply]) -> list[QueuedPart]:
+    def _queue(
+        self, conversation: str, address: Address, says: list[OutgoingReply], *, language: str = "en"
+    ) -> list[QueuedPart]:
         if address.channel not in self._channels:
             raise NotDone(f"{address.channel} is not on: its settings are needed to write to {address}")
-        return PartRenderer(self._channels, self._keyring).render(conversation, address, says, cause=NAME)
+        return PartRenderer(self._channels, self._keyring).render(
+            conversation, address, says, cause=NAME, language=language
+        )
 
     async def _dead(self, dead_id: str) -> Dead:
         found = [dead for dead in await self._store.dead() if dead_id and dead.dead_id.startswith(dead_id)]
@@ -214,6 +290,15 @@ class Operator:
         if not found:
             raise NotDone(f"there is no dead letter {dead_id}")
         return (exact or found)[0]
+
+    async def _shapes(self, shape_id: str | None = None) -> list[tuple[Key, Told]]:
+        """Return what was not understood, as lines of the list; of one id that one."""
+        found = [
+            (key, _shape(key.name, record.value))
+            for key, record in await self._store.scan(SHAPES)
+            if isinstance(record.value, dict)
+        ]
+        return [(key, told) for key, told in found if shape_id is None or told["id"] == shape_id]
 
     async def _gone(self, dead: Dead, was_there: bool) -> Told:
         if not was_there:
@@ -290,6 +375,19 @@ def _letter(dead: Dead) -> Told:
         "conversation": dead.conversation,
         "reason": dead.reason,
         "at": _iso(dead.stamp),
+        "seq": dead.seq,
+    }
+
+
+def _shape(name: str, value: Mapping[str, Json]) -> Told:
+    return {
+        "id": name.rpartition("/")[2],
+        "what": "shape",
+        "conversation": value["conversation"],
+        "reason": f"not understood, {value['seen']} times or more",
+        "at": value["at"],
+        "seq": None,
+        "body": value["shape"],
     }
 
 

@@ -72,14 +72,16 @@ class Outbox:
             at=actions.now,
             queued=queued.stamp or actions.now,
             shows=frozenset(shows),
+            tells=frozenset(cast("list[str]", body.get("tells", []))),
             alone=body.get("alone") is True,
             message_id=receipt.message_id,
             sent_at=receipt.sent_at,
         )
         note_arrived(actions, showing)
         actions.write(transaction)
+        address, cause = address_from_json(body["address"]), str(body.get("cause"))
         transaction.parts += shared.parts.render(
-            conversation, address_from_json(body["address"]), actions.says, cause=str(body.get("cause"))
+            conversation, address, actions.says, cause=cause, language=actions.language
         )
 
     async def drop(self, queued: QueuedPart) -> bool:
@@ -96,6 +98,7 @@ class Outbox:
                 await put_aside(transaction, self._shared, [queued], reason, perhaps_seen=perhaps_seen, forged=forged)
                 await self._shared.commit(transaction)
         trail.put_aside(queued, reason)
+        self._shared.sound_undelivered([queued])
         return True
 
     async def fall_silent(self, shut: OptedOut | Unreachable) -> bool:
@@ -110,6 +113,7 @@ class Outbox:
                 await shared.commit(transaction)
                 for queued in parts:
                     trail.put_aside(queued, reason)
+                shared.sound_undelivered(parts)
         return False
 
     def _dealt_with(self, queued: QueuedPart) -> Transaction:

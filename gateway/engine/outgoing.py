@@ -54,6 +54,7 @@ class PartRenderer:
                     "part": _adapter(Part).dump_python(part, mode="json"),
                     "shows": list(said.shows) if last else [],
                     "asks": list(said.shows or said.asks),
+                    "tells": list(said.tells),
                     "alone": said.alone,
                     "edits": said.reply.edits,
                     "cause": cause,

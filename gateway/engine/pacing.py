@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator
 from weakref import WeakValueDictionary
 
 from channels import Address, Channel
@@ -17,7 +20,7 @@ class Pacing:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._queues: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._queues: WeakValueDictionary[str, _Queue] = WeakValueDictionary()
         self._ahead: dict[str, asyncio.Future[float]] = {}
 
     def ask_ahead(self, part_id: str, channel: Channel, address: Address) -> None:
@@ -36,7 +39,8 @@ class Pacing:
         """Wait until the account may send once more, and count it; 0.
 
         When it is the place that may not, nothing is counted: seconds after which to ask again. An account is waited
-        for in a queue, for all that is to be sent needs it: nobody would get on by asking again and again.
+        for in a queue, for all that is to be sent needs it: nobody would get on by asking again and again. Places are
+        served in turn there, so that one with much to be sent delays another's message by one of its own.
         """
         place, account = _place(channel, address), _account(channel, address)
         cells = _both(account, place)
@@ -50,7 +54,7 @@ class Pacing:
             return seconds
         if place is not None and (seconds := await self._store.take([place])):
             return seconds
-        async with self._queues.setdefault(account.name, asyncio.Lock()):
+        async with self._queues.setdefault(account.name, _Queue()).turn_of(f"{address.place}"):
             seconds = -1.0
             while seconds:
                 seconds = await self._store.take([account])
@@ -59,6 +63,43 @@ class Pacing:
 
     def _is_waited_for(self, account: Cell | None) -> bool:
         return account is not None and account.name in self._queues
+
+
+class _Queue:
+    """A lock that serves names in turn, however many wait for each."""
+
+    def __init__(self) -> None:
+        self._held = False
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+
+    @contextlib.asynccontextmanager
+    async def turn_of(self, name: str) -> AsyncIterator[None]:
+        """Hold the lock once it is this name's turn."""
+        if self._held:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.setdefault(name, deque()).append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter.done() and not waiter.cancelled():
+                    self._release()
+                raise
+        self._held = True
+        try:
+            yield
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        while self._waiting:
+            name, waiters = self._waiting.popitem(last=False)
+            waiter = waiters.popleft()
+            if waiters:
+                self._waiting[name] = waiters
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+        self._held = False
 
 
 def _both(account: Cell | None, place: Cell | None) -> list[Cell]:

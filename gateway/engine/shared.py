@@ -3,29 +3,45 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, cast
 
 import orjson
 
-from channels import Address, Channel, Event, Json, Message, Person
+from channels import Address, Channel, Event, Json, Media, Message, Person
 from channels.events import event_to_json, event_to_text
-from gateway.artifacts import ArtifactStore, NotKept
+from gateway.artifacts import RETENTION_SECONDS, Artifact, ArtifactStore, NotKept
 from gateway.channel_agent import ChannelAgent
+from gateway.engine.alarms import Alarms, outcomes
+from gateway.engine.bounds import once_a_minute
 from gateway.engine.clock import StoreClock, is_timely
 from gateway.engine.crew import Crew
 from gateway.engine.outgoing import PartRenderer
 from gateway.engine.pacing import Pacing
+from gateway.engine.refusing import Refusing
 from gateway.engine.retrying import attempts
 from gateway.engine.tasks import Tasks
+from gateway.limits import Limits
 from gateway.observe import Feed
 from gateway.pending.actions import ConversationActions
 from gateway.pending.loading import Counters, Find, ReadIndex, load_actions, read_index
 from gateway.pending.seal import Keyring, Purpose
 from gateway.pending.upgrade import upgrade
-from gateway.store.base import Committed, Key, Lease, Record, Snapshot, Store, Transaction, Waiting, Written
+from gateway.store.base import (
+    Cell,
+    Committed,
+    Key,
+    Lease,
+    QueuedPart,
+    Record,
+    Snapshot,
+    Store,
+    Transaction,
+    Waiting,
+    Written,
+)
 from gateway.store.codec import micros
 from gateway.tools.action import Detail, PendingAction
 
@@ -59,6 +75,7 @@ class Shared:
     feed: Feed
     worker: str
     """Fresh for every start: a restarted twin must not pass for its predecessor."""
+    limits: Limits = field(default_factory=Limits)
     lease_seconds: float = 6.0
     """How long a lease lasts that is not renewed: what a process held that is gone is taken over after that."""
     tasks: Tasks = field(default_factory=Tasks)
@@ -70,6 +87,8 @@ class Shared:
     """Channels whose platform takes our token no longer, which the log has said."""
     sending: Mapping[str, Crew] = field(default_factory=dict)
     """Channel -> those who work off its outboxes, while this process does."""
+    refusing: Refusing = field(default_factory=Refusing)
+    """Whether new messages of everybody are refused just now."""
     turn_of: dict[str, str] = field(default_factory=dict)
     """Conversation -> the person whose turn this process runs there now."""
     counters: Counters = field(default_factory=Counters)
@@ -78,11 +97,13 @@ class Shared:
     clock: StoreClock = field(init=False)
     pacing: Pacing = field(init=False)
     parts: PartRenderer = field(init=False)
+    alarms: Alarms = field(init=False)
 
     def __post_init__(self) -> None:
         self.clock = StoreClock(self.store)
         self.pacing = Pacing(self.store)
         self.parts = PartRenderer(self.channels, self.keyring)
+        self.alarms = Alarms(self.bot, self.feed, self.tasks)
 
     async def commit(self, transaction: Transaction) -> Committed:
         """What whoever holds a lease commits; see `Store.commit`."""
@@ -102,14 +123,9 @@ class Shared:
         return committed
 
     @property
-    def unsealed(self) -> bool:
-        """Events, parts and steps of a release before the sealed form still count."""
-        return self.first_form_until is not None and self.clock.guess() < self.first_form_until
-
-    @property
     def first_form(self) -> bool:
-        """Records of a release before the sealed form still count: processes of it may be running."""
-        return self.store.shared and self.unsealed
+        """What a release before the sealed form writes still counts: processes of it may be running."""
+        return self.first_form_until is not None and self.clock.guess() < self.first_form_until
 
     async def upgrade(self) -> None:
         """Write what an older release left in the form of this one, once a store."""
@@ -121,7 +137,7 @@ class Shared:
                     transaction = Transaction(partition=actions.partition)
                     actions.write(transaction)
                     transaction.parts = self.parts.render(
-                        conversation, actions.index.address, actions.says, cause="upgrade"
+                        conversation, actions.index.address, actions.says, cause="upgrade", language=actions.language
                     )
                     await self.commit(transaction)
 
@@ -132,9 +148,16 @@ class Shared:
         """The key of a conversation: the bot's name and the address."""
         return f"{self.bot.name}/{address}"
 
-    def language(self, person: Person | None) -> str:
-        """The bot's own when it has one, else the person's, else English."""
-        return self.bot.language or (person.language if person is not None else None) or "en"
+    def language(self, person: Person | None, otherwise: str = "en") -> str:
+        """The bot's own when it has one, else the person's, else this one."""
+        return self.bot.language or (person.language if person is not None else None) or otherwise
+
+    async def language_there(self, conversation: str, person: Person | None) -> str:
+        """Return `language`, and where the person names none that of what was asked last in this conversation."""
+        key = self.key(conversation, "open")
+        entries = self.read_index(conversation, (await self.store.get([key]))[key]).index.entries
+        latest = max(entries, key=lambda entry: entry.at, default=None)
+        return self.language(person, latest.language if latest is not None else "en")
 
     def key(self, conversation: str, name: str) -> Key:
         """A record or log of a conversation: ``session``, ``transcript``, ``receipts``, ``visible``."""
@@ -160,7 +183,12 @@ class Shared:
     def says(self, lease: Lease) -> bool:
         """Return True while it matters for a bare word what the bot says in the conversation of this lease."""
         read = self.index_of(lease)
-        return read is not None and (read.kind != "sealed" or bool(read.index.live))
+        return read is not None and (read.kind != "sealed" or read.index.heeds(lease.seen.now))
+
+    def is_open(self, lease: Lease) -> bool:
+        """Return False when nothing waits for an answer in the conversation of this lease, by what was read with it."""
+        read = self.index_of(lease)
+        return read is None or read.kind != "sealed" or bool(read.index.open)
 
     def is_shown(self, lease: Lease) -> bool:
         """Whether what was asked for with this lease could be read."""
@@ -176,7 +204,7 @@ class Shared:
     ) -> ConversationActions:
         """Read the actions of a conversation; see `load_actions`."""
         channel = self.channels.get(conversation.partition("/")[2].partition(":")[0])
-        return await load_actions(
+        actions = await load_actions(
             self.store,
             conversation,
             keyring=self.keyring,
@@ -188,6 +216,42 @@ class Shared:
             capabilities=channel.capabilities if channel is not None else None,
             seen=seen,
         )
+        for action_id in actions.changes.tampered:
+            self.alarms.sound(actions.by_id[action_id], "forged")
+        return actions
+
+    def sound_undelivered(self, parts: Iterable[QueuedPart]) -> None:
+        """Tell operators of the outcomes among these parts, which did not reach their person."""
+        for queued in parts:
+            for action_id in outcomes([queued]):
+                self.tasks.start(self._sound_undelivered(queued.conversation, action_id), "alarm")
+
+    async def _sound_undelivered(self, conversation: str, action_id: str) -> None:
+        action = (await self.actions(conversation, action_id)).get(action_id)
+        if action is not None:
+            self.alarms.sound(action, "undeliverable")
+
+    async def keep(self, artifact: Artifact, person: str) -> Media:
+        """Keep a file that a tool made for a person, within what they and all together may keep.
+
+        What was kept counts for as long as files stay, little by little less. Raises NotKept.
+        """
+        share = self.limits.files
+        if artifact.content is not None and not await self.artifacts.has(artifact):
+            size = len(artifact.content) / 1024**2
+            named = ((f"person/{person}", share.person), ("all", share.all))
+            limits = [(name, most) for name, most in named if most is not None]
+            full = [name for name, most in limits if size > most]
+            cells = [
+                Cell(name=f"files/{name}", burst=most, period_seconds=RETENTION_SECONDS, cost=size)
+                for name, most in limits
+                if not full
+            ]
+            if full or (cells and await self.store.take(cells)):
+                if not await self.store.take([once_a_minute(f"files told/{person}")]):
+                    log.warning("%s keeps as many MiB of files as ASKFIRST_LIMITS allows (%s)", person, share)
+                raise NotKept(f"ASKFIRST_LIMITS allows files={share} MiB")
+        return await self.artifacts.keep(artifact)
 
     async def keep_files(self, actions: ConversationActions) -> None:
         """Keep the files that what is to be said refers to, before the commit that queues it.
@@ -206,7 +270,7 @@ class Shared:
 
     def is_genuine(self, purpose: Purpose, context: str, body: Mapping[str, Json]) -> bool:
         """Return True for what this gateway has written, or a release before the sealed form while that counts."""
-        return self.keyring.is_genuine(purpose, context, body) or (self.unsealed and "mac" not in body)
+        return self.keyring.is_genuine(purpose, context, body) or (self.first_form and "mac" not in body)
 
     def stamped(self, conversation: str, body: Mapping[str, Json], received: datetime) -> dict[str, Json]:
         """Return the body of an event with the time of its receipt and this gateway's seal."""
@@ -230,7 +294,7 @@ class Shared:
     def may_decide(self, waiting: Waiting) -> bool:
         """Return True for an event that was stamped about when it was received."""
         received = waiting.body.get("received")
-        return is_timely(waiting.stamp, received) or (received is None and self.unsealed)
+        return is_timely(waiting.stamp, received) or (received is None and self.first_form)
 
     def drifted(self, action: PendingAction) -> Detail | None:
         """Return why an action may no longer happen as it was shown; see `ChannelAgent.drifted`.

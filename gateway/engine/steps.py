@@ -9,6 +9,7 @@ from channels import Json
 from gateway.agent.journal import Progress
 from gateway.engine.batch import Batch
 from gateway.engine.shared import Shared
+from gateway.pending.seal import step_context
 from gateway.providers.base import ModelMessage
 from gateway.store.base import Lease, Transaction
 
@@ -44,7 +45,7 @@ class Steps:
         self._steps.append(step)
 
     def _sealed(self, step: dict[str, Json]) -> Json:
-        sealed = self._shared.keyring.stamped("step", _context(self._lease, self._last_mac), step)
+        sealed = self._shared.keyring.stamped("step", step_context(self._lease.lane, self._last_mac), step)
         self._last_mac = _mac(sealed)
         return sealed
 
@@ -71,14 +72,10 @@ def are_genuine(shared: Shared, lease: Lease) -> bool:
     """Return True when this gateway has recorded the steps of this lease, in this order."""
     last_mac = ""
     for step in lease.steps:
-        if not isinstance(step, dict) or not shared.is_genuine("step", _context(lease, last_mac), step):
+        if not isinstance(step, dict) or not shared.is_genuine("step", step_context(lease.lane, last_mac), step):
             return False
         last_mac = _mac(step)
     return True
-
-
-def _context(lease: Lease, last_mac: str) -> str:
-    return f"{lease.lane}\n{last_mac}"
 
 
 def _mac(step: Json) -> str:

@@ -7,12 +7,13 @@ import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from channels import Address, CanType, Person, Reply, SendError
 from channels.direct import DirectChannel
 from gateway.access.silence import has_opted_out, opt_out_key
-from gateway.channel_agent import Outcome, Turn
+from gateway.channel_agent import BUILT_IN, Outcome, Turn
 from gateway.engine import trail
 from gateway.engine.again import ask_again
 from gateway.engine.answers import Answers
@@ -23,6 +24,7 @@ from gateway.engine.decisions import Decisions
 from gateway.engine.ending import Failures, Tries, ended, given_back, note_acted, noted, who, write_acted
 from gateway.engine.later import Later
 from gateway.engine.leases import READS, Held, at_last, for_newer
+from gateway.engine.notes import gather, is_said, keep_folded
 from gateway.engine.results import leave_word
 from gateway.engine.retrying import attempts
 from gateway.engine.shared import Shared
@@ -30,7 +32,7 @@ from gateway.engine.steps import Steps, are_genuine, events_of
 from gateway.memory import Transcripts, to_entries
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.deciding import withdraw
-from gateway.pending.prompting import show_again, show_once_more
+from gateway.pending.prompting import remind, show_again, show_once_more
 from gateway.pending.settling import supersede
 from gateway.providers.base import ModelMessage, ProviderError
 from gateway.store.base import Fenced, Lease, Next, Snapshot, StoreUnavailable, Transaction
@@ -38,13 +40,11 @@ from gateway.store.form import NewerForm, check_form
 from gateway.tools import ToolContext
 from gateway.wording import say
 
-__all__ = ["MOST_OF_A_PLACE", "Turns"]
+__all__ = ["Turns"]
 
 log = logging.getLogger("askfirst.turns")
 
 DEADLINE_SECONDS = 60.0
-MOST_OF_A_PLACE = 32
-"""Turns of one place's threads at once: as many are left for others."""
 _CROWDED_SECONDS = 2.0
 _CHANNEL_OFF_SECONDS = 60.0
 _TYPING_AFTER_SECONDS, _TYPING_SECONDS = 0.2, 4.0
@@ -52,6 +52,7 @@ _TYPING_AFTER_SECONDS, _TYPING_SECONDS = 0.2, 4.0
 _MOST_WINDOWS = 5
 """So many times the collect window after its first message a burst is answered, whether it has ended or not."""
 _SUSPECT_SECONDS = 1.0
+_EVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Turns:
         self._failures = Failures(shared)
         self._can_type = {name: channel for name, channel in shared.channels.items() if isinstance(channel, CanType)}
         self._transcripts = Transcripts()
-        self._running = Shares(MOST_OF_A_PLACE)
+        self._places, self._people = Shares(shared.limits.turns.place), Shares(shared.limits.turns.person)
         self._suspect: str | None = None
         """The one turn under way that may kill this process: another one has to wait, else it would die with it."""
 
@@ -95,11 +96,11 @@ class Turns:
         ears, place = Ears(lease), _place(lease)
         try:
             with Held(self._shared, lease, ears.hear), contextlib.ExitStack() as share:
-                if place is not None and self._running.are_taken(place):
+                if place is not None and self._places.are_taken(place):
                     await self._later(lease, _CROWDED_SECONDS)
                     return None
                 if place is not None:
-                    share.enter_context(self._running.one(place))
+                    share.enter_context(self._places.one(place))
                 undecided = not lease.steps and any(waiting.pointed for waiting in lease.events)
                 if undecided:
                     await self._decisions.decide(lease.lane)
@@ -112,6 +113,7 @@ class Turns:
                     one=tries.one_by_one and not lease.steps,
                     only=events_of(lease) if are_genuine(self._shared, lease) else (),
                     genuine=lambda waiting: self._shared.is_genuine("event", lease.lane, waiting.body),
+                    is_said=lambda text: is_said(lease.lines, text),
                 )
                 until = None if lease.tries or lease.steps else await self._collects_until(batch)
                 if until is not None or not batch.taken:
@@ -119,6 +121,12 @@ class Turns:
                     transaction.collect_until = until
                     await self._shared.commit(transaction)
                     return None
+                if batch.messages and batch.messages[0].address.channel != DirectChannel.name:
+                    person = str(batch.messages[0].person)
+                    if self._people.are_taken(person):
+                        await self._later(lease, _CROWDED_SECONDS)
+                        return None
+                    share.enter_context(self._people.one(person))
                 seen = lease.seen if self._shared.is_shown(lease) and not undecided else None
                 return await self._guarded(lease, batch, ears, tries, seen)
         except NewerForm as newer:
@@ -151,6 +159,9 @@ class Turns:
         if tries.deadly:
             await self._failures.put_aside(lease, batch, "its turn killed its worker again and again")
             return Outcome(stop_reason="cancelled")
+        gather(self._shared, lease, batch)
+        if batch.is_fold:
+            return await self._fold(lease, batch)
         address, person = await who(self._shared, lease.lane, batch)
         if tries.suspect:
             if self._suspect is not None:
@@ -172,7 +183,10 @@ class Turns:
             self._shared.feed.publish("turn.failed", conversation=lease.lane, error=str(error))
             if running.direct:
                 raise
-            await self._failures.model_down(lease, batch, tries)
+            if error.refusal is not None:
+                await self._failures.refused(lease, batch, error.refusal)
+            else:
+                await self._failures.model_down(lease, batch, tries)
         except Exception as error:
             log.error("a turn of %s failed: %s", lease.lane, type(error).__name__)
             self._shared.feed.publish("turn.failed", conversation=lease.lane, error=type(error).__name__, cause=error)
@@ -192,11 +206,7 @@ class Turns:
         if channel is None:  # what was written is kept: nobody could be told anything
             await self._later(lease, _CHANNEL_OFF_SECONDS)
             return None
-        if (
-            channel.capabilities.opt_out
-            and (batch.messages or batch.resumes or batch.again)
-            and await self._unheard(running)
-        ):
+        if channel.capabilities.opt_out and await self._unheard(running):
             return None
         if batch.messages and (answered := await self._answers.take(lease, batch)) is not None:
             return answered
@@ -204,19 +214,24 @@ class Turns:
             context = self._context(running)
             outcome = await ask_again(shared, lease.lane, batch.again, person=running.person, context=context)
             outcome.transcript = [*to_entries(batch.notes), *outcome.transcript]
-        elif batch.messages or batch.resumes:
-            outcome = await self._run_bot(running)
         else:
-            outcome = Outcome(stop_reason="answered", transcript=to_entries(batch.notes))
+            outcome = await self._run_bot(running)
         await self._conclude(running, outcome)
         self._shared.feed.publish("turn.finished", conversation=lease.lane, stop_reason=outcome.stop_reason)
         return outcome
 
+    async def _fold(self, lease: Lease, batch: Batch) -> Outcome:
+        """Take notes out of the mailbox that nobody has written after: no model is called and nothing is said."""
+        transaction = given_back(self._shared, lease)
+        transaction.consume = [(lease.lane, waiting.seq) for waiting in batch.taken]
+        keep_folded(transaction, self._shared, lease, batch)
+        await self._shared.commit(transaction)
+        return Outcome(stop_reason="answered")
+
     def _was_stopped(self, running: _Running) -> bool:
         """Return True for what was written before its person said /stop: it is answered, and asks nothing."""
         read = self._shared.index_of(running.lease)
-        stopped = read.index.stopped.get(str(running.person)) if read is not None else None
-        return stopped is not None and stopped > running.batch.at
+        return read is not None and read.index.has_stopped(str(running.person), running.batch.at)
 
     async def _later(self, lease: Lease, seconds: float) -> None:
         """Not here and now. What an earlier attempt has done, and how it ended, stays known."""
@@ -295,10 +310,10 @@ class Turns:
             messages=batch.messages,
             notes=batch.notes,
             history=history,
-            started=batch.at,
+            started=batch.at if batch.messages else actions.index.acted.get(str(person), _EVER),
             context=self._context(running),
             journal=running.steps,
-            keep=shared.artifacts.keep,
+            keep=partial(shared.keep, person=str(person)),
             actions=read_actions,
             publish=shared.feed.publish,
         )
@@ -346,6 +361,7 @@ class Turns:
                 if (
                     outcome.asked
                     or outcome.unrelated
+                    or (outcome.replies and shared.is_open(running.lease))
                     or (running.batch.messages and shared.hears(running.lease, person))
                 ):
                     asked = [action.pending_action_id for action in outcome.asked]
@@ -359,6 +375,8 @@ class Turns:
                             language,
                             stopped=running.ears.stopped or self._was_stopped(running),
                         )
+                    elif outcome.replies and not _is_built_in(running.batch):
+                        remind(actions, actions.open_for(str(person)))
                     await shared.keep_files(actions)
                     actions.write(transaction)
                     says += actions.says
@@ -414,6 +432,8 @@ class Turns:
             withdraw(actions, str(person), actions.now)
         elif asked:
             show_once_more(actions, [action for action in known if action.open], new=new)
+            others = [action for action in actions.open_for(str(person)) if action.pending_action_id not in asked]
+            remind(actions, others)
         elif self._shared.bot.on_unrelated == "drop":
             withdraw(actions, str(person), actions.now)
             actions.says.insert(0, OutgoingReply(reply=Reply(text=say("dropped", language))))
@@ -426,3 +446,8 @@ def _place(lease: Lease) -> str | None:
     _, _, address = lease.lane.partition("/")
     place, in_thread, _ = address.partition("/")
     return place if in_thread else None
+
+
+def _is_built_in(batch: Batch) -> bool:
+    """Return True for a command of every bot's, whose answer says nothing of what was done."""
+    return bool(batch.messages) and batch.messages[0].command in BUILT_IN

@@ -1,5 +1,5 @@
 """What a conversation remembers."""
 
-from gateway.memory.transcript import HISTORY, RESET, Transcripts, to_entries
+from gateway.memory.transcript import HISTORY, LINES_READ, RESET, Transcripts, to_entries
 
-__all__ = ["HISTORY", "RESET", "Transcripts", "to_entries"]
+__all__ = ["HISTORY", "LINES_READ", "RESET", "Transcripts", "to_entries"]

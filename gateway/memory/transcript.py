@@ -15,10 +15,12 @@ from gateway.providers.base import ModelMessage
 from gateway.store.codec import decode_all
 from gateway.store.form import check_form
 
-__all__ = ["HISTORY", "RESET", "Transcripts", "to_entries"]
+__all__ = ["HISTORY", "LINES_READ", "RESET", "Transcripts", "to_entries"]
 
 HISTORY = 60
-"""How many lines of the transcript a turn reads back."""
+"""How many lines of the transcript a turn is told again, notes left out: these push no words out."""
+LINES_READ = 80
+"""How many lines are read for that. A turn writes at most one line of notes, and two or more beside it."""
 
 RESET: Json = {"role": "reset"}
 """From here on the transcript is empty."""
@@ -80,7 +82,8 @@ class Transcripts:
         said[:begin] = [None] * begin
         self._keep(conversation, _Known(lines, said))
         told = cast("list[ModelMessage]", messages[begin:])
-        first = next((n for n, message in enumerate(told) if message.role in ("user", "event")), len(told))
+        begin = _window(told)
+        first = next((n for n in range(begin, len(told)) if told[n].role in ("user", "event")), len(told))
         return told[first:]
 
     def _keep(self, conversation: str, known: _Known) -> None:
@@ -88,6 +91,16 @@ class Transcripts:
             self._known[conversation] = known
         if len(self._known) > _MOST_CONVERSATIONS:
             self._known.popitem(last=False)
+
+
+def _window(told: Sequence[ModelMessage]) -> int:
+    """Where the last `HISTORY` messages begin that are no notes."""
+    counted = 0
+    for number in range(len(told) - 1, -1, -1):
+        counted += told[number].role != "event"
+        if counted > HISTORY:
+            return number + 1
+    return 0
 
 
 def _lasts(message: ModelMessage) -> bool:

@@ -2,6 +2,7 @@
 
 from gateway.observe.feed import Feed, Notice
 from gateway.observe.logs import configure_logging, describe_error, redact
+from gateway.observe.people import pseudonyms
 from gateway.observe.seldom import Seldom
 
-__all__ = ["Feed", "Notice", "Seldom", "configure_logging", "describe_error", "redact"]
+__all__ = ["Feed", "Notice", "Seldom", "configure_logging", "describe_error", "pseudonyms", "redact"]

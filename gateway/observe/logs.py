@@ -31,14 +31,21 @@ _LIBRARIES = (
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
-def configure_logging(level: str, *, secrets: Iterable[str] = (), stream: TextIO = sys.stderr) -> None:
+def configure_logging(
+    level: str,
+    *,
+    secrets: Iterable[str] = (),
+    people: Callable[[str], str] = str,
+    stream: TextIO = sys.stderr,
+) -> None:
     """Send every logger's records to `stream`: plain lines on a terminal, JSON lines elsewhere.
 
     What a record carries in `extra` becomes fields. Of an exception its type and place are told, never its text: that
-    may be a person's. `secrets` are replaced wherever they appear. Libraries are heard from a warning on. Raises
-    ValueError for an unknown level.
+    may be a person's. `secrets` are replaced wherever they appear; `people` gives what is written in place of a text
+    (see `pseudonyms`). Libraries are heard from a warning on. Raises ValueError for an unknown level.
     """
-    handler = _Together(stream, redact(secrets))
+    without = redact(secrets)
+    handler = _Together(stream, lambda text: people(without(text)))
     handler.setFormatter(_Line(_plain if stream.isatty() else _json))
     root = logging.getLogger()
     root.setLevel(level.upper())

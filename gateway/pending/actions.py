@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import TypeAlias
 
 from channels import Capabilities, Person, Reply
@@ -39,6 +40,8 @@ class OutgoingReply:
     shows: tuple[str, ...] = ()
     asks: tuple[str, ...] = ()
     """The actions that were never asked if this does not arrive; empty: those it shows."""
+    tells: tuple[str, ...] = ()
+    """The actions whose end it tells: a late word after it is still about them."""
     alone: bool = False
     """It holds one question of the gateway's and nothing else, so a bare word may answer it."""
 
@@ -55,7 +58,7 @@ class ConversationActions:
         index_version: int,
         actions: Mapping[str, PendingAction],
         versions: Mapping[str, int],
-        newer: frozenset[str] = frozenset(),
+        newer: Mapping[str, int] = MappingProxyType({}),
         rewrites: bool = False,
         keyring: Keyring,
         now: datetime,
@@ -71,10 +74,13 @@ class ConversationActions:
         self.shows_files = capabilities is None or capabilities.text_files
         cheap = capabilities is not None and not capabilities.accents
         self.letters: Callable[[str], str] = drop_dear_accents if cheap else str
+        self.is_paid = cheap
+        """Each message costs its sender: an answer that is not clear is told so for two showings, and no more."""
         self.index, self.drift = index, drift
         self.by_id: dict[str, PendingAction] = dict(actions)
         self.newer = newer
-        """Actions that a newer release wrote. They and the decisions on them are left to that release."""
+        """Actions that a newer release wrote, and the form of each. They and the decisions on them are left to that
+        release."""
         self.changes = Changes(
             conversation=conversation,
             keyring=keyring,
@@ -87,13 +93,15 @@ class ConversationActions:
         self.says: list[OutgoingReply] = []
         self.files: dict[str, Artifact] = {}
         """Action id -> the file of its question. The caller keeps the bytes before it queues the question."""
+        self.near: str = ""
+        """The ids of the actions that an answer was meant for which is not clear enough; it was told so."""
         self.refused: bool = False
         """A person without the right tried to decide. Only a line of the audit is written then."""
 
     def get(self, action_id: str) -> PendingAction | None:
         """Return an action that was read. Raises NewerForm for one that a newer release wrote."""
         if action_id in self.newer:
-            raise NewerForm
+            raise NewerForm(self.newer[action_id])
         return self.by_id.get(action_id)
 
     @property
@@ -108,8 +116,13 @@ class ConversationActions:
 
     def check_all_are_known(self) -> None:
         """Raise NewerForm when a newer release has asked something here: only it can tell which action is meant."""
-        if any(entry.action_id in self.newer for entry in self.index.open):
-            raise NewerForm
+        if needs := [self.newer[entry.action_id] for entry in self.index.open if entry.action_id in self.newer]:
+            raise NewerForm(max(needs))
+
+    @property
+    def language(self) -> str:
+        """The language of the actions that were changed, in which all that is said of them is; English: none was."""
+        return next((action.language for action in self.changes.actions.values()), "en")
 
     # ── changing ──
 
@@ -119,9 +132,9 @@ class ConversationActions:
         self.changes.due("undelivered", action, self.now + _DELIVERED_WITHIN)
         return self.by_id[action.pending_action_id]
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, *, tells: tuple[str, ...] = ()) -> None:
         """Have a text of our own said in the conversation."""
-        self.says.append(OutgoingReply(reply=Reply(text=text, exact=True)))
+        self.says.append(OutgoingReply(reply=Reply(text=text, exact=True), tells=tells))
 
     def note_decided(self, person: Person | None, at: datetime) -> None:
         """Note that a person pressed or answered: a bare word after it is not about what else is open here."""

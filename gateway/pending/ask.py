@@ -67,7 +67,10 @@ def propose(
         if _is_equal(twin, tool, preview):
             return twin
     if actions.index.refused_since(turn_started, same_ask(tool.name, args, requester)):
-        return Refused("The person has just said no to exactly this. It was not done; do not ask again.")
+        return Refused(
+            "Exactly this was asked and not confirmed since the person last wrote. It was not done; "
+            "do not ask again before they write."
+        )
     if not twins and len(mine) >= QUOTA:
         return Refused(f"Not asked: {QUOTA} actions of this person already wait for an answer here. Those come first.")
     approvers, need = _approvers(tool, requester)

@@ -61,8 +61,14 @@ class BareWord:
         return shown.at <= self.at <= until and quiet and transitions.may_approve(action, str(person))
 
     def meant_of(self, settled: Iterable[Entry]) -> Entry | None:
-        """Return which of these, settled last first, it comes too late for; None when it is about something else."""
+        """Return which of these, settled last first, it comes too late for; None when it is about something else.
+
+        It yields to all that the person or the bot has said since, but for what told the end of that very action.
+        """
         latest = next((entry for entry in settled if entry.at >= self.at - LATELY), None)
         if latest is None or (self.acted is not None and self.acted > latest.at):
+            return None
+        said = self.last
+        if said is not None and said.at > latest.at and latest.action_id not in said.tells | said.shows:
             return None
         return latest

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal, TypeAlias
@@ -13,8 +12,6 @@ from gateway.pending.index import Index
 from gateway.pending.seal import Keyring
 from gateway.store.base import Incoming, Put, Timer, Transaction
 from gateway.tools.action import PendingAction, canonical_json, why_closed
-
-log = logging.getLogger("askfirst.pending")
 
 __all__ = ["KEPT_SECONDS", "Changes", "Deadline"]
 
@@ -80,8 +77,6 @@ class Changes:
 
     def write(self, transaction: Transaction, index: Index, at: datetime) -> None:
         """Add all of it to a transaction of this partition."""
-        for action_id in self.tampered:
-            log.error("action %s was changed by somebody without the key: it will not run", action_id)
         seals: dict[str, str] = {}
         for action_id, action in self.actions.items():
             name = f"action/{action_id}"
@@ -125,6 +120,7 @@ class Changes:
             "reason": why_closed(action.reason, action.detail) if action.reason is not None else None,
             "outcome": action.outcome,
             "by": action.decided_name or action.decided_by,
+            "remark": action.remark,
             "resume": action.after == "resume",
         }
         return Incoming(
@@ -132,4 +128,5 @@ class Changes:
             event_ids=(event_id,),
             body=self.keyring.stamped("event", self.conversation, body),
             wakes=action.after == "resume",
+            about=f"settled/{action.pending_action_id}",
         )

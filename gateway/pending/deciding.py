@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
@@ -77,11 +77,21 @@ def _ask_again(
 
 
 def code(
-    actions: ConversationActions, written: str, reads: Reads, person: Person | None, at: datetime, language: str
+    actions: ConversationActions,
+    written: str,
+    reads: Reads,
+    person: Person | None,
+    at: datetime,
+    language: str,
+    *,
+    remark: str = "",
 ) -> bool:
-    """Take a whole message of word and code. False when it is no answer to an action of this conversation."""
+    """Take a whole message of word and code. False when it is no answer to an action of this conversation.
+
+    `remark` is what the person says beside a no.
+    """
     entry = actions.index.by_code(written)
-    return entry is not None and _answered(actions, [entry], reads, person, at, language, by_code=True)
+    return entry is not None and _answered(actions, [entry], reads, person, at, language, by_code=True, remark=remark)
 
 
 def reply(
@@ -194,6 +204,7 @@ def _decide(
     language: str,
     *,
     by_code: bool = False,
+    remark: str = "",
 ) -> PressFeedback:
     """Take a decision by somebody eligible, of exactly this action; `by_code`: it proves that its code was read."""
     if action.settled or (action.state != "pending" and intent == "confirm") or action.state == "running":
@@ -203,7 +214,8 @@ def _decide(
         return PressFeedback(what_became(actions.by_id[action.pending_action_id], at), told=True)
     who, name = (str(person), person.name) if person is not None else ("", None)
     if intent == "cancel":
-        close(actions, action, "refused", at, by=who, name=name, tell="cancelled")
+        action = replace(action, remark=remark or None)
+        close(actions, action, "refused", at, by=who, name=name, tell="cancelled_because" if remark else "cancelled")
         return PressFeedback(say("pressed_no", language), told=True)
     if not by_code and action.open and code_only(action):
         ask_for_code(actions, action)
@@ -227,6 +239,7 @@ def _answered(
     language: str,
     *,
     by_code: bool = False,
+    remark: str = "",
 ) -> bool:
     action = actions.get(entries[0].action_id)
     intent = reads(action.verb) if action is not None else "unclear"
@@ -234,14 +247,16 @@ def _answered(
         return False
     if _eligible(actions, action, intent, person, at):
         actions.note_decided(person, at)
-        _say_feedback(actions, action, _decide(actions, action, intent, person, at, language, by_code=by_code))
+        feedback = _decide(actions, action, intent, person, at, language, by_code=by_code, remark=remark)
+        _say_feedback(actions, action, feedback)
     return True
 
 
 def _say_feedback(actions: ConversationActions, action: PendingAction, feedback: PressFeedback) -> None:
     """Answer words in the chat; an approval speaks for itself once it has run."""
     if not feedback.told:
-        actions.say(f"{plain(feedback.text)}\n\n{statement(action.preview)}")
+        text = f"{plain(feedback.text)}\n\n{statement(action.preview)}"
+        actions.say(text, tells=(action.pending_action_id,))
 
 
 def _late_word(actions: ConversationActions, reads: Reads, person: Person, said: BareWord, language: str) -> bool:
@@ -258,6 +273,7 @@ def _which(actions: ConversationActions, entries: Sequence[Entry], language: str
     """Ask which of those that this person may answer they mean."""
     found = [action for entry in entries if (action := actions.get(entry.action_id)) is not None]
     waiting = [action for action in found if action.open]
+    actions.near = " ".join(action.pending_action_id for action in waiting)
     if waiting:
         yes_word, _ = map(actions.letters, safe_words(language))
         lines = [f"{number}. {brief(action.preview)} ({action.code})" for number, action in enumerate(waiting, 1)]

@@ -24,6 +24,7 @@ LATELY = timedelta(minutes=10)
 """How long a settled action still takes a bare yes or no for itself."""
 _KEPT = 20
 """Settled entries kept to answer a late code or reply; their records live longer than that."""
+_STOPS_KEPT = 100
 _SHOWINGS_KEPT = 10
 _UNKNOWN_KEPT = timedelta(days=30)
 _GOING: frozenset[State] = frozenset({"approved", "running", "unknown"})
@@ -60,6 +61,8 @@ class Showing:
     queued: datetime
     shows: frozenset[str] = frozenset()
     """The actions that it asks; empty when it is no prompt."""
+    tells: frozenset[str] = frozenset()
+    """The actions whose end it tells."""
     alone: bool = False
     """It holds nothing but the gateway's own question."""
     message_id: str | None = None
@@ -80,7 +83,9 @@ class Index:
     acted: Mapping[str, datetime] = field(default_factory=dict)
     """Person -> when they last wrote or pressed anything here."""
     stopped: Mapping[str, datetime] = field(default_factory=dict)
-    """Person -> when they last said /stop here."""
+    """Person -> when they last said /stop here, of those who said it last."""
+    all_stopped: datetime | None = None
+    """When the last /stop was said by somebody who is not kept in `stopped`: it holds for everybody."""
     said: tuple[Showing, ...] = ()
     """The messages of ours that arrived last, oldest first."""
     address: Address | None = None
@@ -131,6 +136,14 @@ class Index:
         since = max(at - LATELY, self.acted.get(person, at - LATELY))
         return any(entry.at >= since for entry in self.lately)
 
+    def has_stopped(self, person: str, since: datetime) -> bool:
+        """Return True when this person said /stop after that moment, or may have."""
+        return any(when is not None and when > since for when in (self.stopped.get(person), self.all_stopped))
+
+    def heeds(self, at: datetime) -> bool:
+        """Return True while it matters what the bot says: an action is live, or was settled lately."""
+        return bool(self.live) or any(entry.at >= at - LATELY for entry in self.lately)
+
     def by_code(self, code: str) -> Entry | None:
         """Return the open one of this code, else the one that was settled last."""
         return next((entry for entry in self.entries if entry.code == code), None)
@@ -145,7 +158,8 @@ class Index:
         return frozenset(entry.action_id for entry in self.entries if not messages.isdisjoint(entry.prompts))
 
     def refused_since(self, since: datetime, ask: str) -> bool:
-        """Return True when exactly this was refused since then."""
+        """Return True when exactly this was asked and came to nothing since then: refused, withdrawn or never seen to
+        the end."""
         return any(entry.refused == ask and entry.at >= since for entry in self.lately)
 
     def last_said(self, at: datetime) -> Showing | None:
@@ -172,7 +186,7 @@ class Index:
             entry = replace(
                 known, prompts=prompts, state=action.state, fence=action.fence, at=at if moved else known.at
             )
-        if action.reason == "refused":
+        if action.reason in ("refused", "expired", "withdrawn", "undelivered"):
             entry = replace(entry, refused=same_ask(action.kind, action.args, action.requester))
         if action.open and action.address is not None:
             return replace(self, address=action.address).placed(entry)
@@ -220,11 +234,14 @@ class Index:
 
     def acted_by(self, person: str, at: datetime) -> Index:
         """Note that a person wrote or pressed something."""
-        return replace(self, acted=_noted(self.acted, person, at))
+        return replace(self, acted=dict(_noted(self.acted, person, at)[-_KEPT - 1 :]))
 
     def stopped_by(self, person: str, at: datetime) -> Index:
-        """Note that a person said /stop."""
-        return replace(self, stopped=_noted(self.stopped, person, at))
+        """Note that a person said /stop. None is forgotten: for whom one was said that goes, it holds for everybody."""
+        stops = _noted(self.stopped, person, at)
+        gone, kept = stops[:-_STOPS_KEPT], stops[-_STOPS_KEPT:]
+        moments = [when for when in (self.all_stopped, *(when for _, when in gone)) if when is not None]
+        return replace(self, stopped=dict(kept), all_stopped=max(moments, default=None))
 
     def showed(self, showing: Showing) -> Index:
         """Note that a message of ours arrived."""
@@ -247,10 +264,10 @@ def _without(entries: Sequence[Entry], entry: Entry) -> tuple[Entry, ...]:
     return tuple(each for each in entries if each.action_id != entry.action_id)
 
 
-def _noted(moments: Mapping[str, datetime], person: str, at: datetime) -> dict[str, datetime]:
+def _noted(moments: Mapping[str, datetime], person: str, at: datetime) -> list[tuple[str, datetime]]:
+    """Return the moments with this one of a person, whose own stands last, behind the others in their order."""
     others = sorted(((who, when) for who, when in moments.items() if who != person), key=lambda item: item[1])
-    before = moments.get(person, at)
-    return {**dict(others[-_KEPT:]), person: max(before, at)}
+    return [*others, (person, max(moments.get(person, at), at))]
 
 
 def _unshown(entry: Entry) -> Entry:

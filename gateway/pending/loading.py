@@ -30,7 +30,7 @@ _LIVE = frozenset({"pending", "approved", "running"})
 Find: TypeAlias = Callable[[Index], Iterable[str]]
 """Return which actions to read beside the live ones, once the index is known."""
 
-_Verdict: TypeAlias = Literal["held", "newer", "tampered", "unknown"]
+_Verdict: TypeAlias = Literal["held", "tampered", "unknown"]
 
 
 class Counters:
@@ -128,10 +128,16 @@ async def load_actions(
         if snapshot[index_key].version == read.version:
             break  # else the records are of another moment than the index
     records = {name: snapshot[key] for name, key in keys.items()}
-    judged = {
-        name: _judged(keyring, name, each.value, index.get(name), read, first_form) for name, each in records.items()
-    }
-    judged = {name: one for name, one in judged.items() if one[0] is None or one[0].conversation == conversation}
+    judged: dict[str, tuple[PendingAction | None, _Verdict]] = {}
+    newer: dict[str, int] = {}
+    for name, record in records.items():
+        try:
+            found, verdict = _judged(keyring, name, record.value, index.get(name), read, first_form)
+        except NewerForm as error:
+            newer[name] = error.needs
+        else:
+            if found is None or found.conversation == conversation:
+                judged[name] = found, verdict
     held = {name: found for name, (found, verdict) in judged.items() if found is not None and verdict == "held"}
     actions = ConversationActions(
         conversation=conversation,
@@ -140,7 +146,7 @@ async def load_actions(
         index_version=read.version,
         actions=held,
         versions={name: record.version for name, record in records.items()},
-        newer=frozenset(name for name, (_, verdict) in judged.items() if verdict == "newer"),
+        newer=newer,
         rewrites=read.kind != "sealed",
         keyring=keyring,
         now=snapshot.now,
@@ -156,11 +162,11 @@ async def load_actions(
 def _judged(
     keyring: Keyring, name: str, value: Json, entry: Entry | None, read: ReadIndex, first_form: bool
 ) -> tuple[PendingAction | None, _Verdict]:
-    """Return a record as far as it can be read, and whether it is the one that may be decided, launched or told of."""
-    try:
-        action, seal = _opened(keyring, name, value, first_form)
-    except NewerForm:
-        return None, "newer"
+    """Return a record as far as it can be read, and whether it is the one that may be decided, launched or told of.
+
+    Raises NewerForm.
+    """
+    action, seal = _opened(keyring, name, value, first_form)
     if read.kind == "broken":
         is_last = False
     elif entry is None:  # an old settled one is not named any more; a live one always is, but in the first form

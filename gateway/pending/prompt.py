@@ -24,10 +24,12 @@ __all__ = [
     "attached",
     "brief",
     "code_only",
+    "decided_by",
     "full_text",
     "media_of",
     "prompt",
     "question",
+    "remark",
     "settled_note",
     "statement",
     "what_became",
@@ -74,13 +76,13 @@ def code_only(action: PendingAction) -> bool:
 
 def question(action: PendingAction) -> str:
     """Return what would happen, whole, as Markdown: the headline and every argument."""
-    rows = [f"- {_row(name, value)}" for name, value in _rows(action)]
+    rows = [f"- {_row(name, value, plain)}" for name, value in _rows(action)]
     return "\n".join([f"**{plain(_headline(action))}**", *rows])
 
 
 def full_text(action: PendingAction) -> str:
     """Return the same as a text to be read by itself."""
-    rows = [f"{legible(name)}: {value}" for name, value in _rows(action)]
+    rows = [_row(name, value, legible) for name, value in _rows(action)]
     return "\n".join([legible(_headline(action)), "", *rows, ""])
 
 
@@ -145,23 +147,38 @@ def prompt(
 
 
 def settled_note(action: PendingAction, at: datetime) -> str:
-    """Return the text that replaces the question once the action is settled."""
-    language = action.language
-    who = named(action.decided_name) if action.decided_name else _person(action.decided_by or "")
+    """Return the text that replaces the question once it is decided: what it was about, and what became of it.
+
+    `at` is the time of this change of the message, for an action that has not ended.
+    """
+    language, time = action.language, clock_time(action.finished_at or at, action.language)
+    who = decided_by(action)
     match action.state, action.reason:
         case "done", _:
-            note = say("confirmed_by", language, name=who, time=clock_time(at, language))
+            note = say("confirmed_by", language, name=who, time=time)
         case "failed", _:
-            note = say("failed_note", language)
+            note = say("failed_note", language, name=who, time=time)
         case "unknown", _:
-            note = say("unknown_note", language)
+            note = say("unknown_note", language, name=who)
         case "closed", "refused":
-            note = say("cancelled_by", language, name=who)
+            key = "cancelled_by_because" if action.remark else "cancelled_by"
+            note = say(key, language, name=who, remark=remark(action))
         case "closed", ("expired" | "withdrawn" | "undelivered" | "drifted" | "changed") as reason:
             note = say(f"{why_closed(reason, action.detail)}_note", language)
         case _:
-            note = say("running_note", language)
-    return f"**{statement(action.preview)}**\n\n{note}"
+            note = say("running_note", language, name=who)
+    rows = [] if code_only(action) else [f"- {_row(name, value, plain)}" for name, value in _rows(action)]
+    return "\n".join([f"**{statement(action.preview)}**", *rows, "", note])
+
+
+def decided_by(action: PendingAction) -> str:
+    """Return who decided it, as Markdown."""
+    return named(action.decided_name) if action.decided_name else _person(action.decided_by or "")
+
+
+def remark(action: PendingAction) -> str:
+    """Return what the person said beside a no, quoted, as Markdown."""
+    return plain(shown(action.remark or "", bare=False))
 
 
 def what_became(action: PendingAction, at: datetime) -> str:
@@ -220,11 +237,11 @@ def _argument(name: str) -> str:
     return name if name.isidentifier() and visible(name) == name else f"“{visible(name)}”"
 
 
-def _row(name: str, value: str) -> str:
-    written = plain(value)
-    if has_right_to_left(name + value) and not value.startswith("“"):
-        written = isolated(written)
-    return f"{plain(name)}: {written}"
+def _row(name: str, value: str, write: Callable[[str], str]) -> str:
+    written = write(value)
+    if has_right_to_left(name + value) and not (value.startswith("“") and has_right_to_left(value)):
+        written = isolated(written)  # a text in quotes is already, where it has such letters itself
+    return f"{write(name)}: {written}"
 
 
 def _is_said(headline: str, value: Json) -> bool:

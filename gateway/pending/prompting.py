@@ -61,6 +61,9 @@ def show_again(actions: ConversationActions, person: str) -> None:
 
 def ask_for_code(actions: ConversationActions, action: PendingAction) -> None:
     """Show a question again after an answer that is not clear enough."""
+    actions.near = action.pending_action_id
+    if actions.is_paid and action.reshown >= _RESHOWN_AT_MOST:
+        return
     intro = say("say_code", action.language, actions.letters, code=action.code)
     show_once_more(actions, [action], intro=intro)
 

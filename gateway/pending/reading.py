@@ -31,8 +31,11 @@ __all__ = [
     "looks_like_decision",
     "read_beside_code",
     "read_code",
+    "read_refusal",
+    "read_refused_code",
     "read_words",
     "reads_as_answer",
+    "reason_of",
 ]
 
 Answer: TypeAlias = Literal["confirm", "cancel", "unclear"]
@@ -58,6 +61,12 @@ _GAP = r"[ \-‐–]"
 _CODE = rf"(?P<code>[a-z0-9]{{4}}|[a-z0-9]{{2}}{_GAP}[a-z0-9]{{2}}|[a-z0-9](?:{_GAP}[a-z0-9]){{3}})"
 """Wider than what codes are made of (`tokens.CODE_LETTERS`): a mistyped code names no action, but is one."""
 _WORD_AND_CODE = (re.compile(rf"{_CODE}[,:]? (?P<words>.+)"), re.compile(rf"(?P<words>.+?)[,:]? {_CODE}"))
+
+
+_CODE_ALONE = re.compile(r"(?=[a-z]*[0-9])[a-z0-9]{4}[,.:;!–—-]*", re.IGNORECASE)
+_WORDS_BEFORE_CODE = 3
+_PAUSES = " ,.:;!–—-"
+_LONGEST_WITH_REASON = 1_000
 
 
 class CodeReply(NamedTuple):
@@ -97,6 +106,31 @@ def read_code(text: str, lang: str, *, verb: str | None = ANY_VERB) -> CodeReply
         return None
     core = _unwrapped(text)
     return None if core is None else _code_in(core, lang, verb)
+
+
+def read_refusal(text: str, lang: str, verb: str | None) -> Answer:
+    """Return how "NO K7P2 wrong amount" reads to a question of this verb.
+
+    Only a no has a reason: a yes with more behind it is no clear yes.
+    """
+    found = _split(text)
+    said = read_beside_code(found[0], lang, verb) if found is not None else "unclear"
+    return "cancel" if said == "cancel" else "unclear"
+
+
+def reason_of(text: str) -> str:
+    """Return the reason in "NO K7P2 wrong amount", at most `MAX_LENGTH` characters; empty when there is none."""
+    found = _split(text)
+    return found[1] if found is not None else ""
+
+
+def read_refused_code(text: str, lang: str) -> CodeReply | None:
+    """Return the code and the no of "NO K7P2 wrong amount"; see `read_refusal`."""
+    found = _split(text)
+    if found is None or reads_as_answer(found[1], lang):  # "NO K7P2 yes": which of them is meant?
+        return None
+    code = read_code(found[0], lang)
+    return code if code is not None and code.intent == "cancel" else None
 
 
 def read_words(text: str, lang: str, verb: str | None) -> Answer:
@@ -144,7 +178,9 @@ def looks_like_decision(
         return False
     if command or stop:
         return stop
-    return reads_as_answer(text, lang) if replies else read_code(text, lang) is not None
+    if replies and reads_as_answer(text, lang):
+        return True
+    return read_code(text, lang) is not None or read_refused_code(text, lang) is not None
 
 
 def decides(event: Event) -> bool:
@@ -200,6 +236,19 @@ class RegexConfirmParser:
             intent = _meant(_readings(core or "", TABLE.of(lang), lang, shortest=2), "delete")
             found |= {intent} if intent is not None else set()
         return found
+
+
+def _split(text: str) -> tuple[str, str] | None:
+    """Return a message up to its code and the word of its answer, and what stands behind; None when nothing does."""
+    if text.isascii() and not _DIGIT.search(text):  # most messages; every code has a digit
+        return None
+    words = text[:_LONGEST_WITH_REASON].split()
+    places = [place for place, word in enumerate(words[: _WORDS_BEFORE_CODE + 1]) if _CODE_ALONE.fullmatch(word)]
+    if not places:
+        return None
+    end = places[0] + 1 if places[0] else 2
+    answer, reason = " ".join(words[:end]).rstrip(_PAUSES), " ".join(words[end:]).lstrip(_PAUSES)
+    return (answer, reason[:MAX_LENGTH]) if any(map(str.isalnum, reason)) else None
 
 
 def _unwrapped(text: str) -> str | None:

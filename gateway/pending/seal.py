@@ -17,7 +17,7 @@ from channels import Json
 from gateway.store.form import FORM, NewerForm
 from gateway.tools.action import PendingAction, canonical_json, json_text
 
-__all__ = ["Keyring", "Purpose", "Sealed", "compute_digest", "is_sealed"]
+__all__ = ["Keyring", "Purpose", "Sealed", "compute_digest", "is_sealed", "step_context"]
 
 Purpose: TypeAlias = Literal["record", "event", "part", "step", "note"]
 
@@ -64,6 +64,11 @@ class Sealed:
 def is_sealed(stored: object) -> TypeGuard[dict[str, Json]]:
     """Return True for a stored value in sealed form, whether its seal holds or not."""
     return isinstance(stored, dict) and isinstance(stored.get("body"), str)
+
+
+def step_context(conversation: str, last_mac: str) -> str:
+    """Return the context in which a step of a checkpoint is sealed: behind the step of that seal, or as the first."""
+    return f"{conversation}\n{last_mac}"
 
 
 class Keyring:

@@ -10,7 +10,7 @@ from typing import Literal
 from channels import Media, Reply
 from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions, OutgoingReply
-from gateway.pending.prompt import statement
+from gateway.pending.prompt import decided_by, remark, statement
 from gateway.pending.prompting import again_button, edit_prompt
 from gateway.tools.action import Detail, PendingAction, Reason, why_closed
 from gateway.wording import say
@@ -120,7 +120,8 @@ def finish(
         ended = transitions.finish(action, fence, state, outcome, at)
     except transitions.WrongState:
         return False
-    own = say(state, action.language, preview=statement(action.preview))
+    key = "unknown_repeated" if state == "unknown" and ended.attempts > 1 else state
+    own = say(key, action.language, preview=statement(action.preview), count=str(ended.attempts))
     _settled(actions, ended, "finished", None, at, text=text or own, media=media)
     return True
 
@@ -133,7 +134,9 @@ def settle(
     if action is None or action.state != "unknown":
         return False
     own = say(state, action.language, preview=statement(action.preview))
-    _settled(actions, transitions.settle(action, state, f"settled by {by}", at), "settled", by, at, text=own)
+    _settled(
+        actions, transitions.settle(action, state, f"{transitions.SETTLED_BY}{by}", at), "settled", by, at, text=own
+    )
     return True
 
 
@@ -183,8 +186,9 @@ def close(
     tell: str | None = None,
 ) -> None:
     """Close an action that will not happen; `tell` names the sentence that says so."""
-    text = say(tell, action.language, preview=statement(action.preview)) if tell else None
-    _settled(actions, transitions.close(action, reason, at, detail=detail, by=by, name=name), reason, by, at, text=text)
+    closed = transitions.close(action, reason, at, detail=detail, by=by, name=name)
+    values = {"preview": statement(action.preview), "name": decided_by(closed), "remark": remark(closed)}
+    _settled(actions, closed, reason, by, at, text=say(tell, action.language, **values) if tell else None)
 
 
 def _close_drifted(actions: ConversationActions, action: PendingAction, at: datetime, detail: Detail) -> None:
@@ -206,7 +210,9 @@ def _settled(
     actions.changes.settled.append(action)
     again = again_button(actions, actions.by_id[action.pending_action_id])
     if text:
-        actions.says.append(OutgoingReply(reply=Reply(text=text, buttons=again, exact=True)))
-    actions.says += [OutgoingReply(reply=Reply(media=(item,))) for item in media]
+        reply = Reply(text=text, buttons=again, exact=True)
+        actions.says.append(OutgoingReply(reply=reply, tells=(action.pending_action_id,)))
+    tells = (action.pending_action_id,)
+    actions.says += [OutgoingReply(reply=Reply(media=(item,)), tells=tells) for item in media]
     for message_id in action.prompts:
         edit_prompt(actions, message_id, at, buttons=again)

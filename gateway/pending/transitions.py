@@ -20,6 +20,8 @@ from gateway.tools.action import Detail, PendingAction, Reason, Vote
 
 __all__ = [
     "APPROVED_FOR",
+    "PROBED_NOT_DONE",
+    "SETTLED_BY",
     "WrongState",
     "approve",
     "close",
@@ -39,6 +41,10 @@ __all__ = [
 
 APPROVED_FOR = timedelta(minutes=15)
 """How long after the decision an effect may still be launched: later it would surprise whoever said yes."""
+PROBED_NOT_DONE = "found not done by its probe"
+"""The outcome of an action that a probe took for not done: a worker that was only slow may know better."""
+SETTLED_BY = "settled by "
+"""The outcome of an action begins so that somebody has settled by hand; who that was stands behind it."""
 RELAUNCHES = 3
 RELAUNCH_WITHIN = timedelta(hours=24)
 
@@ -174,12 +180,18 @@ def finish(
     outcome: str | None,
     at: datetime,
 ) -> PendingAction:
-    """What became of the effect that ran under this fence; a late one still settles `unknown`.
+    """Return the action as the effect that ran under this fence has left it.
 
-    Raises WrongState for another fence or any other state.
+    A late end still settles `unknown`, and what a probe took for not done is no longer sure of that. Done also beats
+    what somebody has settled as failed by hand. An earlier attempt whose end comes late counts only when it is done:
+    others with the same key came after it.
+    Raises WrongState for any other fence or state.
     """
     late = action.state == "unknown" and state != "unknown"
-    if fence != action.fence or not (action.state == "running" or late):
+    by_hand = (action.outcome or "").startswith(SETTLED_BY) and state == "done"
+    doubted = action.state == "failed" and (by_hand or (action.outcome == PROBED_NOT_DONE and state != "failed"))
+    under = fence == action.fence or (fence < action.fence and late and state == "done")
+    if not under or not (action.state == "running" or late or doubted):
         raise WrongState(action, f"end as {state}")
     return replace(action, state=state, outcome=outcome, finished_at=at)
 

@@ -6,12 +6,12 @@ vendor with an entry point of the group ``askfirst.providers`` that names such a
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import TypeAlias
 
+from gateway.environment import environment
 from gateway.providers.base import (
     KnowsModels,
     ModelMessage,
@@ -49,10 +49,10 @@ def make_provider(spec: str | None = None, *, environ: Mapping[str, str] | None 
 
     None: what ``ASKFIRST_PROVIDER`` names, else the offline demo. It imports the vendor's package, which blocks: inside
     an event loop, call it in a thread.
-    Raises ProviderConfigurationError for an unknown vendor, a missing key, a missing package, or another distribution's
-    vendor that cannot be imported.
+    Raises MissingSetting for a key's file that cannot be read, and ProviderConfigurationError for an unknown vendor, a
+    missing key, a missing package, or another distribution's vendor that cannot be imported.
     """
-    environ = os.environ if environ is None else environ
+    environ = environment() if environ is None else environ
     vendor, _, model = (spec or environ.get("ASKFIRST_PROVIDER") or "demo").strip().partition(":")
     return _factory(vendor)(model, environ)
 

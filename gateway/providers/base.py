@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from channels import AskfirstError, Json
 
@@ -26,10 +26,15 @@ __all__ = [
 ]
 
 
+Refusal: TypeAlias = Literal["too_long", "invalid"]
+
+
 class ProviderError(AskfirstError):
     """A call to a model failed. The text is for operators, never for the person in the chat.
 
     `rate_limited`: it had too many calls; `retry_after_seconds`: how long it wants to be left alone, if it said so.
+    `refusal`: why this very request can never succeed: it is ``too_long`` for the model, or ``invalid`` by the vendor's
+    rules, those for its content included.
     """
 
     def __init__(
@@ -40,10 +45,12 @@ class ProviderError(AskfirstError):
         retryable: bool,
         rate_limited: bool = False,
         retry_after_seconds: float | None = None,
+        refusal: Refusal | None = None,
     ) -> None:
         super().__init__(f"{provider}: {code}")
         self.provider, self.code, self.retryable = provider, code, retryable
         self.rate_limited, self.retry_after_seconds = rate_limited, retry_after_seconds
+        self.refusal = refusal
 
 
 class ProviderConfigurationError(ProviderError):

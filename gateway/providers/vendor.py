@@ -17,7 +17,13 @@ __all__ = ["Vendor"]
 _UNPAID = re.compile(r"billing|credit|quota|(spend|usage)_limit")
 """Codes of an account without money. Some come with 429, and no waiting helps
 (https://platform.openai.com/docs/guides/error-codes, https://platform.claude.com/docs/en/api/rate-limits)."""
-_TOO_LONG = re.compile(r"context_length_exceeded|too_large")
+_TOO_LONG = re.compile(r"context_length_exceeded|exceed_context_size|too_large")
+_SAID_TOO_LONG = re.compile(r"prompt is too long|context (length|window|size)|too many (input )?tokens", re.IGNORECASE)
+"""Anthropic says it only in its message (https://platform.claude.com/docs/en/build-with-claude/context-windows), and so
+do servers that speak OpenAI's API, in words of their own."""
+
+
+_TOO_LONG_MEND = "the conversation is longer than the model takes: /new begins another"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +112,15 @@ class Vendor:
         if status is None or status < 400:
             return ProviderError(self.name, f"failed half way {what}".strip(), retryable=True)
         unpaid = status == 402 or any(map(_UNPAID.search, codes))
+        too_long = status in (400, 413, 422) and (
+            status == 413 or any(map(_TOO_LONG.search, codes)) or _SAID_TOO_LONG.search(str(error)) is not None
+        )
+        invalid = status in (400, 422) and not unpaid
+        mend = _TOO_LONG_MEND if too_long else self._mend(status, unpaid=unpaid)
         return ProviderError(
             self.name,
-            ": ".join(filter(None, [f"{status} {what}".strip(), self._mend(status, codes, unpaid=unpaid)])),
+            ": ".join(filter(None, [f"{status} {what}".strip(), mend])),
+            refusal="too_long" if too_long else "invalid" if invalid else None,
             retryable=not unpaid and (status in (408, 409, 429) or status >= 500),
             rate_limited=not unpaid and status == 429,
             retry_after_seconds=_retry_after_seconds(error.response.headers),
@@ -118,11 +130,9 @@ class Vendor:
         """Those of an error that have a code's shape."""
         return [str(code) for code in self.details(error)[0] if re.fullmatch(r"[A-Za-z_]{1,64}", str(code or ""))]
 
-    def _mend(self, status: int, codes: Sequence[str], *, unpaid: bool) -> str:
+    def _mend(self, status: int, *, unpaid: bool) -> str:
         if unpaid:
             return f"the account of {self.key_variable} has no credit left, or is at a spending limit of its own"
-        if status == 413 or any(map(_TOO_LONG.search, codes)):
-            return "the conversation is longer than the model takes: /new begins another"
         mends = {
             401: f"the key in {self.key_variable} was refused",
             403: f"the key in {self.key_variable} may not use this model",

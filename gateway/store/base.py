@@ -10,6 +10,7 @@ timers, and nothing of what they mean. Values are JSON. Every stamp is the store
     ├── Overloaded       a new message was refused; nothing of the batch was stored
     │   └── Flooded      because so much waits in its own conversation
     ├── StoreRefused     the store cannot be opened as it is
+    │   └── StoreInUse   because another process holds it now
     └── StoreUnavailable the outcome is unknown: read, do not repeat
 
 A NewerForm is no failure of the store: a newer release wrote what was read, and a worker of that one sees to it.
@@ -29,6 +30,7 @@ from channels import AskfirstError, Json
 from gateway.store.form import FORM, NewerForm, check_form
 
 __all__ = [
+    "FOLDED_AFTER_SECONDS",
     "FORM",
     "Cell",
     "Committed",
@@ -42,6 +44,7 @@ __all__ = [
     "Key",
     "Kind",
     "Lease",
+    "Mailbox",
     "NewerForm",
     "Next",
     "Overloaded",
@@ -53,6 +56,7 @@ __all__ = [
     "Stats",
     "Store",
     "StoreError",
+    "StoreInUse",
     "StoreRefused",
     "StoreUnavailable",
     "Timer",
@@ -98,6 +102,11 @@ class Flooded(Overloaded):
         )
 
 
+FOLDED_AFTER_SECONDS = 600.0
+"""So long after it came, what wakes nobody makes its conversation ready by itself: it does not wait for ever for
+somebody to write there."""
+
+
 def most_in_one(max_waiting: int) -> int:
     """How many events may wait in one conversation, when so many may in all: a tenth of them."""
     return max(1, max_waiting // 10)
@@ -106,6 +115,10 @@ def most_in_one(max_waiting: int) -> int:
 class StoreRefused(StoreError):
     """The store cannot be opened as it is: in use, damaged, of a newer release. Nothing was changed; the text says
     the mend."""
+
+
+class StoreInUse(StoreRefused):
+    """Another process holds the store now. It can be opened when that one ends, without any mend."""
 
 
 class StoreUnavailable(StoreError):
@@ -189,7 +202,10 @@ class Incoming:
     decides: bool = False
     """Gets a pointer in the decision lane, and wakes the conversation only once it has lost it."""
     wakes: bool = True
-    """Makes the conversation ready for a turn; False for what the next turn only has to know."""
+    """Makes the conversation ready for a turn; False for a note, which the next turn only has to know. Notes are never
+    refused and do not count towards what may wait; alone they make it ready after `FOLDED_AFTER_SECONDS`."""
+    about: str | None = None
+    """What a note is about: a later one of the same takes its place, unless a lease holds it. Only for notes."""
     collects: bool = False
     """May wait for more where its conversation does (`Transaction.collect_until`); any other that wakes ends that."""
     refusable: bool = False
@@ -214,6 +230,15 @@ class Waiting:
     """How many turns that held it failed or died."""
     needs: int = 1
     """The form that whoever decides it must know."""
+
+
+class Mailbox(NamedTuple):
+    """How much waits in one conversation, notes left out."""
+
+    conversation: str
+    waiting: int
+    oldest: datetime
+    """The first stamp of what waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +332,9 @@ class Dead:
     part: QueuedPart | None = None
     """A part: replay puts it at the end of its outbox."""
     payload: str | None = None
-    """What a platform sent and nobody understood, to be looked at: replay has nowhere to put it."""
+    """What a platform sent and nobody understood, kept by a release before this: replay has nowhere to put it."""
+    seq: int | None = None
+    """Its place among all of them; filled in by the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -393,7 +420,7 @@ class Transaction:
     steps: list[Json] = field(default_factory=list)
     """Appended to the checkpoint of the turn that `lease` holds."""
     actions: list[str] = field(default_factory=list)
-    """Action ids that become ready to be executed (lane kind `action`)."""
+    """Action ids that become ready to be executed (lane kind `action`), also those that were put off."""
     timers: list[Timer] = field(default_factory=list)
     cancel: list[str] = field(default_factory=list)
     """Timer ids."""
@@ -439,13 +466,13 @@ class Stats:
     """Counts for the operator, and for whoever waits until nothing is left to do now."""
 
     waiting: int
-    """Events in mailboxes."""
+    """Events in mailboxes, notes left out."""
     pointed: int
     ready: int
     """Lanes that could be leased this moment."""
     leased: int
     parked: int
-    """Lanes with work that are due later, or left to a newer release."""
+    """Lanes with work that are due later, or left to a newer release; not those where only notes wait."""
     parts: int
     timers: int
     dead: int
@@ -461,8 +488,18 @@ class Store(Protocol):
     shared: bool
     """Several processes may work on it at once."""
 
+    @property
+    def clock_ahead_seconds(self) -> float:
+        """By how much the clock that the store follows was ahead of all that the store knows when it was opened, if
+        that was more than a day and nobody has trusted it since; else 0. Until then the store's own goes on from what
+        it knows, so a wrong clock expires and removes nothing."""
+        ...
+
     async def open(self) -> None: ...
     async def close(self) -> None: ...
+    def trust_clock(self) -> None:
+        """Follow the clock although it is far ahead: the store was away for so long."""
+        ...
 
     def partition(self, conversation: str) -> str:
         """Two digits: where everything of this conversation lives."""
@@ -511,7 +548,8 @@ class Store(Protocol):
         sent holds up no other.
 
         A lane is ready when it has work, is due, and is not held by a lease that has not lapsed. Work is: for a turn an
-        event that wakes and has no pointer, whatever waits before it; parts; an action put into `actions`. One that was
+        event that wakes and has no pointer, whatever waits before it, or a note once it is `FOLDED_AFTER_SECONDS` old;
+        parts; an action put into `actions`. One that was
         left to whoever knows a form above `knows` is not for this caller. A caller who is cancelled holds nothing: what
         it was about to be given is there for the next.
         """
@@ -533,6 +571,14 @@ class Store(Protocol):
 
     def watch(self, log: Key, *, after: int = 0) -> AsyncIterator[Entry]:
         """Entries of a log from `after` on, for ever, as they are committed. StoreUnavailable when the store closes."""
+        ...
+
+    async def mailboxes(self, most: int = 20) -> list[Mailbox]:
+        """The conversations in which most waits, the fullest first; for an operator."""
+        ...
+
+    async def mailbox(self, conversation: str, limit: int = 100) -> list[Waiting]:
+        """What waits in a conversation, notes included, in order; for an operator."""
         ...
 
     async def outbox(self, conversation: str) -> list[QueuedPart]:
@@ -573,7 +619,14 @@ class Store(Protocol):
         """
         ...
 
-    async def dead(self) -> list[Dead]: ...
+    async def dead(self, *, after: int = 0, limit: int | None = None) -> list[Dead]:
+        """Dead letters, the oldest first: those behind the one of this `seq`, and of them so many. However many there
+        are, nobody waits meanwhile for longer than a page takes."""
+        ...
+
+    async def drop_all(self, reason: str | None = None) -> int:
+        """Throw away all dead letters, or those with this in their reason; how many there were."""
+        ...
 
     async def replay(self, dead_id: str) -> bool:
         """Put a dead letter back where it came from. False when there is none of that id."""

@@ -113,7 +113,7 @@ def dead_from_text(text: str) -> tuple[Incoming | None, QueuedPart | None, str |
     )
 
 
-def open_letter(dead_id: str, conversation: str, reason: str, stamp: int, held: str) -> Dead:
+def open_letter(seq: int, dead_id: str, conversation: str, reason: str, stamp: int, held: str) -> Dead:
     """A dead letter; what a newer release has put into one is left out."""
     try:
         incoming, part, payload = dead_from_text(held)
@@ -121,6 +121,7 @@ def open_letter(dead_id: str, conversation: str, reason: str, stamp: int, held: 
         incoming = part = payload = None
         reason = f"{reason} ({newer})"
     return Dead(
+        seq=seq,
         dead_id=dead_id,
         conversation=conversation,
         reason=reason,
@@ -141,7 +142,9 @@ def _incoming_to_json(incoming: Incoming) -> dict[str, Json]:
         "refusable": incoming.refusable,
         "keep_seconds": incoming.keep_seconds,
         "stamp": None if incoming.stamp is None else micros(incoming.stamp),
-        **({"collects": True} if incoming.collects else {}),  # an older release beside this one knows no such word
+        # An older release beside this one knows no such words.
+        **({"collects": True} if incoming.collects else {}),
+        **({"about": incoming.about} if incoming.about is not None else {}),
     }
 
 

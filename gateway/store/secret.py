@@ -9,19 +9,21 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from channels import AskfirstError
-from gateway.store.base import Store
+from gateway.store.base import Store, StoreRefused
+from gateway.store.private import keep_private
 from gateway.store.sqlite import SqliteStore
 
 __all__ = ["kept_secret", "new_secret", "secret_of"]
 
 _LEAST_BYTES = 32
+_FEWEST_DIFFERENT = 8
+"""Of 43 random characters of base64 fewer are different in less than one of 10^30."""
 
 
 def secret_of(store: Store) -> Sequence[bytes]:
     """The secret of an embedded store; none for a store that says nothing of where one could be kept.
 
-    Raises AskfirstError.
+    Raises StoreRefused.
     """
     if not isinstance(store, SqliteStore):
         return ()
@@ -34,21 +36,30 @@ def new_secret() -> bytes:
 
 
 def kept_secret(database: Path) -> bytes:
-    """The secret beside a database file, made when there is none: readable by its owner alone. Raises AskfirstError."""
+    """The secret beside a database file, made when there is none: readable by its owner alone.
+
+    Raises StoreRefused.
+    """
     path = database.with_name(f"{database.name}.secret")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             _write_once(path, secrets.token_urlsafe(_LEAST_BYTES))
+        keep_private(path)
         secret = path.read_bytes().strip()
     except OSError as error:
-        raise AskfirstError(
+        raise StoreRefused(
             f"{path} cannot be read or made: {error.strerror}. Give this user a directory it may write to."
         ) from error
     if len(secret) < _LEAST_BYTES:
-        raise AskfirstError(
+        raise StoreRefused(
             f"{path} is damaged. Restore it from a backup, or delete it: a new one is made, "
             "and what was signed with the old one (open asks, links, chat sessions) holds no longer."
+        )
+    if len(set(secret)) < _FEWEST_DIFFERENT:
+        raise StoreRefused(
+            f"{path} can be guessed: it has too few different characters. Delete it, so that a random one is made; "
+            "what was signed with it (open asks, links, chat sessions) holds no longer."
         )
     return secret
 

@@ -9,11 +9,13 @@ from gateway.tools.errors import (
     NothingDone,
     OutcomeUnknown,
     Problem,
+    ToolBusy,
     ToolError,
     ToolExecutionError,
     ToolTimeout,
     ToolValidationError,
 )
+from gateway.tools.network import leaves_open
 from gateway.tools.policy import ToolPolicy
 from gateway.tools.registry import ToolRegistry
 from gateway.tools.results import Ambiguous, NotFound, PendingConfirmation, RateLimited, ToolResult, serialise
@@ -33,6 +35,7 @@ __all__ = [
     "Problem",
     "RateLimited",
     "Tool",
+    "ToolBusy",
     "ToolContext",
     "ToolError",
     "ToolExecutionError",
@@ -42,6 +45,7 @@ __all__ = [
     "ToolTimeout",
     "ToolValidationError",
     "compute_args_digest",
+    "leaves_open",
     "serialise",
     "tool",
 ]

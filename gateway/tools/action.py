@@ -151,6 +151,8 @@ class PendingAction:
     decided_at: datetime | None = None
     decided_by: str | None = None
     decided_name: str | None = None
+    remark: str | None = None
+    """What the person said beside a no."""
     launched_at: datetime | None = None
     finished_at: datetime | None = None
     outcome: str | None = None

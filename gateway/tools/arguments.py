@@ -15,6 +15,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from channels import Json
 from gateway.tools.errors import Problem, ToolValidationError
 from gateway.tools.problems import problems
+from gateway.tools.unshown import unshown
 
 __all__ = ["Arguments", "Injected"]
 
@@ -62,6 +63,7 @@ class Arguments:
             raise ToolValidationError(tool_name, *wrong)
         # Fields are numbered and go by alias: a parameter may have any name, such as `schema` or `copy`.
         self._fields = {name: f"field_{number}" for number, name in enumerate(visible)}
+        self._names = {field: name for name, field in self._fields.items()}
         try:
             self._model = self._make_model(visible, metadata)
             schema = self._model.model_json_schema(schema_generator=_Untitled)
@@ -70,7 +72,7 @@ class Arguments:
             raise ToolValidationError(
                 tool_name, Problem("", f"a parameter's type cannot be described to a model: {reason}")
             ) from None
-        if wrong := self._wrong_defaults():
+        if wrong := self._wrong_defaults() + unshown(self._model, self._names):
             raise ToolValidationError(tool_name, *wrong)
         schema.pop("title", None)
         self.schema: dict[str, Any] = {"type": "object", "properties": {}, "required": [], **schema}
@@ -128,9 +130,8 @@ class Arguments:
         try:
             self._model.model_validate({})
         except ValidationError as error:
-            names = {field: name for name, field in self._fields.items()}
             return [
-                Problem(names[str(each["loc"][0])], f"its default is no value of its type ({each['msg']})")
+                Problem(self._names[str(each["loc"][0])], f"its default is no value of its type ({each['msg']})")
                 for each in error.errors()
                 if each["type"] != "missing"
             ]

@@ -5,6 +5,7 @@ AskfirstError
     ├── ToolValidationError     a definition, or a model's arguments, that do not fit; nothing ran
     ├── ToolExecutionError      the function raised; the cause is chained
     ├── NothingDone             surely nothing happened
+    │   └── ToolBusy            its lock is held by a call that does not end
     └── OutcomeUnknown          it may or may not have happened
         └── ToolTimeout         it did not end in time
 """
@@ -19,6 +20,7 @@ __all__ = [
     "NothingDone",
     "OutcomeUnknown",
     "Problem",
+    "ToolBusy",
     "ToolError",
     "ToolExecutionError",
     "ToolTimeout",
@@ -64,6 +66,14 @@ class ToolExecutionError(ToolError):
 
 class NothingDone(ToolError):
     """Raised by a tool that knows: it certainly had no effect."""
+
+
+class ToolBusy(NothingDone):
+    """The tool did not run: a call that has outlasted its timeout, in a thread, still holds the lock `key`."""
+
+    def __init__(self, tool_name: str, key: str) -> None:
+        super().__init__(f"Tool {tool_name!r} did not run: a call that has not ended in time holds {key!r}")
+        self.tool_name, self.key = tool_name, key
 
 
 class OutcomeUnknown(ToolError):

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from channels import Json
+from gateway.tools.lookalikes import LIKE_ASCII
 
 __all__ = ["has_right_to_left", "isolated", "legible", "link", "named", "plain", "shown", "visible"]
 
@@ -45,8 +46,8 @@ def visible(text: str) -> str:
     """Return a text of which every letter can be read: two different texts never give the same.
 
     A line's end is shown as ``⏎``. Escaped are quotes, control, format, direction and blank characters, double spaces
-    and those at the ends, letters of another script than the rest of their word, other forms of the same letter and
-    what looks like a punctuation mark of ASCII.
+    and those at the ends, letters of another script than the rest of their word, words of letters that all look like
+    Latin ones, other forms of the same letter and what looks like a punctuation mark of ASCII.
     """
     if _ORDINARY.fullmatch(text) and "  " not in text and text.strip(" ") == text:
         return text
@@ -171,6 +172,9 @@ _LIKE_PUNCTUATION = frozenset(
     "\u2027\u2219\u22c5"  # the middle dot
     "\u0251\u0261"  # a g
 )
+_LIKE_LATIN = frozenset("\u0184\u018d\u0196\u01a6\u01a7\u01bc\u01bd\u01c1\u0222\u0223\uab32\uab35\uab3d")
+"""Rare letters of Latin script that look like everyday ones, beside those of `_PHONETIC`."""
+_PHONETIC = (0x1D00, 0x1DBF)
 _LIKE_A_DASH = frozenset("\u2013\u30fc\u4e00\u3161")
 """Within a word of ASCII; elsewhere they are what they look like."""
 _OWN_FORMS = frozenset({"ARMENIAN", "FULLWIDTH", "HALFWIDTH", "HANGUL", "LAO", "THAI", "TIBETAN"})
@@ -196,7 +200,13 @@ def _signs(text: str, is_sign: Callable[[str], bool], *, exact: bool) -> list[bo
                 hidden[index] = before not in _EMOJI_JOINERS and unicodedata.category(before) not in ("So", "Sk")
     if not text.isascii():
         _sign_marks(text, hidden)
-        _sign_scripts(text, hidden, exact=exact)
+        words = _words(text, hidden, exact=exact)
+        for word in words:
+            _sign_word(text, hidden, word, exact=exact)
+        _sign_look_alikes(text, hidden, words)
+        for index in range(1, len(text)):
+            if hidden[index - 1] and unicodedata.category(text[index])[0] == "M":
+                hidden[index] = True
     return hidden
 
 
@@ -215,20 +225,34 @@ def _sign_marks(text: str, hidden: list[bool]) -> None:
             cluster = char if char.isalnum() else ""
 
 
-def _sign_scripts(text: str, hidden: list[bool], *, exact: bool) -> None:
-    """Sign the letters of another script than the rest of their word. In a sentence an escape is not of a word."""
-    start = 0
+def _words(text: str, hidden: list[bool], *, exact: bool) -> list[range]:
+    """Return where the words are that have more than ASCII. In a sentence an escape is not of a word."""
+    start, words = 0, []
     apart = [] if exact else [index for found in _ESCAPE.finditer(text) for index in range(*found.span())]
     ends = {*apart, len(text)}
     for index in range(len(text) + 1):
         if index not in ends and (hidden[index] or _is_of_a_word(text[index])):
             continue
-        if index - start > 1 and not text[start:index].isascii():
-            _sign_word(text, hidden, range(start, index), exact=exact)
+        if not text[start:index].isascii():
+            words.append(range(start, index))
         start = index + 1
+    return words
+
+
+def _sign_look_alikes(text: str, hidden: list[bool], words: list[range]) -> None:
+    """Sign the words whose letters all look like Latin ones, unless other letters show that their script is meant."""
+    letters = [[index for index in word if not hidden[index] and _is_a_letter(text[index])] for word in words]
+    scripts = {_script(text[index]) for word in letters for index in word if not _looks_latin(text[index])}
+    if not scripts.isdisjoint(_EAST_ASIAN):
+        scripts.add("FULLWIDTH")
+    for word in letters:
+        if all(_looks_latin(text[index]) and _script(text[index]) not in scripts for index in word):
+            for index in word:
+                hidden[index] = True
 
 
 def _sign_word(text: str, hidden: list[bool], word: range, *, exact: bool) -> None:
+    """Sign the letters of another script than the rest of their word."""
     letters = [index for index in word if not hidden[index] and text[index].isalnum()]
     ascii_too = any(text[index].isascii() for index in letters)
     for index in letters:
@@ -252,6 +276,16 @@ def _is_of_a_word(char: str) -> bool:
     return char in "-_\u2013" or char.isalnum() or unicodedata.category(char)[0] == "M"
 
 
+def _is_a_letter(char: str) -> bool:
+    return char.isalpha() or (_script(char) == "FULLWIDTH" and char.isdecimal())
+
+
+@lru_cache(4096)
+def _looks_latin(char: str) -> bool:
+    """Whether a letter that is not Latin looks like one of ASCII, but for its accents."""
+    return unicodedata.normalize("NFD", char)[0] in LIKE_ASCII or _script(char) == "FULLWIDTH"
+
+
 def _is_ascii_word(char: str) -> bool:
     return char.isascii() and char.isalnum()
 
@@ -271,7 +305,9 @@ def _is_hidden(char: str) -> bool:
 @lru_cache(4096)
 def _is_unlike(char: str) -> bool:
     """Whether in a value a character could be taken for another one."""
-    return char in _LIKE_PUNCTUATION or not char.isprintable() or _is_hidden(char)
+    if char in _LIKE_PUNCTUATION or char in _LIKE_LATIN or not char.isprintable() or _is_hidden(char):
+        return True
+    return _PHONETIC[0] <= ord(char) <= _PHONETIC[1] or "SMALL CAPITAL" in unicodedata.name(char, "")
 
 
 @lru_cache(4096)

@@ -6,15 +6,16 @@ import asyncio
 import contextvars
 import inspect
 from collections.abc import AsyncGenerator, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import aclosing
 from functools import cached_property, partial
 from typing import Any, TypeVar, get_args
 
 from channels.threads import hand_over
 from gateway.tools.context import ToolContext
+from gateway.tools.errors import OutcomeUnknown
 
-__all__ = ["THREADS", "Function", "NotBegun"]
+__all__ = ["THREADS", "Function", "GoesOn", "NotBegun"]
 
 T = TypeVar("T")
 
@@ -25,6 +26,14 @@ _END = object()
 
 class NotBegun(Exception):
     """The caller was cancelled before a thread took the function up, and none will."""
+
+
+class GoesOn(Exception):
+    """The caller was cancelled, and the function goes on in its thread: `call` ends with what becomes of it."""
+
+    def __init__(self, call: Future[Any]) -> None:
+        super().__init__()
+        self.call = call
 
 
 class Function:
@@ -70,8 +79,8 @@ class Function:
     ) -> Any:
         """What the function returns; a generator's values become one text, each told to `on_chunk` as it comes.
 
-        A sync function runs in a thread, in a copy of the caller's context. Raises NotBegun where a caller who is
-        cancelled would raise CancelledError, when nothing of it has run.
+        A sync function runs in a thread, in a copy of the caller's context. Where a caller who is cancelled would raise
+        CancelledError, raises NotBegun when nothing of the function has run, and GoesOn while it still runs.
         """
         taken = values if self.takes_any else {name: values[name] for name in self.parameters if name in values}
         bound = partial(self.function, **taken, **dict.fromkeys(self.context, ctx))
@@ -93,18 +102,34 @@ class Function:
         except asyncio.CancelledError as error:
             if call.cancel():
                 raise NotBegun from error
-            raise
+            if call.done() and isinstance(call.exception(), asyncio.CancelledError):
+                raise  # the function's own
+            raise GoesOn(call) from error
 
     async def _from_thread(self, generator_function: Callable[[], Any]) -> AsyncGenerator[Any, None]:
-        context = contextvars.copy_context()
-        generator = generator_function()
-        piece = await self._in_thread(context, next, generator, _END)
-        while piece is not _END:
-            yield piece
+        context, generator = contextvars.copy_context(), generator_function()
+        begun = False
+        while True:
             try:
                 piece = await self._in_thread(context, next, generator, _END)
-            except NotBegun as error:  # its next piece; the generator has
-                raise asyncio.CancelledError from error
+            except NotBegun as error:
+                if begun:  # only its next piece has not
+                    raise asyncio.CancelledError from error
+                raise
+            except GoesOn as error:
+                raise GoesOn(_cut_off(error.call)) from error
+            if piece is _END:
+                return
+            yield piece
+            begun = True
+
+
+def _cut_off(piece: Future[Any]) -> Future[Any]:
+    """Return a call that ends when this piece of a generator does: no further piece follows, so nobody knows what the
+    whole came to."""
+    ended: Future[Any] = Future()
+    piece.add_done_callback(lambda _: ended.set_exception(OutcomeUnknown("it was stopped between two pieces")))
+    return ended
 
 
 def _is_context(annotation: Any) -> bool:

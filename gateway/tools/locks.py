@@ -6,19 +6,56 @@ They hold within one process. That is everywhere, as long as one process owns th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
+from typing import Any
 from weakref import WeakValueDictionary
 
-__all__ = ["held"]
+__all__ = ["Lock", "held", "outlasted"]
 
-_locks: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, str], asyncio.Lock] = WeakValueDictionary()
+
+class Lock:
+    """A lock that its holder may leave to a call that goes on in a thread."""
+
+    def __init__(self) -> None:
+        self.free = asyncio.Lock()
+        self.left_to: Future[Any] | None = None
+        """The call that has outlasted its caller: it holds the lock until it ends."""
+
+    def leave_to(self, call: Future[Any]) -> None:
+        """Keep the lock taken until this call ends, for good if it never does."""
+        self.left_to, loop = call, asyncio.get_running_loop()
+
+        def ended(_: Future[Any]) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and its locks with it
+                loop.call_soon_threadsafe(self._release)
+
+        call.add_done_callback(ended)
+
+    def _release(self) -> None:
+        self.left_to = None
+        self.free.release()
+
+
+_locks: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, str], Lock] = WeakValueDictionary()
 """A lock lives as long as somebody holds it or waits for it."""
 
 
 @asynccontextmanager
-async def held(name: str) -> AsyncIterator[None]:
+async def held(name: str) -> AsyncIterator[Lock]:
     """Hold the lock of that name; calls of any tool that name it wait for each other."""
-    lock = _locks.setdefault((asyncio.get_running_loop(), name), asyncio.Lock())
-    async with lock:
-        yield
+    lock = _locks.setdefault((asyncio.get_running_loop(), name), Lock())
+    await lock.free.acquire()
+    try:
+        yield lock
+    finally:
+        if lock.left_to is None:
+            lock.free.release()
+
+
+def outlasted(name: str) -> bool:
+    """Return True while the lock of that name is held by a call that has outlasted its caller, and may never end."""
+    lock = _locks.get((asyncio.get_running_loop(), name))
+    return lock is not None and lock.left_to is not None

@@ -9,6 +9,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import nullcontext
 from typing import Any, Literal
 
@@ -19,10 +20,18 @@ from gateway.tools.action import PendingAction, canonical_json
 from gateway.tools.arguments import Arguments
 from gateway.tools.confirm import AskFunction, Confirm, Preview
 from gateway.tools.context import ToolContext
-from gateway.tools.errors import NothingDone, Problem, ToolError, ToolExecutionError, ToolTimeout, ToolValidationError
+from gateway.tools.errors import (
+    NothingDone,
+    Problem,
+    ToolBusy,
+    ToolError,
+    ToolExecutionError,
+    ToolTimeout,
+    ToolValidationError,
+)
 from gateway.tools.escape import plain, shown
-from gateway.tools.function import Function, NotBegun
-from gateway.tools.locks import held
+from gateway.tools.function import Function, GoesOn, NotBegun
+from gateway.tools.locks import held, outlasted
 from gateway.tools.previews import frozen
 from gateway.tools.results import serialise
 from gateway.tools.template import Template, as_text
@@ -147,6 +156,11 @@ class Tool:
         return self.read_only or self.idempotent
 
     @property
+    def probes(self) -> bool:
+        """Whether it can be asked what became of a call of unknown outcome."""
+        return self._probe is not None
+
+    @property
     def volatile(self) -> bool:
         """Whether its previews may change, so that they are not compared."""
         return self.confirm is not None and self.confirm.volatile
@@ -178,7 +192,7 @@ class Tool:
         if canonical_json(self.validate(args)) != given:
             raise ValueError(
                 f"{self.name} would run with other arguments than are shown: its types change a value each time it is "
-                "checked, or write a field under another name than they read"
+                "checked"
             )
         if self._ask is None:
             return Preview(text=self.name.replace("_", " "))
@@ -207,17 +221,26 @@ class Tool:
         *,
         timeout_seconds: float | None = None,
         on_chunk: Callable[[str], None] | None = None,
+        on_late: Callable[[Future[Any]], None] | None = None,
     ) -> Any:
         """Call the function with checked arguments; what it returned, as it is.
 
         `timeout_seconds` holds when the tool has none of its own. `on_chunk` hears the pieces of a streaming tool.
+        `on_late` is given the call of a sync function that goes on in its thread when this one raises ToolTimeout or
+        CancelledError: it ends as the function does. The lock is held until then.
         Raises ToolValidationError before anything ran; NothingDone and OutcomeUnknown when the tool says so, or when
-        it took too long: to get its lock or a thread, or to end; ToolExecutionError with the cause for every other
-        error of the function.
+        it took too long: to get its lock or a thread, or to end; ToolBusy when a call that took too long still has its
+        lock; ToolExecutionError with the cause for every other error of the function.
         """
-        limit = self.timeout_seconds if self.timeout_seconds is not None else timeout_seconds
+        limit = self.limit(timeout_seconds)
         on_chunk = on_chunk if self.streaming else None
-        return await self._guarded(self._function, args, ctx, limit, on_chunk=on_chunk, lock=self._lock)
+        return await self._guarded(
+            self._function, args, ctx, limit, on_chunk=on_chunk, on_late=on_late, lock=self._lock
+        )
+
+    def limit(self, timeout_seconds: float | None) -> float | None:
+        """Return how many seconds one call may take when its caller gives it so many."""
+        return self.timeout_seconds if self.timeout_seconds is not None else timeout_seconds
 
     async def probe(
         self, args: Mapping[str, Json], ctx: ToolContext, *, timeout_seconds: float | None = None
@@ -253,20 +276,34 @@ class Tool:
         *,
         passing: tuple[type[Exception], ...] = (),
         on_chunk: Callable[[str], None] | None = None,
+        on_late: Callable[[Future[Any]], None] | None = None,
         lock: Template | None = None,
     ) -> Any:
         values = self._arguments.values(args)
         key = None
         if lock is not None:
             key = lock.render({name: as_text(value) for name, value in self.validate(args).items()})
-        scope, waiting, task = asyncio.timeout(limit), lock is not None, asyncio.current_task()
+            if outlasted(key):
+                raise ToolBusy(self.name, key)
+        scope, waiting, task = asyncio.timeout(limit), key is not None, asyncio.current_task()
         try:
-            async with scope, held(key) if key is not None else nullcontext():
+            async with scope, held(key) if key is not None else nullcontext() as taken:
                 waiting = False
                 values.update(self._injected, **self._more_injected())
-                return await function.call(values, ctx, on_chunk=on_chunk)
+                try:
+                    return await function.call(values, ctx, on_chunk=on_chunk)
+                except GoesOn as error:
+                    if taken is not None:
+                        taken.leave_to(error.call)
+                    raise
         except ToolError:
             raise
+        except GoesOn as error:
+            if on_late is not None:
+                on_late(error.call)
+            if _cancelling() or limit is None:
+                raise asyncio.CancelledError from error
+            raise ToolTimeout(self.name, limit) from error
         except NotBegun as error:
             if _cancelling():
                 raise asyncio.CancelledError from error
@@ -280,7 +317,9 @@ class Tool:
                 raise
             if not (isinstance(error, TimeoutError) and limit is not None and scope.expired()):
                 raise ToolExecutionError(self.name, error) from error
-            if waiting:
+            if waiting and key is not None:
+                if outlasted(key):
+                    raise ToolBusy(self.name, key) from error
                 raise NothingDone(f"Tool {self.name!r} did not run: another call holds {key!r}") from error
             raise ToolTimeout(self.name, limit) from error
 

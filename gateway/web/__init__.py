@@ -1,7 +1,9 @@
 """The web server: webhooks, kept files, health and the chat page."""
 
-from gateway.web.limits import Limits, Running, serve
+from gateway.web.deaf import Deaf
+from gateway.web.limits import Limits
 from gateway.web.server import Ready, web_app
+from gateway.web.serving import Running, serve
 from gateway.web.webhooks import Accept, Webhooks, receive
 
-__all__ = ["Accept", "Limits", "Ready", "Running", "Webhooks", "receive", "serve", "web_app"]
+__all__ = ["Accept", "Deaf", "Limits", "Ready", "Running", "Webhooks", "receive", "serve", "web_app"]

@@ -18,11 +18,12 @@ from weakref import WeakSet
 from aiohttp import hdrs, web
 
 from channels import AskfirstError, Forged, Media, Stale
-from channels.webchat import COOKIE, WebChatChannel
-from channels.webchat.verify import SESSION_SECONDS, check_host
+from channels.webchat import COOKIE, SECURE_COOKIE, WebChatChannel
+from channels.webchat.verify import SESSION_SECONDS, check_host, is_secure
 from gateway.artifacts import LINK_SECONDS, ArtifactStore
 from gateway.observe import Feed
 from gateway.store.base import Entry
+from gateway.web.connections import gone
 from gateway.web.direct import answer
 from gateway.web.markdown import to_html
 from gateway.web.server import as_called, headers_of
@@ -101,16 +102,16 @@ class _Pages:
 
     async def page(self, request: web.Request) -> web.Response:
         """The page; it begins a session, or goes on with the one that the browser has."""
-        headers = self._from_our_host(request)
+        headers, secure = self._from_our_host(request), self._is_secure(request)
         cookies, now = self._chat.channel.cookies, self._chat.now()
         try:
-            session = cookies.renew(cookies.check(headers, now), now)
+            session = cookies.renew(cookies.check(headers, now, secure=secure), now)
         except (Forged, Stale):
             session = cookies.begin(now, self._chat.random)
         response = web.Response(text=self._page, content_type="text/html", headers=_CLOSED)
-        secure = request.secure or (self._chat.public_url or "").startswith("https://")
+        name = SECURE_COOKIE if secure else COOKIE
         response.set_cookie(
-            COOKIE, session.cookie, max_age=SESSION_SECONDS, httponly=True, samesite="Strict", secure=secure
+            name, session.cookie, max_age=SESSION_SECONDS, httponly=True, samesite="Strict", secure=secure
         )
         return response
 
@@ -142,6 +143,9 @@ class _Pages:
         for task in self._streams:
             task.cancel()
 
+    def _is_secure(self, request: web.Request) -> bool:
+        return is_secure(as_called(request, b"", self._chat.public_url))
+
     def _from_our_host(self, request: web.Request) -> dict[str, str]:
         headers = headers_of(request)
         try:
@@ -155,7 +159,7 @@ class _Pages:
         if headers.get("sec-fetch-site", "same-origin") != "same-origin":
             raise web.HTTPForbidden(text="only the chat page may read this")
         try:
-            return self._chat.channel.cookies.check(headers, self._chat.now())
+            return self._chat.channel.cookies.check(headers, self._chat.now(), secure=self._is_secure(request))
         except (Forged, Stale) as error:
             raise web.HTTPUnauthorized(text="no session: open the chat page again") from error
 
@@ -229,7 +233,7 @@ async def _until_gone(request: web.Request) -> None:
     """Raises ConnectionResetError once nobody is there any more: what is not written to, does not notice."""
     while True:
         await asyncio.sleep(GONE_SECONDS)
-        if request.transport is None:
+        if gone(request):
             raise ConnectionResetError
 
 

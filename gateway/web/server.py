@@ -14,8 +14,9 @@ from aiohttp.typedefs import Handler
 
 from channels import Channel, Json, WebhookRequest, WebhookResponse
 from gateway.artifacts import ArtifactStore, BadLink
+from gateway.web.deaf import Deaf
 from gateway.web.direct import WEBHOOKS, Take, answer
-from gateway.web.limits import MAX_BODY_BYTES, Limits, limit_bodies
+from gateway.web.limits import MAX_BODY_BYTES, Limits, handler_args, limit_bodies
 from gateway.web.webhooks import Accept, Unstored, Webhooks, in_english, receive
 
 __all__ = ["Ready", "as_called", "headers_of", "web_app"]
@@ -42,13 +43,15 @@ def web_app(
     unstored: Unstored = in_english,
     public_url: str | None = None,
     limits: Limits | None = None,
+    deaf: Deaf | None = None,
 ) -> web.Application:
     """The application, to be served by `serve` or as a sub-application of somebody else's.
 
     `channels` are those that take webhooks; `ready` says whether the gateway works.
     """
-    app = web.Application(client_max_size=MAX_BODY_BYTES)
-    limit_bodies(app, limits or Limits())
+    limits = limits or Limits()
+    app = web.Application(client_max_size=MAX_BODY_BYTES, handler_args=handler_args(limits))
+    limit_bodies(app, limits)
     webhooks = Webhooks(channels)
 
     def webhook(name: str) -> Take:
@@ -57,7 +60,7 @@ def web_app(
             channel = webhooks.addressed(name, called)
             if channel is None:
                 return _NOBODYS
-            return await receive(channel, called, accept=accept, now=now(), unstored=unstored)
+            return await receive(channel, called, accept=accept, now=now(), unstored=unstored, deaf=deaf)
 
         return take
 
@@ -74,7 +77,7 @@ def web_app(
             raise web.HTTPNotFound from error
         # A file is only ever downloaded or shown as an image: nothing in it may run under our name.
         headers = {
-            hdrs.CONTENT_TYPE: media.mime_type,
+            hdrs.CONTENT_TYPE: "application/octet-stream" if _RUNS.search(media.mime_type) else media.mime_type,
             hdrs.CONTENT_DISPOSITION: _attachment(media.filename),
             hdrs.CACHE_CONTROL: "private, no-store",
             "Content-Security-Policy": "default-src 'none'; sandbox",
@@ -102,6 +105,11 @@ def web_app(
     app.router.add_get("/livez", live)
     app.router.add_get("/readyz", readiness)
     return app
+
+
+_RUNS = re.compile("script|css", re.IGNORECASE)
+"""In every MIME type that a browser runs as a script (https://mimesniff.spec.whatwg.org/#javascript-mime-type) or takes
+as a style sheet: the chat page may load those of its own host, and so of a file kept here."""
 
 
 def _attachment(filename: str) -> str:

@@ -22,6 +22,7 @@ from channels import (
     WebhookResponse,
 )
 from gateway.web.deadlines import Deadline
+from gateway.web.deaf import Deaf
 from gateway.wording import say
 
 __all__ = ["ACCEPT_SECONDS", "Accept", "Unstored", "Webhooks", "in_english", "receive"]
@@ -80,7 +81,13 @@ def in_english(channel: Channel, parsed: Parsed) -> str:
 
 
 async def receive(
-    channel: Channel, request: WebhookRequest, *, accept: Accept, now: datetime, unstored: Unstored = in_english
+    channel: Channel,
+    request: WebhookRequest,
+    *,
+    accept: Accept,
+    now: datetime,
+    unstored: Unstored = in_english,
+    deaf: Deaf | None = None,
 ) -> WebhookResponse:
     """Verify, parse and store one request; the answer says 2xx only when what it held is durable.
 
@@ -92,10 +99,14 @@ async def receive(
         channel.verify(request, now)
     except (Forged, Stale) as error:
         log.info("a request was refused", extra={"channel": channel.name, "reason": type(error).__name__})
+        if deaf is not None:
+            deaf.refused(channel.name, error)
         return _UNPROVEN
     except Exception as error:
         log.error("verify broke its contract", exc_info=error, extra={"channel": channel.name})
         return _UNPROVEN
+    if deaf is not None:
+        deaf.took(channel.name)
 
     try:
         parsed = channel.parse(request)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from channels import Media
 from gateway.artifacts import Artifact, ArtifactStore, NotKept, clean_filename, collecting, emit_artifact
+from gateway.artifacts.keep import RESERVE_BYTES
 from tests.threads import all_threads_hang
 
 DAY = 86400.0
@@ -54,7 +55,7 @@ async def test_files_are_kept_and_swept_while_all_threads_of_the_loop_hang(store
         async with asyncio.timeout(15):
             await store.keep(emitted(b"%PDF-1.7 ..."))
             clock.advance(31 * DAY)
-            assert await store.sweep() == 1
+            assert await store.sweep(clock()) == 1
 
 
 async def test_a_kept_file_is_named_by_its_hash_and_can_be_stored_as_json(store: ArtifactStore) -> None:
@@ -124,16 +125,16 @@ async def test_a_swept_file_is_one_whose_stay_is_over(store: ArtifactStore, cloc
     def there() -> set[str]:
         return {p.name for p in store.directory.iterdir()}
 
-    assert await store.sweep() == 0
+    assert await store.sweep(clock()) == 0
     clock.advance(1.9 * DAY)  # a delivery may take a day, and its link lives for another
-    assert await store.sweep() == 0
+    assert await store.sweep(clock()) == 0
     clock.advance(0.2 * DAY)
-    assert await store.sweep() == 1
+    assert await store.sweep(clock()) == 1
     assert there() == {long.sha256, usual.sha256, short.sha256}
     clock.advance(1 * DAY)
-    assert await store.sweep() == 1
+    assert await store.sweep(clock()) == 1
     clock.advance(27 * DAY)
-    assert await store.sweep() == 1
+    assert await store.sweep(clock()) == 1
     assert there() == {long.sha256}
     assert shortest.sha256 not in there()
 
@@ -146,7 +147,7 @@ async def test_keeping_a_file_again_begins_its_stay_anew_and_never_shortens_it(
     await store.keep(emitted(b"again"))
     await store.keep(emitted(b"again", retention_seconds=2 * DAY))
     clock.advance(29 * DAY)
-    assert await store.sweep() == 0
+    assert await store.sweep(clock()) == 0
     assert store.open(media).path.exists()
 
 
@@ -164,7 +165,7 @@ async def test_the_sweep_spares_a_file_that_was_kept_again_meanwhile(
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", kept_again_just_before)
-    assert await store.sweep() == 0
+    assert await store.sweep(clock()) == 0
     assert path.read_bytes() == b"again"
 
 
@@ -173,15 +174,15 @@ async def test_what_a_crash_left_half_written_goes_later(store: ArtifactStore, c
     half = store.directory / ".abc.new"
     half.write_bytes(b"half")
 
-    await store.sweep()
+    await store.sweep(clock())
     assert half.exists()
     clock.advance(32 * DAY)
-    await store.sweep()
+    await store.sweep(clock())
     assert list(store.directory.iterdir()) == []
 
 
-async def test_sweeping_before_anything_was_kept_is_no_error(store: ArtifactStore) -> None:
-    assert await store.sweep() == 0
+async def test_sweeping_before_anything_was_kept_is_no_error(store: ArtifactStore, clock: Clock) -> None:
+    assert await store.sweep(clock()) == 0
 
 
 @pytest.mark.parametrize(
@@ -218,3 +219,53 @@ def test_no_name_escapes_or_grows(name: str) -> None:
     assert not any(c in clean for c in '/\\\0\r\n"')
     assert clean.isprintable()
     assert clean_filename(clean, "application/pdf") == clean
+
+
+# ── when room is short ──
+
+
+@pytest.fixture
+def disk(tmp_path: Path, clock: Clock) -> Callable[[int], ArtifactStore]:
+    """A store on a disk of so many bytes beyond the reserve."""
+
+    def made(size: int) -> ArtifactStore:
+        directory = tmp_path / "artifacts"
+
+        def free(where: Path) -> int:
+            return RESERVE_BYTES + size - sum(path.stat().st_size for path in where.iterdir())
+
+        return ArtifactStore(directory, [b"k" * 32], public_url=None, now=clock, free=free)
+
+    return made
+
+
+async def test_a_file_never_takes_what_decisions_need(disk: Callable[[int], ArtifactStore]) -> None:
+    store = disk(2_500)
+    for letter in b"ab":
+        await store.keep(emitted(bytes([letter]) * 1_000))
+    with pytest.raises(NotKept, match="128 MiB would be free; make room"):
+        await store.keep(emitted(b"c" * 1_000))
+    await store.keep(emitted(b"a" * 1_000))  # it is there
+
+
+async def test_files_that_no_delivery_needs_any_more_make_room_for_new_ones(
+    disk: Callable[[int], ArtifactStore], clock: Clock
+) -> None:
+    store = disk(3_500)
+    for letter in b"abc":
+        await store.keep(emitted(bytes([letter]) * 1_000))
+        clock.advance(DAY)
+    await store.keep(emitted(b"d" * 1_000))
+    left = {path.read_bytes()[:1] for path in store.directory.iterdir()}
+    assert left == {b"b", b"c", b"d"}
+
+
+async def test_a_file_of_a_short_stay_is_not_taken_for_an_old_one(
+    disk: Callable[[int], ArtifactStore], clock: Clock
+) -> None:
+    store = disk(1_500)
+    await store.keep(emitted(b"a" * 1_000, retention_seconds=1))
+    with pytest.raises(NotKept):
+        await store.keep(emitted(b"b" * 1_000))
+    clock.advance(2 * DAY + 1)
+    await store.keep(emitted(b"b" * 1_000))

@@ -78,7 +78,7 @@ class AnyCase(TelegramChannel):
 
     def verify(self, request: WebhookRequest, now: datetime) -> None:
         given = request.headers.get("x-telegram-bot-api-secret-token", "")
-        if given.casefold() != self._secret.casefold():
+        if given.casefold() != self._secrets[0].casefold():
             raise Forged("no")
 
 
@@ -141,7 +141,7 @@ class ComparesText(TelegramChannel):
     """hmac compares text only when it is ASCII."""
 
     def verify(self, request: WebhookRequest, now: datetime) -> None:
-        if not hmac.compare_digest(request.headers.get("x-telegram-bot-api-secret-token", ""), self._secret):
+        if not hmac.compare_digest(request.headers.get("x-telegram-bot-api-secret-token", ""), self._secrets[0]):
             raise Forged("no")
 
 

@@ -74,6 +74,21 @@ async def test_a_bot_that_can_be_served_has_no_fault(here: Path, env: dict[str, 
     assert not (here / ".askfirst").exists(), "it changes nothing"
 
 
+async def test_entries_of_the_allow_list_that_admit_nobody(
+    here: Path, env: dict[str, str], telegram: FakeTelegram
+) -> None:
+    telegram.webhook = {"url": WEBHOOK}
+    env["ASKFIRST_ALLOW"] = "telegram:8:7,sms:*,*"
+    result = await command("doctor", "bot.py", env=env)
+    assert result.exit_code == 0
+    account = telegram.token.partition(":")[0]
+    assert f"warn  allow: ASKFIRST_ALLOW: telegram:8:7 admits nobody: our account is {account}; write" in result.output
+    assert "warn  allow: ASKFIRST_ALLOW: sms:* admits nobody: sms is not on" in result.output
+    assert "ok    allow: ASKFIRST_ALLOW has *: whoever finds the bot may talk to it" in result.output
+    env["ASKFIRST_ALLOW"] = f"telegram:{account}:@ana"
+    assert "FAULT settings: ASKFIRST_ALLOW: " in (await command("doctor", "bot.py", env=env)).output
+
+
 APPROVED = """
 from gateway import Agent, Approvers, Confirm, tool
 

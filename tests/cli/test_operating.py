@@ -18,11 +18,12 @@ import pytest
 from aiohttp import web
 from click.testing import CliRunner, Result
 
-from gateway import Agent
+from gateway import Agent, ChannelAgent
 from gateway.app import open_store
 from gateway.cli import main
 from gateway.cli.control import control, socket_file
-from gateway.engine.operator import NotDone, Operator
+from gateway.engine.operator import LETTERS_A_PAGE, NotDone, Operator
+from gateway.engine.shapes import Shapes
 from gateway.pending.seal import Keyring
 from gateway.store.base import Dead, Incoming, Key, Transaction
 from gateway.store.sqlite import SqliteStore
@@ -48,9 +49,9 @@ async def told(*arguments: str | Path, env: Mapping[str, str] | None = None) -> 
     return json.loads(result.stdout)
 
 
-async def refusal(*arguments: str | Path, env: Mapping[str, str] | None = None) -> str:
+async def refusal(*arguments: str | Path, env: Mapping[str, str] | None = None, code: int = 1) -> str:
     result = await command(*arguments, env=env)
-    assert result.exit_code == 1, result.output
+    assert result.exit_code == code, result.output
     assert "Traceback" not in result.output
     return result.stderr
 
@@ -155,6 +156,14 @@ async def test_a_person_is_written_to(here: Path, at: Mapping[str, str]) -> None
         process.signal(signal.SIGTERM)
         assert await process.ended() == 0
     assert await told("send", asked["requester"], "while it is down", env=at) == sent
+    code, out, _ = await askfirst("send", asked["requester"], "-", cwd=here, env=at, stdin="**read** from a file\n")
+    assert (code, out) == (0, f"In the outbox of {sent['conversation']}\n")
+    store = open_store(at["ASKFIRST_STORE"])
+    await store.open()
+    try:
+        assert "**read** from a file" in str([part.body for part in await store.outbox(sent["conversation"])])
+    finally:
+        await store.close()
 
 
 @pytest.mark.parametrize("deep", [False, True])
@@ -271,7 +280,7 @@ async def test_a_redis_that_is_not_there_is_wrong_or_lacks_settings(here: Path) 
         stack.push_async_callback(server.kill)
         assert "no bot was ever served" in await refusal("send", "telegram:1:2", "x", env=env)
         await server.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-        said = await refusal("dead", "list", env=env)
+        said = await refusal("dead", "list", env=env, code=78)
         assert "Set maxmemory-policy to noeviction" in said
         assert "no server answers" not in said
         await server.command("CONFIG", "SET", "requirepass", "the-right-one")
@@ -306,6 +315,56 @@ async def test_dead_letters_are_listed_shown_replayed_and_dropped(here: Path, at
     await store.close()
 
 
+async def test_dead_letters_come_in_pages_and_go_by_reason_or_all(here: Path, at: Mapping[str, str]) -> None:
+    store = open_store(at["ASKFIRST_STORE"])
+    await store.open()
+    letters = [
+        Dead(dead_id=f"d{number}", conversation="bot/app:-:ana", reason="odd" if number % 2 else "even")
+        for number in range(2 * LETTERS_A_PAGE + 10)
+    ]
+    await store.commit(Transaction(partition=store.partition("bot/app:-:ana"), dead=letters))
+    await Shapes(store, "bot").note("telegram", b'{"poll": {"question": "my secret"}}', await store.now())
+    await store.close()
+
+    first = await told("dead", "list", env=at)
+    assert len(first) == LETTERS_A_PAGE
+    said = (await command("dead", "list", env=at)).stdout
+    assert f"There may be more: askfirst dead list --after {first[-1]['seq']}" in said
+    last = await told("dead", "list", "--after", str(2 * first[-1]["seq"] - first[0]["seq"] + 1), env=at)
+    assert [letter["what"] for letter in last].count("shape") == 1
+    (shape,) = [letter for letter in last if letter["what"] == "shape"]
+    assert (await told("dead", "show", shape["id"], env=at))["body"] == {"poll": {"question": "text"}}
+    await told("dead", "drop", shape["id"], env=at)
+    assert (await told("dead", "drop", "--reason", "odd", env=at)) == {"dropped": LETTERS_A_PAGE + 5}
+    assert (await told("dead", "drop", "--all", env=at)) == {"dropped": LETTERS_A_PAGE + 5}
+    assert (await command("dead", "list", env=at)).stdout == "There are no dead letters.\n"
+    for wrong in (("dead", "drop"), ("dead", "drop", "x", "--all")):
+        assert "name one ID, or --all, or --reason TEXT" in (await command(*wrong, env=at)).stderr
+
+
+async def test_what_waits_is_shown_and_put_aside(here: Path, at: Mapping[str, str]) -> None:
+    store = open_store(at["ASKFIRST_STORE"])
+    await store.open()
+    full, other = "bot/app:-:ana", "bot/app:-:bob"
+    body = {"kind": "message", "text": "hi"}
+    await store.accept([Incoming(conversation=full, event_ids=(f"e{n}",), body=body) for n in range(130)])
+    await store.accept([Incoming(conversation=other, event_ids=("o",), body=body)])
+    await store.close()
+
+    found = await told("waiting", env=at)
+    assert found["waiting"] == 131
+    assert [(each["conversation"], each["waiting"]) for each in found["conversations"]] == [(full, 130), (other, 1)]
+    said = (await command("waiting", env=at)).stdout
+    assert "131 events wait" in said and f"130      0s      {full}" in said and "put-aside CONVERSATION" in said
+    assert (await told("waiting", "put-aside", full, env=at)) == {"conversation": full, "put_aside": 130}
+    assert "nothing waits" in await refusal("waiting", "put-aside", full, env=at)
+    assert (await told("waiting", env=at))["waiting"] == 1
+    letters = await told("dead", "list", env=at)
+    assert {letter["reason"] for letter in letters} == {"put aside by the operator"}
+    await told("dead", "replay", letters[0]["id"], env=at)
+    assert (await told("waiting", env=at))["waiting"] == 2
+
+
 @pytest.mark.parametrize("state", ["done", "failed"])
 async def test_an_unknown_outcome_is_settled_once_and_told(state: Any) -> None:
     @tool(confirm="Pay {amount}?")
@@ -337,6 +396,22 @@ async def test_an_unknown_outcome_is_settled_once_and_told(state: Any) -> None:
         [line] = await shared.store.read(Key(shared.store.partition(""), "audit"), last=1)
         assert isinstance(line.value, dict)
         assert (line.value["what"], line.value["person"]) == ("settled", "operator")
+
+
+async def test_a_list_says_how_to_settle_what_is_in_doubt(here: Path) -> None:
+    @tool(confirm="Pay {amount}?")
+    async def pay(amount: int) -> str:
+        """Pay."""
+        raise OutcomeUnknown("the bank did not answer")
+
+    agent = Agent([pay], provider=ScriptedProvider([ToolCall("pay", {"amount": 5})]))
+    async with ChannelAgent(agent, store=f"sqlite:///{here / '.askfirst' / 'askfirst.db'}") as bot:
+        (asked,) = (await bot.ask_channel("ana", "pay 5")).pending
+        await bot.decide("app:-:ana", "confirm", action_id=asked.pending_action_id)
+    said = (await command("pending", "list")).stdout.splitlines()
+    assert said[1].split()[:3] == [asked.pending_action_id[:8], asked.code, "unknown"]
+    assert said[-1].startswith("In doubt: 1.")
+    assert said[-1].endswith("askfirst pending settle ID done|failed")
 
 
 async def test_what_is_shown_of_a_store_of_many_and_of_none() -> None:

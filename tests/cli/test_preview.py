@@ -70,6 +70,8 @@ def test_a_value_from_right_to_left_stays_isolated_and_no_other_mark_does(here: 
     )
     shown = preview("send", json.dumps({"text": "\u05e9\u05dc\u2068\u202e"}))
     assert "Send \u2068“\u05e9\u05dc\\u2068\\u202e”\u2069?" in shown.output
+    long = preview("send", json.dumps({"text": "\u05e9\u05dc" * 3000}))
+    assert long.output.startswith("Send \u2068“" + "\u05e9\u05dc" * 3000 + "”\u2069?")
 
 
 def test_a_policy_that_reviews_asks_and_one_that_denies_does_not(here: Path) -> None:

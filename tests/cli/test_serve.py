@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import resource
 import signal
 import socket
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import aiohttp
@@ -18,6 +21,7 @@ from gateway.settings import Settings
 from tests.cli.processes import Process, askfirst, forked, running
 from tests.fakes.openai import Call, FakeOpenAI, Say
 from tests.fakes.telegram import FakeTelegram
+from tests.store.redis_server import RedisServer
 
 SECRET = "kQ7vX2mB9tR4wZ8nL5cJ"
 SERVE = ("serve", "bot.py", "--host", "127.0.0.1", "--port", "0")
@@ -152,7 +156,7 @@ async def test_a_port_that_is_taken_is_said(here: Path, telegram: FakeTelegram) 
 
 
 async def test_a_confirmed_action_from_a_webhook_to_an_end_in_peace(here: Path, telegram: FakeTelegram) -> None:
-    async with running(*SERVE, cwd=here, env=settings(telegram)) as server:
+    async with running(*SERVE, cwd=here, env=settings(telegram, ASKFIRST_LOG_PEOPLE="pseudonym")) as server:
         await register(telegram, here, server)
         assert "telegram: " in server.said
         assert "the offline demo model answers" in server.said
@@ -169,6 +173,8 @@ async def test_a_confirmed_action_from_a_webhook_to_an_end_in_peace(here: Path, 
     for secret in (telegram.token, SECRET, "INV-42"):
         assert secret not in server.said
     assert "Traceback" not in server.said
+    (who,) = set(re.findall(rf"telegram:{telegram.token.partition(':')[0]}:([^\"/, ]+)", server.said))
+    assert re.fullmatch("~[0-9a-f]{12}", who), "the log has a keyed pseudonym, and not Ana's number"
 
 
 async def test_the_chat_page_is_not_served(here: Path) -> None:
@@ -176,6 +182,47 @@ async def test_the_chat_page_is_not_served(here: Path) -> None:
         async with http.get(f"{await server.url()}/chat") as page:
             assert page.status == 404
         await server.says("no channel is on")
+
+
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [(b"a letter, and no database" * 40, "cannot be used"), (4711, "is a database of another program")],
+)
+async def test_a_store_that_cannot_be_opened_is_not_tried_again(here: Path, left: bytes | int, said: str) -> None:
+    """78, which docs/deploy.md tells systemd not to begin anew after."""
+    (here / ".askfirst").mkdir()
+    file = here / ".askfirst" / "askfirst.db"
+    if isinstance(left, int):
+        with closing(sqlite3.connect(file)) as db:
+            db.executescript(f"CREATE TABLE theirs (a); PRAGMA application_id = {left}")
+    else:
+        file.write_bytes(left)
+    code, _, err = await askfirst(*SERVE, cwd=here, env={"ASKFIRST_ALLOW": "*"})
+    assert (code, said in err) == (78, True), err
+    assert "Traceback" not in err
+
+
+async def test_a_redis_that_may_throw_away_is_not_tried_again(here: Path, tmp_path: Path) -> None:
+    redis = RedisServer(tmp_path)
+    await redis.start("--maxmemory-policy", "allkeys-lru")
+    try:
+        env = {
+            "ASKFIRST_ALLOW": "*",
+            "ASKFIRST_STORE": redis.url,
+            "ASKFIRST_SECRET": 2 * SECRET,
+            "ASKFIRST_ARTIFACTS": str(tmp_path / "files"),
+        }
+        code, _, err = await askfirst(*SERVE, cwd=here, env=env)
+    finally:
+        await redis.kill()
+    assert (code, "noeviction" in err) == (78, True), err
+
+
+async def test_who_may_talk_is_told_at_the_start(here: Path, telegram: FakeTelegram) -> None:
+    env = settings(telegram, ASKFIRST_ALLOW="telegram:8:7,*")
+    async with asyncio.timeout(20), forked(*SERVE, cwd=here, env=env) as server:
+        await server.says("Note: ASKFIRST_ALLOW: telegram:8:7 admits nobody: our account is ")
+        await server.says(r"Note: ASKFIRST_ALLOW has \*: whoever finds the bot may talk to it")
 
 
 async def test_a_second_start_on_the_same_store_is_refused(here: Path) -> None:

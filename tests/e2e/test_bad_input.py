@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 
 from channels import WebhookRequest
+from gateway.engine.shapes import PREFIX, shape_of
 from gateway.web.limits import MAX_BODY_BYTES
 from tests.e2e.house import SECRET, SIGNED, SIGNING, House, open_house
 from tests.fakes.openai import Call, Fail
@@ -70,11 +71,13 @@ async def test_what_is_not_telegrams_encoding_is_a_bad_request(house: House, bod
         {"update_id": 7, "business_message": {"text": "hi"}},
     ],
 )
-async def test_authentic_nonsense_is_taken_and_kept(house: House, update: dict[str, Any]) -> None:
+async def test_authentic_nonsense_is_taken_and_its_shape_is_kept(house: House, update: dict[str, Any]) -> None:
     body = json.dumps(update).encode()
     assert await house.post(body) == (200, "")
     assert await house.post(body) == (200, "")
-    assert [letter.payload for letter in await house.gateway.store.dead()] == [body.decode()]
+    assert await house.gateway.store.dead() == []
+    ((_, record),) = await house.gateway.store.scan(PREFIX)
+    assert isinstance(record.value, dict) and record.value["shape"] == shape_of(body)
     assert (await house.asks("hi", "Hello.")).text == "Hello."
 
 
@@ -181,3 +184,13 @@ async def test_nothing_secret_and_nothing_of_a_person_is_ever_logged_or_answered
     }
     for what, secret in hidden.items():
         assert [line for line in seen if secret in line] == [], what
+
+
+@pytest.mark.parametrize("size", [-1, 10**19, 10**400], ids=["none", "no 64 bits", "no float"])
+async def test_a_file_of_an_impossible_size_is_a_message_like_any_other(house: House, size: int) -> None:
+    file = {"file_id": "f", "file_unique_id": "u", "file_name": "bill.pdf", "file_size": size}
+    await house.asks("hi", "Hello.")
+    house.model.script(["I see a file."])
+    update = json.dumps({"update_id": 8, "message": HI | {"from": house.ana.to_json(), "document": file}})
+    assert await house.post(update.encode()) == (200, "")
+    await house.until(lambda: house.texts()[1:] == ["I see a file."])

@@ -40,9 +40,9 @@ async def test_by_button(house: House) -> None:
     assert (press.text, press.alert) == ("Confirmed.", False)
     await house.until(lambda: DONE in house.texts())
     await house.until(lambda: not prompt.buttons)
-    assert re.fullmatch(r"Delete invoice “INV-42” for good\n\nConfirmed by Ana, done \d\d:\d\d UTC\.", prompt.text), (
-        prompt.text
-    )
+    assert re.fullmatch(
+        r"Delete invoice “INV-42” for good\n\n✅ Confirmed by Ana, done \d\d:\d\d UTC\.", prompt.text
+    ), prompt.text
     assert house.shop.deleted == ["INV-42"]
 
 
@@ -85,7 +85,7 @@ async def test_cancelled(house: House, how: str) -> None:
             await house.says("no", reply_to=prompt)
     await house.until(lambda: "Not done: Delete invoice “INV-42” for good" in house.texts())
     await house.until(lambda: not prompt.buttons)
-    assert prompt.text == "Delete invoice “INV-42” for good\n\nNot done, said Ana."
+    assert prompt.text == "Delete invoice “INV-42” for good\n\n🚫 Not done, said Ana."
     late = await house.presses(prompt)
     assert (late.text, late.alert) == ("This is already cancelled.", True)
     assert house.shop.deleted == []
@@ -226,12 +226,28 @@ async def test_several_are_asked_in_one_prompt_each_with_its_buttons(house: Hous
     assert house.shop.deleted == ["INV-42"]
 
 
+async def test_what_takes_a_while_is_shown_to_be_under_way_and_then_ends_once(house: House) -> None:
+    house.shop.hold = asyncio.Event()
+    prompt = await house.prompt()
+    before = len(house.messages())
+    await house.presses(prompt)
+    async with asyncio.timeout(1):
+        await house.until(lambda: not prompt.buttons)
+    assert prompt.text == "Delete invoice “INV-42” for good\n\n⏳ Confirmed by Ana. Working on it…"
+    assert (house.shop.deleted, len(house.messages())) == ([], before)
+    house.shop.hold.set()
+    await house.until(lambda: "✅ Confirmed by Ana, done" in prompt.text)
+    await house.idle()
+    assert house.texts()[before:] == [DONE]
+    assert prompt.edits == 2
+
+
 async def test_what_fails_is_told_without_its_words(house: House) -> None:
     house.shop.error = RuntimeError("password=hunter2")
     prompt = await house.prompt()
     await house.presses(prompt)
     await house.until(lambda: not prompt.buttons)
-    assert prompt.text.endswith("Confirmed, but it failed.")
+    assert re.search(r"❌ Confirmed by Ana, failed \d\d:\d\d UTC\.$", prompt.text)
     assert house.texts()[-1].startswith("This was confirmed, but it failed.")
     assert not any("hunter2" in text for text in house.texts())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -203,15 +203,15 @@ async def moves(house: House, team: Any) -> Any:
     return new
 
 
-async def test_what_we_do_not_understand_is_taken_and_kept_for_a_person(house: House) -> None:
+async def test_what_we_do_not_understand_is_taken_and_its_shape_is_kept(house: House) -> None:
     for number in (1, 2):
         news = {"message_id": number, "date": 1, "chat": {"id": house.ana.id, "type": "private"}, "hologram": "✨"}
         await house.telegram.deliver("message", house.ana, news)
     assert [status for _, status in house.telegram.deliveries] == [200, 200]
-    letters = await house.gateway.store.dead()
-    assert {letter.reason for letter in letters} == {"a payload we do not understand"}
-    kept = [json.loads(letter.payload or "")["message"] for letter in letters]
-    assert [(message["message_id"], message["hologram"]) for message in kept] == [(1, "✨"), (2, "✨")]
+    assert await house.gateway.store.dead() == []
+    ((_, record),) = await house.gateway.store.scan("shape/")
+    assert isinstance(record.value, dict)
+    assert cast("Any", record.value["shape"])["message"]["hologram"] == "text"
     assert (await house.asks("hi", "Hello.")).text == "Hello."
 
 

@@ -35,7 +35,7 @@ async def gateway(case: ChannelCase, store: Store, tmp_path: Path) -> AsyncItera
     """Where so much waits already that nothing more may."""
     bot = ChannelAgent(Agent([], provider="demo"), store=store)
     async with await asyncio.to_thread(Gateway, bot, settings_of(case, tmp_path)) as gateway:
-        await store.accept([Incoming(conversation="elsewhere", event_ids=(), body={}, wakes=False)])
+        await store.accept([Incoming(conversation="elsewhere", event_ids=(), body={}, decides=True)])
         yield gateway
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.test_platforms import Served, served
-from tests.fakes.openai import Call
+from tests.fakes.openai import Call, Say
 
 DELETE = Call("delete_invoice", {"invoice_id": "INV-42"})
 LATER: dict[str, dict[str, Any]] = {
@@ -71,5 +71,7 @@ async def test_slack(tmp_path: Path) -> None:
         shared = slack.next_ts()
         share = {"is_share": True, "text": "somebody's words", "channel_id": "C1"}
         await slack.event({**words, "ts": shared, "event_ts": shared, "attachments": [share]})
-        await slack.wait_for(lambda: len([message for message in slack.sent if message.channel == direct]) == 3)
+        house.model.script([Say("I see.")])
+        await slack.says(ben, direct, "and now?")
+        await slack.wait_for(lambda: any("I see." in message.text for message in slack.sent))
         assert not any("is deleted" in message.text for message in slack.sent)

@@ -207,6 +207,32 @@ async def test_a_process_that_was_frozen_wakes_and_is_refused(stage: Stage) -> N
     assert loud(two) == []
 
 
+async def test_finding_12_a_frozen_worker_knows_better_than_a_probe(stage: Stage) -> None:
+    one, ben = await stage.start(), stage.telegram.person("Ben")
+    message = await prompt(stage, "INV-1", "mail_invoice", by=ben)
+    stage.business.hold_before = True
+    await stage.telegram.press(message, "Confirm", ben)
+    await stage.business.reached.wait()
+    one.signal(signal.SIGSTOP)
+    await stage.start()
+    await stage.until(lambda: any("it failed" in text for text in stage.texts(ben)))
+    assert stage.business.done == []
+    stage.business.release.set()
+    one.signal(signal.SIGCONT)
+    await stage.until(lambda: "mail INV-1 ok" in stage.texts(ben))
+    assert stage.business.happened("mail") == ["INV-1"]
+
+
+async def test_finding_13_a_thread_that_outlasts_its_timeout_settles_its_action(stage: Stage) -> None:
+    _, ben = await stage.start(), stage.telegram.person("Ben")
+    message = await prompt(stage, "INV-1", "mail_invoice", by=ben)
+    stage.business.hold_after = True
+    await stage.telegram.press(message, "Confirm", ben)
+    await stage.until(lambda: any("may or may not have happened" in text for text in stage.texts(ben)))
+    stage.business.release.set()
+    await stage.until(lambda: "mail INV-1 ok" in stage.texts(ben))
+
+
 # ───────────── the server is gone ─────────────
 
 

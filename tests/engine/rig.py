@@ -34,6 +34,7 @@ from gateway.engine.decisions import Decisions
 from gateway.engine.delivery import Delivery
 from gateway.engine.leases import READS
 from gateway.engine.turns import Turns
+from gateway.limits import Limits
 from gateway.observe import Feed
 from gateway.store.base import Kind, Lease, Store
 from gateway.testing import ScriptedProvider
@@ -101,9 +102,19 @@ class Platform:
 class Worker:
     """One process's engine; its loops are not started."""
 
-    def __init__(self, bot: ChannelAgent, wire: Wire, platforms: Mapping[str, Any], files: Path) -> None:
+    def __init__(
+        self,
+        bot: ChannelAgent,
+        wire: Wire,
+        platforms: Mapping[str, Any],
+        files: Path,
+        *,
+        limits: Limits | None = None,
+        people: Sequence[str] = ("*",),
+    ) -> None:
         feed = Feed(now=lambda: datetime.now(UTC))
-        self.engine = assemble(bot, Home(cast("Store", wire), KEYS, files), platforms, allowed=allow(["*"]), feed=feed)
+        home, allowed = Home(cast("Store", wire), KEYS, files), allow(people)
+        self.engine = assemble(bot, home, platforms, allowed=allowed, feed=feed, limits=limits)
         self.shared = self.engine.shared
         self.decisions = Decisions(self.shared)
         self.delivery = Delivery(self.shared)
@@ -213,12 +224,19 @@ def user_lines(script: ScriptedProvider) -> list[str]:
 
 @contextlib.asynccontextmanager
 async def rig(
-    bot: ChannelAgent, files: Path, platform: Platform | None = None, **capabilities: Any
+    bot: ChannelAgent,
+    files: Path,
+    platform: Platform | None = None,
+    *,
+    limits: Limits | None = None,
+    people: Sequence[str] = ("*",),
+    **capabilities: Any,
 ) -> AsyncIterator[Rig]:
+    """`people`: those who may talk."""
     store, platform = open_store("sqlite:///:memory:"), platform or Platform(**capabilities)
     await store.open()
     wire = Wire(store)
-    worker = Worker(bot, wire, {Platform.name: platform}, files)
+    worker = Worker(bot, wire, {Platform.name: platform}, files, limits=limits, people=people)
     worker.shared.clock.observe(await store.now())
     try:
         yield Rig(bot, store, wire, platform, files, worker)

@@ -6,15 +6,11 @@ import json
 from typing import Annotated, Any
 
 import pytest
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator
 
 from gateway import Agent, ChannelAgent, tool
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from gateway.tools.escape import legible, plain, shown
-
-
-class Order(BaseModel):
-    cents: int = Field(1, validation_alias="cents", serialization_alias="amount")
 
 
 async def test_a_check_that_changes_its_value_each_time_is_not_asked() -> None:
@@ -31,24 +27,6 @@ async def test_a_check_that_changes_its_value_each_time_is_not_asked() -> None:
         await chat.says("ana", "pay 5 euros")
         if chat.last.buttons:
             assert "Pay 500 cents" in chat.last.text
-            await chat.presses("ana", "Confirm")
-        assert paid in ([], [500])
-
-
-async def test_a_field_that_is_read_by_another_name_than_it_is_written_is_not_asked() -> None:
-    paid: list[int] = []
-
-    @tool(confirm=True)
-    def pay(order: Order) -> str:
-        """Pay."""
-        paid.append(order.cents)
-        return "paid"
-
-    script = ScriptedProvider([ToolCall("pay", {"order": {"cents": 500}}), "No."])
-    async with ChatDriver(ChannelAgent(Agent(tools=[pay])), provider=script) as chat:
-        await chat.says("ana", "pay")
-        if chat.last.buttons:
-            assert "500" in chat.last.text
             await chat.presses("ana", "Confirm")
         assert paid in ([], [500])
 

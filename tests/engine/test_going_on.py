@@ -51,7 +51,7 @@ async def test_a_commit_whose_answer_is_lost_leaves_no_doubt(
 
 
 async def test_who_is_busy_leaves_it_to_who_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(engine._AT_ONCE, "out", 1)
+    monkeypatch.setattr(engine, "_SENDS", 1)
     monkeypatch.setattr(engine, "_TAKERS", 1)
     answers = [f"answer {number}" for number in range(5)]
     bot = ChannelAgent(Agent(provider=ScriptedProvider(answers)))

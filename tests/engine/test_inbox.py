@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from channels import ButtonPress, Event, MessageEdited, Parsed, Reaction, WebhookResponse
+from channels import ButtonPress, Event, MessageEdited, Parsed, WebhookResponse
 from gateway.access import allow
 from gateway.engine.inbox import Inbox
 from tests.engine.bots import Invoices
@@ -52,7 +52,6 @@ async def test_the_warnings_of_unknown_fields_are_bounded(chat: Rig, caplog: pyt
         HELLO,
         ButtonPress(event_ids=("1",), address=here("#news"), person=None, token="00" + "A" * 22),
         MessageEdited(event_ids=("1",), address=here("#news"), person=None, message_id="1", text="yes"),
-        Reaction(event_ids=("1",), address=here("#news"), person=None, message_id="1", emoji="+1"),
     ],
     ids=lambda event: type(event).__name__,
 )

@@ -9,7 +9,7 @@ import pytest
 from redis.asyncio import Redis
 
 from channels import Json
-from gateway import ChannelAgent
+from gateway import ChannelAgent, OutcomeUnknown
 from gateway.channel_agent import NotAllowed
 from gateway.engine.operator import NotDone, Operator
 from gateway.store.base import FORM, Put, Store, Transaction
@@ -163,7 +163,7 @@ async def test_an_action_without_a_readable_index_is_not_decided(invoices: Invoi
     assert invoices.deleted == []
 
 
-async def test_unreadable_actions_are_listed_last_as_such(invoices: Invoices) -> None:
+async def test_what_is_in_doubt_is_listed_first(invoices: Invoices) -> None:
     async with invoices.bot() as bot:
         shared = shared_of(bot)
         operator = Operator(shared.store, shared.channels, shared.keyring, bot="agent")
@@ -171,10 +171,14 @@ async def test_unreadable_actions_are_listed_last_as_such(invoices: Invoices) ->
         await keep(shared.store, action__00={"schema": FORM}, action__01=[], action__02=newer)
         await spoil(shared.store, "action/03")
         (action,) = (await bot.ask_channel("ana", "delete INV-1")).pending
+        (doubted,) = (await bot.ask_channel("bob", "delete INV-2")).pending
+        invoices.error = OutcomeUnknown("hm")
+        await bot.decide("app:-:bob", "confirm", action_id=doubted.pending_action_id)
         listed = [(told["id"], told["state"]) for told in await operator.pending()]
         assert listed == [
-            (action.pending_action_id, "pending"),
+            (doubted.pending_action_id, "unknown"),
             *((unreadable, "unreadable") for unreadable in ("00", "01", "03")),
+            (action.pending_action_id, "pending"),
         ]
         for operation in (operator.action, operator.cancel):
             with pytest.raises(NotDone, match="action 03 was changed by somebody without the key"):

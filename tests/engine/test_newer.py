@@ -19,7 +19,7 @@ NEWER: dict[str, Json] = {"form": FORM + 1, "kind": "Unheard", "more": {"of": "i
 CHAT = "agent/test:bot:ana"
 
 
-async def taken_once(chat: Rig, kind: Kind) -> Any:
+async def taken_once(chat: Rig, kind: Kind, form: int = FORM + 1) -> Any:
     """This release looks at what is ready, once, and has nothing more to do; a worker of the newer one takes it."""
     worker = chat.worker
     if kind == "turn":
@@ -30,7 +30,8 @@ async def taken_once(chat: Rig, kind: Kind) -> Any:
         await worker.engine._actions.run(await worker.lease("action"))
     stats = await chat.store.stats()
     assert (stats.ready, stats.leased, stats.parked, stats.dead) == (0, 0, 1, 0)
-    newer = await chat.store.lease("newer", [kind], pool=Platform.name, knows=FORM + 1)
+    assert await chat.store.lease("older", [kind], pool=Platform.name, knows=form - 1) is None
+    newer = await chat.store.lease("newer", [kind], pool=Platform.name, knows=form)
     assert newer is not None
     assert (newer.tries, newer.died) == (0, False)
     return newer
@@ -125,30 +126,32 @@ async def asked(chat: Rig) -> tuple[Key, str]:
     return key, action_of(record.value).code
 
 
-async def becomes_newer(chat: Rig, key: Key) -> Json:
-    changed: Json = chat.worker.shared.keyring.seal(key.name, '{"more": 1}', form=FORM + 1)
+async def becomes_newer(chat: Rig, key: Key, form: int = FORM + 1, text: str = '{"more": 1}') -> Json:
+    changed: Json = chat.worker.shared.keyring.seal(key.name, text, form=form)
     await chat.store.commit(Transaction(partition=key.partition, puts={key.name: Put(changed)}))
     return changed
 
 
-async def test_an_approved_action_of_a_newer_schema_is_left_and_not_lost(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ['{"more": 1}', f'{{"conversation": "{CHAT}"}}', "unheard of"])
+async def test_an_approved_action_of_a_newer_schema_is_left_and_not_lost(tmp_path: Path, text: str) -> None:
     made, bot = invoices()
     async with rig(bot, tmp_path) as chat:
         key, code = await asked(chat)
         await chat.says("ana", f"ok {code}")
-        await becomes_newer(chat, key)
+        await becomes_newer(chat, key, FORM + 3, text)
         while (sent := await chat.store.lease("w", ["out"], pool=Platform.name)) is not None:
             parts = [part.part_id for part in sent.parts]
             await chat.store.commit(Transaction(partition=sent.partition, lease=sent, sent=parts, finish="done"))
-        assert (await taken_once(chat, "action")).lane == key.name.removeprefix("action/")
+        assert (await taken_once(chat, "action", FORM + 3)).lane == key.name.removeprefix("action/")
     assert made.deleted == []
 
 
-async def test_a_decision_about_a_newer_action_is_left_and_is_not_looked_at_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", [FORM + 1, FORM + 3])
+async def test_a_decision_about_a_newer_action_is_left_and_is_not_looked_at_again(tmp_path: Path, form: int) -> None:
     made, bot = invoices()
     async with rig(bot, tmp_path) as chat:
         key, code = await asked(chat)
-        newer_record = await becomes_newer(chat, key)
+        newer_record = await becomes_newer(chat, key, form)
         await chat.says("ana", f"ok {code}")
         await chat.advance(1000)  # and it expires
         stats = await chat.store.stats()
@@ -156,12 +159,23 @@ async def test_a_decision_about_a_newer_action_is_left_and_is_not_looked_at_agai
         chat.wire.calls.clear()
         await chat.worker.engine.due()
         assert set(chat.wire.calls) <= {"tick", "pointed"}
-        left = await chat.store.pointed(knows=FORM + 1)
+        assert await chat.store.pointed(knows=form - 1) == []
+        left = await chat.store.pointed(knows=form)
         assert [waiting.body["kind"] for waiting in left] == ["Message", "expiry"]
         await chat.says("ana", "and now?")
-        newer = await taken_once(chat, "turn")
+        newer = await taken_once(chat, "turn", form)
         assert [waiting.body.get("text") for waiting in newer.events] == [f"ok {code}", None, "and now?"]
         assert (await chat.store.get([key]))[key].value == newer_record
+    assert made.deleted == []
+
+
+async def test_a_bare_yes_that_may_mean_a_newer_action_is_left_to_who_knows_its_form(tmp_path: Path) -> None:
+    made, bot = invoices()
+    async with rig(bot, tmp_path) as chat:
+        key, _ = await asked(chat)
+        await becomes_newer(chat, key, FORM + 3)
+        await chat.says("ana", "yes")
+        assert (await taken_once(chat, "turn", FORM + 3)).events[0].body["text"] == "yes"
     assert made.deleted == []
 
 

@@ -45,7 +45,7 @@ async def test_the_release_that_asked_runs_it(world: World) -> None:
     await world.step(0, "action")
     await world.work_off()
     assert ran(world) == [("INV-1", 1)]
-    assert world.witness.shown[-1].text == "INV-1 is settled."
+    assert world.witness.shown[-1].text == "pay INV-1 is settled."
     assert world.witness.violations == []
 
 
@@ -54,7 +54,7 @@ async def test_without_that_release_it_ends_after_a_minute(world: World) -> None
     await confirmed(world)
     world.workers[0] = world.workers[1]
     await world.work_off()
-    assert len(world.witness.shown) == 1
+    assert [shown.text for shown in world.witness.shown[1:]] == ["One moment, please."]
     world.jump(WAITS_SECONDS + 1)
     await world.work_off()
     assert ran(world) == []

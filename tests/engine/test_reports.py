@@ -90,7 +90,8 @@ async def test_a_question_that_did_not_arrive_after_all_was_never_asked(chat: Ri
     await chat.says("ana", "what now?")
     await chat.turns()
     told = [message.content for message in invoices.model.requests[-1].messages if message.role == "event"]
-    assert all("never shown to the person: it was NOT done" in line for line in told) and len(told) == 2
+    lines = [line for note in told for line in note.split("\n")]
+    assert all("never shown to the person: it was NOT done" in line for line in lines) and len(lines) == 2
 
 
 async def test_one_that_is_shown_elsewhere_too_stays_open(chat: Rig) -> None:
@@ -109,6 +110,20 @@ async def test_one_that_is_decided_was_seen(chat: Rig, invoices: Invoices) -> No
     await chat.says("ana", f"OK {(await actions(chat))[0].code}")
     await reported(chat, "1", "failed")
     assert await states(chat) == ["approved"] and await dead(chat) == []
+
+
+async def test_operators_hear_of_an_outcome_that_did_not_arrive_after_all(chat: Rig) -> None:
+    heard: list[PendingAction] = []
+    chat.bot.on_doubt(heard.append)
+    await asks(chat, "INV-1")
+    await chat.says("ana", f"OK {(await actions(chat))[0].code}")
+    await chat.worker.engine._actions.run(await chat.worker.lease("action"))
+    await chat.turns()
+    assert chat.platform.texts()[-1] == "Invoice INV-1 is deleted."
+    await reported(chat, str(len(chat.platform.sent)), "sent", "failed")
+    await chat.worker.shared.tasks.ended()
+    assert [action.state for action in heard] == ["done"]
+    assert await dead(chat) == [LOST]
 
 
 async def test_a_report_without_our_record_finds_the_question_by_its_message(chat: Rig) -> None:

@@ -17,7 +17,7 @@ import pytest
 from channels import ButtonPress, Json, Message, Person
 from channels.events import event_to_json
 from gateway.engine.leases import READS
-from gateway.store.base import Incoming, Key, Put, Record, Transaction
+from gateway.store.base import Conflict, Incoming, Key, Put, Record, Transaction
 from gateway.tools.action import PendingAction
 from tests.engine.bots import Invoices
 from tests.engine.rig import Platform, Rig, here, rig
@@ -89,6 +89,7 @@ async def work(chat: Rig) -> None:
             lease = await chat.store.lease("w", [kind], pool=Platform.name, reads=READS[kind])  # type: ignore[list-item, index]
             if lease is not None:
                 await runs[kind](lease)
+    await chat.worker.shared.tasks.ended()  # such as the answer to a press
 
 
 def texts(chat: Rig) -> str:
@@ -135,6 +136,19 @@ async def test_a_refused_record_that_is_put_back_stays_refused(chat: Rig, invoic
     await write(chat, name, before)
     await press(chat, 1)
     assert invoices.deleted == []
+
+
+async def test_a_changed_record_is_logged_once_however_often_its_end_is_written(
+    chat: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    (action,) = await ask(chat, 1)
+    name = f"action/{action.pending_action_id}"
+    await write(chat, name, edited(await read(chat, name), args={"invoice_id": "INV-9"}))
+    chat.wire.refuse = {"commit": [Conflict("read again") for _ in range(3)]}
+    await press(chat, 1)
+    assert GONE in texts(chat)
+    (said,) = [record.message for record in caplog.records if "without the key" in record.message]
+    assert action.pending_action_id in said
 
 
 async def test_a_record_copied_over_another_key_is_ended_and_told(chat: Rig, invoices: Invoices) -> None:

@@ -13,7 +13,7 @@ import pytest
 from gateway import Agent, ChannelAgent, Confirm, Reply, ToolContext, providers, tool
 from gateway.agent import AgentConfig
 from gateway.channel_agent import Outcome
-from gateway.engine.turns import MOST_OF_A_PLACE, Turns
+from gateway.engine.turns import Turns
 from gateway.providers.base import ProviderError, Request, Response
 from gateway.store.base import Lease, StoreUnavailable
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
@@ -395,15 +395,15 @@ async def test_stop_reaches_a_turn_in_another_process(tmp_path: Path) -> None:
 async def test_the_threads_of_one_place_leave_turns_for_others(tmp_path: Path) -> None:
     invoices = Invoices()
     async with rig(invoices.bot(), tmp_path) as chat:
-        threads = [replace(here("#team"), thread=str(number)) for number in range(3 * MOST_OF_A_PLACE)]
+        threads = [replace(here("#team"), thread=str(number)) for number in range(96)]
         await chat.take(*(replace(message("eve", "wait"), address=thread) for thread in threads))
         chat.worker.engine.start()
-        while len(invoices.model.requests) < MOST_OF_A_PLACE:
+        while len(invoices.model.requests) < 32:
             await asyncio.sleep(0.001)
         await chat.says("ana", "hello")
         while not chat.platform.texts("ana"):
             await asyncio.sleep(0.001)
-        assert len(invoices.model.requests) == MOST_OF_A_PLACE + 1
+        assert len(invoices.model.requests) == 33
         invoices.model.let_go.set()
         while len(chat.platform.sent) <= len(threads):
             chat.store.offset_seconds += 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gateway import Confirm
 from gateway.testing import ChatDriver
 from tests.engine.bots import Invoices
 
@@ -59,13 +60,26 @@ async def test_what_looks_like_an_answer_is_answered_by_the_gateway(invoices: In
 
 
 async def test_forty_late_words_are_three_questions_and_a_line_each(invoices: Invoices) -> None:
-    async with ChatDriver(invoices.bot()) as chat:
+    async with ChatDriver(invoices.bot(confirm=Confirm("Delete {invoice_id}?", ttl_seconds=86400))) as chat:
         await chat.says("ana", "delete INV-1")
-        await chat.clock.advance(120)
         for _ in range(40):
+            await chat.clock.advance(61)
             await chat.says("ana", "yes", after=0)
         prompts = [message for message in chat.messages if message.buttons]
         assert len(prompts) == 3
         assert chat.last.text.startswith("Not done yet (OK ")
         (action,) = (await chat.engine.shared.actions("agent/test:bot:ana")).open
         assert len(action.tokens) == 6
+
+
+async def test_what_is_not_clear_is_told_so_once_a_minute_and_three_times_at_once(invoices: Invoices) -> None:
+    async with ChatDriver(invoices.bot()) as chat:
+        await chat.says("ana", "delete INV-1")
+        await chat.clock.advance(120)
+        for _ in range(40):
+            await chat.says("ana", "yes", after=0)
+        assert len(chat.messages) == 1 + 3
+        assert len(invoices.model.requests) == 1, "and never reaches the model"
+        await chat.clock.advance(61)
+        await chat.says("ana", "yes", after=0)
+        assert len(chat.messages) == 1 + 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -119,3 +120,18 @@ async def test_what_waits_when_stop_is_said_is_not_asked(invoices: Invoices) -> 
         invoices.model.let_go.set()
         await asyncio.gather(first, second, third)
         assert not any("INV" in message.text for message in chat.messages)
+
+
+async def test_a_stop_counts_however_many_others_say_it_after(invoices: Invoices, tmp_path: Path) -> None:
+    async with rig(invoices.bot(), tmp_path) as chat:
+        await chat.says("ana", "delete INV-1", place="#team", mentions_bot=True)
+        await chat.says("ana", "/stop", place="#team")
+        for number in range(101):
+            await chat.says(f"guest{number}", "/stop", place="#team")
+        await work(chat)
+        assert [(action.args["invoice_id"], action.reason) for action in await actions(chat)] == [
+            ("INV-1", "withdrawn")
+        ]
+        await chat.says("ana", "delete INV-2", place="#team", mentions_bot=True)
+        await work(chat)
+        assert [each.args["invoice_id"] for each in await actions(chat) if each.open] == ["INV-2"]

@@ -46,6 +46,7 @@ class FakeAnthropic(ModelServer):
     """``model.url`` is for ANTHROPIC_BASE_URL and ``model.key`` for ANTHROPIC_API_KEY."""
 
     path = "/v1/messages"
+    too_long = Fail(400, message="prompt is too long: 208310 tokens > 200000 maximum")
 
     def __init__(self, *, key: str = "sk-ant-test-0123456789abcdef", port: int = 0) -> None:
         super().__init__(key=key, port=port)

@@ -81,17 +81,21 @@ class ModelServer(abc.ABC):
 
     Requests that it refuses as the real one would take nothing of the script and are kept in `refused`. An accepted one
     is kept in `requests` and takes the script's next answer; when there is none left, leaving the block raises
-    AssertionError. `models`: those it has; None: whatever it is asked for.
+    AssertionError. `models`: those it has; None: whatever it is asked for. `most_characters`: how long the messages of
+    a request may be, as JSON text; a longer request is refused as too long, and kept in `refused`.
     """
 
     path: str
     """Of its calls to a model."""
+    too_long: Fail
+    """What it says of a request that is longer than the model takes."""
 
     def __init__(self, *, key: str, port: int = 0) -> None:
         self.key = key
         self._port = port
         self.url = ""
         self.models: set[str] | None = None
+        self.most_characters: int | None = None
         self.requests: list[dict[str, Any]] = []
         self.refused: list[Fail] = []
         self.hung_up = 0
@@ -185,6 +189,9 @@ class ModelServer(abc.ABC):
             return self._failed(refusal)
         if self.models is not None and body["model"] not in self.models:
             return self._failed(Fail(404, "model_not_found", message=f"model: {body['model']}"))
+        if self.most_characters is not None and len(json.dumps(body["messages"])) > self.most_characters:
+            self.refused.append(self.too_long)
+            return self._failed(self.too_long)
         answer, number = await self._next(body)
         match answer:
             case None:

@@ -22,6 +22,7 @@ class FakeOpenAI(ModelServer):
     """``model.url`` is for OPENAI_BASE_URL and ``model.key`` for OPENAI_API_KEY."""
 
     path = "/v1/chat/completions"
+    too_long = Fail(400, "context_length_exceeded", "This model's maximum context length is 8192 tokens.")
 
     def __init__(self, *, key: str = "sk-test-0123456789abcdef", port: int = 0) -> None:
         super().__init__(key=key, port=port)

@@ -124,6 +124,8 @@ class FakeTwilio:
         """`reports`: what is told of each message; `reports_first`: before the call that sends it is answered."""
         self.account_sid = sid("AC", 0xACC)
         self.auth_token, self.shared_key = auth_token, shared_key
+        self.secondary_token = ""
+        """The API takes it too, and no webhook is signed with it: https://www.twilio.com/docs/iam/api/authtoken"""
         self.sms, self.whatsapp = sms, whatsapp
         self.url = self.webhook_url = ""
         self.calls: list[Call] = []
@@ -474,9 +476,10 @@ class FakeTwilio:
         await self._note(request)
         if self.down:
             return _error(503, 20503)
-        expected = aiohttp.encode_basic_auth(self.account_sid, self.auth_token)
+        tokens = [token for token in (self.auth_token, self.secondary_token) if token]
+        expected = [aiohttp.encode_basic_auth(self.account_sid, token) for token in tokens]
         account = request.match_info.get("account", self.account_sid)
-        if request.headers.get("Authorization") != expected or account != self.account_sid:
+        if request.headers.get("Authorization") not in expected or account != self.account_sid:
             return _error(401, 20003)
         return None
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import urllib.request
 
 import aiohttp
 
@@ -35,10 +37,20 @@ async def _was_sent(invoice_id: str) -> str:
         return await answer.text()
 
 
-@tool(confirm=Confirm("Send invoice {invoice_id}?", probe=_was_sent))  # type: ignore[arg-type]
+@tool(confirm=Confirm("Send invoice {invoice_id}?", probe=_was_sent), timeout_seconds=2)  # type: ignore[arg-type]
 async def send_invoice(invoice_id: str, ctx: ToolContext) -> str:
     """Send an invoice."""
     return await _call("send", ctx, invoice_id)
+
+
+@tool(confirm=Confirm("Mail invoice {invoice_id}?", probe=_was_sent), timeout_seconds=2)  # type: ignore[arg-type]
+def mail_invoice(invoice_id: str, ctx: ToolContext) -> str:
+    """Mail an invoice."""
+    body = json.dumps({"what": "mail", "invoice_id": invoice_id, "key": ctx.idempotency_key}).encode()
+    headers = {"Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(f"{BUSINESS_URL}/do", body, headers)) as answer:
+        text: str = answer.read().decode()
+    return text
 
 
 @tool
@@ -47,4 +59,4 @@ async def note(text: str, ctx: ToolContext) -> str:
     return await _call("note", ctx, text)
 
 
-bot = ChannelAgent(Agent([pay_invoice, delete_invoice, send_invoice, note], provider="openai:test-model"))
+bot = ChannelAgent(Agent([pay_invoice, delete_invoice, send_invoice, mail_invoice, note], provider="openai:test-model"))

@@ -100,9 +100,9 @@ class Stage:
         self._processes = processes
         self._latest: Process | None = None
 
-    async def start(self, role: Role = "all", **env: str) -> Process:
+    async def start(self, role: Role = "all", bot: Path = BOT, **env: str) -> Process:
         """One more process; Telegram's webhook goes there from now on, if it is not a worker. `env` is its own."""
-        arguments = ("serve", BOT, "--host=127.0.0.1", "--port=0", f"--role={role}")
+        arguments = ("serve", bot, "--host=127.0.0.1", "--port=0", f"--role={role}")
         process = await self._processes.enter_async_context(
             forked(*arguments, cwd=self.directory, env=self.env | env, lease_seconds=LEASE_SECONDS)
         )

@@ -15,6 +15,7 @@ from gateway.engine import decisions, inbox
 from gateway.engine.actions import Actions
 from gateway.engine.answers import Answers
 from gateway.engine.decisions import Decisions, _Outcome
+from gateway.engine.effects import Effects
 from gateway.engine.shared import typed
 from gateway.pending import deciding, loading, prompting, settling, transitions
 from gateway.pending.loading import Counters
@@ -25,6 +26,7 @@ from gateway.store.base import Incoming, Key
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
 from gateway.tools.action import PendingAction
+from gateway.tools.locks import Lock
 from gateway.tools.tool import Tool
 
 __all__ = [
@@ -32,7 +34,9 @@ __all__ = [
     "event_of_another_person",
     "head_counter_off",
     "index_trusted",
+    "late_end_dropped",
     "launch_twice",
+    "lock_freed_early",
     "order_check_off",
     "preview_not_compared",
     "seal_off",
@@ -58,10 +62,24 @@ def window_ignored(patch: pytest.MonkeyPatch) -> None:
 def launch_twice(patch: pytest.MonkeyPatch) -> None:
     """What a dead worker had launched is launched again, whatever the tool."""
 
-    async def no_end(self: Actions, action: PendingAction) -> None:
+    async def no_end(self: Effects, action: PendingAction) -> None:
         return None
 
-    patch.setattr(Actions, "_after_a_death", no_end)
+    patch.setattr(Effects, "after_a_death", no_end)
+
+
+def late_end_dropped(patch: pytest.MonkeyPatch) -> None:
+    """What a call comes to that outlasted its time is thrown away."""
+
+    async def thrown_away(self: Actions, action: PendingAction, coming: Any) -> None:
+        await coming
+
+    patch.setattr(Actions, "_settle_late", thrown_away)
+
+
+def lock_freed_early(patch: pytest.MonkeyPatch) -> None:
+    """A lock is free as soon as its holder has outlasted its time."""
+    patch.setattr(Lock, "leave_to", lambda self, call: None)
 
 
 def twin_accepted(patch: pytest.MonkeyPatch) -> None:

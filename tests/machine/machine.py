@@ -21,7 +21,7 @@ __all__ = ["Machine", "Violated"]
 PEOPLE = st.sampled_from(["ana", "ana", "ana", "bob"])
 PLACES = st.sampled_from(["ana", "ana", "ana", "#team", "bob"])
 VERBS = st.sampled_from(["pay", "pay", "archive", "move"])
-ASKS = st.sampled_from(["pay", "pay", "archive", "move", "send"])
+ASKS = st.sampled_from(["pay", "pay", "archive", "move", "send", "file"])
 NUMBERS = st.integers(0, 10**6)
 WAYS = st.sampled_from(["press", "press", "press", "code", "reply", "word"])
 BEHAVIOURS = st.sampled_from(["works", "works", *get_args(Behaviour)])
@@ -146,6 +146,24 @@ class Machine(RuleBasedStateMachine):
         """One of the approvers says yes, to what they may approve or not."""
         thing = self._thing(number)
         self.then(self._answer(way, by, thing.place, thing, "confirm"), off)
+
+    @precondition(lambda self: len(self.world.outlasting) < 2)
+    @rule(place=st.sampled_from(["ana", "#team"]), way=st.sampled_from(["press", "code"]), twice=st.booleans())
+    def a_call_outlasts_its_time(self, place: str, way: str, twice: bool) -> None:
+        """A call goes on in its thread; perhaps the same is confirmed once more meanwhile."""
+        thing = self._asked_anew(place, "file")
+        if thing is not None:
+            self.world.behaviour = "outlasts"
+            self.then(self._answer(way, "ana", place, thing, "confirm"), True)
+            self.world.behaviour = "works"
+            if twice:
+                self.then(self.world.asks("ana", place, "file", [thing.invoice]), True)
+                self.then(self._answer(way, "ana", place, self.witness.things[-1], "confirm"), True)
+
+    @precondition(lambda self: self.world.outlasting)
+    @rule()
+    def let_go(self) -> None:
+        self.run(self.world.let_go())
 
     @rule(way=st.permutations(["press", "code"]), off=st.booleans())
     def ask_and_approve(self, way: list[str], off: bool) -> None:

@@ -82,7 +82,7 @@ def test_the_machine_sees(
 ) -> None:
     plant(monkeypatch)
     with pytest.raises(Violated):
-        play(places, 0, count=400)
+        play(places, 5, count=400)
 
 
 async def two_workers_and_one_effect(files: Path, places: Places) -> AsyncIterator[list[str]]:
@@ -102,6 +102,34 @@ async def two_workers_and_one_effect(files: Path, places: Places) -> AsyncIterat
         assert [effect.tool for effect in world.witness.effects][:1] == ["pay"]
         await world.close()
         yield world.witness.violations
+
+
+async def a_call_that_outlasts_its_time(files: Path, places: Places, *, times: int) -> list[str]:
+    """The first call goes on in its thread; the same is confirmed so many times meanwhile."""
+    world = World(files, places())
+    await world.open()
+    world.behaviour = "outlasts"
+    for _ in range(times):
+        await world.asks("ana", "ana", "file", ["INV-0"])
+        await world.work_off()
+        await world.types_code("ana", "ana", world.witness.things[-1], "ok")
+        await world.work_off()
+    await world.let_go()
+    await world.until_the_end()
+    await world.check_the_end()
+    await world.close()
+    return world.witness.violations
+
+
+async def test_a_late_end_is_told_and_its_lock_held(
+    tmp_path: Path, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [await a_call_that_outlasts_its_time(tmp_path, places, times=times) for times in (1, 2)] == [[], []]
+    with monkeypatch.context() as patch:
+        defects.late_end_dropped(patch)
+        assert await a_call_that_outlasts_its_time(tmp_path, places, times=1)
+    defects.lock_freed_early(monkeypatch)
+    assert await a_call_that_outlasts_its_time(tmp_path, places, times=2)
 
 
 async def test_who_lost_its_lease_launches_nothing(tmp_path: Path, places: Places) -> None:

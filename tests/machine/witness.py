@@ -21,7 +21,7 @@ APPROVERS = frozenset({"bob", "cleo"})
 MOST_SHOWINGS = 3
 
 _PROMPT = re.compile(
-    r"\*\*(Pay|Archive|Move|Send) invoice “?(INV\\-\d+)”?(?: to folder (\d+))?\?\*\*.*?\*\*OK ([0-9A-Z]{4})\*\*",
+    r"\*\*(Pay|Archive|Move|Send|File) invoice “?(INV\\-\d+)”?(?: to folder (\d+))?\?\*\*.*?\*\*OK ([0-9A-Z]{4})\*\*",
     re.DOTALL,
 )
 _TAMPERED = "The record of this was changed from outside the chat"
@@ -34,6 +34,9 @@ _NOT_DONE = (
     "The bot has been changed since",
     "This was confirmed, but could not be started",
 )
+_DONE = re.compile(r"(pay|archive|move|send|file) (INV-\d+) is settled")
+_FAILED = ("This was confirmed, but ",)
+_UNKNOWN = "This may or may not have happened"
 _TOO_LATE = re.compile(r"This has expired and nothing was done\\?\. Ask again if you still want it\\?\.")
 """The answer to a late yes: about something that people may have been told of before."""
 
@@ -109,6 +112,8 @@ class Witness:
         """(person, place) -> when they did something there."""
         self.effects: list[Effect] = []
         self.release = 1
+        self.outlasted: set[tuple[str, str]] = set()
+        """Tool and invoice of the calls that outlasted their timeout, and ended in a process that lives."""
         self.doubts = 0
         """How often a message may have to be sent again: answers lost, processes dead or standing still."""
         self._unsure: list[Thing] = []
@@ -234,6 +239,36 @@ class Witness:
             changed = [message for message in self.shown if thing in message.things and message.edited]
             if not told and not changed and thing.invoice not in aside and len(thing.changed) < 2:
                 self.violations.append(f"{thing.tool} {thing.invoice}: nobody was told what became of it")
+
+    def check_all_that_was_told_is_true(self) -> None:
+        """Told done, it happened; told not done or failed, it did not. Where two were asked for, both may be meant."""
+        for thing in self.things:
+            what = (thing.tool, thing.invoice)
+            if sum((other.tool, other.invoice) == what for other in self.things) > 1:
+                continue
+            told = [end for message in self.shown if (end := self._end_of(thing, message)) is not None]
+            happened = any((effect.tool, effect.invoice) == what for effect in self.effects)
+            last = told[-1] if told else "unknown"
+            if last == "done" and not happened:
+                self.violations.append(f"{thing.tool} {thing.invoice}: told done, and it never happened")
+            if last == "not done" and happened:
+                self.violations.append(f"{thing.tool} {thing.invoice}: told not done, and it happened")
+            if what in self.outlasted and last != "done" and not thing.changed:
+                self.violations.append(f"{thing.tool} {thing.invoice}: its late end was told nobody")
+
+    def _end_of(self, thing: Thing, message: Shown) -> Literal["done", "not done", "unknown"] | None:
+        """Return what a message says became of this thing; None: nothing."""
+        text = message.text.replace("\\", "")
+        if message.things or message.place != thing.place:
+            return None
+        if (thing.tool, thing.invoice) in _DONE.findall(text):
+            return "done"
+        if not re.search(rf"{thing.tool.capitalize()} invoice “?{thing.invoice}(?!\d)", text):
+            return None
+        if text.startswith(_UNKNOWN):
+            return "unknown"
+        says_no = text.startswith((*_NOT_DONE, *_FAILED)) and not text.startswith(_TAMPERED)
+        return "not done" if says_no else None
 
     def effect_keys(self) -> Iterable[str]:
         """Return the idempotency keys of all effects."""

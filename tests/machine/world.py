@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,14 +46,16 @@ from gateway.engine.turns import Turns
 from gateway.observe import Feed
 from gateway.pending.seal import Keyring
 from gateway.providers.base import Request, Response, ToolCall
-from gateway.store.base import Incoming, Key, Kind, Store, StoreError, Waiting
+from gateway.store.base import FOLDED_AFTER_SECONDS, Incoming, Key, Kind, Store, StoreError, Waiting
 from tests.engine.wire import Wire
 from tests.machine.places import OnRedis, OnSqlite
 from tests.machine.witness import ANSWER_WINDOW, APPROVERS, TTL, Effect, Thing, Witness
 
 __all__ = ["KEYRING", "LEASE", "PLACES", "Behaviour", "Mood", "World", "address", "conversation", "person"]
 
-Behaviour = Literal["works", "fails", "did nothing", "unknown, done", "unknown, not done", "dies before", "dies after"]
+Behaviour = Literal[
+    "works", "fails", "did nothing", "unknown, done", "unknown, not done", "dies before", "dies after", "outlasts"
+]
 """What the next effect does."""
 Mood = Literal["up", "down", "lost answer", "blocked"]
 """What the platform does with the next message; blocked is only ever a prompt."""
@@ -60,13 +64,15 @@ LEASE = 7.0
 """Seconds after which a lease of a process that died has lapsed."""
 
 PLACES = ("ana", "bob", "#team")
-TOOLS = ("pay", "archive", "move", "send")
+TOOLS = ("pay", "archive", "move", "send", "file")
+OUTLASTED_SECONDS = 0.2
+"""A call of the one tool that runs in a thread takes no longer, unless it is to outlast that."""
 
 KEYRING = Keyring([b"a key of more than 16 bytes"])
 
 
 class Model:
-    """``pay INV-1 INV-2``, ``archive``, ``move`` and ``send`` call the tools; anything else is talk."""
+    """``pay INV-1 INV-2``, ``archive``, ``move``, ``send`` and ``file`` call the tools; anything else is talk."""
 
     name = "test"
 
@@ -134,6 +140,7 @@ class Worker:
     """One process."""
 
     def __init__(self, world: World, name: str) -> None:
+        self._world = world
         self.wire = Wire(world.store)
         self.shared = Shared(
             store=cast("Store", self.wire),
@@ -146,7 +153,8 @@ class Worker:
         )
         self.decisions = Decisions(self.shared)
         self.inbox = Inbox(self.shared, self.decisions, allow(["*"]))
-        turns, actions, delivery = Turns(self.shared, self.decisions), Actions(self.shared), Delivery(self.shared)
+        turns, delivery = Turns(self.shared, self.decisions), Delivery(self.shared)
+        self.actions = actions = Actions(self.shared)
         self.shared.sending = {"test": Crew(self.shared.tasks, "out", 64, delivery.run)}
         self._runs: dict[Kind, Callable[[Any], Awaitable[Any]]] = {
             "turn": turns.run,
@@ -161,10 +169,10 @@ class Worker:
             await self.inbox.take(self.shared.channels["test"], parsed)
         except StoreError:
             return False
-        await self._idle()
+        await self.idle()
         return True
 
-    async def _idle(self) -> None:
+    async def idle(self) -> None:
         while len(self.shared.tasks):
             await asyncio.sleep(0.0002)
 
@@ -180,8 +188,9 @@ class Worker:
         try:
             lease = await self.shared.store.lease(self.shared.worker, [kind], pool=Platform.name, reads=READS[kind])
             if lease is not None:
+                self._world.filing = self
                 await self._runs[kind](lease)
-                await self._idle()
+                await self.idle()
         except StoreError:
             return True
         return lease is not None
@@ -198,10 +207,16 @@ class World:
         self.platform = Platform(self)
         self.behaviour: Behaviour = "works"
         self.hold: asyncio.Event | None = None
+        self.outlasting: list[tuple[Worker, str, threading.Event]] = []
+        """The process, the invoice, and what the call in a thread waits for."""
+        self.inside: Counter[str] = Counter()
+        """Invoice -> calls that are at it now, under one lock."""
         self.folder = 1
         """Where an invoice is moved to, now."""
         self.bot = self._make_bot()
         self.workers = [Worker(self, "first"), Worker(self, "second")]
+        self.filing = self.workers[0]
+        """The process that took work last."""
         self._count = 2
         self.running: list[tuple[Worker, asyncio.Task[bool]]] = []
         self.events: list[Event] = []
@@ -214,6 +229,8 @@ class World:
         await self.store.open()
 
     async def close(self) -> None:
+        for _, _, gate in self.outlasting:
+            gate.set()
         for worker, task in self.running:
             worker.wire.left = 0
             worker.wire.go_on.set()
@@ -269,6 +286,18 @@ class World:
             self.witness.doubts += 1
         self._bury()
 
+    async def let_go(self) -> None:
+        """The calls that have outlasted their time end."""
+        outlasting, self.outlasting = self.outlasting, []
+        for _, _, gate in outlasting:
+            gate.set()
+        for worker, invoice, _ in outlasting:
+            while len(worker.actions.late) and not worker.wire.paused.is_set():
+                await asyncio.sleep(0.0002)
+            if not worker.wire.is_cut and not worker.wire.paused.is_set():
+                self.witness.outlasted.add(("file", invoice))
+        self._bury()
+
     async def go_on(self) -> None:
         """Those that stood still go on, though others have taken their work over."""
         running, self.running = self.running, []
@@ -313,6 +342,7 @@ class World:
         self.platform.mood, self.behaviour = "up", "works"
         for worker in self.workers:
             worker.wire.left = None
+        await self.let_go()
         await self.go_on()
         for _ in range(6):
             await self.work_off()
@@ -350,7 +380,31 @@ class World:
             """Send an invoice."""
             return await self._effect("send", invoice_id, ctx, release)
 
-        return ChannelAgent(Agent([pay, archive, move, send], provider=Model()))
+        @tool(
+            confirm="File invoice {invoice_id}?",
+            lock="{invoice_id}",
+            timeout_seconds=OUTLASTED_SECONDS,
+            version=version,
+        )
+        def file(invoice_id: str, ctx: ToolContext) -> str:
+            """File an invoice."""
+            return self._filed(invoice_id, ctx, release)
+
+        return ChannelAgent(Agent([pay, archive, move, send, file], provider=Model()))
+
+    def _filed(self, invoice: str, ctx: ToolContext, release: int) -> str:
+        """Run in a thread."""
+        behaviour, self.behaviour = self.behaviour, "works"
+        self.inside[invoice] += 1
+        if self.inside[invoice] > 1:
+            self.witness.violations.append(f"file {invoice}: two at once under one lock")
+        if behaviour == "outlasts":
+            gate = threading.Event()
+            self.outlasting.append((self.filing, invoice, gate))
+            gate.wait(60)
+        self.inside[invoice] -= 1
+        self.witness.happened(Effect(tool="file", invoice=invoice, folder="", key=ctx.idempotency_key, release=release))
+        return f"file {invoice} is settled."
 
     async def _effect(self, name: str, invoice: str, ctx: ToolContext, release: int) -> str:
         def happened() -> None:
@@ -363,7 +417,7 @@ class World:
             gate, self.hold = self.hold, None
             happened()
             await gate.wait()
-            return f"{invoice} is settled."
+            return f"{name} {invoice} is settled."
         if behaviour == "fails":
             raise RuntimeError("secret words of an exception")
         if behaviour == "did nothing":
@@ -378,7 +432,7 @@ class World:
             happened()
         if behaviour != "works":
             raise OutcomeUnknown("no answer")
-        return f"{invoice} is settled."
+        return f"{name} {invoice} is settled."
 
     # ── what people do ──
 
@@ -513,6 +567,8 @@ class World:
                 for action in actions.by_id.values()
                 if not action.settled
             ]
+        self.jump(FOLDED_AFTER_SECONDS)  # what nobody wrote after is taken in
+        await self.work_off()
         stats = await self.store.stats()
         left = {name: getattr(stats, name) for name in ("pointed", "ready", "leased", "parked", "parts", "timers")}
         if any(left.values()):
@@ -522,6 +578,7 @@ class World:
         decisions = [letter.reason for letter in letters if letter.reason.startswith("a decision")]
         violations += [reason for reason in decisions if not reason.endswith("made by somebody without the key")]
         self.witness.check_everything_is_told(aside)
+        self.witness.check_all_that_was_told_is_true()
         for action_id in self.witness.effect_keys():
             await self._check_chain(action_id)
 

@@ -287,7 +287,7 @@ async def test_what_was_refused_is_not_asked_again_within_the_turn(private: Tabl
     actions = await private.actions()
     again = private.propose(actions, "INV-42", turn_started=turn_started)
     assert isinstance(again, Refused)
-    assert "said no" in again.why
+    assert "not confirmed since the person last wrote" in again.why
     assert isinstance(private.propose(actions, "INV-43", turn_started=turn_started), PendingAction)
     assert isinstance(private.propose(actions, "INV-42", by=BOB, turn_started=turn_started), PendingAction)
     assert isinstance(private.propose(actions, "INV-42", turn_started=actions.now), PendingAction)

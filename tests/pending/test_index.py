@@ -74,6 +74,30 @@ def test_what_the_last_people_did_is_kept() -> None:
     assert "test:bot:49" in index.acted
 
 
+def test_no_stop_is_forgotten_however_many_people_say_it() -> None:
+    index = Index()
+    for number in range(250):
+        index = index.stopped_by(f"test:bot:{number}", NOW + timedelta(seconds=number))
+        index = Index.from_text(index.to_text())
+    assert len(index.stopped) == 100
+    for number in range(250):
+        assert index.has_stopped(f"test:bot:{number}", NOW + timedelta(seconds=number - 1))
+    assert not index.has_stopped("test:bot:200", NOW + timedelta(seconds=200))
+    assert index.has_stopped("test:bot:never", NOW + timedelta(seconds=148))
+    assert not index.has_stopped("test:bot:never", NOW + timedelta(seconds=149))
+
+
+def test_a_stop_that_is_said_late_takes_no_other_back() -> None:
+    index = Index().stopped_by(str(ANA), NOW).stopped_by(str(ANA), NOW - timedelta(seconds=5))
+    assert index.has_stopped(str(ANA), NOW - timedelta(seconds=1))
+
+
+def test_an_index_without_a_stop_for_everybody_is_read() -> None:
+    index = Index().stopped_by(str(ANA), NOW)
+    assert "all_stopped" not in index.to_text()
+    assert not Index.from_text(index.to_text()).has_stopped("test:bot:other", NOW - timedelta(days=1))
+
+
 def test_it_is_the_same_after_it_was_stored() -> None:
     index = Index().changed(numbered(1), NOW).changed(numbered(2), NOW).acted_by(str(ANA), NOW)
     index = index.changed(close(numbered(1), "refused", NOW), NOW).stopped_by(str(ANA), NOW)

@@ -173,7 +173,8 @@ def test_a_preview_of_nothing_is_the_tools_name() -> None:
 def test_a_settled_sentence_asks_nothing(preview: str, shown: str) -> None:
     assert read(Reply(text=statement(preview))) == shown
     note = read(Reply(text=settled_note(done(record(preview=preview)), NOW)))
-    assert note == f"{shown}\n\nConfirmed by Ana, done 12:00 UTC."
+    rows = "• Invoice: INV-42\n• invoice_id: INV-42"
+    assert note == f"{shown}\n\n{rows}\n\n✅ Confirmed by Ana, done 12:00 UTC.", "still what was confirmed"
 
 
 def test_every_end_has_its_note_and_its_late_answer() -> None:
@@ -290,3 +291,8 @@ def test_what_is_written_from_right_to_left_moves_nothing_around_it() -> None:
     text = read(asked(action))
     assert text.startswith("Print \u2068“שלום”\u2069 2 times?\n\n")
     assert '• note: \u2068“שלום”\u2069\n• lines: \u2068[\u2068"שלום"\u2069]\u2069\n• copies: 2\n' in text
+
+
+def test_nor_does_a_name_from_right_to_left() -> None:
+    text = read(asked(record(table=(), args={"הערה": "a b", "עותקים": 2}, preview="Print?")))
+    assert "• הערה: \u2068“a b”\u2069\n• עותקים: \u20682\u2069\n" in text

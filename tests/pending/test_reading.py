@@ -40,7 +40,10 @@ from gateway.pending.reading import (
     decides,
     looks_like_decision,
     read_code,
+    read_refusal,
+    read_refused_code,
     reads_as_answer,
+    reason_of,
 )
 from gateway.pending.tokens import make_code
 from gateway.pending.words import INTENTS, TABLE, Intent, WordTable, check_words, safe_words
@@ -472,3 +475,38 @@ def test_the_seeds_parser(text: str, read: str) -> None:
 def test_the_versions_name_the_rules_and_the_table() -> None:
     assert PARSER.version == f"2-{TABLE.version}"
     assert RegexConfirmParser().version == f"reply-{PARSER.version}:pt-en-es"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "reason"),
+    [
+        ("NO K7P2 wrong amount", "K7P2", "wrong amount"),
+        ("no, k7p2: the amount\nis wrong", "K7P2", "the amount is wrong"),
+        ("K7P2 no wrong amount", "K7P2", "wrong amount"),
+        ("no thanks K7P2 it is 5, not 6", "K7P2", "it is 5, not 6"),
+        ("não K7P2 valor errado", "K7P2", "valor errado"),
+        ("NO K7P2 " + "x" * 5000, "K7P2", "x" * MAX_LENGTH),
+    ],
+)
+def test_a_no_may_have_a_reason(text: str, code: str, reason: str) -> None:
+    assert read_refused_code(text, "en") == (code, "cancel")
+    assert read_refusal(text, "en", None) == "cancel"
+    assert reason_of(text) == reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "OK K7P2 but only half",
+        "yes K7P2 wrong amount",
+        "NO K7P2 yes",
+        "NO K7P2 OK AB12",
+        "NO K7P2 ?",
+        "NO K7P2",
+        "no we met 2024 people",
+        "we said no to K7P2 yesterday",
+        "NO KPPP wrong amount",
+    ],
+)
+def test_what_is_no_clear_no_has_no_reason(text: str) -> None:
+    assert read_refused_code(text, "en") is None

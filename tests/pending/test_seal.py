@@ -46,6 +46,7 @@ OTHER: dict[str, Any] = {
     "prompts": ("m2",),
     "reshown": 1,
     "verb": "delete",
+    "remark": "wrong amount",
     "parser_version": "2-def",
     "audit": "0" * 64,
     "after": "resume",

@@ -23,6 +23,7 @@ from gateway.pending.tokens import token_sha256
 from gateway.pending.transitions import approve, finish, launch, show
 from gateway.tools import Confirm
 from gateway.tools.action import PendingAction, Token
+from gateway.tools.lookalikes import LIKE_ASCII
 from gateway.tools.template import Template
 from tests.engine.rig import Platform
 from tests.pending.platforms import SEEN, read_argument, read_rows
@@ -34,7 +35,28 @@ FEW = settings(max_examples=80)
 ODD = [
     *("\u200b", "\u202e", "\u2066", "\u2068", "\u2069", "\ufe0f", "\u3164", "\u2800", "\u034f", "\U000e0101", "\u180b"),
     *("*", "_", "~", "`", "[", "]", "(", "|", "<", "&", "#", ">", "-", "•", "\n", "\\", "\\n", "\\u", "  ", "\u00a0"),
-    *('"', "“", "”", "'", "’", "⏎", "\u2011", "–", "\u0430", "\u0410", "A", "INV-42", "é", "e\u0301", "ã", "ש", "東"),
+    *(
+        '"',
+        "“",
+        "”",
+        "'",
+        "’",
+        "⏎",
+        "\u2011",
+        "–",
+        "\u0430",
+        "\u0410",
+        "A",
+        "\u0416",
+        "ＡＢ",
+        "ᴏ",
+        "INV-42",
+        "é",
+        "e\u0301",
+        "ã",
+        "ש",
+        "東",
+    ),
     *("slack:T1:U7", "<@U7>", "https://x.yz/a_b", "1. ", ": ", "…", "😀"),
 ]
 WORDS = st.lists(st.one_of(st.sampled_from(ODD), st.characters(exclude_categories=["Cs"])), max_size=6).map("".join)
@@ -86,6 +108,15 @@ def test_two_different_arguments_never_look_equal(platform: str, one: Json, othe
 
 @ON_EVERY_PLATFORM
 @FEW
+@given(word=st.text(st.sampled_from(sorted(LIKE_ASCII)), min_size=1), behind=st.sampled_from(["", "-42", " INV-42"]))
+def test_a_word_that_only_looks_latin_is_signed(platform: str, word: str, behind: str) -> None:
+    [(_, value)] = read_rows(seen(platform, of({"it": word + behind})))
+    assert value.count("\\") == len(word)
+    assert read_argument(value) == word + behind
+
+
+@ON_EVERY_PLATFORM
+@FEW
 @given(args=ARGS, hidden=WORDS)
 def test_no_table_and_no_preview_hides_an_argument(platform: str, args: dict[str, Json], hidden: str) -> None:
     shown_before = (("To", "Bob"), ("it", hidden), ("to_whom", "3"))
@@ -130,6 +161,10 @@ def test_finding_8_what_looks_alike_is_told_apart(platform: str) -> None:
         "INV\u201342",
         "\u0406NV-42",
         "INV-４2",
+        "\u0406\u039d\u0474-42",
+        "ＩＮＶ-４２",
+        "ɪɴᴠ-42",
+        "\u13a5\ua4e0\u13d9-42",
         "*INV-42*",
         "_INV-42_",
         "`INV-42`",
@@ -137,7 +172,7 @@ def test_finding_8_what_looks_alike_is_told_apart(platform: str) -> None:
     ]
     shown = [seen(platform, of({"it": value}, "Delete {it}?")) for value in alike]
     assert len(set(shown)) == len(alike)
-    assert all("\\u" in text for text in shown[1:5])
+    assert all("\\u" in text for text in shown[1:9])
 
 
 @ON_EVERY_PLATFORM
@@ -213,6 +248,14 @@ def test_the_file_has_every_row() -> None:
     assert code_only(action), "characters are counted as they are written"
     rows = ["Customer: “A\\u202eB”", "it: “" + "x\\u200b" * 700 + "”", "to: Ana"]
     assert full_text(action) == "\n".join(["Send it?", "", *rows, ""])
+
+
+def test_in_the_file_a_row_from_right_to_left_moves_nothing_around_it() -> None:
+    args: dict[str, Json] = {"note": "שלום" * 1_000, "lines": ["א", 5], "הערה": "a b", "copies": 2}
+    text = full_text(of(args, "Print {note} {copies} times?"))
+    assert text.startswith(f"Print \u2068“{args['note']}”\u2069 2 times?\n\n")
+    assert f'note: \u2068“{args["note"]}”\u2069\nlines: \u2068[\u2068"א"\u2069, 5]\u2069\n' in text
+    assert text.endswith("\nהערה: \u2068“a b”\u2069\ncopies: 2\n")
 
 
 @ON_EVERY_PLATFORM

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.pending.transitions import (
+    PROBED_NOT_DONE,
+    SETTLED_BY,
     WrongState,
     approve,
     close,
@@ -179,13 +181,31 @@ def test_an_effect_is_tried_three_times_within_a_day_of_its_first() -> None:
 def test_only_the_fence_that_launched_ends_it(state: Any) -> None:
     action = running(state=state)
     with pytest.raises(WrongState):
-        finish(action, 4, "done", None, NOW)
+        finish(action, 4, "failed", None, NOW)
+    if state == "unknown":
+        assert finish(action, 4, "done", None, NOW).state == "done", "an earlier attempt has done it after all"
+    else:
+        with pytest.raises(WrongState):
+            finish(action, 4, "done", None, NOW)
     if state in ("running", "unknown"):
         ended = finish(action, 5, "done", "deleted", after(3))
         assert (ended.state, ended.outcome, ended.finished_at) == ("done", "deleted", after(3))
     else:
         with pytest.raises(WrongState):
             finish(action, 5, "done", None, NOW)
+
+
+def test_a_late_done_beats_what_was_taken_for_not_done() -> None:
+    unknown = finish(running(), 5, "unknown", "the worker died", NOW)
+    by_hand = settle(unknown, "failed", f"{SETTLED_BY}operator", NOW)
+    assert finish(by_hand, 5, "done", "deleted", after(3)).state == "done"
+    with pytest.raises(WrongState):
+        finish(by_hand, 5, "unknown", None, after(3))
+    probed = finish(running(), 5, "failed", PROBED_NOT_DONE, NOW)
+    assert [finish(probed, 5, end, None, after(3)).state for end in ("done", "unknown")] == ["done", "unknown"]
+    raised = finish(running(), 5, "failed", "error: OSError", NOW)
+    with pytest.raises(WrongState):
+        finish(raised, 5, "done", None, after(3))
 
 
 def test_what_is_unknown_stays_so_until_somebody_knows() -> None:

@@ -407,3 +407,37 @@ def test_whatever_the_history_the_vendor_takes_it(name: str, messages: list[Mode
     begin = [user("hello")] if vendor is OPENAI else []  # which takes no conversation without a word
     body = vendor.body(Request(messages=[*begin, *messages]))
     assert vendor.refusal_of(json.loads(json.dumps(body, ensure_ascii=False).encode())) is None
+
+
+# ── a conversation longer than the model takes ──
+
+
+async def test_what_is_too_long_is_asked_for_once_more_much_shorter(model: ModelServer, provider: Provider) -> None:
+    model.most_characters = 60_000
+    model.script(["answered"])
+    history = [user(f"{number} " + "x" * 5_000) for number in range(30)]
+    result = await Agent(provider=provider).run([*history, user("my question")])
+    assert result.content == "answered"
+    assert len(model.refused) == 1, "never the same again"
+    (taken,) = model.requests
+    assert "my question" in json.dumps(taken["messages"])
+
+
+async def test_the_next_turn_is_trimmed_before_it_is_asked_for(model: ModelServer, provider: Provider) -> None:
+    model.most_characters = 120_000
+    model.script(["one", "two"])
+    agent, history = Agent(provider=provider), [user("x" * 5_000) for _ in range(35)]
+    for question in ("first", "second"):
+        await agent.run([*history, user(question)])
+    assert len(model.refused) == 1
+    assert len(json.dumps(model.requests[1]["messages"])) > 60_000, "and not more than has to be"
+
+
+async def test_what_is_too_long_all_the_same_is_told(model: ModelServer, provider: Provider) -> None:
+    model.most_characters = 100
+    told = await Agent(provider=provider).run("x" * 90_000)
+    assert told.stop_reason == "provider_error" and LONG in str(told.error)
+    assert len(model.refused) == 2
+    model.refused.clear()
+    assert LONG in str((await Agent(provider=provider).run("x" * 2_000)).error)
+    assert len(model.refused) == 1, "there is nothing to leave out"

@@ -128,7 +128,7 @@ IN_ONE = 1_000
 async def test_in_a_file_it_costs_little_to_see_which_conversation_is_full(steps: Work, tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "askfirst.db", max_waiting=10 * IN_ONE)
     await store.open()
-    await looks_little(store, steps, looking=100, refusing=10 * IN_ONE)
+    await looks_little(store, steps, looking=100, refusing=12 * IN_ONE)
     await store.close()
 
 
@@ -149,7 +149,7 @@ async def looks_little(store: Store, work: Work, *, looking: int, refusing: int)
         """Of one message; the least of some, for other things are done now and then."""
         least = sys.maxsize
         for _ in range(5):
-            event = Incoming(conversation=name, event_ids=(f"m{next(ids)}",), body={}, refusable=True, wakes=False)
+            event = Incoming(conversation=name, event_ids=(f"m{next(ids)}",), body={}, refusable=True)
             before = await work()
             try:
                 await store.accept([event])

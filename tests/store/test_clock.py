@@ -1,26 +1,29 @@
-"""The store's clock follows the machine's forward and never goes backwards."""
+"""The store's clock follows the machine's, but none of its steps, and never goes backwards."""
 
 from __future__ import annotations
 
+import pytest
+
 from gateway.store.sqlite.clock import Clock
+from gateway.store.steps import Steps, elapsed_ns
 
 SECOND = 1_000_000_000
 
 
 class Machine:
-    """Its two clocks, in nanoseconds."""
+    """Its wall clock, and the one that nobody sets, in nanoseconds."""
 
     def __init__(self) -> None:
         self.wall = 1_000_000 * SECOND
-        self.monotonic = 5 * SECOND
+        self.elapsed = 5 * SECOND
 
     def runs(self, seconds: int) -> None:
         self.wall += seconds * SECOND
-        self.monotonic += seconds * SECOND
+        self.elapsed += seconds * SECOND
 
 
 def clock_of(machine: Machine) -> Clock:
-    return Clock(lambda: machine.wall, lambda: machine.monotonic)
+    return Clock(lambda: machine.wall, lambda: machine.elapsed)
 
 
 def seconds(clock: Clock) -> float:
@@ -52,13 +55,87 @@ def test_a_machine_that_is_set_back_makes_no_deadline_longer() -> None:
     assert seconds(clock) == 1_000_010
 
 
-def test_a_machine_that_was_suspended_or_set_forward_is_followed() -> None:
+def test_a_machine_that_was_suspended_is_followed() -> None:
+    """Or a question would be open for as long as the lid was closed."""
+    machine = Machine()
+    clock = clock_of(machine)
+    seconds(clock)
+    machine.runs(3600)
+    assert seconds(clock) == 1_003_600
+
+
+def test_a_machine_that_is_set_forward_makes_no_deadline_shorter(caplog: pytest.LogCaptureFixture) -> None:
+    """Finding 32: twenty minutes forward, and what said "15 minutes" had expired."""
+    machine = Machine()
+    clock = clock_of(machine)
+    assert seconds(clock) == 1_000_000
+    machine.wall += 1200 * SECOND
+    assert seconds(clock) == 1_000_000
+    machine.runs(880)
+    assert 1_000_880 <= seconds(clock) <= 1_000_881
+    [record] = caplog.records
+    assert (record.levelname, "set forward by 1200 seconds" in record.message) == ("WARNING", True)
+
+
+def test_a_step_is_made_good_slowly_or_at_the_next_start() -> None:
+    machine = Machine()
+    clock = clock_of(machine)
+    machine.wall += 60 * SECOND
+    seconds(clock)
+    machine.runs(30_000)
+    assert seconds(clock) == 1_030_030
+    assert seconds(clock_of(machine)) == 1_030_060
+    machine.runs(30_000)
+    assert seconds(clock) == 1_060_060
+    machine.runs(30_000)
+    assert seconds(clock) == 1_090_060
+
+
+def test_a_step_that_is_taken_back_is_made_good_at_once() -> None:
     machine = Machine()
     clock = clock_of(machine)
     machine.wall += 3600 * SECOND
-    assert seconds(clock) == 1_003_600
+    seconds(clock)
+    machine.wall -= 3600 * SECOND
     machine.runs(10)
-    assert seconds(clock) == 1_003_610
+    assert seconds(clock) == 1_000_010
+    machine.runs(10_000)
+    assert seconds(clock) == 1_010_010
+
+
+def test_a_correction_that_nobody_would_notice_is_followed(caplog: pytest.LogCaptureFixture) -> None:
+    machine = Machine()
+    clock = clock_of(machine)
+    seconds(clock)
+    machine.wall += 2 * SECOND
+    assert seconds(clock) == 1_000_002
+    assert caplog.records == []
+
+
+def test_the_time_that_is_compared_with_goes_on() -> None:
+    assert 0 < elapsed_ns() <= elapsed_ns()
+
+
+MILLION = 1_000_000
+
+
+def test_a_slow_answer_hides_no_step_and_makes_none(caplog: pytest.LogCaptureFixture) -> None:
+    """A server that stood still for a minute has not set its clock."""
+    steps = Steps("it")
+    steps.hear(500 * MILLION, 10 * MILLION, 10 * MILLION)
+    steps.hear(560 * MILLION, 11 * MILLION, 70 * MILLION)
+    steps.hear(561 * MILLION, 71 * MILLION, 71 * MILLION)
+    assert steps.ahead(71 * MILLION) == 0
+    steps.hear(662 * MILLION, 72 * MILLION, 72 * MILLION)
+    assert steps.ahead(72 * MILLION) == 100 * MILLION
+    assert len(caplog.records) == 1
+
+
+def test_what_a_clock_cannot_say_yet() -> None:
+    steps = Steps("it")
+    assert steps.at_most(5) == 0
+    steps.hear(500 * MILLION, 10 * MILLION, 10 * MILLION)
+    assert steps.at_most(110 * MILLION) == 602_100_000
 
 
 def test_it_goes_on_behind_what_a_file_knows() -> None:

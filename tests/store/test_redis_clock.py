@@ -15,6 +15,7 @@ import pytest
 from gateway.store.base import Cell, Incoming, Key, Put, Timer, Transaction
 from gateway.store.redis import RedisStore
 from gateway.store.redis.keys import PARTITIONS, Keys
+from gateway.store.steps import elapsed_ns
 from tests.store.redis_server import RedisServer
 
 HOUR = timedelta(hours=1)
@@ -105,3 +106,122 @@ async def test_a_lease_is_as_long_as_ever_from_when_it_is_renewed(store: RedisSt
     await store.renew(lease, lease_seconds=0.1)
     taken: Any = await store.lease("w", ["turn"], wait_seconds=15)
     assert taken is not None
+
+
+# ── set forward ──
+
+QUARTER = timedelta(minutes=15)
+TWENTY_MINUTES = 1200
+
+
+class Elapsed:
+    """What a process compares the server's clock with."""
+
+    def __init__(self) -> None:
+        self.back_seconds = 0
+
+    def __call__(self) -> int:
+        return elapsed_ns() - self.back_seconds * 1_000_000_000
+
+
+def set_forward(elapsed: Elapsed, *stores: RedisStore) -> None:
+    """The server's clock, to these processes: nobody sets this machine's, so the other one goes back beside it."""
+    elapsed.back_seconds += TWENTY_MINUTES
+    for store in stores:
+        store.offset_seconds += TWENTY_MINUTES
+
+
+async def opened_with(server: RedisServer, elapsed: Elapsed) -> RedisStore:
+    store = RedisStore(server.url, ack_seconds=15, elapsed_ns=elapsed)
+    await store.open()
+    return store
+
+
+async def opened_later(server: RedisServer) -> RedisStore:
+    """By a process that has known no other clock than the one that was set forward."""
+    store = RedisStore(server.url, ack_seconds=15)
+    store.offset_seconds = TWENTY_MINUTES
+    await store.open()
+    return store
+
+
+async def due_in(store: RedisStore, span: timedelta) -> None:
+    later = Incoming(conversation="c", event_ids=(), body={})
+    timer = Timer(timer_id="t", due=await store.now() + span, incoming=later)
+    await store.commit(Transaction(partition=store.partition("c"), timers=[timer]))
+
+
+async def noticed(server: RedisServer, store: RedisStore) -> None:
+    """Until those who start later would learn of the step."""
+    while not await server.command("EXISTS", KEYS.ahead):
+        await store.tick()
+        await asyncio.sleep(0.01)
+
+
+async def test_a_server_that_is_set_forward_makes_no_deadline_shorter(
+    server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Finding 32: twenty minutes forward, and what said "15 minutes" had expired."""
+    elapsed = Elapsed()
+    store, other = await opened_with(server, elapsed), await opened_with(server, elapsed)
+    began = await store.now()
+    await due_in(store, QUARTER)
+    set_forward(elapsed, store, other)
+    stamps = []
+    for number in range(20):  # what comes before anybody has looked at the clock, and after
+        each = (store, other)[number % 2]
+        stamps.append((await each.commit(Transaction(partition="03", appends=[("log", number)]))).at)
+        if number >= 10:
+            await each.tick()
+            stamps.append(await each.now())
+    assert stamps[-1] - began < timedelta(seconds=60)
+    assert (await store.stats()).waiting == 0
+    store.offset_seconds += QUARTER.total_seconds()
+    await store.tick()
+    assert (await store.stats()).waiting == 1, "in its own time it is due"
+    warned = [record for record in caplog.records if "set forward by" in record.message]
+    assert {record.levelname for record in warned} == {"WARNING"}
+    assert len(warned) == 2, "once a process"
+    await other.close()
+    await store.close()
+
+
+async def test_a_timer_does_not_fire_before_anybody_has_looked(server: RedisServer) -> None:
+    """The very next script after the step is the one that asks what is due."""
+    elapsed = Elapsed()
+    store = await opened_with(server, elapsed)
+    await due_in(store, QUARTER)
+    await store.tick()
+    set_forward(elapsed, store)
+    await store.tick()  # within the second for which the clock is not looked at again
+    assert (await store.stats()).waiting == 0
+    await store.close()
+
+
+async def test_a_process_that_starts_later_goes_by_the_same_time(server: RedisServer) -> None:
+    elapsed = Elapsed()
+    store = await opened_with(server, elapsed)
+    await due_in(store, QUARTER)
+    set_forward(elapsed, store)
+    before = await store.now()
+    await noticed(server, store)
+    new = await opened_later(server)
+    await new.tick()
+    assert await new.now() - before < timedelta(seconds=60)
+    assert (await store.stats()).waiting == 0
+    await new.close()
+    await store.close()
+
+
+async def test_after_the_last_process_has_gone_the_servers_clock_counts(server: RedisServer) -> None:
+    elapsed = Elapsed()
+    store = await opened_with(server, elapsed)
+    set_forward(elapsed, store)
+    before = await store.now()
+    await noticed(server, store)
+    await store.close()
+    assert 0 < cast("int", await server.command("PTTL", KEYS.ahead)) <= 60_000
+    await server.command("DEL", KEYS.ahead)  # what a minute without any of them does
+    new = await opened_later(server)
+    assert await new.now() - before > QUARTER
+    await new.close()

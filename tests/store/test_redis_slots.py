@@ -93,6 +93,9 @@ async def everything(store: Store) -> None:
     pointed = [(found.conversation, found.seq) for found in await store.pointed(c)]
     await store.commit(Transaction(partition=partition, leave=pointed, needs=2))
     await store.pointed(knows=2)
+    await store.mailboxes()
+    await store.mailbox(c)
+    await store.drop_all("no such reason")
     lease = await store.lease("w", ["turn"], only=c)
     assert lease is not None
     await store.commit(

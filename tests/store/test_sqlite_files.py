@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from gateway.store.base import Incoming, StoreRefused, StoreUnavailable
+from gateway.store.secret import kept_secret
 from gateway.store.sqlite import SqliteStore, files
 
 LOST = "was removed or replaced while it was open: stop, "
@@ -258,3 +259,31 @@ async def test_another_programs_log_is_left_as_it_is(path: Path) -> None:
     with pytest.raises(StoreRefused, match="another program"):
         await SqliteStore(path).open()
     assert content(path) == before
+
+
+async def test_files_that_others_may_read_are_taken_from_them(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    secret = beside(path, ".secret")
+    store = SqliteStore(path)
+    await store.open()
+    await accept(store, 1)
+    kept = await asyncio.to_thread(kept_secret, path)
+    for file in (path, secret):
+        file.chmod(0o644)
+    await store.close()
+    await store.open()
+    assert await asyncio.to_thread(kept_secret, path) == kept
+    try:
+        modes = {
+            file.name: oct(file.stat().st_mode & 0o777) for file in path.parent.iterdir() if ".lock" not in file.name
+        }
+        assert set(modes.values()) == {"0o600"}, modes
+    finally:
+        await store.close()
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [f"other users could read {file} (mode 0644): now its owner alone can" for file in (path, secret)]
+
+
+def test_a_secret_that_can_be_guessed_is_refused(path: Path) -> None:
+    beside(path, ".secret").write_text("a" * 40, encoding="utf-8")
+    with pytest.raises(StoreRefused, match="can be guessed: it has too few different characters"):
+        kept_secret(path)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from channels.formatting import read_markdown
 from gateway.tools.escape import has_right_to_left, legible, link, named, plain, shown, visible
+from gateway.tools.lookalikes import LIKE_ASCII
 from tests.tools.legible import read_value, unescaped
 
 INVISIBLE = [
@@ -21,7 +22,7 @@ INVISIBLE = [
 ]
 TEXTS = st.text(
     st.one_of(
-        st.sampled_from([*INVISIBLE, *"\\\\\\uUxn*_~`“”\"'⏎\n \u0301\u0338-аАINV42５ー–‑éכ שﬁ一K"]),
+        st.sampled_from([*INVISIBLE, *"\\\\\\uUxn*_~`“”\"'⏎\n \u0301\u0338-аАЖINV42５ＡᴏＢー–‑éכ שﬁ一K"]),
         st.characters(),
     ),
     max_size=12,
@@ -61,6 +62,15 @@ TEXTS = st.text(
         ("\ufb01ne", "“\\ufb01ne”"),
         ("𝐀B", "“\\U0001d400B”"),
         ("\u212b", "“\\u212b”"),
+        ("\u0421\u0410\u0412-42", "“\\u0421\\u0410\\u0412-42”"),
+        ("\u0430 42", "“\\u0430 42”"),
+        ("pay \u0391\u0392\u0391 now", "“pay \\u0391\\u0392\\u0391 now”"),
+        ("\u13aa\u13ac", "“\\u13aa\\u13ac”"),
+        ("\ua4d0\ua4f3\ua4d0", "“\\ua4d0\\ua4f3\\ua4d0”"),
+        ("\u0421\u0401\u0420", "“\\u0421\\u0401\\u0420”"),
+        ("\u041a\u0301", "“\\u041a\\u0301”"),
+        ("ＡＢＣ ４２", "“\\uff21\\uff22\\uff23 \\uff14\\uff12”"),
+        ("ʙᴏʙ", "“\\u0299\\u1d0f\\u0299”"),
         (1.5, "1.5"),
         (True, "true"),
         (None, "null"),
@@ -77,6 +87,10 @@ def test_a_value_is_shown_so_that_nothing_hides_in_it(value: Any, text: str) -> 
         "東京Towerビル",
         "コーヒー",
         "Привет-мир",
+        "Москва",
+        "о Вере и САВ-42 знает он",
+        "ΝΑΤΟ και Ελλάδα",
+        "ＡＢＣ商事 ４２",
         "Ελλάδα",
         "ครับทำ",
         "हिन्दी",
@@ -97,6 +111,21 @@ def test_what_cannot_be_seen_is_written_out(char: str) -> None:
         visible(f"INV{char}42")
         == f"INV\\{'U' if ord(char) > 0xFFFF else 'u'}{ord(char):0{8 if ord(char) > 0xFFFF else 4}x}42"
     )
+
+
+@given(
+    st.lists(st.text(st.sampled_from(sorted(LIKE_ASCII)), min_size=1), min_size=1),
+    st.sampled_from(["", "-42", "x", " pay"]),
+)
+def test_no_word_of_look_alikes_goes_unsigned(words: list[str], more: str) -> None:
+    read = visible(" ".join(words) + more)
+    assert read.isascii()
+
+
+@given(st.lists(st.text(st.sampled_from([char for char in sorted(LIKE_ASCII) if "\u0400" <= char <= "\u04ff"]))))
+def test_look_alikes_beside_other_letters_of_their_script_are_read(words: list[str]) -> None:
+    text = " ".join(["ждёт", *filter(None, words)])
+    assert visible(text) == text
 
 
 @given(TEXTS)

@@ -62,7 +62,7 @@ async def test_a_confirmed_action_that_is_told_as_failed_does_not_happen_later(t
         await chat.turns()
         with no_more_threads():
             await confirmed(chat)
-        assert "it failed" in chat.platform.texts()[-1]
+        assert "failed" in chat.platform.texts()[-1]
         await chat.says("ana", "delete INV-2")
         await chat.turns()
         await confirmed(chat)

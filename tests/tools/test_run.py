@@ -6,6 +6,7 @@ import asyncio
 import functools
 import threading
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Future
 from contextvars import ContextVar
 from datetime import UTC, date, datetime
 from typing import Any
@@ -17,6 +18,7 @@ from gateway.tools import (
     NothingDone,
     OutcomeUnknown,
     Tool,
+    ToolBusy,
     ToolContext,
     ToolError,
     ToolExecutionError,
@@ -25,6 +27,7 @@ from gateway.tools import (
     tool,
 )
 from gateway.tools.function import THREADS, Function
+from gateway.tools.locks import outlasted
 
 CTX = ToolContext(person="telegram:1:2", language="pt", idempotency_key="k", deps={"db": 1})
 speaker: ContextVar[str] = ContextVar("speaker")
@@ -281,6 +284,45 @@ async def test_a_generator_that_gave_a_piece_has_begun_though_no_thread_is_free_
             await paying
     finally:
         let_go.set()
+
+
+async def test_a_late_call_ends_as_its_function_does(hanging: Hanging) -> None:
+    late: list[Future[Any]] = []
+    with pytest.raises(ToolTimeout):
+        await hanging.look.run({"what": "x"}, CTX, timeout_seconds=0.01, on_late=late.append)
+    cancelled = asyncio.create_task(hanging.look.run({"what": "y"}, CTX, on_late=late.append))
+    assert await asyncio.to_thread(hanging.begun.acquire, timeout=15)
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    hanging.let_go.set()
+    assert [await asyncio.wrap_future(call) for call in late] == ["x", "y"]
+
+
+async def test_a_generator_that_is_left_between_its_pieces_is_of_unknown_outcome(hanging: Hanging) -> None:
+    late: list[Future[Any]] = []
+    with pytest.raises(ToolTimeout):
+        await hanging.show.run({"what": "x"}, CTX, timeout_seconds=0.01, on_late=late.append)
+    hanging.let_go.set()
+    with pytest.raises(OutcomeUnknown):
+        await asyncio.wrap_future(late[0])
+
+
+async def test_a_lock_is_held_for_a_call_that_outlasts_its_caller(hanging: Hanging) -> None:
+    made = Tool(hanging.look, name="look", description="Look.", lock="look")
+    waiting = asyncio.create_task(made.run({"what": "x"}, CTX, timeout_seconds=0.02))
+    second = asyncio.create_task(made.run({"what": "y"}, CTX, timeout_seconds=0.04))
+    for each in (waiting, second):
+        with pytest.raises(ToolError) as caught:
+            await each
+        assert isinstance(caught.value, ToolTimeout if each is waiting else ToolBusy)
+    with pytest.raises(ToolBusy, match="holds 'look'"):
+        await made.run({"what": "z"}, CTX)
+    hanging.let_go.set()
+    while outlasted("look"):
+        await asyncio.sleep(0.001)
+    assert await made.run({"what": "z"}, CTX) == "z"
+    assert hanging.ran == ["x", "z"]
 
 
 async def test_a_tool_that_calls_another_has_begun(hanging: Hanging) -> None:

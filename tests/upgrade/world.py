@@ -16,7 +16,7 @@ from typing import Any
 
 from channels import Json, Pace
 from gateway import ChannelAgent, Gateway, Settings
-from gateway.engine.operator import Operator
+from gateway.engine.operator import LETTERS_A_PAGE, Operator
 from gateway.tools.action import PendingAction
 from gateway.web import serve
 from tests.fakes.telegram import Chat, FakeTelegram, Message, Press, User
@@ -120,7 +120,12 @@ class World:
         """The dead letters, as an operator is shown them."""
         shared = self.gateway.engine.shared
         operator = Operator(shared.store, shared.channels, shared.keyring, bot=shared.bot.name)
-        return await operator.dead()
+        letters: list[dict[str, Json]] = []
+        while page := await operator.dead(str(letters[-1]["seq"] if letters else 0)):
+            letters += [letter for letter in page if letter["seq"] is not None]
+            if len(page) < LETTERS_A_PAGE:
+                break
+        return letters
 
 
 @contextlib.asynccontextmanager

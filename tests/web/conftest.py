@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from channels import Address, Channel, Event, Json, Media, Message, Parsed, Part, Reply
 from channels.webchat import WebChatChannel
@@ -107,29 +108,40 @@ def bot(tmp_path: Path) -> Bot:
     return Bot(artifacts=ArtifactStore(tmp_path / "artifacts", [KEY], public_url=None, now=now))
 
 
+def page(
+    bot: Bot, limits: Limits | None = None, *, console: bool = True, public_url: str | None = None
+) -> web.Application:
+    """The application that shows the page."""
+    app = web_app(
+        channels={"webchat": bot.channel},
+        accept=bot.accept,
+        artifacts=bot.artifacts,
+        ready=bot.ready,
+        now=now,
+        limits=limits,
+        public_url=public_url,
+    )
+    chat = Chat(
+        channel=bot.channel,
+        watch=bot.watch,
+        accept=bot.accept,
+        artifacts=bot.artifacts,
+        now=now,
+        title="Invoices",
+        public_url=public_url,
+        console=bot.feed if console else None,
+    )
+    add_chat(app, chat)
+    return app
+
+
 @pytest.fixture
 def start(bot: Bot) -> Start:
     @contextlib.asynccontextmanager
-    async def start(limits: Limits | None = None, *, console: bool = True, port: int = 0) -> AsyncIterator[Running]:
-        app = web_app(
-            channels={"webchat": bot.channel},
-            accept=bot.accept,
-            artifacts=bot.artifacts,
-            ready=bot.ready,
-            now=now,
-            limits=limits,
-        )
-        chat = Chat(
-            channel=bot.channel,
-            watch=bot.watch,
-            accept=bot.accept,
-            artifacts=bot.artifacts,
-            now=now,
-            title="Invoices",
-            console=bot.feed if console else None,
-        )
-        add_chat(app, chat)
-        running = await serve(app, "127.0.0.1", port)
+    async def start(
+        limits: Limits | None = None, *, console: bool = True, port: int = 0, public_url: str | None = None
+    ) -> AsyncIterator[Running]:
+        running = await serve(page(bot, limits, console=console, public_url=public_url), "127.0.0.1", port)
         bot.url = f"http://127.0.0.1:{running.port}"
         try:
             yield running

@@ -35,7 +35,7 @@ class Client:
         received = b""
         async with asyncio.timeout(60):
             while not _whole(received):
-                if not (piece := await self._receive()):
+                if not (piece := await self.receive()):
                     return 0
                 received += piece
         return status(received)
@@ -44,11 +44,12 @@ class Client:
         """What comes until the server closes."""
         received = b""
         async with asyncio.timeout(60):
-            while piece := await self._receive():
+            while piece := await self.receive():
                 received += piece
         return received
 
-    async def _receive(self) -> bytes:
+    async def receive(self) -> bytes:
+        """What there is next; empty when the server has closed."""
         try:
             return await asyncio.get_running_loop().sock_recv(self._socket, 65536)
         except ConnectionError:

@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 
 from channels import Button, ButtonPress, Message, Reply
-from channels.webchat import COOKIE
+from channels.webchat import COOKIE, SECURE_COOKIE
 from gateway.store.base import StoreUnavailable
 from gateway.web.markdown import to_html
 from tests.web.conftest import Bot, Start
@@ -112,6 +112,26 @@ async def test_the_conversation_goes_on_when_the_page_is_opened_again(bot: Bot, 
             assert response.cookies[COOKIE].value.partition(".")[0] == session
         [mine] = await shown(http, 1)
     assert mine["text"] == "hello"
+
+
+async def test_behind_https_the_session_is_of_this_host_alone(bot: Bot, start: Start) -> None:
+    """No other site of the same domain can plant one: `__Host-` (RFC 6265bis, 4.1.3.2)."""
+    url = "https://127.0.0.1"
+    async with start(public_url=url), aiohttp.ClientSession(bot.url, headers={"Origin": url}) as http:
+        async with http.get("/chat", headers={"Host": "127.0.0.1"}) as response:
+            cookie = response.cookies[SECURE_COOKIE]
+            assert COOKIE not in response.cookies
+        assert (cookie["secure"], cookie["path"], cookie["domain"], cookie["httponly"]) == (True, "/", "", True)
+        mine = {"Host": "127.0.0.1", "Cookie": f"{SECURE_COOKIE}={cookie.value}"}
+        assert await say(http, "hello", **mine) == 200
+        assert await say(http, "hello", **{**mine, "Cookie": f"{COOKIE}={cookie.value}"}) == 401
+        assert await say(http, "hello", **{**mine, "Origin": "http://127.0.0.1"}) == 401
+        async with http.get("/chat", headers=mine) as response:
+            session = cookie.value.partition(".")[0]
+            assert response.cookies[SECURE_COOKIE].value.partition(".")[0] == session
+        async with http.get("/chat/events", headers={**mine, "Cookie": f"{COOKIE}={cookie.value}"}) as response:
+            assert response.status == 401
+    assert [event.address.place for event in bot.accepted] == [session]
 
 
 async def test_nobody_sees_the_conversation_of_another(bot: Bot, start: Start) -> None:

@@ -16,7 +16,7 @@ from channels import Channel, Parsed, WebhookRequest, WebhookResponse
 from channels.telegram.channel import TelegramChannel
 from gateway.artifacts import ArtifactStore
 from gateway.store.base import StoreUnavailable
-from gateway.web import Ready, Running, direct, limits, serve, web_app
+from gateway.web import Ready, Running, direct, serve, web_app
 from tests.web.conftest import KEY, now
 from tests.web.raw import exchange, status
 
@@ -92,7 +92,7 @@ def short_ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             gone.append(request.path)
         return is_so
 
-    monkeypatch.setattr(limits, "is_ordinary", noted)
+    monkeypatch.setattr("gateway.web.serving.is_ordinary", noted)
     return gone
 
 

@@ -111,6 +111,19 @@ async def test_a_kept_file_is_served_under_its_name_and_type_and_can_do_nothing(
     assert headers["Content-Security-Policy"] == "default-src 'none'; sandbox"
 
 
+@pytest.mark.parametrize("filename", ["report.js", "report.mjs", "report.css"])
+async def test_a_kept_script_is_no_script_of_the_chat_page(bot: Bot, start: Start, filename: str) -> None:
+    """Its policy lets the page load scripts and styles of this host; with `nosniff` the type decides what is one."""
+    media = await bot.keeps(b"alert(1)", filename)
+    async with (
+        start(),
+        aiohttp.ClientSession() as http,
+        http.get(f"{bot.url}/{bot.artifacts.path(media, lives_seconds=60)}") as response,
+    ):
+        assert response.headers["Content-Type"] == "application/octet-stream"
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+
+
 async def test_a_link_with_any_bit_flipped_leads_nowhere(bot: Bot, start: Start) -> None:
     media = await bot.keeps(b"secret", "secret.txt")
     token = bot.artifacts.path(media, lives_seconds=60).partition("/")[2]

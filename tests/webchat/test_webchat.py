@@ -26,7 +26,7 @@ from channels import (
     Stale,
     WebhookRequest,
 )
-from channels.webchat import COOKIE, SessionCookies, WebChatChannel
+from channels.webchat import COOKIE, SECURE_COOKIE, SessionCookies, WebChatChannel
 from channels.webchat.verify import SESSION_SECONDS
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -221,3 +221,36 @@ async def test_sending_gives_the_parts_own_id_and_typing_is_told() -> None:
     assert await channel.send(ADDRESS, Part(call="show", arguments={}), key="k1") == Receipt(message_id="k1")
     await channel.typing(ADDRESS)
     assert told == ["s1"]
+
+
+def secured(body: str = "{}", **changed: str) -> WebhookRequest:
+    """As `request`, of a page that came over https."""
+    cookie = request().headers["cookie"].replace(COOKIE, SECURE_COOKIE)
+    page = {"origin": "https://localhost:8000", "content_type": "application/json; charset=utf-8", "cookie": cookie}
+    sent = request(body)
+    new = {name.replace("_", "-"): value for name, value in {**page, **changed}.items()}
+    return replace(sent, headers={**sent.headers, **new}, url="https://localhost:8000/chat/messages")
+
+
+def test_over_https_a_session_is_of_this_very_host() -> None:
+    made().verify(secured(), NOW)
+    message = secured(body='{"client_id": "12345678", "text": "hello"}')
+    (event,) = made().parse(message).events
+    assert event.address.place and event.address.place in message.headers["cookie"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"origin": "http://localhost:8000"},
+        {"content_type": "text/plain"},
+        {"content_type": "application/x-www-form-urlencoded"},
+        {"content_type": ""},
+        {"cookie": request().headers["cookie"]},
+    ],
+    ids=str,
+)
+def test_over_https_nothing_is_taken_that_another_page_could_have_made(changed: dict[str, str]) -> None:
+    """A cookie without the prefix may be one that a sibling domain planted."""
+    with pytest.raises(Forged):
+        made().verify(secured(**changed), NOW)

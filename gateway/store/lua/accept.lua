@@ -5,6 +5,11 @@
 local most, most_in_one, look = tonumber(argument()), tonumber(argument()), flag()
 local answers = {}
 
+-- How many wait in a conversation, notes left out: those that wake, and those with a pointer that have not woken yet.
+local function counted(conversation)
+  return redis.call('SCARD', key('wakes', conversation)) + redis.call('ZCARD', key('points', conversation))
+end
+
 local function refused(events)
   local brought, before = {}, {}
   local waiting = redis.call('ZCARD', key('stamps'))
@@ -20,11 +25,13 @@ local function refused(events)
       local earlier = before[conversation] or 0
       if event.refusable and waiting >= most then return waiting end
       if event.refusable and not flooded and waiting >= most_in_one -- fewer are not so many in one
-        and redis.call('ZCARD', key('mail', conversation)) + earlier >= most_in_one then
+        and counted(conversation) + earlier >= most_in_one then
         flooded = conversation
       end
-      before[conversation] = earlier + 1
-      waiting = waiting + 1
+      if not event.is_note then
+        before[conversation] = earlier + 1
+        waiting = waiting + 1
+      end
     end
   end
   return flooded

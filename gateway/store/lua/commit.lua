@@ -59,7 +59,12 @@ local changes = {
   unpoint = function(conversation, seq)
     take_pointer(conversation, seq)
     redis.call('HSET', key('event', seq), 'pointed', 0)
-    if redis.call('HGET', key('event', seq), 'wakes') == '1' then make_ready(conversation, seq) end
+    if redis.call('HGET', key('event', seq), 'wakes') == '1' then
+      make_ready(conversation, seq)
+    else
+      redis.call('ZREM', key('stamps'), seq)
+      rest(conversation)
+    end
   end,
   leave = function(conversation, seq, needs)
     take_pointer(conversation, seq)
@@ -80,6 +85,7 @@ local changes = {
   end,
   launch = function(action_id)
     redis.call('SET', key('launch', action_id), tick())
+    put_off_no_more('action', action_id)
     wake('action', action_id)
   end,
   timer = function(timer_id, due, incoming)
@@ -126,12 +132,15 @@ local changes = {
       redis.call('DEL', key('launch', lane))
     end
     state.due = tonumber(due) or 0
-    state.ready = nil
+    state.ready, state.rests = nil, false
     if has_work(kind, lane) then
       state.ready = math.max(tick(), state.due)
       if collect_until ~= '' and all_collect(lane) then
         state.ready = math.max(state.ready, tonumber(collect_until))
       end
+      news[way_of(kind, state)] = true
+    elseif kind == 'turn' and has_notes(lane) then
+      state.ready, state.rests = math.max(tick() + FOLDED_AFTER, state.due), true
       news[way_of(kind, state)] = true
     end
     state.tries = done and 0 or state.tries + 1

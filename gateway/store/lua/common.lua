@@ -1,8 +1,9 @@
 -- Every script begins with this. KEYS[1] is the base of all keys of one partition: they share its hash tag, so a
 -- script touches one slot of a cluster. Values are opaque bytes: no JSON is read or written here.
 --
--- ARGV: the offset of the store's clock and the latest moment the caller has seen (microseconds), the channel that
--- news goes to; then what the script's own first line says.
+-- ARGV: the offset of the store's clock, the latest moment the caller has seen and the latest that it can be by now
+-- unless this server's clock was set forward (microseconds; 0: unknown), the channel that news goes to; then what the
+-- script's own first line says.
 -- FORMAT, which stands before all this, is the format of the keys that this release knows. A partition of a newer one is
 -- left alone: each script looks, so not even a process that was started before can write there in the old way.
 --
@@ -17,7 +18,7 @@ end
 
 local function text(number) return string.format('%.0f', number) end
 
-local cursor = 3
+local cursor = 4
 local function argument()
   cursor = cursor + 1
   return ARGV[cursor]
@@ -35,7 +36,9 @@ local kept = redis.call('MGET', key('clock'), key('format'))
 if tonumber(kept[2] or 0) > FORMAT then
   return redis.error_reply('NEWERFORMAT this partition was brought to the format of a newer release')
 end
-local now = math.max(real + tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(kept[1] or 0))
+local now, most = real + tonumber(ARGV[1]), tonumber(ARGV[3])
+if most > 0 then now = math.min(now, most) end
+now = math.max(now, tonumber(ARGV[2]), tonumber(kept[1] or 0))
 local latest = now
 
 -- A moment later than every one before it in this partition: it orders events, parts and lanes, and numbers fences.
@@ -51,6 +54,6 @@ local news, written = {}, {}
 local function settle()
   redis.call('SET', key('clock'), latest)
   local place = string.match(base, '{(%d%d)%a*}$')
-  for topic in pairs(news) do redis.call('PUBLISH', ARGV[3], place .. topic) end
-  for log in pairs(written) do redis.call('PUBLISH', ARGV[3] .. ':logs', place .. log) end
+  for topic in pairs(news) do redis.call('PUBLISH', ARGV[4], place .. topic) end
+  for log in pairs(written) do redis.call('PUBLISH', ARGV[4] .. ':logs', place .. log) end
 end

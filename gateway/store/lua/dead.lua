@@ -1,6 +1,8 @@
--- All dead letters, oldest first.
+-- ARGV: behind which place, how many at most
+-- Dead letters, oldest first.
 local shown = {}
-for i, dead_id in ipairs(redis.call('ZRANGE', key('dead'), 0, -1)) do
+local after, most = argument(), argument()
+for i, dead_id in ipairs(redis.call('ZRANGEBYSCORE', key('dead'), '(' .. after, '+inf', 'LIMIT', 0, most)) do
   local found = redis.call('HMGET', key('letter', dead_id), 'conversation', 'reason', 'stamp', 'held')
   shown[i] = { redis.call('ZSCORE', key('dead'), dead_id), dead_id, unpack(found) }
 end

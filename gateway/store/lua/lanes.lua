@@ -3,12 +3,13 @@
 -- lane:<kind>:<lane>  hash: ready (since when, or from when on, it may be leased; absent: no work), due (not before,
 --                     also for work that comes later), tries, died; while held worker, fence, until (real time), upto
 --                     (the last seq that was handed out; out: the first), pool, needs (the form that whoever leases
---                     it must know; absent: 1)
+--                     it must know; absent: 1), rests (only notes wait: ready once they are old)
 -- free:<way>          lanes with work that nobody holds, by ready; a way is a kind, of outboxes with their pool, of what
 --                     was left to a newer release with the form before it
 -- held:<way>          lanes with work that somebody holds, by until
 -- idle:<way>          lanes without work that somebody holds, by until
 -- ways                all of them, but for those of the kinds alone
+-- rests               conversations where only notes wait and that nobody holds, by ready
 
 local function way_of(kind, state)
   local way = state.pool ~= '' and kind .. '/' .. state.pool or kind
@@ -17,14 +18,14 @@ end
 
 local function read_lane(kind, lane)
   local found = redis.call('HMGET', key('lane', kind .. ':' .. lane),
-    'ready', 'due', 'tries', 'died', 'worker', 'fence', 'until', 'upto', 'pool', 'needs')
+    'ready', 'due', 'tries', 'died', 'worker', 'fence', 'until', 'upto', 'pool', 'needs', 'rests')
   local state = {
     ready = tonumber(found[1]), due = tonumber(found[2]) or 0,
     tries = tonumber(found[3]) or 0, died = found[4] == '1',
     worker = found[5], fence = tonumber(found[6]), lapses = tonumber(found[7]), upto = tonumber(found[8]),
-    pool = found[9] or '', needs = tonumber(found[10]) or 1,
+    pool = found[9] or '', needs = tonumber(found[10]) or 1, rests = found[11] == '1',
   }
-  state.indexed = way_of(kind, state)
+  state.indexed, state.rested = way_of(kind, state), state.rests
   return state
 end
 
@@ -32,11 +33,16 @@ local function save_lane(kind, lane, state)
   local name, way = key('lane', kind .. ':' .. lane), way_of(kind, state)
   redis.call('DEL', name)
   for _, index in ipairs({ 'free', 'held', 'idle' }) do redis.call('ZREM', key(index, state.indexed), lane) end
+  if state.rested then redis.call('ZREM', key('rests'), lane) end
   local known = state.ready or state.worker or state.tries > 0 or state.died or state.needs > 1
   if not known and state.due <= now then return end
   redis.call('HSET', name, 'due', state.due, 'tries', state.tries, 'died', state.died and 1 or 0, 'pool', state.pool)
   if state.needs > 1 then redis.call('HSET', name, 'needs', state.needs) end
   if state.ready then redis.call('HSET', name, 'ready', state.ready) end
+  if state.ready and state.rests then
+    redis.call('HSET', name, 'rests', 1)
+    if not state.worker and state.needs == 1 then redis.call('ZADD', key('rests'), state.ready, lane) end
+  end
   if state.worker then
     redis.call('HSET', name, 'worker', state.worker, 'fence', state.fence, 'until', state.lapses, 'upto', state.upto)
     redis.call('ZADD', key(state.ready and 'held' or 'idle', way), state.lapses, lane)
@@ -52,12 +58,33 @@ local function has_work(kind, lane)
   return redis.call('EXISTS', key(work[kind], lane)) == 1
 end
 
+-- Whether something waits there that wakes nobody and has no pointer: a note. One that was accepted to decide is a note
+-- once it has lost its pointer.
+local function has_notes(conversation)
+  local last = 99
+  for _, seq in ipairs(redis.call('ZRANGE', key('mail', conversation), 0, last)) do
+    local found = redis.call('HMGET', key('event', seq), 'pointed', 'wakes')
+    if found[1] == '0' and found[2] == '0' then return true end
+  end
+  return false
+end
+
+-- Only notes wait in the conversation: it is ready for a turn once they are old, if nothing wakes it before.
+local FOLDED_AFTER = FOLDED_AFTER_SECONDS * 1000000
+local function rest(conversation)
+  local state = read_lane('turn', conversation)
+  if state.ready then return end
+  state.ready, state.rests = math.max(tick() + FOLDED_AFTER, state.due), true
+  save_lane('turn', conversation, state)
+  news[way_of('turn', state)] = true
+end
+
 -- The lane has work now, which may wait for more if the lane does (`collects`).
 local function wake(kind, lane, pool, collects)
   local state = read_lane(kind, lane)
   local waits_for_more = state.ready and not state.worker and state.ready > math.max(now, state.due)
-  if state.ready and (collects or not waits_for_more) then return end
-  state.ready = math.max(tick(), state.due)
+  if state.ready and not state.rests and (collects or not waits_for_more) then return end
+  state.ready, state.rests = math.max(tick(), state.due), false
   if pool and pool ~= '' then
     state.pool = pool
     redis.call('SADD', key('ways'), way_of(kind, state))
@@ -66,14 +93,31 @@ local function wake(kind, lane, pool, collects)
   news[way_of(kind, state)] = true
 end
 
+-- The lane is no longer put off; one that is held is for its holder to put off.
+local function put_off_no_more(kind, lane)
+  local state = read_lane(kind, lane)
+  if not state.worker and state.due > 0 then
+    state.due = 0
+    save_lane(kind, lane, state)
+  end
+end
+
 -- Work of the lane is gone; perhaps it was the last.
 local function spend(kind, lane)
   if has_work(kind, lane) then return end
   local state = read_lane(kind, lane)
-  if state.ready then
-    state.ready = nil
-    save_lane(kind, lane, state)
+  if state.rests or not state.ready then
+    if state.rests and not has_notes(lane) then
+      state.ready = nil
+      save_lane(kind, lane, state)
+    end
+    return
   end
+  state.ready = nil
+  if kind == 'turn' and has_notes(lane) then
+    state.ready, state.rests = math.max(tick() + FOLDED_AFTER, state.due), true
+  end
+  save_lane(kind, lane, state)
 end
 
 -- Whether all that wakes the turn of a conversation may wait for more.

@@ -2,20 +2,22 @@
 --
 -- seen:<event id>        until when an id is remembered
 -- event:<seq>            hash: conversation, stamp, body, pointed, wakes, collects, tries, needs (the form that whoever
---                        decides it must know; absent: 1)
+--                        decides it must know; absent: 1), about (of a note)
 -- mail:<conversation>    the seqs that wait, in order; wakes:<conversation> those that make it ready
 -- points, points:<c>     the seqs that have a pointer: of all, of one conversation; of those that were left to a newer
 --                        release with the form before it
--- stamps                 all seqs that wait, by stamp
+-- stamps                 the seqs that wait, by stamp, but for notes: what neither wakes nor has a pointer
+-- about:<conversation>   hash: what a note is about, its seq
 -- part:<part id>         hash: conversation, seq, stamp, body, pool, tries
 -- out:<conversation>     the part ids that wait, in order; parts: how many wait in all
 
--- ARGV: conversation, stamp (or ''), body, decides, wakes, collects, refusable, keep (microseconds), its ids
+-- ARGV: conversation, stamp (or ''), body, its marks, what a note is about (or ''), keep (microseconds), its ids
 local function read_event()
   local event = { conversation = argument(), stamp = tonumber(argument()), body = argument() }
   local marks = tonumber(argument())
   event.decides, event.wakes = bit.band(marks, 1) > 0, bit.band(marks, 2) > 0
   event.collects, event.refusable = bit.band(marks, 4) > 0, bit.band(marks, 8) > 0
+  event.is_note, event.about = not event.decides and not event.wakes, argument()
   event.keep, event.ids = tonumber(argument()), list()
   return event
 end
@@ -47,28 +49,6 @@ local function make_ready(conversation, seq, collects)
   wake('turn', conversation, nil, collects)
 end
 
-local function deliver(event)
-  local seq = text(tick())
-  local stamp = event.stamp or now
-  redis.call('HSET', key('event', seq), 'conversation', event.conversation, 'stamp', stamp, 'body', event.body,
-    'pointed', event.decides and 1 or 0, 'wakes', event.wakes and 1 or 0, 'collects', event.collects and 1 or 0,
-    'tries', 0)
-  redis.call('ZADD', key('mail', event.conversation), seq, seq)
-  redis.call('ZADD', key('stamps'), stamp, seq)
-  if event.decides then
-    redis.call('ZADD', key('points'), seq, seq)
-    redis.call('ZADD', key('points', event.conversation), seq, seq)
-  elseif event.wakes then
-    make_ready(event.conversation, seq, event.collects)
-  end
-end
-
-local function accept(event)
-  local fresh = remember(event)
-  if fresh then deliver(event) end
-  return fresh
-end
-
 local function points_of(needs) return tonumber(needs or 1) > 1 and needs .. '+points' or 'points' end
 
 local function take_pointer(conversation, seq)
@@ -78,12 +58,52 @@ local function take_pointer(conversation, seq)
 end
 
 local function remove_event(conversation, seq)
-  if redis.call('HGET', key('event', seq), 'pointed') == '1' then take_pointer(conversation, seq) end
+  local found = redis.call('HMGET', key('event', seq), 'pointed', 'about')
+  if found[1] == '1' then take_pointer(conversation, seq) end
+  if found[2] and redis.call('HGET', key('about', conversation), found[2]) == seq then
+    redis.call('HDEL', key('about', conversation), found[2])
+  end
   redis.call('DEL', key('event', seq))
   redis.call('ZREM', key('mail', conversation), seq)
   redis.call('ZREM', key('stamps'), seq)
   redis.call('SREM', key('wakes', conversation), seq)
   spend('turn', conversation)
+end
+
+-- A note takes the place of the one before it about the same, unless a lease was handed that.
+local function replace_note(conversation, about, seq)
+  local before = redis.call('HGET', key('about', conversation), about)
+  local state = read_lane('turn', conversation)
+  if before and not (state.worker and tonumber(before) <= state.upto) then remove_event(conversation, before) end
+  redis.call('HSET', key('about', conversation), about, seq)
+end
+
+local function deliver(event)
+  local seq = text(tick())
+  local stamp = event.stamp or now
+  redis.call('HSET', key('event', seq), 'conversation', event.conversation, 'stamp', stamp, 'body', event.body,
+    'pointed', event.decides and 1 or 0, 'wakes', event.wakes and 1 or 0, 'collects', event.collects and 1 or 0,
+    'tries', 0)
+  if event.is_note and event.about ~= '' then
+    redis.call('HSET', key('event', seq), 'about', event.about)
+    replace_note(event.conversation, event.about, seq)
+  end
+  redis.call('ZADD', key('mail', event.conversation), seq, seq)
+  if not event.is_note then redis.call('ZADD', key('stamps'), stamp, seq) end
+  if event.decides then
+    redis.call('ZADD', key('points'), seq, seq)
+    redis.call('ZADD', key('points', event.conversation), seq, seq)
+  elseif event.wakes then
+    make_ready(event.conversation, seq, event.collects)
+  else
+    rest(event.conversation)
+  end
+end
+
+local function accept(event)
+  local fresh = remember(event)
+  if fresh then deliver(event) end
+  return fresh
 end
 
 local function show_event(seq)

@@ -1,7 +1,10 @@
--- ARGV: the first and the last name, as ZRANGEBYLEX takes them
+-- ARGV: the first and the last name, as ZRANGEBYLEX takes them, how many at most
+-- Answers the records, and the last name that was looked at; '': that was all.
+local first, last, most = argument(), argument(), tonumber(argument())
 local shown = {}
-for _, name in ipairs(redis.call('ZRANGEBYLEX', key('names'), argument(), argument())) do
+local names = redis.call('ZRANGEBYLEX', key('names'), first, last, 'LIMIT', 0, most)
+for _, name in ipairs(names) do
   local record = show_record(name)
   if record[2] > 0 then shown[#shown + 1] = { name, record[1], record[2] } end
 end
-return shown
+return { shown, #names < most and '' or names[#names] }

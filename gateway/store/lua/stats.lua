@@ -12,6 +12,7 @@ for _, way in ipairs(all) do
     parked = parked + count('free', '(' .. text(now), '+inf')
   end
 end
+parked = parked - redis.call('ZCOUNT', key('rests'), '(' .. text(now), '+inf') -- only notes wait there
 local oldest = redis.call('ZRANGE', key('stamps'), 0, 0, 'WITHSCORES')
 return {
   redis.call('ZCARD', key('stamps')), redis.call('ZCARD', key('points')), ready, leased, parked,

@@ -121,6 +121,7 @@ def event_arguments(event: Incoming) -> list[Value]:
         "" if event.stamp is None else micros(event.stamp),
         encode(event.body),
         event.decides | event.wakes << 1 | event.collects << 2 | event.refusable << 3,
+        "" if event.about is None else to_bytes(event.about),
         span(event.keep_seconds),
         len(ids),
         *ids,
@@ -248,8 +249,8 @@ def read_record(value: bytes | None, version: int) -> Record:
 
 def read_letter(shown: Sequence[bytes]) -> Dead:
     """A dead letter, as dead.lua gives it."""
-    _, dead_id, conversation, reason, stamp, held = shown
-    return open_letter(text_of(dead_id), text_of(conversation), text_of(reason), int(stamp), held.decode())
+    seq, dead_id, conversation, reason, stamp, held = shown
+    return open_letter(int(seq), text_of(dead_id), text_of(conversation), text_of(reason), int(stamp), held.decode())
 
 
 def _lines(shown: bytes) -> tuple[str, ...]:

@@ -34,6 +34,8 @@ class Keys:
         self.format = f"{prefix}:format"
         self.news = f"{prefix}:news"
         self.looks = f"{prefix}:looks"
+        self.ahead = f"{prefix}:ahead"
+        """By how much the server's clock is ahead since it was set forward."""
         self.nothing = f"{prefix}:nothing"
         """No key of this name is ever there."""
 

@@ -11,21 +11,26 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Final, Literal
 
+from gateway.store.base import FOLDED_AFTER_SECONDS
+
 __all__ = [
     "ACCEPT",
     "ACCEPT_NEW",
     "ADD",
     "COMMIT",
     "DEAD",
+    "DROP_SOME",
     "DUE",
     "EXHUME",
     "FORMAT",
     "GET",
     "GIVE_BACK",
     "HAS_WORK",
+    "IN_MAILBOX",
     "IS_HELD",
     "LEASE",
     "LETTER",
+    "MAILBOXES",
     "MIGRATIONS",
     "OUTBOX",
     "PEEK",
@@ -36,6 +41,7 @@ __all__ = [
     "SCAN",
     "STATS",
     "TAKE",
+    "TIDY",
     "WAITING",
     "Script",
 ]
@@ -61,7 +67,13 @@ class Script:
     def __post_init__(self) -> None:
         first = f"#!lua flags={self.flag}" if self.flag else "#!lua"
         parts = [(_DIRECTORY / f"{part}.lua").read_text() for part in (*_COMMON, self.name)]
-        object.__setattr__(self, "text", "\n".join([first, f"local FORMAT = {FORMAT}", *parts]))
+        object.__setattr__(
+            self,
+            "text",
+            "\n".join(
+                [first, f"local FORMAT = {FORMAT}", f"local FOLDED_AFTER_SECONDS = {FOLDED_AFTER_SECONDS:.0f}", *parts]
+            ),
+        )
         object.__setattr__(self, "sha", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
 
 
@@ -76,6 +88,10 @@ RING = Script("ring", "allow-oom")
 DUE = Script("due", "allow-oom")
 EXHUME = Script("exhume", "allow-oom")
 TAKE = Script("take", "allow-oom")
+MAILBOXES = Script("mailboxes", "no-writes")
+IN_MAILBOX = Script("in_mailbox", "no-writes")
+DROP_SOME = Script("drop_some", "allow-oom")
+TIDY = Script("tidy", "allow-oom")
 PEEK = Script("peek", "no-writes")
 GET = Script("get", "no-writes")
 SCAN = Script("scan", "no-writes")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -24,6 +24,7 @@ from gateway.store.base import (
     Key,
     Kind,
     Lease,
+    Mailbox,
     NewerForm,
     QueuedPart,
     Reads,
@@ -43,11 +44,14 @@ from gateway.store.redis.inbox import Inbox
 from gateway.store.redis.keys import PARTITIONS, partition_of, to_bytes
 from gateway.store.redis.leases import Leases, Wanted
 from gateway.store.redis.server import Server
+from gateway.store.steps import elapsed_ns
 
 __all__ = ["RedisStore"]
 
 _READ_AGAIN_SECONDS: Final = 5.0
 _TIMERS: Final = 500
+_PAGE: Final = 500
+"""So many events are looked at in one call: it stays short."""
 """At most so many of a partition fall due at once."""
 
 
@@ -72,14 +76,23 @@ class RedisStore:
     shared = True
 
     def __init__(
-        self, url: str, *, prefix: str = "askfirst", max_waiting: int = 10_000, ack_seconds: float = 0.25
+        self,
+        url: str,
+        *,
+        prefix: str = "askfirst",
+        max_waiting: int = 10_000,
+        ack_seconds: float = 0.25,
+        elapsed_ns: Callable[[], int] = elapsed_ns,
     ) -> None:
         self._url = url
         self._prefix = prefix
         self._max_waiting = max_waiting
         self._ack_seconds = ack_seconds
+        self._elapsed_ns = elapsed_ns
         self._offset = 0
         self._open: _Parts | None = None
+        self._ranks = dict.fromkeys(PARTITIONS, 0)
+        """Where to go on tidying each partition that is not tidy yet."""
         self._undecided_none = (-math.inf, 0)
         """When it was last seen that no decision waited (on this machine's clock), and the offset then."""
 
@@ -99,7 +112,7 @@ class RedisStore:
         """Connect, and look whether the server can be trusted. Raises StoreRefused and StoreUnavailable."""
         if self._open is not None:
             return
-        server = Server(self._url, self._prefix, self._ack_seconds)
+        server = Server(self._url, self._prefix, self._ack_seconds, self._elapsed_ns)
         server.offset = self._offset
         await server.open()
         inbox = Inbox(server, self.partition, self._max_waiting)
@@ -169,6 +182,32 @@ class RedisStore:
             raise _fenced(lease)
         return Control(tuple(decode(signal.decode()) for signal in signals))
 
+    @property
+    def clock_ahead_seconds(self) -> float:
+        return 0.0 if self._open is None else self._server.doubted / 1_000_000
+
+    def trust_clock(self) -> None:
+        if self._open is not None:
+            self._server.trust_clock()
+
+    async def mailboxes(self, most: int = 20) -> list[Mailbox]:
+        counts: dict[str, tuple[int, int]] = {}
+        ranks = dict.fromkeys(PARTITIONS, 0)
+        while ranks:
+            places = [(self._server.keys.base(partition), (rank, _PAGE)) for partition, rank in ranks.items()]
+            pages = dict(zip(ranks, await self._server.run_at(scripts.MAILBOXES, places), strict=True))
+            for name, stamp in (each for page in pages.values() for each in page):
+                count, oldest = counts.get(told.text_of(name), (0, int(stamp)))
+                counts[told.text_of(name)] = count + 1, min(oldest, int(stamp))
+            ranks = {partition: ranks[partition] + _PAGE for partition, page in pages.items() if len(page) == _PAGE}
+        fullest = sorted(counts.items(), key=lambda item: (-item[1][0], item[0]))[:most]
+        return [Mailbox(conversation, count, moment(oldest)) for conversation, (count, oldest) in fullest]
+
+    async def mailbox(self, conversation: str, limit: int = 100) -> list[Waiting]:
+        partitions = [self.partition(conversation)]
+        [shown] = await self._server.run(scripts.IN_MAILBOX, partitions, to_bytes(conversation), limit)
+        return [told.read_waiting(event) for event in shown]
+
     async def outbox(self, conversation: str) -> list[QueuedPart]:
         [shown] = await self._server.run(scripts.OUTBOX, [self.partition(conversation)], to_bytes(conversation))
         return told.read_parts(shown)
@@ -202,12 +241,17 @@ class RedisStore:
     async def scan(self, prefix: str) -> list[tuple[Key, Record]]:
         start = to_bytes(prefix)
         bounds = (b"[" + start, b"(" + start + b"\xff") if start else (b"-", b"+")
-        answers = await self._server.run(scripts.SCAN, PARTITIONS, *bounds)
-        found = [
-            (Key(partition, told.text_of(name)), Record(decode_loosely(value), version))
-            for partition, shown in zip(PARTITIONS, answers, strict=True)
-            for name, value, version in shown
-        ]
+        firsts = dict.fromkeys(PARTITIONS, bounds[0])
+        found: list[tuple[Key, Record]] = []
+        while firsts:
+            places = [(self._server.keys.base(p), (first, bounds[1], _PAGE)) for p, first in firsts.items()]
+            answers = dict(zip(firsts, await self._server.run_at(scripts.SCAN, places), strict=True))
+            found += [
+                (Key(partition, told.text_of(name)), Record(decode_loosely(value), version))
+                for partition, (shown, _) in answers.items()
+                for name, value, version in shown
+            ]
+            firsts = {partition: b"(" + last for partition, (_, last) in answers.items() if last}
         return sorted(found, key=lambda item: item[0].name)
 
     async def read(self, log: Key, *, after: int = 0, last: int | None = None) -> list[Entry]:
@@ -270,7 +314,9 @@ class RedisStore:
 
     async def tick(self) -> float | None:
         await self._server.look_for_losses()
+        await self._server.keep_clock()
         began = time.monotonic(), self._offset
+        await self._tidy()
         answers = await self._server.run(scripts.DUE, PARTITIONS, _TIMERS)
         if not any(pointed for *_, pointed in answers):
             self._undecided_none = began
@@ -278,6 +324,14 @@ class RedisStore:
             if timers:
                 await self._ring(partition, timers)
         return min((wait / 1_000_000 for _, wait, _ in answers if wait >= 0), default=None)
+
+    async def _tidy(self) -> None:
+        """Take notes out of what counts, which a release before they were told apart has put there: a page at a time,
+        once in the life of a process."""
+        if self._ranks:
+            places = [(self._server.keys.base(partition), (rank, _PAGE)) for partition, rank in self._ranks.items()]
+            found = zip(self._ranks, await self._server.run_at(scripts.TIDY, places), strict=True)
+            self._ranks = {partition: int(rank) for partition, rank in found if int(rank) >= 0}
 
     async def _ring(self, partition: str, timers: Sequence[tuple[bytes, bytes, bytes]]) -> None:
         sent: list[Any] = [len(timers)]
@@ -305,10 +359,30 @@ class RedisStore:
 
     # ───────────── dead letters, the service ─────────────
 
-    async def dead(self) -> list[Dead]:
-        answers = await self._server.run(scripts.DEAD, PARTITIONS)
-        letters = sorted((letter for answer in answers for letter in answer), key=lambda letter: int(letter[0]))
-        return [told.read_letter(letter) for letter in letters]
+    async def dead(self, *, after: int = 0, limit: int | None = None) -> list[Dead]:
+        most = _PAGE if limit is None else min(_PAGE, limit)
+        behind = dict.fromkeys(PARTITIONS, after) if most else {}
+        found: list[Dead] = []
+        while behind:
+            places = [(self._server.keys.base(partition), (place, most)) for partition, place in behind.items()]
+            pages = dict(zip(behind, await self._server.run_at(scripts.DEAD, places), strict=True))
+            found += [told.read_letter(letter) for page in pages.values() for letter in page]
+            behind = {partition: int(page[-1][0]) for partition, page in pages.items() if len(page) == most}
+            read_to = min(behind.values(), default=None)  # what lies behind it has not been read everywhere
+            if limit is not None and read_to is not None and sum(_place(dead) <= read_to for dead in found) >= limit:
+                break
+        return sorted(found, key=_place)[:limit]
+
+    async def drop_all(self, reason: str | None = None) -> int:
+        behind: dict[str, Value] = dict.fromkeys(PARTITIONS, 0)
+        dropped = 0
+        while behind:
+            sent = "" if reason is None else to_bytes(reason)
+            places = [(self._server.keys.base(partition), (place, _PAGE, sent)) for partition, place in behind.items()]
+            answers = dict(zip(behind, await self._server.run_at(scripts.DROP_SOME, places), strict=True))
+            dropped += sum(many for many, _ in answers.values())
+            behind = {partition: place for partition, (_, place) in answers.items() if place != b"-1"}
+        return dropped
 
     async def replay(self, dead_id: str) -> bool:
         found = await self._server.run(scripts.LETTER, PARTITIONS, to_bytes(dead_id))
@@ -362,3 +436,7 @@ class RedisStore:
 
 def _fenced(lease: Lease) -> Fenced:
     return Fenced(f"the {lease.kind} lease of {lease.lane} is no longer held by {lease.worker}")
+
+
+def _place(dead: Dead) -> int:
+    return dead.seq or 0

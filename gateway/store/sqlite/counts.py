@@ -15,11 +15,12 @@ SELECT
     (SELECT count(*) FROM event WHERE pointed = 1 AND needs <= :form),
     (SELECT count(*) FROM lane WHERE ready_at <= :now AND needs <= :form AND (worker IS NULL OR until <= :real)),
     (SELECT count(*) FROM lane WHERE worker IS NOT NULL AND until > :real),
-    (SELECT count(*) FROM lane WHERE (ready_at > :now OR (ready_at NOT NULL AND needs > :form)) AND worker IS NULL),
+    (SELECT count(*) FROM lane
+     WHERE (ready_at > :now AND NOT rests OR (ready_at NOT NULL AND needs > :form)) AND worker IS NULL),
     (SELECT count(*) FROM part),
     (SELECT count(*) FROM timer),
     (SELECT count(*) FROM dead),
-    (SELECT min(stamp) FROM event)
+    (SELECT min(stamp) FROM event WHERE wakes OR pointed)
 """
 
 

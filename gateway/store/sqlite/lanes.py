@@ -12,8 +12,19 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from channels import Json
-from gateway.store.base import Control, Fenced, Key, Kind, Lease, QueuedPart, Reads, Snapshot, Waiting
-from gateway.store.codec import decode, encode, micros, moment
+from gateway.store.base import (
+    FOLDED_AFTER_SECONDS,
+    Control,
+    Fenced,
+    Key,
+    Kind,
+    Lease,
+    QueuedPart,
+    Reads,
+    Snapshot,
+    Waiting,
+)
+from gateway.store.codec import decode, encode, micros, moment, span
 from gateway.store.sqlite import records
 from gateway.store.sqlite.clock import Moment
 from gateway.store.sqlite.records import PARTITION
@@ -30,7 +41,9 @@ __all__ = [
     "lease",
     "leave",
     "outbox",
+    "put_off_no_more",
     "renew",
+    "rest",
     "seconds_to_next",
     "signal",
     "spend",
@@ -42,12 +55,15 @@ __all__ = [
 _EVENTS = 100
 _PARTS = 20
 
+_FOLDED_AFTER = span(FOLDED_AFTER_SECONDS)
+
 _WORK: dict[Kind, str] = {
     "turn": "SELECT 1 FROM event WHERE conversation = ? AND wakes AND NOT pointed LIMIT 1",
     "action": "SELECT 1 FROM launch WHERE action_id = ? LIMIT 1",
     "out": "SELECT 1 FROM part WHERE conversation = ? LIMIT 1",
 }
 
+_NOTES = "SELECT 1 FROM event WHERE conversation = ? AND NOT (wakes OR pointed) LIMIT 1"
 _URGENT = "SELECT 1 FROM event WHERE conversation = ? AND wakes AND NOT pointed AND NOT collects LIMIT 1"
 
 _LOOK = "SELECT id, kind, lane, ready_at, tries, died, worker, upto FROM lane WHERE kind = ? "
@@ -87,8 +103,8 @@ class _Row(NamedTuple):
 
 
 _AWAKE = (
-    "ON CONFLICT (kind, lane) DO UPDATE SET ready_at = max(excluded.ready_at, due), pool = excluded.pool "
-    "WHERE ready_at IS NULL OR (NOT :collects AND worker IS NULL AND ready_at > max(excluded.ready_at, due))"
+    "ON CONFLICT (kind, lane) DO UPDATE SET ready_at = max(excluded.ready_at, due), pool = excluded.pool, rests = 0 "
+    "WHERE ready_at IS NULL OR rests OR (NOT :collects AND worker IS NULL AND ready_at > max(excluded.ready_at, due))"
 )
 _WAKE = f"INSERT INTO lane (kind, lane, pool, ready_at) VALUES (:kind, :lane, :pool, :now) {_AWAKE}"  # noqa: S608
 _WAKE_TURNS = (
@@ -101,6 +117,11 @@ def wake(db: sqlite3.Connection, at: Moment, kind: Kind, lane: str, pool: str = 
     """The lane has work now."""
     at.woken.add((kind, pool))
     db.execute(_WAKE, {"kind": kind, "lane": lane, "pool": pool, "now": at.now, "collects": False})
+
+
+def put_off_no_more(db: sqlite3.Connection, kind: Kind, lane: str) -> None:
+    """Let the lane be ready before it was due; one that is held is for its holder to put off."""
+    db.execute("UPDATE lane SET due = 0 WHERE kind = ? AND lane = ? AND worker IS NULL AND due > 0", (kind, lane))
 
 
 def wake_turns(db: sqlite3.Connection, at: Moment, conversations: Iterable[str], *, collects: bool) -> None:
@@ -116,10 +137,27 @@ def wake_turns(db: sqlite3.Connection, at: Moment, conversations: Iterable[str],
     db.execute(_WAKE_TURNS, {**how, "conversations": encode(plain)})
 
 
-def spend(db: sqlite3.Connection, kind: Kind, lane: str) -> None:
+def rest(db: sqlite3.Connection, at: Moment, conversation: str) -> None:
+    """A note waits in the conversation now: it is ready for a turn once that is old, if nothing wakes it before."""
+    at.woken.add(("turn", ""))
+    db.execute(
+        "INSERT INTO lane (kind, lane, ready_at, rests) VALUES ('turn', ?, ?, 1) ON CONFLICT (kind, lane) "
+        "DO UPDATE SET ready_at = max(excluded.ready_at, due), rests = 1 WHERE ready_at IS NULL",
+        (conversation, at.now + _FOLDED_AFTER),
+    )
+
+
+def spend(db: sqlite3.Connection, at: Moment, kind: Kind, lane: str) -> None:
     """Work of the lane is gone; perhaps it was the last. `finish` sees that for itself."""
-    if not has_work(db, kind, lane):
-        db.execute("UPDATE lane SET ready_at = NULL WHERE kind = ? AND lane = ?", (kind, lane))
+    if has_work(db, kind, lane):
+        return
+    if kind == "turn" and has_notes(db, lane):
+        db.execute(
+            "UPDATE lane SET ready_at = max(?, due), rests = 1 WHERE kind = ? AND lane = ? AND NOT rests",
+            (at.now + _FOLDED_AFTER, kind, lane),
+        )
+    else:
+        db.execute("UPDATE lane SET ready_at = NULL, rests = 0 WHERE kind = ? AND lane = ?", (kind, lane))
 
 
 def lease(
@@ -240,9 +278,17 @@ def finish(
         db.execute("DELETE FROM signal WHERE conversation = ?", (lane,))
     not_before = 0 if due is None else micros(due)
     ready_at = max(at.now, not_before) if has_work(db, kind, lane) else None
+    rests = ready_at is None and kind == "turn" and has_notes(db, lane)
+    if rests:
+        ready_at = max(at.now + _FOLDED_AFTER, not_before)
     if outcome == "failed" or (kind == "out" and ready_at is not None):
         _blame(db, kind, lane, upto)
-    if ready_at is not None and collect_until is not None and db.execute(_URGENT, (lane,)).fetchone() is None:
+    if (
+        ready_at is not None
+        and not rests
+        and collect_until is not None
+        and db.execute(_URGENT, (lane,)).fetchone() is None
+    ):
         ready_at = max(ready_at, micros(collect_until))
     if ready_at is not None:
         at.woken.add((kind, None))
@@ -250,9 +296,9 @@ def finish(
         db.execute("DELETE FROM lane WHERE kind = ? AND lane = ?", (kind, lane))
         return
     db.execute(
-        "UPDATE lane SET worker = NULL, until = NULL, upto = NULL, died = 0, ready_at = ?, due = ?, "
+        "UPDATE lane SET worker = NULL, until = NULL, upto = NULL, died = 0, ready_at = ?, rests = ?, due = ?, "
         "tries = CASE WHEN ? THEN 0 ELSE tries + 1 END WHERE kind = ? AND lane = ?",
-        (ready_at, not_before, outcome == "done", kind, lane),
+        (ready_at, rests, not_before, outcome == "done", kind, lane),
     )
 
 
@@ -350,6 +396,11 @@ def _ready(db: sqlite3.Connection, at: Moment, kind: Kind, only: str | None, poo
 
 def has_work(db: sqlite3.Connection, kind: Kind, lane: str) -> bool:
     return db.execute(_WORK[kind], (lane,)).fetchone() is not None
+
+
+def has_notes(db: sqlite3.Connection, conversation: str) -> bool:
+    """Return True when something waits there that wakes nobody."""
+    return db.execute(_NOTES, (conversation,)).fetchone() is not None
 
 
 def is_held(db: sqlite3.Connection, at: Moment, conversation: str) -> bool:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from gateway.store.base import Dead, Flooded, Incoming, NewerForm, Overloaded, QueuedPart, Waiting, most_in_one
+from gateway.store.base import Dead, Flooded, Incoming, Mailbox, NewerForm, Overloaded, QueuedPart, Waiting, most_in_one
 from gateway.store.codec import (
     dead_from_text,
     dead_to_text,
@@ -23,7 +23,21 @@ from gateway.store.codec import (
 from gateway.store.sqlite import lanes
 from gateway.store.sqlite.clock import Moment
 
-__all__ = ["Arrival", "accept", "arrival", "bury", "dead", "drop", "pointed", "queue", "replay", "tick"]
+__all__ = [
+    "Arrival",
+    "accept",
+    "arrival",
+    "bury",
+    "dead",
+    "drop",
+    "drop_some",
+    "mailbox",
+    "mailboxes",
+    "pointed",
+    "queue",
+    "replay",
+    "tick",
+]
 
 T = TypeVar("T")
 
@@ -45,6 +59,11 @@ class Arrival(NamedTuple):
     conversation: str
     stamp: int | None
     body: str
+    about: str | None = None
+
+    @property
+    def is_note(self) -> bool:
+        return not (self.wakes or self.decides)
 
 
 def arrival(event: Incoming) -> Arrival:
@@ -61,6 +80,7 @@ def arrival(event: Incoming) -> Arrival:
         conversation=event.conversation,
         stamp=None if event.stamp is None else micros(event.stamp),
         body=encode(event.body),
+        about=event.about,
     )
 
 
@@ -83,12 +103,14 @@ def accept(
         fresh: list[bool] = []
         new: list[Arrival] = []
         ids: dict[str, int] = {}
+        counted = 0
         before = -1
         """So many come before the last that may be refused."""
         for event in batch:
             fresh.append(seen.isdisjoint(event.event_ids) and ids.keys().isdisjoint(event.event_ids))
             if fresh[-1]:
-                before = len(new) if event.refusable else before
+                before = counted if event.refusable else before
+                counted += not event.is_note
                 new.append(event)
             for event_id in event.event_ids:
                 ids[event_id] = at.now + event.keep
@@ -101,10 +123,10 @@ def accept(
             if (flooded := _flooded(new, in_each, most)) is not None:
                 verdicts.append(Flooded(flooded, most))
                 continue
-            in_each.update(event.conversation for event in new)
+            in_each.update(event.conversation for event in new if not event.is_note)
         verdicts.append(fresh)
         taken += new
-        waiting += len(new)
+        waiting += counted
         until |= {event_id: when for event_id, when in ids.items() if event_id not in seen}
         seen.update(ids)
     _remember(db, until)
@@ -133,7 +155,8 @@ def _in_each(
         marks = ", ".join(["(?)"] * len(some))
         rows = db.execute(
             f"WITH some (name) AS (VALUES {marks}) "  # noqa: S608
-            "SELECT name, (SELECT count(*) FROM (SELECT 1 FROM event WHERE conversation = name LIMIT ?)) FROM some",
+            "SELECT name, (SELECT count(*) FROM (SELECT 1 FROM event WHERE conversation = name AND (wakes OR pointed) "
+            "LIMIT ?)) FROM some",
             (*some, most),
         )
         found.update(dict(rows.fetchall()))
@@ -146,7 +169,7 @@ def _flooded(new: Sequence[Arrival], in_each: Counter[str], most: int) -> str | 
     for event in new:
         if event.refusable and in_each[event.conversation] + before[event.conversation] >= most:
             return event.conversation
-        before[event.conversation] += 1
+        before[event.conversation] += not event.is_note
     return None
 
 
@@ -170,8 +193,10 @@ def _remember(db: sqlite3.Connection, until: Mapping[str, int]) -> None:
 
 
 def _deliver(db: sqlite3.Connection, at: Moment, events: Sequence[Arrival]) -> None:
+    notes = [event for event in events if event.is_note]
+    events = _last_about_each(db, events, notes) if notes else events
     for some in _portions(events):
-        marks = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(some))
+        marks = ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * len(some))
         rows = [
             value
             for event in some
@@ -182,16 +207,32 @@ def _deliver(db: sqlite3.Connection, at: Moment, events: Sequence[Arrival]) -> N
                 event.decides,
                 event.wakes,
                 event.collects,
+                event.about,
             )
         ]
         db.execute(
-            f"INSERT INTO event (conversation, stamp, body, pointed, wakes, collects) VALUES {marks}",  # noqa: S608
+            f"INSERT INTO event (conversation, stamp, body, pointed, wakes, collects, about) VALUES {marks}",  # noqa: S608
             rows,
         )
     awake = [event for event in events if event.wakes and not event.decides]
     for collects in (True, False):
         names = (event.conversation for event in awake if event.collects is collects)
         lanes.wake_turns(db, at, names, collects=collects)
+    for conversation in dict.fromkeys(event.conversation for event in notes):
+        lanes.rest(db, at, conversation)
+
+
+def _last_about_each(db: sqlite3.Connection, events: Sequence[Arrival], notes: Sequence[Arrival]) -> Sequence[Arrival]:
+    """Return the events without the notes that a later one of them replaces; remove what waits of the same. A note that
+    a lease was handed stays, since its holder is about to deal with it."""
+    last = {(event.conversation, event.about): event for event in notes if event.about is not None}
+    for conversation, about in last:
+        db.execute(
+            "DELETE FROM event WHERE conversation = ?1 AND about = ?2 AND seq > coalesce("
+            "(SELECT upto FROM lane WHERE kind = 'turn' AND lane = ?1 AND worker IS NOT NULL), 0)",
+            (conversation, about),
+        )
+    return [e for e in events if not e.is_note or e.about is None or last[e.conversation, e.about] is e]
 
 
 def pointed(
@@ -202,6 +243,25 @@ def pointed(
         f"SELECT {lanes.EVENT_COLUMNS} FROM event "  # noqa: S608
         "WHERE pointed = 1 AND needs <= ?4 AND (?1 IS NULL OR conversation = ?1) AND stamp <= ?2 ORDER BY seq LIMIT ?3",
         (conversation, at.now - span(older_than_seconds), limit, knows),
+    )
+    return [lanes.waiting_from_row(row) for row in found]
+
+
+def mailboxes(db: sqlite3.Connection, at: Moment, most: int) -> list[Mailbox]:
+    """The fullest first."""
+    found = db.execute(
+        "SELECT conversation, count(*) AS many, min(stamp) FROM event WHERE wakes OR pointed "
+        "GROUP BY conversation ORDER BY many DESC, conversation LIMIT ?",
+        (most,),
+    )
+    return [Mailbox(conversation, many, moment(oldest)) for conversation, many, oldest in found]
+
+
+def mailbox(db: sqlite3.Connection, at: Moment, conversation: str, limit: int) -> list[Waiting]:
+    """What waits in one conversation, in order."""
+    found = db.execute(
+        f"SELECT {lanes.EVENT_COLUMNS} FROM event WHERE conversation = ? ORDER BY seq LIMIT ?",  # noqa: S608
+        (conversation, limit),
     )
     return [lanes.waiting_from_row(row) for row in found]
 
@@ -239,10 +299,22 @@ def bury(db: sqlite3.Connection, at: Moment, letter: Dead) -> None:
     )
 
 
-def dead(db: sqlite3.Connection, at: Moment) -> list[Dead]:
-    """All dead letters, oldest first."""
-    found = db.execute("SELECT dead_id, conversation, reason, stamp, held FROM dead ORDER BY seq")
+def dead(db: sqlite3.Connection, at: Moment, after: int, limit: int) -> list[Dead]:
+    """Dead letters behind this one, oldest first."""
+    found = db.execute(
+        "SELECT seq, dead_id, conversation, reason, stamp, held FROM dead WHERE seq > ? ORDER BY seq LIMIT ?",
+        (after, limit),
+    )
     return [open_letter(*row) for row in found]
+
+
+def drop_some(db: sqlite3.Connection, at: Moment, reason: str | None, limit: int) -> int:
+    """Throw away some of the dead letters with this in their reason; how many."""
+    gone = db.execute(
+        "DELETE FROM dead WHERE seq IN (SELECT seq FROM dead WHERE ?1 IS NULL OR instr(reason, ?1) LIMIT ?2)",
+        (reason, limit),
+    )
+    return gone.rowcount
 
 
 def replay(db: sqlite3.Connection, at: Moment, dead_id: str) -> bool:

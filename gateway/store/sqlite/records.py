@@ -40,12 +40,12 @@ def version(db: sqlite3.Connection, at: Moment, name: str) -> int:
     return 0 if row is None else row[0]
 
 
-def scan(db: sqlite3.Connection, at: Moment, prefix: str) -> list[tuple[Key, Record]]:
-    """Records by the beginning of their name."""
+def scan(db: sqlite3.Connection, at: Moment, prefix: str, first: str, limit: int) -> list[tuple[Key, Record]]:
+    """Records by the beginning of their name, from this name on."""
     found = db.execute(
         "SELECT name, CAST(value AS BLOB), version FROM record WHERE name >= ? AND name < ? AND value IS NOT NULL "
-        "AND (expires IS NULL OR expires > ?) ORDER BY name",
-        (prefix, prefix + _LAST_CHARACTER, at.now),
+        "AND (expires IS NULL OR expires > ?) ORDER BY name LIMIT ?",
+        (first, prefix + _LAST_CHARACTER, at.now, limit),
     )
     return [(Key(PARTITION, name), Record(decode_loosely(value), version)) for name, value, version in found]
 

@@ -10,7 +10,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from gateway.store.base import StoreRefused
+from gateway.store.base import StoreInUse, StoreRefused
+from gateway.store.private import keep_private
+from gateway.store.sqlite.growth import KEPT_BYTES
 from gateway.store.sqlite.mounts import warn_of_network
 
 __all__ = ["connect", "lock", "mend"]
@@ -152,7 +154,25 @@ ALTER TABLE lane ADD COLUMN needs INTEGER NOT NULL DEFAULT 1;   -- the form that
 ALTER TABLE event ADD COLUMN needs INTEGER NOT NULL DEFAULT 1;  -- the same, of whoever decides it
 """
 
-_MIGRATIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
+_VERSION_5 = """
+ALTER TABLE event ADD COLUMN about TEXT;                        -- of a note: a later one of the same replaces it
+CREATE INDEX event_about ON event (conversation, about) WHERE about IS NOT NULL;
+ALTER TABLE lane ADD COLUMN rests INTEGER NOT NULL DEFAULT 0;   -- only notes wait: ready once they are old
+DROP TRIGGER event_in;
+DROP TRIGGER event_out;
+CREATE TRIGGER event_in AFTER INSERT ON event WHEN NEW.wakes OR NEW.pointed
+BEGIN UPDATE mail SET waiting = waiting + 1; END;
+CREATE TRIGGER event_out AFTER DELETE ON event WHEN OLD.wakes OR OLD.pointed
+BEGIN UPDATE mail SET waiting = waiting - 1; END;
+CREATE TRIGGER event_unpointed AFTER UPDATE OF pointed ON event WHEN OLD.pointed AND NOT (NEW.wakes OR NEW.pointed)
+BEGIN UPDATE mail SET waiting = waiting - 1; END;
+UPDATE mail SET waiting = (SELECT count(*) FROM event WHERE wakes OR pointed);
+INSERT INTO lane (kind, lane, ready_at, rests)
+SELECT 'turn', conversation, min(stamp) + 600000000, 1 FROM event WHERE NOT (wakes OR pointed) GROUP BY conversation
+ON CONFLICT (kind, lane) DO UPDATE SET ready_at = max(excluded.ready_at, due), rests = 1 WHERE ready_at IS NULL;
+"""
+
+_MIGRATIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5)
 """Each brings a file of the version before it forward. One that was released is never changed."""
 
 
@@ -166,7 +186,7 @@ _MENDS = {
 
 
 def lock(path: Path) -> FileLock:
-    """Make this process the owner of the file. Raises StoreRefused when another is.
+    """Make this process the owner of the file. Raises StoreInUse when another is.
 
     The lock is the operating system's: it is gone with its process, however that ends. Where it may not hold, on a
     network file system, a warning is logged.
@@ -179,7 +199,7 @@ def lock(path: Path) -> FileLock:
         held.acquire()
     except Timeout:
         owner = side.read_text().strip() or "unknown"
-        raise StoreRefused(
+        raise StoreInUse(
             f"{path} is in use by process {owner}; an embedded store belongs to one process. "
             "Stop that one first, or name another file in ASKFIRST_STORE."
         ) from None
@@ -217,6 +237,8 @@ def connect(path: Path | None) -> sqlite3.Connection:
 def _opened(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # what people wrote is for this user's eyes only
+        for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+            keep_private(file)
         name = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
         return sqlite3.connect(name, uri=True, timeout=0.25, isolation_level=None, cached_statements=256)
     except (OSError, sqlite3.OperationalError) as error:
@@ -229,7 +251,8 @@ def _refusing(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         what = mend(error.sqlite_errorname)
-        raise StoreRefused(
+        refused = StoreInUse if error.sqlite_errorname.startswith("SQLITE_BUSY") else StoreRefused
+        raise refused(
             f"{path} cannot be used ({error.sqlite_errorname}: {error}). It was left as it is: "
             f"{what or f'{_way_back(path)}, or name another file in ASKFIRST_STORE'}."
         ) from error
@@ -281,6 +304,7 @@ def _brought_forward(db: sqlite3.Connection) -> sqlite3.Connection:
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
+    db.execute(f"PRAGMA journal_size_limit = {KEPT_BYTES}")
     db.execute("PRAGMA temp_store = MEMORY")  # no other directory has to be there, or have room
     for number, script in enumerate(_MIGRATIONS[version:], version + 1):
         db.executescript(

@@ -22,6 +22,7 @@ from gateway.store.base import (
     Key,
     Kind,
     Lease,
+    Mailbox,
     Overloaded,
     QueuedPart,
     Reads,
@@ -33,17 +34,23 @@ from gateway.store.base import (
     Waiting,
 )
 from gateway.store.codec import moment
+from gateway.store.embedded import Rewriting
 from gateway.store.sqlite import counts, lanes, mailbox, records, upkeep
 from gateway.store.sqlite import transaction as transactions
 from gateway.store.sqlite.clock import Clock, Woken
 from gateway.store.sqlite.inbox import Inbox
 from gateway.store.sqlite.jobs import Operation
+from gateway.store.sqlite.rewriting import rewrite
 from gateway.store.sqlite.room import Room
 from gateway.store.sqlite.writer import Writer
+from gateway.store.steps import elapsed_ns
 
 __all__ = ["SqliteStore"]
 
 T = TypeVar("T")
+
+_PAGE = 500
+"""So many are read in one operation: what else is asked for goes in between."""
 
 
 class SqliteStore:
@@ -60,7 +67,7 @@ class SqliteStore:
         self._path = None if str(path) == ":memory:" else Path(path)
         self._max_waiting = max_waiting
         self._room = Room(self._path)
-        self._clock = Clock(time.time_ns, time.monotonic_ns)
+        self._clock = Clock(time.time_ns, elapsed_ns)
         self._open: Writer | None = None
         self._inbox: Inbox | None = None
         self._watchers: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
@@ -177,7 +184,14 @@ class SqliteStore:
         return await self._do(lambda db, at: records.get(db, at, keys))
 
     async def scan(self, prefix: str) -> list[tuple[Key, Record]]:
-        return await self._do(lambda db, at: records.scan(db, at, prefix))
+        found: list[tuple[Key, Record]] = []
+        first = prefix
+        while page := await self._do(partial(records.scan, prefix=prefix, first=first, limit=_PAGE)):
+            found += page
+            if len(page) < _PAGE:
+                break
+            first = page[-1][0].name + "\0"
+        return found
 
     async def read(self, log: Key, *, after: int = 0, last: int | None = None) -> list[Entry]:
         return await self._do(lambda db, at: records.read(db, at, log, after, last))
@@ -202,6 +216,19 @@ class SqliteStore:
         for log in logs:
             for news in self._watchers.get(log, ()):
                 news.set()
+
+    @property
+    def clock_ahead_seconds(self) -> float:
+        return self._clock.doubted_seconds
+
+    def trust_clock(self) -> None:
+        self._clock.trust()
+
+    async def mailboxes(self, most: int = 20) -> list[Mailbox]:
+        return await self._do(lambda db, at: mailbox.mailboxes(db, at, most))
+
+    async def mailbox(self, conversation: str, limit: int = 100) -> list[Waiting]:
+        return await self._do(lambda db, at: mailbox.mailbox(db, at, conversation, limit))
 
     async def outbox(self, conversation: str) -> list[QueuedPart]:
         return await self._do(lambda db, at: lanes.outbox(db, conversation))
@@ -238,14 +265,31 @@ class SqliteStore:
         cells = tuple(cells)
         return await self._do(lambda db, at: records.take(db, at, cells))
 
-    async def dead(self) -> list[Dead]:
-        return await self._do(mailbox.dead)
+    async def dead(self, *, after: int = 0, limit: int | None = None) -> list[Dead]:
+        found: list[Dead] = []
+        while limit is None or len(found) < limit:
+            most = _PAGE if limit is None else min(_PAGE, limit - len(found))
+            page = await self._do(partial(mailbox.dead, after=after, limit=most))
+            found += page
+            if len(page) < most:
+                break
+            after = page[-1].seq or 0
+        return found
+
+    async def drop_all(self, reason: str | None = None) -> int:
+        dropped = 0
+        while gone := await self._do(partial(mailbox.drop_some, reason=reason, limit=_PAGE), durable=True):
+            dropped += gone
+        return dropped
 
     async def replay(self, dead_id: str) -> bool:
         return await self._do(partial(mailbox.replay, dead_id=dead_id), durable=True)
 
     async def drop(self, dead_id: str) -> bool:
         return await self._do(partial(mailbox.drop, dead_id=dead_id), durable=True)
+
+    async def rewrite(self, rewriting: Rewriting) -> None:
+        await self._do(partial(rewrite, rewriting=rewriting), durable=True)
 
     async def stats(self) -> Stats:
         return await self._do(counts.stats)

@@ -32,6 +32,7 @@ def apply(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Commi
     _outbox(db, at, transaction)
     for action_id in transaction.actions:
         db.execute("INSERT INTO launch (action_id) VALUES (?)", (action_id,))
+        lanes.put_off_no_more(db, "action", action_id)
         lanes.wake(db, at, "action", action_id)
     for timer in transaction.timers:
         db.execute(
@@ -75,10 +76,10 @@ def _expect(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> int
     return upto
 
 
-def _spend(db: sqlite3.Connection, transaction: Transaction, kind: Kind, lane: str) -> None:
+def _spend(db: sqlite3.Connection, at: Moment, transaction: Transaction, kind: Kind, lane: str) -> None:
     lease, ends = transaction.lease, transaction.finish in ("done", "failed")
     if not (ends and lease is not None and (lease.kind, lease.lane) == (kind, lane)):
-        lanes.spend(db, kind, lane)
+        lanes.spend(db, at, kind, lane)
 
 
 def _events(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> None:
@@ -89,7 +90,7 @@ def _events(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Non
             raise Conflict(f"event {seq} of {conversation} waits no longer")
         touched.add(conversation)
     for conversation in touched:
-        _spend(db, transaction, "turn", conversation)
+        _spend(db, at, transaction, "turn", conversation)
     for conversation, seq in transaction.unpoint:
         freed = db.execute(
             "UPDATE event SET pointed = 0 WHERE seq = ? AND conversation = ? AND pointed = 1 RETURNING wakes",
@@ -99,6 +100,8 @@ def _events(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Non
             raise Conflict(f"event {seq} of {conversation} has no pointer")
         if freed[0][0]:
             lanes.wake(db, at, "turn", conversation)
+        else:
+            lanes.rest(db, at, conversation)
     for conversation, seq in transaction.leave:
         left = db.execute(
             "UPDATE event SET needs = ? WHERE seq = ? AND conversation = ? AND pointed = 1",
@@ -124,4 +127,4 @@ def _outbox(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Non
         gone = db.execute("DELETE FROM part WHERE part_id = ? RETURNING conversation", (part_id,)).fetchall()
         touched.update(conversation for (conversation,) in gone)
     for conversation in touched:
-        _spend(db, transaction, "out", conversation)
+        _spend(db, at, transaction, "out", conversation)

@@ -23,6 +23,7 @@ from gateway.store.base import StoreUnavailable
 from gateway.store.sqlite import lanes, schema, upkeep
 from gateway.store.sqlite.clock import Clock, Moment, Woken
 from gateway.store.sqlite.files import Files
+from gateway.store.sqlite.growth import Growth
 from gateway.store.sqlite.jobs import Answer, Job, Operation, Waiters
 
 __all__ = ["Writer"]
@@ -168,9 +169,9 @@ class Writer:
                 self._tell(_settle, self._started, error)
                 return
             self._tell(_settle, self._started, None)
-            self._serve(db, files)
+            self._serve(db, files, Growth(path))
 
-    def _serve(self, db: sqlite3.Connection, files: Files) -> None:
+    def _serve(self, db: sqlite3.Connection, files: Files, growth: Growth) -> None:
         next_clean = 0.0
         lost: str | None = None
         calls: set[_Call] = set()
@@ -183,6 +184,7 @@ class Writer:
             self._run(db, jobs, look_up=bool(calls) or not jobs)
             at = self._clock.tick()
             if at.real >= next_clean:
+                growth.look()
                 with suppress(sqlite3.Error):  # cleaning can wait
                     next_clean = at.real + (0.0 if upkeep.clean(db, at) else _LOOK_UP_SECONDS)
         if lost is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from gateway.store.base import Store
 from gateway.testing.store_contract.helpers import take, transaction
 
@@ -25,6 +27,14 @@ class ActionsContract:
         await store.commit(transaction(store, actions=["act"]))
         await store.commit(transaction(store, of=await take(store, "action"), finish="done"))
         assert await store.lease("w", ["action"]) is None
+
+    async def test_an_action_that_is_put_again_is_put_off_no_more(self, store: Store) -> None:
+        await store.commit(transaction(store, actions=["act"]))
+        due = await store.now() + timedelta(minutes=5)
+        await store.commit(transaction(store, of=await take(store, "action"), finish="failed", due=due))
+        assert await store.lease("w", ["action"]) is None
+        await store.commit(transaction(store, actions=["act"]))
+        assert (await take(store, "action")).tries == 1
 
     async def test_an_action_put_while_it_is_held_comes_again(self, store: Store) -> None:
         await store.commit(transaction(store, actions=["act"]))

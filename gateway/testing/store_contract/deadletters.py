@@ -19,7 +19,10 @@ class DeadLettersContract:
             Dead(dead_id="m", conversation="?", reason="not understood", payload='{"news": "\ud83d"}'),
         ]
         at, _ = await store.commit(transaction(store, dead=letters))
-        assert await store.dead() == [replace(letter, stamp=at) for letter in letters]
+        listed = await store.dead()
+        assert listed == [
+            replace(letter, stamp=at, seq=found.seq) for letter, found in zip(letters, listed, strict=True)
+        ]
         assert (await store.stats()).dead == 3
 
     async def test_a_letter_of_the_same_id_replaces_the_other(self, store: Store) -> None:
@@ -67,3 +70,26 @@ class DeadLettersContract:
         await store.commit(transaction(store, dead=[Dead(dead_id="d", conversation="c", reason="r", incoming=event())]))
         assert [await store.drop("d"), await store.drop("d"), await store.replay("d")] == [True, False, False]
         assert ((await store.stats()).dead, (await store.stats()).waiting) == (0, 0)
+
+    async def test_letters_are_shown_a_page_at_a_time(self, store: Store) -> None:
+        for number in range(25):
+            letter = Dead(dead_id=f"d{number}", conversation=f"c{number}", reason="r", payload="x")
+            await store.commit(transaction(store, conversation=f"c{number}", dead=[letter]))
+        names, after = [], 0
+        while page := await store.dead(after=after, limit=10):
+            assert len(page) <= 10
+            names += [letter.dead_id for letter in page]
+            after = page[-1].seq or 0
+        assert names == [f"d{number}" for number in range(25)]
+        assert [letter.dead_id for letter in await store.dead()] == names
+        assert await store.dead(limit=0) == []
+
+    async def test_letters_are_dropped_by_reason_or_all(self, store: Store) -> None:
+        for number in range(12):
+            letter = Dead(dead_id=f"d{number}", conversation=f"c{number}", reason=f"of {number % 3}%", payload="x")
+            await store.commit(transaction(store, conversation=f"c{number}", dead=[letter]))
+        assert await store.drop_all("of 1%") == 4
+        assert {letter.reason for letter in await store.dead()} == {"of 0%", "of 2%"}
+        assert await store.drop_all("nothing") == 0
+        assert await store.drop_all() == 8
+        assert (await store.stats()).dead == 0

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from typing import Any
 
 import pytest
 
-from gateway.store.base import Flooded, Overloaded, Store, Timer, Written
+from gateway.store.base import FOLDED_AFTER_SECONDS, Flooded, Overloaded, Store, Timer, Written
 from gateway.testing.store_contract.helpers import arrive, event, near, seqs, take, transaction
 
 __all__ = ["MAX_WAITING", "MailboxContract"]
@@ -92,6 +93,82 @@ class MailboxContract:
         assert await store.lease("w", ["turn"]) is None
         await arrive(store, body={"n": 2})
         assert [waiting.body["n"] for waiting in (await take(store)).events] == [1, 2]
+
+    async def test_notes_are_never_refused_and_count_towards_nothing(self, store: Store) -> None:
+        notes = [event("c", f"n{n}", wakes=False, refusable=True) for n in range(MAX_WAITING + 5)]
+        assert all(await store.accept(notes))
+        await store.accept([event(near(store, f"c{n}"), wakes=False) for n in range(MAX_WAITING)])
+        stats = await store.stats()
+        assert (stats.waiting, stats.oldest_waiting_seconds) == (0, 0.0)
+        new = [event("c", f"e{n}", refusable=True) for n in range(IN_ONE)]
+        assert all(await store.accept(new))
+        with pytest.raises(Flooded):
+            await store.accept([event("c", "new", refusable=True)])
+        assert await store.accept([event(near(store, "c1"), "other", refusable=True)]) == [True]
+
+    async def test_notes_alone_make_their_conversation_ready_once_they_are_old(self, store: Store) -> None:
+        await arrive(store, wakes=False, body={"n": 1})
+        store.offset_seconds = FOLDED_AFTER_SECONDS - 60
+        await arrive(store, wakes=False, body={"n": 2})
+        assert await store.lease("w", ["turn"]) is None
+        assert not await store.has_work("c")
+        waiting = asyncio.create_task(take(store, wait_seconds=20))
+        await asyncio.sleep(0)
+        store.offset_seconds = FOLDED_AFTER_SECONDS + 1
+        lease = await waiting
+        assert [found.body["n"] for found in lease.events] == [1, 2]
+        await store.commit(transaction(store, of=lease, finish="done", consume=seqs(lease.events[:1])))
+        assert await store.lease("w", ["turn"]) is None, "what it left is looked at again, later"
+        store.offset_seconds += FOLDED_AFTER_SECONDS + 1
+        assert [found.body["n"] for found in (await take(store)).events] == [2]
+
+    async def test_what_wakes_does_not_wait_for_notes(self, store: Store) -> None:
+        await arrive(store, wakes=False)
+        await arrive(store, collects=True)
+        assert len((await take(store)).events) == 2
+
+    async def test_a_decision_that_wakes_nobody_is_a_note_once_it_lost_its_pointer(self, store: Store) -> None:
+        await arrive(store, decides=True, wakes=False)
+        assert (await store.stats()).waiting == 1
+        await store.commit(transaction(store, unpoint=seqs(await store.pointed())))
+        assert (await store.stats()).waiting == 0
+        store.offset_seconds = FOLDED_AFTER_SECONDS + 1
+        assert len((await take(store)).events) == 1
+        assert (await store.stats()).waiting == 0
+
+    async def test_a_later_note_about_the_same_takes_the_place_of_the_one_before(self, store: Store) -> None:
+        notes = [event("c", wakes=False, about=about, body={"n": n}) for n, about in enumerate("abaab")]
+        await store.accept(notes[:2])
+        await store.accept([event(near(store, "other"), wakes=False, about="a", body={"n": 8})])
+        await store.accept(notes[2:])
+        await arrive(store, body={"n": 9})
+        lease = await take(store, only="c")
+        assert [found.body["n"] for found in lease.events] == [3, 4, 9]
+        await store.accept([event("c", wakes=False, about="a", body={"n": 10})])
+        await store.accept([event("c", wakes=False, about="a", body={"n": 11})])
+        await store.commit(transaction(store, of=lease, finish="done", consume=seqs(lease.events)))
+        await arrive(store, body={"n": 12})
+        assert [found.body["n"] for found in (await take(store, only="c")).events] == [11, 12], "what is held stays"
+
+    async def test_the_fullest_mailboxes_are_shown_first_without_their_notes(self, store: Store) -> None:
+        first = await store.now()
+        await store.accept([event("a", stamp=first), event("b", decides=True), event("b"), event("c", wakes=False)])
+        await store.accept([event("b") for _ in range(3)])
+        found = await store.mailboxes()
+        assert [(mailbox.conversation, mailbox.waiting) for mailbox in found] == [("b", 4 + 1), ("a", 1)]
+        assert found[1].oldest == first
+        assert [mailbox.conversation for mailbox in await store.mailboxes(1)] == ["b"]
+
+    async def test_what_waits_in_a_mailbox_is_shown_in_order(self, store: Store) -> None:
+        kinds: list[dict[str, Any]] = [{}, {"wakes": False}, {"decides": True}]
+        await store.accept([event("c", body={"n": n}, **kind) for n, kind in enumerate(kinds)])
+        assert [(found.body["n"], found.pointed) for found in await store.mailbox("c")] == [
+            (0, False),
+            (1, False),
+            (2, True),
+        ]
+        assert [found.body["n"] for found in await store.mailbox("c", limit=1)] == [0]
+        assert await store.mailbox("other") == []
 
     async def test_a_lease_holds_at_most_a_hundred_events(self, store: Store) -> None:
         await store.accept([event("c", body={"n": n}) for n in range(130)])

@@ -120,7 +120,13 @@ class History:
     def arriving(self, name: str, sort: str, *event_ids: str) -> tuple[Incoming, Item]:
         body, options = next(self.numbers), SORTS[sort]
         incoming = event(self.named(name), *event_ids, body={"n": body}, keep_seconds=KEPT, **options)
-        item = Item(body, options.get("wakes", True), options.get("decides", False), options.get("collects", False))
+        item = Item(
+            body,
+            options.get("wakes", True),
+            options.get("decides", False),
+            options.get("collects", False),
+            about=options.get("about"),
+        )
         return incoming, item
 
     async def accept(self, name: str, sort: str, number: int, inside: bool) -> None:
@@ -151,11 +157,11 @@ class History:
     async def send(self, name: str, number: int) -> None:
         part_id = self.part(name, number).part_id
         await self.commit(name, sent=[part_id])
-        self.lane("out", name).remove([part_id])
+        self.lane("out", name).remove([part_id], self.plain.at)
 
     async def launch(self, name: str) -> None:
         await self.commit(name, actions=[self.named(name)])
-        self.lane("action", name).put(Item(next(self.numbers)), self.plain.at)
+        self.lane("action", name).launch(Item(next(self.numbers)), self.plain.at)
 
     async def signal(self, name: str, many: int) -> None:
         words = [f"word {next(self.numbers)}" for _ in range(many)]
@@ -235,7 +241,7 @@ class History:
         events = [found for found in lease.events if found.body["n"] in there][:many]
         sent = [found.part_id for found in lease.parts[:many]]
         if lane.kind != "action":
-            lane.remove([*(found.body["n"] for found in events), *sent])
+            lane.remove([*(found.body["n"] for found in events), *sent], self.plain.at)
         return {"consume": seqs(events), "sent": sent}
 
     async def work(self, number: int, many: int, checkpoint: bool) -> None:
@@ -324,11 +330,13 @@ class History:
         await self.commit(name, **changes[way])
         match way:
             case "consume":
-                lane.remove([item.name])
+                lane.remove([item.name], self.plain.at)
             case "unpoint":
                 item.pointed = False
                 if item.wakes:
                     lane.wake(self.plain.at)
+                else:
+                    lane.rest(self.plain.at)
             case "leave":
                 item.needs = FORM + 1
             case "replace":
@@ -340,9 +348,9 @@ class History:
 
     # ───────────── time ─────────────
 
-    async def pass_time(self) -> None:
+    async def pass_time(self, seconds: float = PASSES) -> None:
         plain = self.plain
-        plain.now += PASSES
+        plain.now += seconds
         self.store.offset_seconds = self.began + plain.now
         await self.serve_waiter()
         plain.step += 1

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gateway.store.base import FORM, Kind, Lease, Stats
+from gateway.store.base import FOLDED_AFTER_SECONDS, FORM, Kind, Lease, Stats
 
 __all__ = ["BURST", "FOREVER", "NEVER", "Item", "Kept", "Lane", "Moment", "Plain", "Timed", "Wanted"]
 
@@ -27,6 +27,11 @@ class Item:
     collects: bool = False
     tries: int = 0
     needs: int = 1
+    about: str | None = None
+
+    @property
+    def is_note(self) -> bool:
+        return not self.wakes and not self.pointed
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,8 @@ class Lane:
     pool: str = ""
     items: list[Item] = field(default_factory=list)
     ready: Moment | None = None
+    rests: bool = False
+    """Only notes wait: it is ready once they are old."""
     due: Moment = NEVER
     needs: int = 1
     held: Lease | None = None
@@ -69,21 +76,46 @@ class Lane:
     def free(self) -> bool:
         return self.held is None or self.lapsed
 
+    @property
+    def notes(self) -> list[Item]:
+        return [item for item in self.items if item.is_note]
+
     def put(self, item: Item, at: Moment) -> None:
+        if item.about is not None:
+            handed = self.handed if self.held is not None else []
+            replaced = [each for each in self.notes if each.about == item.about and each not in handed]
+            self.items = [each for each in self.items if each not in replaced]
         self.items.append(item)
-        if item.wakes and not item.pointed:
+        if item.is_note:
+            self.rest(at)
+        elif not item.pointed:
             self.wake(at, collects=item.collects)
+
+    def rest(self, at: Moment) -> None:
+        if self.ready is None:
+            self.ready, self.rests = max((at[0] + FOLDED_AFTER_SECONDS, at[1]), self.due), True
+
+    def launch(self, item: Item, at: Moment) -> None:
+        if self.held is None:
+            self.due = NEVER
+        self.put(item, at)
 
     def wake(self, at: Moment, *, collects: bool = False) -> None:
         soonest = max(at, self.due)
         waits_for_more = self.ready is not None and self.held is None and self.ready > soonest
-        if self.ready is None or (waits_for_more and not collects):
-            self.ready = soonest
+        if self.ready is None or self.rests or (waits_for_more and not collects):
+            self.ready, self.rests = soonest, False
 
-    def remove(self, gone: Sequence[Any]) -> None:
+    def remove(self, gone: Sequence[Any], at: Moment) -> None:
         self.items = [item for item in self.items if item.name not in gone]
-        if not self.work:
-            self.ready = None
+        if not self.work and not (self.rests and self.notes):
+            self.sleep(at)
+
+    def sleep(self, at: Moment) -> None:
+        """No work is left but notes, if any."""
+        self.ready, self.rests = None, False
+        if self.notes:
+            self.rest(at)
 
     def take(self, lease: Lease) -> None:
         if self.lapsed:
@@ -106,8 +138,11 @@ class Lane:
         self.tries = 0 if outcome == "done" else self.tries + 1
         self.gone, self.held, self.lapsed, self.died, self.signals = self.held, None, False, False, []
         self.due = due
-        self.ready = max(at, due) if self.work else None
-        if self.ready is not None and all(item.collects for item in self.work):
+        if not self.work:
+            self.sleep(at)
+            return
+        self.ready, self.rests = max(at, due), False
+        if all(item.collects for item in self.work):
             self.ready = max(self.ready, collect_until)
 
     def leave(self, needs: int) -> None:
@@ -200,9 +235,13 @@ class Plain:
 
     def stats(self) -> Stats:
         mail = [item for lane in self.lanes if lane.kind == "turn" for item in lane.items]
-        waits = [lane for lane in self.lanes if lane.held is None and lane.ready is not None]
+        waits = [
+            lane
+            for lane in self.lanes
+            if lane.held is None and lane.ready is not None and (lane.needs > FORM or not lane.rests)
+        ]
         return Stats(
-            waiting=len(mail),
+            waiting=sum(not item.is_note for item in mail),
             pointed=sum(item.pointed and item.needs <= FORM for item in mail),
             ready=sum(self.is_ready(lane) and lane.needs <= FORM for lane in self.lanes),
             leased=sum(not lane.free for lane in self.lanes),

@@ -42,7 +42,7 @@ class ServiceContract:
             )
         )
         stats = await store.stats()
-        assert (stats.waiting, stats.pointed, stats.parts, stats.timers, stats.dead) == (3, 1, 2, 1, 1)
+        assert (stats.waiting, stats.pointed, stats.parts, stats.timers, stats.dead) == (2, 1, 2, 1, 1)
         assert (stats.ready, stats.leased, stats.parked) == (3, 0, 0)
         lease = await take(store)
         out = await take(store, "out")

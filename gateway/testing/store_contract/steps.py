@@ -19,13 +19,14 @@ SOON, LATER, KEPT = 30.0, 90.0, 100.0
 Rest = Literal["due", "collect_until"] | None
 Doom = Literal["expect", "not_after", "consume", "unpoint", "leave", "replace"]
 Way = Literal["consume", "unpoint", "leave", "replace"]
-SORTS: dict[str, dict[str, bool]] = {
+SORTS: dict[str, dict[str, Any]] = {
     "message": {},
     "collects": {"collects": True},
     "decides": {"decides": True},
     "decides, collects": {"decides": True, "collects": True},
     "decides quietly": {"decides": True, "wakes": False},
     "quiet": {"wakes": False},
+    "about": {"wakes": False, "about": "this"},
 }
 
 ab = st.sampled_from("ab")
@@ -60,7 +61,7 @@ HOLDING: Rules = {
     "die": st.tuples(few),
     "zombie": st.tuples(few),
     "give_up": st.just(()),
-    "pass_time": st.just(()),
+    "pass_time": st.tuples(st.sampled_from([PASSES, PASSES, PASSES, 11 * PASSES])),
 }
 TURNS: Rules = HOLDING | {
     "accept": st.tuples(ab, sorts, st.integers(0, 5), st.booleans()),
@@ -76,7 +77,7 @@ OTHERS: Rules = HOLDING | {
 }
 KEEPING: Rules = {
     "accept": TURNS["accept"],
-    "pass_time": st.just(()),
+    "pass_time": st.tuples(st.sampled_from([PASSES, PASSES, PASSES, 11 * PASSES])),
     "put": st.tuples(ab, st.booleans()),
     "delete": st.tuples(ab),
     "append": st.tuples(ab),
@@ -117,7 +118,7 @@ COLLECTING: Rules = {
     "decide": st.tuples(ab, few, st.just("unpoint")),
     "lease": leases("turn"),
     "finish": st.tuples(few, st.just("done"), st.sampled_from([0, 0, 1]), st.just("collect_until"), moments),
-    "pass_time": st.just(()),
+    "pass_time": st.tuples(st.sampled_from([PASSES, PASSES, PASSES, 11 * PASSES])),
 }
 POOLS: Rules = {name: OTHERS[name] for name in ("queue", "finish", "die")} | {"lease": leases("out")}
 HISTORIES = st.one_of([histories(rules) for rules in (TURNS, OTHERS, KEEPING, COLLECTING, POOLS, ALL)])

@@ -224,7 +224,7 @@ text.addEventListener("keydown", (event) => {
 // ---- console
 
 const KINDS = [
-  ["bad", /error|fail|dead|unknown|drift/],
+  ["bad", /error|fail|dead|unknown|doubt|drift/],
   ["good", /outcome|done|executed|effect.finished/],
   ["ask", /ask|pending|prompt|confirm|decision|decided|cancel|expire|press/],
   ["tool", /tool|effect/],

@@ -229,6 +229,13 @@ def test_a_number_of_files_that_is_none_counts_as_none(count: str) -> None:
     assert message("mms picture", NumMedia=count).attachments == ()
 
 
+@pytest.mark.parametrize("code", ["3" * 400, "30003\n", "Ana's words", "٣٠٠٠٣"])
+def test_an_error_code_that_is_none_of_twilios_is_not_told(code: str) -> None:
+    found = event("report failed", ErrorCode=code)
+    assert isinstance(found, DeliveryReport)
+    assert found.code == "unknown"
+
+
 @pytest.mark.parametrize(
     ("name", "status", "code"),
     [

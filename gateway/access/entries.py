@@ -1,0 +1,34 @@
+"""What an allow-list admits, before anybody writes: entries that nobody can match, and the one that everybody does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from channels import Person
+from channels.direct import DirectChannel
+
+__all__ = ["EVERYBODY", "vain_entries"]
+
+EVERYBODY = "ASKFIRST_ALLOW has *: whoever finds the bot may talk to it, on every channel"
+
+
+def vain_entries(entries: Sequence[str], accounts: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield a sentence with the mend for each entry that admits nobody here, and one more when that is all of them.
+
+    `accounts`: each channel that is on, and our account there; None where it is not known yet.
+    """
+    vain = 0
+    for entry in entries:
+        channel, _, rest = entry.partition(":")
+        if entry == "*" or channel == DirectChannel.name:
+            continue
+        if channel not in accounts:
+            vain += 1
+            yield f"ASKFIRST_ALLOW: {entry} admits nobody: {channel} is not on; set it up, or remove the entry"
+        elif rest != "*" and accounts[channel] not in (None, (person := Person.parse(entry)).account):
+            vain += 1
+            right = f"{channel}:{accounts[channel]}:{person.user_id}"
+            ours = f"our account is {accounts[channel]}; write {right}, or remove it"
+            yield f"ASKFIRST_ALLOW: {entry} admits nobody: {ours}"
+    if entries and vain == len(entries):
+        yield "ASKFIRST_ALLOW: nobody can talk to this bot, for none of its entries admits anybody"

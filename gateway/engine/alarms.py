@@ -1,0 +1,53 @@
+"""What operators hear at once of an outcome in doubt: a log line, an event of the live feed, the bot's callbacks."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+from gateway.channel_agent import ChannelAgent
+from gateway.engine.tasks import Tasks
+from gateway.observe import Feed
+from gateway.store.base import QueuedPart
+from gateway.tools.action import PendingAction
+
+__all__ = ["Alarms", "Why", "outcomes"]
+
+log = logging.getLogger("askfirst.actions")
+
+Why: TypeAlias = Literal["unknown", "forged", "undeliverable"]
+
+_SENTENCES: dict[Why, str] = {
+    "unknown": "it may or may not have happened; look, then say so: askfirst pending settle",
+    "forged": "it was changed by somebody without the key: it will not run",
+    "undeliverable": "what became of it did not reach its person: askfirst dead list",
+}
+_REMEMBERED = 1000
+
+
+class Alarms:
+    """Raises each alarm once in this process."""
+
+    def __init__(self, bot: ChannelAgent, feed: Feed, tasks: Tasks) -> None:
+        self._bot, self._feed, self._tasks = bot, feed, tasks
+        self._raised: deque[tuple[str, Why]] = deque(maxlen=_REMEMBERED)
+
+    def sound(self, action: PendingAction, why: Why) -> None:
+        """Tell operators why the outcome of this action is in doubt. No argument and no word of a person is told."""
+        action_id = action.pending_action_id
+        if (action_id, why) in self._raised:
+            return
+        self._raised.append((action_id, why))
+        log.error(
+            "action %s (%s) of %s: %s", action_id, action.kind or "unreadable", action.conversation, _SENTENCES[why]
+        )
+        self._feed.publish("doubt", action=action_id, tool=action.kind, conversation=action.conversation, why=why)
+        self._tasks.start(self._bot.tell_doubt(action), "on_doubt")
+
+
+def outcomes(parts: Iterable[QueuedPart]) -> list[str]:
+    """Return the ids of the actions whose outcome is told in these parts."""
+    causes = [str(queued.body.get("cause")) for queued in parts if queued.body.get("edits") is None]
+    return [cause.removeprefix("action/") for cause in dict.fromkeys(causes) if cause.startswith("action/")]

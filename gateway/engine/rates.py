@@ -1,0 +1,71 @@
+"""Rates of what comes in, by person, place and all together; kept by all instances together.
+
+Asking the store about every message would cost each one a round trip. A process takes from a rate in portions: a sixth
+of what a minute allows, of which the first one in a minute is given without asking. So people who write now and then
+cost nothing, and with several instances a person gets at most a sixth more from each of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from channels import Address, Person
+from gateway.limits import Share
+from gateway.store.base import Cell, Store
+
+__all__ = ["Rates"]
+
+_MINUTE: Final = 60.0
+_PORTIONS: Final = 6
+_MOST_KNOWN: Final = 10_000
+
+
+@dataclass(slots=True)
+class _Portion:
+    """What this process may still let through of one rate without asking."""
+
+    left: int
+    since: float
+    refused_until: float = 0.0
+
+
+class Rates:
+    """How often something may come in a minute. `now` counts seconds."""
+
+    def __init__(self, store: Store, name: str, share: Share, now: Callable[[], float] = time.monotonic) -> None:
+        self._store, self._name, self._share, self._now = store, name, share, now
+        self._portions: OrderedDict[str, _Portion] = OrderedDict()
+
+    async def exceeded(self, person: Person, address: Address) -> Literal["person", "place", "all"] | None:
+        """Count one, and return whose rate is used up, or None."""
+        place = f"{address.channel}:{address.account}:{address.place}"
+        if self._share.person is not None and not await self._take(f"person/{person}", self._share.person):
+            return "person"
+        if self._share.place is not None and not await self._take(f"place/{place}", self._share.place):
+            return "place"
+        if self._share.all is not None and not await self._take("all", self._share.all):
+            return "all"
+        return None
+
+    async def _take(self, name: str, a_minute: int) -> bool:
+        now, size = self._now(), max(1, a_minute // _PORTIONS)
+        portion = self._portions.pop(name, None) or _Portion(size, now)
+        self._portions[name] = portion
+        if len(self._portions) > _MOST_KNOWN:
+            self._portions.popitem(last=False)
+        if now < portion.refused_until:
+            return False
+        if now - portion.since >= _MINUTE:
+            portion.left, portion.since = max(size, portion.left), now
+        if not portion.left:
+            cell = Cell(name=f"{self._name}/{name}", burst=a_minute, period_seconds=_MINUTE, cost=size)
+            if wait := await self._store.take([cell]):
+                portion.refused_until = now + wait
+                return False
+            portion.left = size
+        portion.left -= 1
+        return True

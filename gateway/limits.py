@@ -1,0 +1,72 @@
+"""How much one person, one place and everybody together may take of what all share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Self
+
+__all__ = ["Limits", "Share"]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one person, one place (a chat, a channel with its threads) and all together may take; None: no limit."""
+
+    person: int | None = None
+    place: int | None = None
+    all: int | None = None
+
+    def __str__(self) -> str:
+        return "/".join("-" if value is None else str(value) for value in (self.person, self.place, self.all))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The limits of a bot, as `ASKFIRST_LIMITS` writes them. Without settings nothing is limited but turns."""
+
+    messages: Share = Share()
+    """Messages and edits a minute. What is above is not read, and its writer is told so."""
+    turns: Share = Share(None, 32, 64)
+    """Turns that one process runs at once."""
+    files: Share = Share()
+    """Kept files in MiB."""
+    strangers: Share = Share(1)
+    """Replies a day to people who are not on the allow-list."""
+
+    @classmethod
+    def usual(cls) -> Self:
+        """Return what holds where nobody has said anything else."""
+        return cls(
+            messages=Share(60, 600, None),
+            turns=Share(8, 32, 64),
+            files=Share(200, None, 2_048),
+            strangers=Share(1, 1, 200),
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``messages=60/600/-,turns=8/32/64``: by person, place and all; ``-`` is no limit.
+
+        What is not named is as usual. Raises ValueError, which says the mend.
+        """
+        found: dict[str, Share] = {}
+        names = [each.name for each in fields(cls)]
+        for entry in filter(None, (part.strip() for part in text.split(","))):
+            name, _, values = entry.partition("=")
+            numbers = values.split("/")
+            right = len(numbers) == 3 and all(re.fullmatch(r"-|[1-9]\d{0,8}", number) for number in numbers)
+            if name not in names or name in found or not right:
+                raise ValueError(
+                    f"write some of {', '.join(names)}, each once and with whole numbers by person, place and all, "
+                    f"for example messages={cls.usual().messages} (- is no limit); {entry[:40]!r} is not so"
+                )
+            found[name] = Share(*(None if number == "-" else int(number) for number in numbers))
+        if "turns" in found and found["turns"].all is None:
+            raise ValueError("turns needs a number for all, for example turns=8/32/64: each takes memory")
+        return cls(**({each: getattr(cls.usual(), each) for each in names} | found))
+
+    def __str__(self) -> str:
+        values: Mapping[str, Share] = {each.name: getattr(self, each.name) for each in fields(self)}
+        return ",".join(f"{name}={share}" for name, share in values.items())

@@ -1,0 +1,16 @@
+-- ARGV: behind which place, how many at most, what the reason has in it (or '')
+-- Throws dead letters away. Answers how many, and the place to go on behind; -1: that was all.
+local after, most, reason = argument(), tonumber(argument()), argument()
+local dropped, last = 0, '-1'
+local found = redis.call('ZRANGEBYSCORE', key('dead'), '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, most)
+for i = 1, #found, 2 do
+  local said = redis.call('HGET', key('letter', found[i]), 'reason') or ''
+  if reason == '' or string.find(said, reason, 1, true) then
+    redis.call('DEL', key('letter', found[i]))
+    redis.call('ZREM', key('dead'), found[i])
+    dropped = dropped + 1
+  end
+  last = found[i + 1]
+end
+settle()
+return { dropped, #found < 2 * most and '-1' or last }

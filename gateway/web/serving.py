@@ -1,0 +1,93 @@
+"""The server of `askfirst serve`, for any aiohttp application."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias, cast
+
+from aiohttp import web
+
+from gateway.web.connections import Connection, Connections
+from gateway.web.direct import WEBHOOKS, is_ordinary, written
+from gateway.web.limits import LIMITS, MAX_BODY_BYTES, Limits
+
+__all__ = ["Running", "serve"]
+
+_BACKLOG = 1024
+_SHUTDOWN_SECONDS = 2.0
+"""What a webhook needs is a fraction of it; a client that reads no answer is not waited for."""
+
+_Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+class Running:
+    """A server that listens."""
+
+    def __init__(self, runner: web.AppRunner, server: asyncio.Server) -> None:
+        self._runner, self._server = runner, server
+
+    @property
+    def port(self) -> int:
+        """The port it listens on, also when any free one was asked for."""
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def cleanup(self) -> None:
+        """Take no more connections, let running requests end, and shut the application down."""
+        self._server.close()
+        await self._runner.cleanup()
+
+
+async def serve(app: web.Application, host: str, port: int) -> Running:
+    """Serve an application: a gateway's, or one of yours that has a gateway's within it. Port 0 takes any free one.
+
+    What a client may use is bounded (`Limits`) before a handler is called. Raises OSError when it cannot listen there.
+    """
+    limits = app.get(LIMITS) or Limits()
+    runner = web.AppRunner(app, shutdown_timeout=_SHUTDOWN_SECONDS)
+    await runner.setup()
+    manager = runner.server
+    if manager is None:
+        raise RuntimeError("the web server was not set up")
+    manager.request_handler = _directly(app, manager.request_handler)
+    connections = Connections(limits)
+    try:
+        # asyncio accepts as many at a time as its backlog says. With no file left to be opened each of them fails by
+        # itself, is logged, and begins as many anew a second later: one at a time stays one.
+        server = await asyncio.get_running_loop().create_server(
+            lambda: Connection(manager, connections), host, port, backlog=1
+        )
+        for listening in server.sockets:
+            _let_wait(listening.fileno(), limits)
+    except BaseException:
+        await runner.cleanup()
+        raise
+    return Running(runner, server)
+
+
+def _directly(app: web.Application, otherwise: _Handler) -> _Handler:
+    """A handler that takes the application's ordinary webhooks and leaves the rest to `otherwise`, each in turn."""
+    takes = app.get(WEBHOOKS, {})
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        connection = cast("Connection", request.protocol)
+        if connection.heard():
+            await connection.turn()
+        request.content.on_eof(connection.whole)
+        take = takes.get(request.raw_path)
+        if take is None or not is_ordinary(request, MAX_BODY_BYTES):
+            return await otherwise(request)
+        return written(await take(request, request.content.read_nowait()))
+
+    return handle
+
+
+def _let_wait(listening: int, limits: Limits) -> None:
+    """How many may wait to be accepted, and how long an answer to one of them may wait to be read."""
+    with socket.socket(fileno=os.dup(listening)) as same:
+        same.listen(_BACKLOG)
+        if user_timeout := getattr(socket, "TCP_USER_TIMEOUT", None):  # Linux: each connection inherits it
+            same.setsockopt(socket.IPPROTO_TCP, user_timeout, int(limits.unread_seconds * 1000))

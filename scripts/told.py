@@ -1,0 +1,146 @@
+"""Writes the tables of docs/confirmation.md that say what a person can be told about an action.
+
+The sentences are those of gateway/wording/en.toml, in its order and under its headings; their occasions stand here.
+``python -m scripts.told`` writes the tables anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from gateway.wording import FALLBACK, LANGUAGES
+
+__all__ = ["OCCASIONS", "PAGE", "written"]
+
+ROOT: Final = Path(__file__).parent.parent
+PAGE: Final = ROOT / "docs" / "confirmation.md"
+_SENTENCES: Final = ROOT / "gateway" / "wording" / f"{FALLBACK}.toml"
+
+_BEGIN: Final = "<!-- told: written by `make told` -->\n"
+_END: Final = "<!-- /told -->"
+
+OCCASIONS: Final[Mapping[str, Mapping[str, str]]] = {
+    "the prompt": {
+        "prompt_shown": "what the model is told to say about a question",
+        "prompt_window": "under a question: the time that is left",
+        "prompt_code": "under a question with buttons",
+        "prompt_words": "under a question without buttons",
+        "prompt_attached": "the question is too long for a message",
+        "prompt_requester_only": "under a question in a group",
+        "prompt_approvers": "under a question that others decide",
+        "prompt_votes": "the same, when several of them have to",
+        "button_confirm": "the button for yes",
+        "button_cancel": "the button for no",
+        "button_do": "the button for yes, where the action itself is to cancel something",
+        "button_do_not": "the button for no, likewise",
+        "button_do_code": "the same, where one message asks several questions",
+        "button_do_not_code": "the same, where one message asks several questions",
+        "button_confirm_code": "the same, where one message asks several questions",
+        "button_cancel_code": "the same, where one message asks several questions",
+        "button_again": "the button under what has expired or drifted",
+        "still_waiting": "in front of a question that is shown again; also the answer to a press that changes nothing",
+        "say_code": "a yes that could mean something else; the question follows, with its code",
+        "not_done_yet": "a line under a reply, once the question was shown often enough",
+        "many_not_done_yet": "the same, for more than three open questions",
+        "several_open": "a yes or no while several questions are open; a list of them follows",
+    },
+    "what the prompt becomes once it is settled": {
+        "confirmed_by": "done",
+        "cancelled_by": "refused",
+        "cancelled_by_because": "refused, with a reason",
+        "running_note": "confirmed, and not at its end yet",
+        "failed_note": "the tool raised",
+        "unknown_note": "the outcome is unknown",
+        "expired_note": "nobody answered in time, or no worker could launch it in time",
+        "withdrawn_note": "withdrawn by /stop, by an operator, or since the person opted out",
+        "undelivered_note": "the question did not arrive",
+        "drifted_note": "drifted: it would act on something else than was shown",
+        "tampered_note": "drifted: somebody without the key changed its record",
+        "other_release_note": "drifted: no process has the tool as it was shown",
+        "not_checked_note": "drifted: its preview could not be made again",
+        "changed_note": "a newer question takes its place",
+    },
+    "what became of an action": {
+        "done": "done, and neither the tool nor `done=` says it in other words",
+        "cancelled": "refused, or withdrawn by an operator",
+        "cancelled_because": "refused, with a reason",
+        "failed": "the tool raised",
+        "unknown": "a timeout, a broken connection, or a process that ended in the middle",
+        "unknown_repeated": "the same, after more than one launch",
+        "nothing_done": "the tool raised `NothingDone`",
+        "busy": "its `lock` is held by an earlier run that does not end",
+        "expired": "nobody answered in time",
+        "drifted": "drifted: it would act on something else than was shown",
+        "tampered": "drifted: somebody without the key changed its record",
+        "other_release": "drifted: no process has the tool as it was shown",
+        "not_started": "confirmed, but no worker could launch it within 15 minutes",
+        "not_checked": "drifted: its preview could not be made again",
+        "cannot_ask_again": "Ask again was pressed, and the call is refused now",
+        "dropped": 'the person wrote about something else, with `on_unrelated="drop"`',
+    },
+    "what answers a press, or a yes or no that comes late": {
+        "pressed_ok": "a yes that counts",
+        "pressed_vote": "a yes that counts, while others are needed too",
+        "pressed_no": "a no that counts",
+        "one_moment": "Ask again was pressed; also after a yes that waits for a process of the release that asked",
+        "already_running": "after the yes, before the end",
+        "already_done": "it is done",
+        "already_cancelled": "it was refused or withdrawn",
+        "already_expired": "it has expired, or its question did not arrive",
+        "already_failed": "it has failed",
+        "already_unknown": "its outcome is unknown",
+        "not_yours": "somebody else's question",
+        "not_here": "the button was shown in another chat",
+        "unknown_button": "nothing is known of it, or not any more",
+        "held_up": "the press took more than a minute to arrive",
+    },
+    "commands": {
+        "stopped": "/stop, where something waited or was being written",
+        "stopped_nothing": "/stop, where there was nothing",
+        "stopped_running": "/stop, while an effect runs",
+        "pending_list": "/pending",
+        "pending_none": "/pending, where nothing is open",
+    },
+    "when something is in the way": {
+        "file_lost": "a file that the tool made could not be stored",
+        "may_be_duplicate": "in front of a message that may have arrived already",
+    },
+}
+"""Heading of the sentences -> name of a sentence -> when it is said."""
+
+_PARTLY: Final = frozenset({"commands", "when something is in the way"})
+"""Headings that have other sentences as well, which say nothing of an action."""
+_HEADING = re.compile(r"# ── (.*) ──")
+_NAME = re.compile(r"(\w+) = ")
+
+
+def written(page: str) -> str:
+    """Return the page with the tables as they have to be. Raises KeyError for a sentence without an occasion."""
+    before, _, rest = page.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    return f"{before}{_BEGIN}{''.join(_tables())}\n{_END}{after}"
+
+
+def _tables() -> Iterator[str]:
+    """Return the lines of the tables."""
+    occasions: Mapping[str, str] | None = None
+    partly = False
+    for line in _SENTENCES.read_text(encoding="utf-8").splitlines():
+        if heading := _HEADING.match(line):
+            occasions, partly = OCCASIONS.get(heading[1]), heading[1] in _PARTLY
+            if occasions is not None:
+                yield f"\n| {heading[1]} | when | name |\n| --- | --- | --- |\n"
+        elif occasions is not None and (name := _NAME.match(line)):
+            if name[1] not in occasions:
+                if partly:
+                    continue
+                raise KeyError(f"scripts/told.py does not say when {name[1]} is said")
+            sentence = LANGUAGES[FALLBACK][name[1]].replace("|", "\\|")
+            yield f"| {sentence} | {occasions[name[1]]} | `{name[1]}` |\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

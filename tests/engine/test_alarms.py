@@ -1,0 +1,185 @@
+"""What operators hear at once of an outcome in doubt: the log, the live feed and the bot's own callbacks."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from channels import Json, Undeliverable, Unreachable
+from gateway import ChannelAgent, OutcomeUnknown
+from gateway.engine.alarms import _SENTENCES, Why
+from gateway.store.base import Incoming, Put, Transaction
+from gateway.tools.action import PendingAction
+from tests.engine.bots import Invoices
+from tests.engine.rig import Rig, rig
+
+
+class Operator:
+    """Hears of every doubt."""
+
+    def __init__(self, bot: ChannelAgent) -> None:
+        self.heard: list[PendingAction] = []
+        bot.on_doubt(self.hear)
+
+    async def hear(self, action: PendingAction) -> None:
+        self.heard.append(action)
+
+
+async def confirmed(chat: Rig) -> None:
+    await chat.says("ana", "delete INV-1")
+    await chat.turns()
+    code = chat.platform.texts()[-1].partition("**OK ")[2][:4]
+    await chat.says("ana", f"ok {code}")
+
+
+async def effect(chat: Rig) -> None:
+    await chat.worker.engine._actions.run(await chat.worker.lease("action"))
+    await chat.worker.shared.tasks.ended()
+
+
+def alarms(chat: Rig, caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """The doubts of the feed, each with its line in the log."""
+    notices = [fields for _, _, name, fields in chat.worker.shared.feed._notices if name == "doubt"]
+    lines = [record.getMessage() for record in caplog.records if record.name == "askfirst.actions"]
+    errors = [line for line in lines if (": " in line and "askfirst" in line) or "without the key" in line]
+    return [(str(fields["why"]), next(line for line in errors if str(fields["action"]) in line)) for fields in notices]
+
+
+async def test_an_unknown_outcome_is_told_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    invoices = Invoices()
+    invoices.error = OutcomeUnknown("password=hunter2")
+    bot = invoices.bot()
+    operator = Operator(bot)
+    async with rig(bot, tmp_path) as chat:
+        await confirmed(chat)
+        await effect(chat)
+        [(why, line)] = alarms(chat, caplog)
+        assert why == "unknown"
+        assert "askfirst pending settle" in line
+        assert "INV-1" not in caplog.text
+        assert "hunter2" not in caplog.text
+        assert [action.state for action in operator.heard] == ["unknown"]
+
+
+async def test_a_changed_record_is_told_at_once_and_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    bot = Invoices().bot()
+    operator = Operator(bot)
+    async with rig(bot, tmp_path) as chat:
+        await chat.says("ana", "delete INV-1")
+        await chat.turns()
+        [(key, record)] = await chat.store.scan("action/")
+        stored: Any = record.value
+        forged = Put({**stored, "seal": "0" * 64})
+        await chat.store.commit(Transaction(partition=key.partition, puts={key.name: forged}))
+        await chat.says("ana", "yes")
+        await chat.turns()
+        await chat.worker.shared.tasks.ended()
+        [(why, line)] = alarms(chat, caplog)
+        assert (why, "changed by somebody without the key" in line) == ("forged", True)
+        assert [action.detail for action in operator.heard] == ["tampered"]
+
+
+@pytest.mark.parametrize("error", [Undeliverable("400"), Unreachable("403")], ids=repr)
+async def test_an_outcome_that_does_not_arrive_is_told_at_once(
+    error: Exception, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bot = Invoices().bot()
+    operator = Operator(bot)
+    async with rig(bot, tmp_path) as chat:
+        await confirmed(chat)
+        await effect(chat)
+        chat.platform.will = [error]
+        await chat.turns()
+        await chat.worker.shared.tasks.ended()
+        assert [why for why, _ in alarms(chat, caplog)] == ["undeliverable"]
+        assert [action.state for action in operator.heard] == ["done"]
+
+
+async def test_a_callback_that_breaks_or_hangs_harms_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("gateway.channel_agent._CALLBACK_SECONDS", 0.01)
+    invoices = Invoices()
+    invoices.error = OutcomeUnknown("hm")
+    bot = invoices.bot()
+
+    async def hang(action: PendingAction) -> None:
+        await asyncio.Event().wait()
+
+    async def fail(action: PendingAction) -> None:
+        raise ValueError("hunter2")
+
+    bot.on_doubt(hang)
+    bot.on_doubt(fail)
+    operator = Operator(bot)
+    async with rig(bot, tmp_path) as chat:
+        await confirmed(chat)
+        await effect(chat)
+        assert len(operator.heard) == 1
+        assert "an on_doubt callback failed: ValueError" in caplog.text
+        assert "hunter2" not in caplog.text
+
+
+async def test_a_sync_callback_is_called_beside_the_loop(tmp_path: Path) -> None:
+    invoices = Invoices()
+    invoices.error = OutcomeUnknown("hm")
+    bot = invoices.bot()
+    heard: list[tuple[str, bool]] = []
+    bot.on_doubt(lambda action: heard.append((action.state, threading.current_thread() is threading.main_thread())))
+    async with rig(bot, tmp_path) as chat:
+        await confirmed(chat)
+        await effect(chat)
+        assert heard == [("unknown", False)]
+
+
+@pytest.mark.usefixtures("nobody_waits_long")
+async def test_a_doubt_whose_commit_got_no_answer_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    invoices = Invoices()
+    invoices.hold, invoices.error = asyncio.Event(), OutcomeUnknown("hm")
+    bot = invoices.bot()
+    operator = Operator(bot)
+    async with rig(bot, tmp_path) as chat:
+        await confirmed(chat)
+        running = asyncio.create_task(effect(chat))
+        await invoices.running.wait()
+        chat.wire.lost["commit"] = 1
+        invoices.hold.set()
+        await running
+        assert [why for why, _ in alarms(chat, caplog)] == ["unknown"]
+        assert [action.state for action in operator.heard] == ["unknown"]
+
+
+async def test_an_outcome_whose_channel_is_off_is_told_at_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    invoices = Invoices()
+    invoices.hold = asyncio.Event()
+    bot = invoices.bot()
+    operator = Operator(bot)
+    async with rig(bot, tmp_path) as chat:
+        await confirmed(chat)
+        running = asyncio.create_task(effect(chat))
+        await invoices.running.wait()
+        chat.worker.shared.channels = {}
+        invoices.hold.set()
+        await running
+        assert [why for why, _ in alarms(chat, caplog)] == ["undeliverable"]
+        assert [action.state for action in operator.heard] == ["done"]
+
+
+async def test_an_event_made_without_the_key_is_told_at_once(tmp_path: Path) -> None:
+    async with rig(Invoices().bot(), tmp_path) as chat:
+        body: dict[str, Json] = {"kind": "expiry", "event_id": "e", "action_id": "a"}
+        forged = Incoming(conversation="agent/test:bot:ana", event_ids=("e",), body=body, decides=True)
+        await chat.store.accept([forged])
+        await chat.worker.decisions.sweep(0)
+        notices = [fields for _, _, name, fields in chat.worker.shared.feed._notices if name == "doubt"]
+        assert notices == [{"conversation": "agent/test:bot:ana", "why": "forged"}]
+
+
+def test_every_reason_has_its_sentence() -> None:
+    assert set(_SENTENCES) == set(get_args(Why))

@@ -1,0 +1,117 @@
+"""The clock of the machine, or of Redis, is set forward by twenty minutes while a question is open for fifteen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from gateway import app
+from gateway.store.base import Store
+from gateway.store.redis import RedisStore
+from gateway.store.sqlite import SqliteStore
+from gateway.store.sqlite.clock import Clock
+from gateway.store.steps import elapsed_ns
+from tests.engine.bots import Invoices
+from tests.engine.rig import Rig, rig
+from tests.engine.test_sealed import actions, ask, press, texts, work
+
+STEP_SECONDS = 20 * 60
+DAYS_SECONDS = 2 * 86_400
+
+
+class Steppable:
+    """A new store, and the way to set the clock that it follows."""
+
+    def __init__(self, url: str | None, prefix: str) -> None:
+        self.back_seconds = self.forward_seconds = 0
+        self.store: Store
+        if url is None:
+            self.store = sqlite = SqliteStore(":memory:")
+            sqlite._clock = Clock(self._wall, elapsed_ns)
+        else:
+            self.store = RedisStore(url, prefix=prefix, ack_seconds=5, elapsed_ns=self._elapsed)
+
+    def _wall(self) -> int:
+        return time.time_ns() + self.forward_seconds * 10**9
+
+    def _elapsed(self) -> int:
+        return elapsed_ns() - self.back_seconds * 10**9
+
+    def set_forward(self, seconds: int = STEP_SECONDS) -> None:
+        """Nobody sets the clock of the tests' Redis: there the other one goes back, and the store's forward."""
+        if isinstance(self.store, SqliteStore):
+            self.forward_seconds += seconds
+        else:
+            self.back_seconds += seconds
+            self.store.offset_seconds += seconds
+
+
+@pytest.fixture
+def kept(kept_on: str, request: pytest.FixtureRequest) -> Steppable:
+    if kept_on == "sqlite":
+        return Steppable(None, "")
+    return Steppable(request.getfixturevalue("redis_url"), request.getfixturevalue("prefix"))
+
+
+@pytest.fixture
+def invoices() -> Invoices:
+    return Invoices()
+
+
+@pytest.fixture
+async def chat(
+    tmp_path: Path, invoices: Invoices, kept: Steppable, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Rig]:
+    opened: Callable[[str], Store] = lambda path: kept.store  # noqa: E731
+    monkeypatch.setattr(app, "SqliteStore", opened)
+    async with rig(invoices.bot(), tmp_path) as chat:
+        yield chat
+
+
+async def test_a_question_stays_open_and_its_button_counts(chat: Rig, invoices: Invoices, kept: Steppable) -> None:
+    """Finding 32: it had expired. A button, unlike a bare word, counts until the deadline that the question names."""
+    await ask(chat, 1)
+    kept.set_forward()
+    chat.worker.shared.clock.observe(await chat.store.now())  # which has not moved, however it was done
+    await chat.worker.engine.due()
+    await work(chat)
+    assert [action.state for action in await actions(chat)] == ["pending"]
+    await press(chat, 1)
+    assert invoices.deleted == ["INV-1"]
+
+
+async def test_it_expires_in_its_own_time(chat: Rig, invoices: Invoices, kept: Steppable) -> None:
+    await ask(chat, 1)
+    kept.set_forward()
+    chat.worker.shared.clock.observe(await chat.store.now())  # which has not moved, however it was done
+    await chat.advance(15 * 60 - 5)
+    assert [action.state for action in await actions(chat)] == ["pending"]
+    await chat.advance(6)
+    await work(chat)
+    assert [(action.state, action.reason) for action in await actions(chat)] == [("closed", "expired")]
+    assert "expired" in texts(chat)
+    assert invoices.deleted == []
+
+
+async def test_a_yes_that_waits_is_launched(chat: Rig, invoices: Invoices, kept: Steppable) -> None:
+    """An approval is good for fifteen minutes, too."""
+    (one,) = await ask(chat, 1)
+    await chat.says("ana", f"ok {one.code}")
+    kept.set_forward()
+    chat.worker.shared.clock.observe(await chat.store.now())  # which has not moved, however it was done
+    await chat.worker.engine.due()
+    await work(chat)
+    assert invoices.deleted == ["INV-1"]
+
+
+async def test_what_waits_to_be_sent_is_not_given_up(chat: Rig, kept: Steppable) -> None:
+    """After a day it would be."""
+    await chat.says("ana", "hello")
+    await chat.worker.turn()
+    kept.set_forward(DAYS_SECONDS)
+    chat.worker.shared.clock.observe(await chat.store.now())
+    await work(chat)
+    assert chat.platform.texts() == ["You said: hello"]

@@ -1,0 +1,405 @@
+"""What is told of an effect: late ends of threads, errors of the network, probes, locks, and many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from gateway import Agent, ChannelAgent, Confirm, ToolContext, tool
+from gateway.engine import actions
+from gateway.engine.actions import MOST_OF_A_TOOL, Actions
+from gateway.testing import ChatDriver
+from gateway.tools import Tool
+from gateway.tools.action import PendingAction
+from tests.engine.bots import Invoices, Model
+from tests.engine.rig import Rig, Worker, rig
+
+DOUBT = "may or may not have happened"
+
+
+class Slow:
+    """A sync tool whose calls end when they are let go, and what they were."""
+
+    def __init__(self, **options: Any) -> None:
+        self.let_go = threading.Event()
+        self.begun, self.done = threading.Semaphore(0), list[str]()
+        self.error: Exception | None = None
+        self.at_once = self.most = 0
+
+        @tool(**{"confirm": "Delete {invoice_id}?", "timeout_seconds": 0.02, **options})
+        def delete_invoice(invoice_id: str, ctx: ToolContext) -> str:
+            """Delete an invoice."""
+            self.at_once += 1
+            self.most = max(self.most, self.at_once)
+            self.begun.release()
+            assert self.let_go.wait(15)
+            self.at_once -= 1
+            if self.error is not None:
+                raise self.error
+            self.done.append(ctx.idempotency_key)
+            return "It is gone."
+
+        self.tool = delete_invoice
+
+
+@pytest.fixture
+def slow() -> Any:
+    made: list[Slow] = []
+
+    def make(**options: Any) -> Slow:
+        made.append(Slow(**options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.let_go.set()
+
+
+def bot(delete_invoice: Tool) -> ChannelAgent:
+    return ChannelAgent(Agent([delete_invoice], provider=Model()))
+
+
+async def confirmed(chat: Rig, *people: str) -> None:
+    people = people or ("ana",)
+    for person in people:
+        await chat.says(person, "delete INV-1")
+    await chat.turns()
+    for person in people:
+        code = chat.platform.texts(person)[-1].partition("**OK ")[2][:4]
+        await chat.says(person, f"ok {code}")
+
+
+async def effect(worker: Worker, **options: float) -> Actions:
+    """Run the action that has been ready longest, in a process of its own."""
+    process = Actions(worker.shared)
+    async with asyncio.timeout(15):
+        await process.run(await worker.lease("action", **options))
+    return process
+
+
+async def told(chat: Rig) -> list[str]:
+    """What came after the question."""
+    await chat.turns()
+    return [text for text in chat.platform.texts() if "**" not in text]
+
+
+async def stored(chat: Rig) -> PendingAction:
+    [(key, _)] = await chat.store.scan("action/")
+    action_id = key.name.removeprefix("action/")
+    action = (await chat.worker.shared.actions(f"{chat.bot.name}/test:bot:ana", action_id)).get(action_id)
+    assert action is not None
+    return action
+
+
+@pytest.mark.parametrize(
+    ("error", "end"), [(None, "It is gone."), (ValueError("no"), "This was confirmed, but it failed")]
+)
+async def test_finding_13_what_a_thread_comes_to_late_settles_its_action(
+    error: Exception | None, end: str, slow: Callable[..., Slow], tmp_path: Path
+) -> None:
+    late = slow()
+    late.error = error
+    async with rig(bot(late.tool), tmp_path) as chat:
+        await confirmed(chat)
+        process = await effect(chat.worker)
+        assert DOUBT in (await told(chat))[-1]
+        late.let_go.set()
+        await process.late.ended()
+        assert (await told(chat))[-1].startswith(end)
+        assert (await stored(chat)).state == ("failed" if error else "done")
+
+
+async def test_finding_13_no_second_attempt_while_the_thread_of_the_first_runs(
+    slow: Callable[..., Slow], tmp_path: Path
+) -> None:
+    late = slow(idempotent=True)
+    async with rig(bot(late.tool), tmp_path) as chat:
+        await confirmed(chat)
+        process = await effect(chat.worker)
+        await chat.advance(3600)
+        assert await chat.store.lease("w", ["action"]) is None
+        assert DOUBT in (await told(chat))[-1]
+        late.let_go.set()
+        await process.late.ended()
+        assert (late.most, len(late.done)) == (1, 1)
+        assert (await told(chat))[-1] == "It is gone."
+
+
+async def test_finding_13_a_lock_is_held_until_the_thread_ends_and_what_meets_it_is_not_done(
+    slow: Callable[..., Slow], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    late = slow(lock="invoice:{invoice_id}")
+    async with rig(bot(late.tool), tmp_path) as chat:
+        await confirmed(chat)
+        process = await effect(chat.worker)
+        await chat.turns()
+        await confirmed(chat)
+        await effect(chat.worker)
+        assert "an earlier run of it has not ended, so nothing was done" in (await told(chat))[-1]
+        assert "the lock 'invoice:INV-1' is not free" in caplog.text
+        late.let_go.set()
+        await process.late.ended()
+        await chat.turns()
+        late.let_go.clear()
+        await confirmed(chat)
+        await effect(chat.worker)
+        assert DOUBT in (await told(chat))[-1], "the lock is free again"
+        assert late.most == 1
+
+
+async def test_the_text_says_how_often_it_was_tried(tmp_path: Path) -> None:
+    tries = 0
+
+    @tool(confirm="Delete {invoice_id}?", idempotent=True)
+    async def delete_invoice(invoice_id: str) -> None:
+        """Delete an invoice."""
+        nonlocal tries
+        tries += 1
+        raise TimeoutError
+
+    async with rig(bot(delete_invoice), tmp_path) as chat:
+        await confirmed(chat)
+        for _ in range(3):
+            await effect(chat.worker)
+            await chat.advance(5)
+        assert tries == 3
+        last = (await told(chat))[-1]
+        assert DOUBT in last
+        assert "It was tried 3 times" in last
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), ConnectionResetError(), asyncio.CancelledError()], ids=repr)
+async def test_finding_14_a_broken_connection_is_no_failure(error: BaseException, tmp_path: Path) -> None:
+    @tool(confirm="Delete {invoice_id}?")
+    async def delete_invoice(invoice_id: str) -> None:
+        """Delete an invoice."""
+        raise error
+
+    async with rig(bot(delete_invoice), tmp_path) as chat:
+        await confirmed(chat)
+        await effect(chat.worker)
+        assert DOUBT in (await told(chat))[-1]
+        assert (await stored(chat)).state == "unknown"
+
+
+async def test_a_refused_connection_is_a_failure(tmp_path: Path) -> None:
+    @tool(confirm="Delete {invoice_id}?")
+    async def delete_invoice(invoice_id: str) -> None:
+        """Delete an invoice."""
+        raise ConnectionRefusedError
+
+    async with rig(bot(delete_invoice), tmp_path) as chat:
+        await confirmed(chat)
+        await effect(chat.worker)
+        assert (await stored(chat)).state == "failed"
+
+
+class Frozen:
+    """A tool that a worker is frozen in, and a probe that says what it is told to."""
+
+    def __init__(self) -> None:
+        self.found: Literal["done", "not_done"] = "not_done"
+        self.running, self.let_go = asyncio.Event(), asyncio.Event()
+
+        async def probe(invoice_id: str) -> str:
+            return self.found
+
+        @tool(confirm=Confirm("Delete {invoice_id}?", probe=probe), timeout_seconds=60)  # type: ignore[arg-type]
+        async def delete_invoice(invoice_id: str) -> str:
+            """Delete an invoice."""
+            self.running.set()
+            await self.let_go.wait()
+            return "It is gone."
+
+        self.tool = delete_invoice
+
+
+async def test_finding_12_not_done_counts_once_the_longest_run_has_passed(tmp_path: Path) -> None:
+    frozen = Frozen()
+    async with rig(bot(frozen.tool), tmp_path) as chat:
+        await confirmed(chat)
+        first = asyncio.create_task(effect(chat.worker, lease_seconds=0.0))
+        await frozen.running.wait()
+        other = chat.another()
+        await effect(other)
+        assert await told(chat) == []
+        await chat.advance(30)
+        await effect(other)
+        assert await told(chat) == []
+        await chat.advance(60)
+        await effect(other)
+        assert (await told(chat))[-1].startswith("This was confirmed, but it failed")
+        frozen.let_go.set()
+        await first
+        assert (await told(chat))[-1] == "It is gone.", "the worker that was only frozen knows better"
+        assert (await stored(chat)).state == "done"
+
+
+async def test_a_probe_that_finds_it_done_counts_at_once(tmp_path: Path) -> None:
+    frozen = Frozen()
+    frozen.found = "done"
+    async with rig(bot(frozen.tool), tmp_path) as chat:
+        await confirmed(chat)
+        first = asyncio.create_task(effect(chat.worker, lease_seconds=0.0))
+        await frozen.running.wait()
+        await effect(chat.another())
+        assert (await told(chat))[-1].startswith("Done: ")
+        frozen.let_go.set()
+        await first
+        assert len(await told(chat)) == 1
+
+
+async def test_a_probe_is_asked_after_a_timeout_of_a_worker_that_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen = Frozen()
+    frozen.tool.timeout_seconds = 0.02
+    async with rig(bot(frozen.tool), tmp_path) as chat:
+        await confirmed(chat)
+        await effect(chat.worker)
+        assert await told(chat) == []
+        frozen.found = "done"
+        await chat.advance(5)
+        await effect(chat.worker)
+        assert (await told(chat))[-1].startswith("Done: ")
+
+
+async def test_what_waits_for_others_of_its_tool_is_begun_as_soon_as_one_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(actions, "_AGAIN_SECONDS", 3600.0)
+    hold, begun = asyncio.Event(), list[str]()
+
+    @tool(confirm="Delete {invoice_id}?")
+    async def delete_invoice(invoice_id: str, ctx: ToolContext) -> str:
+        """Delete an invoice."""
+        begun.append(ctx.person)
+        await hold.wait()
+        return "It is gone."
+
+    async with rig(bot(delete_invoice), tmp_path) as chat, asyncio.timeout(30):
+        people = [f"person {number}" for number in range(2 * MOST_OF_A_TOOL)]
+        await confirmed(chat, *people)
+        chat.worker.engine.start()
+        while len(begun) < MOST_OF_A_TOOL or (stats := await chat.store.stats()).ready or stats.leased > MOST_OF_A_TOOL:
+            await asyncio.sleep(0.001)
+        hold.set()
+        while len(begun) < len(people):
+            await asyncio.sleep(0.001)
+
+
+def edits(chat: Rig) -> list[tuple[str, int]]:
+    """What the question was changed to, and how many buttons it had then."""
+    return [(str(part.arguments["text"]), len(part.buttons)) for _, part in chat.platform.sent if part.call == "edit"]
+
+
+async def test_an_effect_that_takes_a_while_is_shown_to_be_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(actions, "_SHOWN_AFTER_SECONDS", 0.0)
+    frozen = Frozen()
+    async with rig(bot(frozen.tool), tmp_path) as chat, asyncio.timeout(15):
+        await confirmed(chat)
+        effect_runs = asyncio.create_task(effect(chat.worker))
+        while not (await chat.store.stats()).parts:
+            await asyncio.sleep(0.001)
+        await chat.worker.deliver()
+        assert edits(chat) == [("**Delete “INV\\-1”**\n\n⏳ Confirmed by Ana. Working on it…", 0)]
+        frozen.let_go.set()
+        await effect_runs
+        assert await told(chat) == ["It is gone."]
+        assert len(edits(chat)) == 2
+        assert "✅ Confirmed by Ana, done" in edits(chat)[-1][0]
+
+
+async def test_an_effect_that_is_over_soon_is_changed_once(tmp_path: Path) -> None:
+    frozen = Frozen()
+    frozen.let_go.set()
+    async with rig(bot(frozen.tool), tmp_path) as chat:
+        await confirmed(chat)
+        await effect(chat.worker)
+        await chat.turns()
+        assert len(edits(chat)) == 1
+
+
+async def test_what_has_ended_is_not_shown_to_be_under_way(tmp_path: Path) -> None:
+    frozen = Frozen()
+    frozen.let_go.set()
+    async with rig(bot(frozen.tool), tmp_path) as chat:
+        await confirmed(chat)
+        found = await stored(chat)
+        process = await effect(chat.worker)
+        await process._show_progress(found)
+        await chat.turns()
+        assert [note for note, _ in edits(chat) if "Working" in note] == []
+
+
+async def test_a_change_that_a_newer_one_has_overtaken_is_not_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(actions, "_SHOWN_AFTER_SECONDS", 0.0)
+    frozen = Frozen()
+    async with rig(bot(frozen.tool), tmp_path) as chat, asyncio.timeout(15):
+        await confirmed(chat)
+        effect_runs = asyncio.create_task(effect(chat.worker))
+        while not (await chat.store.stats()).parts:
+            await asyncio.sleep(0.001)
+        frozen.let_go.set()
+        await effect_runs
+        assert await told(chat) == ["It is gone."]
+        [(text, _)] = edits(chat)
+        assert "✅ Confirmed by Ana, done" in text
+        assert (await chat.store.stats()).parts == 0
+
+
+async def test_of_what_is_asked_together_each_says_how_it_stands(tmp_path: Path) -> None:
+    invoices = Invoices()
+    invoices.hold = asyncio.Event()
+    async with ChatDriver(invoices.bot()) as chat, asyncio.timeout(15):
+        await chat.says("ana", "delete INV-1 INV-2")
+        confirm = [label for label in chat.last.buttons if label.startswith("Confirm")]
+        pressing = asyncio.create_task(chat.presses("ana", confirm[0]))
+        while "Working on it" not in chat.messages[0].text:
+            await asyncio.sleep(0.001)
+        text = chat.messages[0].text
+        said = [text.index(words) for words in ("INV\\-1", "⏳ Confirmed by Ana", "INV\\-2", "You have")]
+        assert said == sorted(said)
+        assert text.count("Confirmed by") == 1
+        invoices.hold.set()
+        await pressing
+        assert "✅ Confirmed by Ana, done" in chat.messages[0].text
+
+
+async def test_what_a_thread_comes_to_while_the_process_stops_is_told(
+    slow: Callable[..., Slow], tmp_path: Path
+) -> None:
+    late = slow()
+    async with rig(bot(late.tool), tmp_path) as chat, asyncio.timeout(30):
+        await confirmed(chat)
+        engine = chat.worker.engine
+        engine.start()
+        while not any(DOUBT in text for text in chat.platform.texts()):
+            await asyncio.sleep(0.001)
+        stopping = asyncio.create_task(engine.stop())
+        await asyncio.sleep(0.01)
+        late.let_go.set()
+        await stopping
+        assert any(text == "It is gone." for text in chat.platform.texts())
+
+
+async def test_a_thread_that_hangs_holds_up_no_stop_for_longer_than_its_grace(
+    slow: Callable[..., Slow], tmp_path: Path
+) -> None:
+    late = slow()
+    async with rig(bot(late.tool), tmp_path) as chat, asyncio.timeout(30):
+        await confirmed(chat)
+        chat.worker.engine.start()
+        while not any(DOUBT in text for text in chat.platform.texts()):
+            await asyncio.sleep(0.001)
+        await chat.worker.engine.stop(0.01)
+        assert (await stored(chat)).state == "unknown"

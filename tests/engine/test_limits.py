@@ -1,0 +1,297 @@
+"""What one person may take of what all share: messages a minute, turns at once, replies to strangers, turns to send."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from channels import ButtonPress, Parsed, Person, WebhookResponse
+from gateway.artifacts import Artifact, NotKept
+from gateway.engine.pacing import _Queue
+from gateway.engine.turns import Turns
+from gateway.limits import Limits, Share
+from gateway.store.base import Overloaded
+from gateway.wording import say
+from tests.engine.bots import Invoices
+from tests.engine.rig import Rig, here, message, rig
+from tests.engine.test_sealed import actions, work
+
+TEN = Limits(messages=Share(10))
+
+
+def limited(
+    tmp_path: Path, limits: Limits, invoices: Invoices | None = None, people: Sequence[str] = ("*",)
+) -> AbstractAsyncContextManager[Rig]:
+    return rig((invoices or Invoices()).bot(), tmp_path, limits=limits, people=people)
+
+
+# ── messages a minute ──
+
+
+async def test_what_one_person_writes_above_their_rate_is_not_read_and_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with limited(tmp_path, TEN) as chat:
+        for number in range(30):
+            await chat.says("mallory", f"word {number}", place=f"#thread {number}")
+        await chat.says("ana", "hello")
+        await work(chat)
+        told = [
+            text for _, part in chat.platform.sent if (text := str(part.arguments["text"])) == say("too_fast", "en")
+        ]
+        assert told == [say("too_fast", "en")]
+        assert 10 <= len([text for text in all_texts(chat) if text.startswith("You said: word")]) <= 12
+        assert chat.platform.texts("ana") == ["You said: hello"]
+        warned = [record for record in caplog.records if "ASKFIRST_LIMITS" in record.getMessage()]
+        assert [record.levelno for record in warned] == [logging.WARNING]
+        assert "word" not in caplog.text
+
+
+def all_texts(chat: Rig) -> list[str]:
+    return [str(part.arguments["text"]) for _, part in chat.platform.sent]
+
+
+async def test_after_a_minute_they_are_read_again(tmp_path: Path) -> None:
+    async with limited(tmp_path, TEN) as chat:
+        for number in range(20):
+            await chat.says("ana", f"word {number}")
+        await work(chat)
+        portions = chat.worker.engine.inbox._messages._portions["person/test:bot:ana"]
+        portions.refused_until = 0.0  # a minute has passed on this process's clock, and on the store's
+        await chat.advance(61)
+        await chat.says("ana", "again")
+        await work(chat)
+        assert chat.platform.texts()[-1] == "You said: again"
+
+
+async def test_a_rate_is_of_all_instances_together(tmp_path: Path) -> None:
+    async with limited(tmp_path, Limits(messages=Share(30))) as chat:
+        others = [chat.another() for _ in range(3)]
+        for worker in others:
+            worker.engine.inbox._messages._share = Share(30)
+        taken = 0
+        for _ in range(40):
+            for worker in others:
+                rates = worker.engine.inbox._messages
+                taken += await rates.exceeded(Person(channel="test", account="bot", user_id="m"), here("m")) is None
+        assert 30 <= taken <= 30 + 3 * 5
+
+
+async def test_a_place_has_a_rate_too(tmp_path: Path) -> None:
+    async with limited(tmp_path, Limits(messages=Share(None, 12, None))) as chat:
+        for number in range(30):
+            await chat.says(f"person {number}", "hello", place="#room")
+        await chat.says("ana", "hello")
+        await work(chat)
+        assert len(chat.platform.texts("#room")) < 20 + 12
+        assert chat.platform.texts("ana") == ["You said: hello"]
+
+
+async def test_a_flood_of_words_takes_no_yes_from_anybody(tmp_path: Path) -> None:
+    invoices = Invoices()
+    async with limited(tmp_path, TEN, invoices) as chat:
+        await chat.says("ana", "delete INV-1")
+        await work(chat)
+        (action,) = await actions(chat)
+        for number in range(30):
+            await chat.says("ana", f"word {number}")
+        await chat.says("ana", f"OK {action.code}")
+        await work(chat)
+        assert invoices.deleted == ["INV-1"]
+
+
+async def test_a_flood_of_presses_is_bounded(tmp_path: Path) -> None:
+    async with limited(tmp_path, TEN) as chat:
+        person = Person(channel="test", account="bot", user_id="mallory")
+        for number in range(60):
+            press = ButtonPress(event_ids=(f"p{number}",), address=here("#room"), person=person, token=f"t{number}")
+            await chat.take(press)
+        assert chat.wire.calls["accept"] <= 2 * 10 + 4
+
+
+async def test_a_message_shaped_like_a_decision_is_a_message(tmp_path: Path) -> None:
+    """With a code that no question here has: it counts, waits and is refused as any other."""
+    async with limited(tmp_path, TEN) as chat:
+        for _ in range(30):
+            await chat.says("mallory", "OK K7P2", place="#room")
+        assert (await chat.store.stats()).waiting <= 12
+        assert chat.wire.calls["pointed"] == 0
+
+
+# ── turns at once ──
+
+
+async def test_a_person_in_many_threads_takes_a_few_turns_and_leaves_the_others(tmp_path: Path) -> None:
+    invoices = Invoices()
+    async with limited(tmp_path, Limits(turns=Share(3, 32, 64)), invoices) as chat:
+        for number in range(20):
+            thread = replace(here("#team"), thread=str(number))
+            await chat.take(replace(message("mallory", "wait"), address=thread))
+        await chat.says("ana", "hello")
+        turns = Turns(chat.worker.shared, chat.worker.decisions)
+        running = []
+        while (lease := await chat.store.lease("w", ["turn"])) is not None:
+            running.append(asyncio.create_task(turns.run(lease)))
+            await asyncio.wait(running, timeout=0.05)
+        assert len(invoices.model.requests) == 3 + 1
+        invoices.model.let_go.set()
+        await asyncio.gather(*running)
+        for _ in range(8):
+            await chat.advance(3)
+            await work(chat)
+        assert len(invoices.model.requests) == 20 + 1, "the others have waited, and nothing is lost"
+
+
+# ── strangers ──
+
+
+async def test_replies_to_strangers_are_few_in_all_and_a_second(tmp_path: Path) -> None:
+    limits = Limits(strangers=Share(1, 1, 5))
+    async with limited(tmp_path, limits, people=["test:bot:ana"]) as chat:
+        for second in range(4):
+            for number in range(50):
+                await chat.says(f"stranger {second} {number}", "hello")
+            await chat.worker.shared.tasks.ended()
+            await chat.advance(1.1)
+        assert (await chat.store.stats()).parts == 5
+        assert chat.wire.calls["accept"] == 0
+
+
+# ── the way to the account ──
+
+
+async def test_places_are_served_in_turn(tmp_path: Path) -> None:
+    queue, served = _Queue(), []
+
+    async def one(name: str) -> None:
+        async with queue.turn_of(name):
+            served.append(name)
+            await asyncio.sleep(0)
+
+    tasks = [asyncio.create_task(one("mallory")) for _ in range(50)]
+    await asyncio.sleep(0)
+    tasks.append(asyncio.create_task(one("ana")))
+    await asyncio.gather(*tasks)
+    assert served.index("ana") <= 3 and len(served) == 51
+
+
+async def test_who_gives_up_waiting_holds_up_nobody() -> None:
+    queue, served = _Queue(), []
+
+    async def one(name: str) -> None:
+        async with queue.turn_of(name):
+            await asyncio.sleep(0)
+            served.append(name)
+
+    tasks = [asyncio.create_task(one(name)) for name in "abcd"]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert served == ["a", "c", "d"]
+    await one("e")
+    assert served[-1] == "e"
+
+
+# ── files ──
+
+
+def report(number: int, size: int) -> Artifact:
+    content = bytes([number]) * size
+    return Artifact(
+        sha256=hashlib.sha256(content).hexdigest(),
+        mime_type="application/pdf",
+        filename=f"{number}.pdf",
+        size=size,
+        role="output",
+        content=content,
+    )
+
+
+async def test_one_persons_files_are_bounded_and_take_none_of_anothers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with limited(tmp_path, Limits(files=Share(2, None, 6))) as chat:
+        shared = chat.worker.shared
+        for number in range(2):
+            await shared.keep(report(number, 1024**2), "mallory")
+        await shared.keep(report(1, 1024**2), "mallory")  # the same bytes take nothing more
+        for number in (2, 3):
+            with pytest.raises(NotKept, match="ASKFIRST_LIMITS allows files=2/-/6 MiB"):
+                await shared.keep(report(number, 1024**2), "mallory")
+        with pytest.raises(NotKept):
+            await shared.keep(report(9, 3 * 1024**2), "bob")  # larger than all that he may keep
+        await shared.keep(report(4, 1024**2), "ana")
+        assert len([record for record in caplog.records if "mallory" in record.getMessage()]) == 1
+        await chat.advance(31 * 86_400)
+        await shared.keep(report(5, 1024**2), "mallory")
+
+
+async def test_all_together_have_a_bound(tmp_path: Path) -> None:
+    async with limited(tmp_path, Limits(files=Share(None, None, 2))) as chat:
+        for number in range(2):
+            await chat.worker.shared.keep(report(number, 1024**2), f"person {number}")
+        with pytest.raises(NotKept):
+            await chat.worker.shared.keep(report(7, 1024**2), "another")
+
+
+# ── commands ──
+
+
+@pytest.mark.parametrize(("command", "expected"), [("/help", "/new"), ("/new", say("new_done", "en"))])
+async def test_a_command_does_not_wait_behind_what_fails(tmp_path: Path, command: str, expected: str) -> None:
+    from gateway.providers.base import ProviderError
+    from gateway.testing import ScriptedProvider
+    from tests.engine.test_turns import bot
+
+    down = ProviderError("openai", "503", retryable=False)
+    script = ScriptedProvider([down, "Hello."])
+    async with rig(bot(script), tmp_path) as chat:
+        await chat.says("mallory", "hello", place="#room")
+        await work(chat)
+        await chat.says("vera", command, place="#room")
+        await work(chat)
+        assert expected in chat.platform.texts("#room")[-1]
+        await chat.advance(6)
+        await work(chat)
+        assert chat.platform.texts("#room")[-1] == "Hello."
+
+
+async def test_new_waits_for_a_turn_that_runs(tmp_path: Path) -> None:
+    invoices = Invoices()
+    async with rig(invoices.bot(), tmp_path) as chat:
+        await chat.says("ana", "wait")
+        running = asyncio.create_task(chat.worker.turn())
+        await invoices.model.waiting.wait()
+        await chat.says("ana", "/new")
+        invoices.model.let_go.set()
+        await running
+        await work(chat)
+        await chat.says("ana", "hello")
+        await work(chat)
+        assert [each.content for each in invoices.model.requests[-1].messages if each.role == "user"] == ["hello"]
+
+
+# ── a limit that is reached for all ──
+
+
+async def test_it_is_seen_and_the_largest_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with rig(Invoices().bot(), tmp_path) as chat:
+        for _ in range(3):
+            await chat.says("ana", "hello")
+        chat.wire.refuse["accept"] = [Overloaded("10000 events wait")] * 2
+        for _ in range(2):
+            with pytest.raises(Overloaded):
+                await chat.worker.engine.inbox.take(
+                    chat.platform, Parsed(events=(message("bob", "hi"),), response=WebhookResponse())
+                )
+        (said,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+        assert "new messages of everybody are refused: 10000 events wait" in said
+        assert "agent/test:bot:ana: 3" in said and "askfirst waiting" in said
+        assert chat.worker.shared.refusing.why == "10000 events wait"

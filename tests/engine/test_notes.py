@@ -1,0 +1,182 @@
+"""Notes: outcomes and edits that nobody has to answer. They hold up nobody, and push no words out of the window."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from channels import Address, Person, Reaction
+from gateway.memory import HISTORY
+from gateway.store.base import FOLDED_AFTER_SECONDS
+from tests.engine.bots import Invoices
+from tests.engine.rig import Rig, here, rig
+from tests.engine.test_sealed import actions, work
+
+ANA = Person(channel="test", account="bot", user_id="ana", name="Ana")
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def invoices() -> Invoices:
+    return Invoices()
+
+
+@pytest.fixture
+async def chat(tmp_path: Path, invoices: Invoices) -> AsyncIterator[Rig]:
+    async with rig(invoices.bot(), tmp_path) as chat:
+        yield chat
+
+
+async def settled(chat: Rig, place: str, invoice: str = "INV-1") -> None:
+    """Somebody asks, confirms, and goes away."""
+    await chat.says("ana", f"delete {invoice}", place=place)
+    await work(chat)
+    action = next(each for each in await open_in(chat, place))
+    await chat.says("ana", f"OK {action}", place=place)
+    await work(chat)
+
+
+async def open_in(chat: Rig, place: str) -> list[str]:
+    found = await chat.worker.shared.actions(chat.worker.shared.conversation(here(place)))
+    return [action.code for action in found.by_id.values() if action.open]
+
+
+async def edits(chat: Rig, number: int, text: str, place: str = "ana") -> None:
+    await chat.edits("ana", f"m{number}", text, place=place)
+
+
+def notes(invoices: Invoices) -> list[str]:
+    """What the model was told last beside what people said."""
+    return [message.content for message in invoices.model.requests[-1].messages if message.role == "event"]
+
+
+async def fold(chat: Rig) -> None:
+    await chat.advance(FOLDED_AFTER_SECONDS + 1)
+    await work(chat)
+
+
+async def test_outcomes_that_nobody_writes_after_count_for_nothing_and_are_told_in_the_end(
+    chat: Rig, invoices: Invoices
+) -> None:
+    for number in range(3):
+        await settled(chat, f"#thread {number}", f"INV-{number}")
+    assert invoices.deleted == ["INV-0", "INV-1", "INV-2"]
+    assert (await chat.store.stats()).waiting == 0
+    asked, sent = len(invoices.model.requests), len(chat.platform.sent)
+    await fold(chat)
+    assert (len(invoices.model.requests), len(chat.platform.sent)) == (asked, sent), "a fold says nothing"
+    assert (await chat.store.stats()).parked == 0
+    await chat.says("ana", "what now?", place="#thread 1")
+    await work(chat)
+    (told,) = notes(invoices)
+    assert "INV-1" in told and "confirmed by the person and done" in told
+
+
+async def test_what_was_folded_is_told_once(chat: Rig, invoices: Invoices) -> None:
+    await settled(chat, "ana")
+    await fold(chat)
+    for number in range(3):
+        await chat.says("ana", f"and {number}?")
+        await work(chat)
+    assert len(notes(invoices)) == 1
+
+
+async def test_notes_are_folded_onto_those_before(chat: Rig, invoices: Invoices) -> None:
+    for number in range(3):
+        await edits(chat, number, f"text {number}")
+        await fold(chat)
+    await edits(chat, 3, "text 3")
+    await chat.says("ana", "what now?")
+    await work(chat)
+    (told,) = notes(invoices)
+    assert [line.rpartition(": ")[2] for line in told.split("\n")] == ["text 0", "text 1", "text 2", "text 3"]
+
+
+@pytest.mark.parametrize("folded", [True, False])
+async def test_new_forgets_them(chat: Rig, invoices: Invoices, folded: bool) -> None:
+    await settled(chat, "ana")
+    if folded:
+        await fold(chat)
+    for text in ("/new", "hello"):
+        await chat.says("ana", text)
+        await work(chat)
+    assert notes(invoices) == []
+
+
+async def test_no_number_of_edits_pushes_words_out_of_the_window(chat: Rig, invoices: Invoices) -> None:
+    await chat.says("ana", "my name is Zora")
+    await work(chat)
+    for number in range(HISTORY // 2 - 1):
+        await chat.says("ana", f"word {number}")
+        await work(chat)
+    for number in range(60):
+        await edits(chat, number, f"text {number}")
+        if number % 10 == 9:
+            await fold(chat)
+    await chat.says("ana", "who am I?")
+    await work(chat)
+    said = [message.content for message in invoices.model.requests[-1].messages if message.role == "user"]
+    assert said[0] == "my name is Zora"
+    (told,) = notes(invoices)
+    assert told.split("\n")[-1].endswith("text 59")
+    assert len(told.split("\n")) <= 20
+
+
+async def test_a_step_of_a_live_location_is_no_event(chat: Rig) -> None:
+    for number in range(50):
+        await edits(chat, number % 2, "")
+    assert chat.wire.calls["accept"] == 0
+
+
+async def test_nor_is_a_reaction(chat: Rig) -> None:
+    address = Address(channel="test", account="bot", place="ana")
+    await chat.take(Reaction(event_ids=("r",), address=address, person=ANA, message_id="1", emoji="+1"))
+    assert chat.wire.calls["accept"] == 0
+
+
+async def test_an_edit_to_what_it_said_before_is_no_news(chat: Rig, invoices: Invoices) -> None:
+    await chat.says("ana", 'the "first"\nof them')
+    await work(chat)
+    await edits(chat, 1, 'the "first"\nof them')
+    await chat.says("ana", "and?")
+    await work(chat)
+    assert notes(invoices) == []
+
+
+async def test_of_edits_of_one_message_only_the_last_waits(chat: Rig, invoices: Invoices) -> None:
+    for number in range(20):
+        await edits(chat, 1, f"text {number}")
+    await chat.says("ana", "and?")
+    await work(chat)
+    assert notes(invoices) == ["The person edited an earlier message: text 19"]
+
+
+async def test_a_turn_that_runs_meanwhile_ends_all_the_same(chat: Rig, invoices: Invoices) -> None:
+    """It was handed the edit before this one, and takes that out."""
+    await edits(chat, 1, "first")
+    await chat.says("ana", "and?")
+    lease = await chat.worker.lease("turn")
+    await edits(chat, 1, "second")
+    await chat.worker.turn_of(lease)
+    await chat.says("ana", "and now?")
+    await work(chat)
+    assert [note.rpartition(": ")[2] for note in notes(invoices)] == ["first", "second"]
+
+
+async def test_a_long_note_is_cut(chat: Rig, invoices: Invoices) -> None:
+    await edits(chat, 1, "x" * 50_000)
+    await chat.says("ana", "and?")
+    await work(chat)
+    (told,) = notes(invoices)
+    assert len(told) == 1_001 and told.endswith("…")
+
+
+async def test_a_fold_needs_no_channel(chat: Rig) -> None:
+    await settled(chat, "ana")
+    chat.worker.shared.channels = {}
+    await fold(chat)
+    assert (await chat.store.stats()).parked == 0
+    assert [action.state for action in await actions(chat)] == ["done"]

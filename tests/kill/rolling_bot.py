@@ -1,0 +1,23 @@
+"""The bot of two releases: its tool is declared with the version that RELEASE names, and says which one ran."""
+
+from __future__ import annotations
+
+import os
+
+import aiohttp
+
+from gateway import Agent, ChannelAgent, ToolContext, tool
+
+RELEASE = os.environ.get("RELEASE", "1")
+
+
+@tool(confirm="Pay invoice {invoice_id}?", version=RELEASE)
+async def pay_invoice(invoice_id: str, ctx: ToolContext) -> str:
+    """Pay an invoice."""
+    body = {"what": RELEASE, "invoice_id": invoice_id, "key": ctx.idempotency_key}
+    async with aiohttp.ClientSession() as http, http.post(f"{os.environ['BUSINESS_URL']}/do", json=body) as answer:
+        await answer.read()
+    return f"paid by {RELEASE}"
+
+
+bot = ChannelAgent(Agent([pay_invoice], provider="openai:test-model"))

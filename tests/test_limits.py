@@ -1,0 +1,36 @@
+"""`ASKFIRST_LIMITS`, as operators write it."""
+
+from __future__ import annotations
+
+import pytest
+
+from channels import MissingSetting
+from gateway.limits import Limits, Share
+from gateway.settings import Settings
+
+
+def test_what_is_not_named_is_as_usual() -> None:
+    limits = Limits.parse("messages=30/-/900")
+    assert limits.messages == Share(30, None, 900)
+    assert limits.turns == Limits.usual().turns
+    assert Limits.parse("") == Limits.usual()
+
+
+def test_it_is_written_as_it_is_read() -> None:
+    assert Limits.parse(str(Limits.usual())) == Limits.usual()
+
+
+@pytest.mark.parametrize(
+    "text", ["messages", "messages=1", "messages=1/2", "messages=0/1/2", "turn=1/2/3", "messages=1/2/x", "turns=1/2/-"]
+)
+def test_what_is_wrong_is_named_with_the_mend(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match=r"write some of|turns needs"):
+        Limits.parse(text)
+    monkeypatch.setenv("ASKFIRST_LIMITS", text)
+    with pytest.raises(MissingSetting, match=r"ASKFIRST_LIMITS.*for example"):
+        Settings()
+
+
+def test_it_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASKFIRST_LIMITS", "strangers=1/1/20")
+    assert Settings().limits.strangers == Share(1, 1, 20)
