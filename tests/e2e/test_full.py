@@ -55,10 +55,8 @@ async def test_new_messages_are_put_off_where_they_come_again_and_nothing_else_i
         assert b"<Message>" not in answer.body, "nobody is asked to send again what can be stored"
         return answer.status
 
-    for words in ("hello", "yes", "delete invoice INV-42"):
+    for words in ("hello", "yes", "delete invoice INV-42", "OK 7K2P"):  # the last has the shape of a code, and is none
         assert (words, await status(webhook.says(words))) == (words, 503 if comes_again else 200)
-    for words in ("OK 7K2P", "no 7k2p", "não 7K2P"):
-        assert (words, await status(webhook.says(words))) == (words, 200)
     if webhook.presses is not None:
         assert await status(webhook.presses("00" + "a" * 22)) == 200
     for delivery in webhook.deliveries:

@@ -85,7 +85,8 @@ async def test_a_platform_that_cannot_be_reached_at_the_start_is_tried_until_it_
     async with served(tmp_path, failing=100) as house:
         slack, telegram = house.slack, house.telegram
         await house.process.says(r"slack \(not reached yet: it is tried again until it is\): http\S+/webhooks/slack")
-        expected = {"store": True, "working": True, "channels": {"telegram": True, "slack": False}}
+        channels = {"telegram": True, "slack": False}
+        expected = {"store": True, "working": True, "new_messages": "taken", "channels": channels}
         assert await house.ready() == (200, expected)
         await house.telegram_answers("Hello Ana.")
         assert {status for _, status in telegram.deliveries} == {200}

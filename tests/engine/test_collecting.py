@@ -58,7 +58,7 @@ async def test_a_steady_stream_is_answered_all_the_same(chat: Rig, script: Scrip
     assert 5 * WINDOW - 200 <= seconds < 6 * WINDOW
 
 
-@pytest.mark.parametrize("answer", ["yes", "No!", "/help", "sim", "OK K7P2"])
+@pytest.mark.parametrize("answer", ["yes", "No!", "sim", "OK K7P2"])
 async def test_commands_yes_and_no_wait_for_nothing_and_nothing_waits_for_more_behind_them(
     chat: Rig, script: ScriptedProvider, answer: str
 ) -> None:
@@ -72,6 +72,16 @@ async def test_commands_yes_and_no_wait_for_nothing_and_nothing_waits_for_more_b
     await chat.turns()
     assert len(chat.platform.texts()) == 3
     assert (await chat.store.stats()).waiting == 0
+
+
+async def test_a_command_for_help_overtakes_what_is_being_collected(chat: Rig, script: ScriptedProvider) -> None:
+    await chat.says("ana", "hello")
+    await chat.says("ana", "/help")
+    await chat.turns()
+    assert (len(chat.platform.texts()), script.requests) == (1, [])
+    await chat.advance(WINDOW)
+    await chat.turns()
+    assert chat.platform.texts()[1:] == ["answer 1"]
 
 
 async def test_a_press_waits_for_nothing() -> None:

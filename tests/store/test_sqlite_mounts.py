@@ -98,7 +98,7 @@ async def test_the_doctor_warns_of_it_before_the_file_is_made_and_after(
     async def warnings() -> list[str]:
         env = {"ASKFIRST_ALLOW": "telegram:*"}
         result = await asyncio.to_thread(CliRunner().invoke, main, ["doctor", "bot.py"], env=env)
-        return [line.partition(" is on ")[0] for line in result.output.splitlines() if line.startswith("warn")]
+        return [line.partition(" is on ")[0] for line in result.output.splitlines() if line.startswith("warn  store")]
 
     file = here / ".askfirst" / "askfirst.db"
     told = [f"warn  store: {file}"]
