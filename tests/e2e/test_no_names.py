@@ -18,7 +18,7 @@ from tests.e2e.house import House, delete, open_house
 from tests.e2e.test_confirming import DONE
 from tests.fakes.telegram import FakeTelegram
 
-NAME = "api.telegram.invalid"
+NAME = "localhost"  # any other would have to be reached by https
 
 
 class Names(AbstractResolver):
