@@ -170,6 +170,8 @@ class Effects:
         if isinstance(cause, OutcomeUnknown) or (not isinstance(cause, ToolError) and leaves_open(cause)):
             again = tool.probes or (tool.idempotent and may_relaunch(action, action.launched_at or action.requested_at))
             return End("unknown", f"error: {name}", again=again)
+        if action.attempts > 1:  # it says nothing of the attempts before it, of which one may have done it
+            return End("unknown", f"error: {name}")
         key = "nothing_done" if isinstance(cause, NothingDone) else None
         if isinstance(cause, ToolBusy):
             log.error("action %s (%s): the lock %r is not free", action.pending_action_id, action.kind, cause.key)

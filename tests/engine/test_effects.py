@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pytest
 
-from gateway import Agent, ChannelAgent, Confirm, ToolContext, tool
+from gateway import Agent, ChannelAgent, Confirm, NothingDone, ToolContext, tool
 from gateway.engine import actions
 from gateway.engine.actions import MOST_OF_A_TOOL, Actions
 from gateway.testing import ChatDriver
@@ -171,6 +171,26 @@ async def test_the_text_says_how_often_it_was_tried(tmp_path: Path) -> None:
         last = (await told(chat))[-1]
         assert DOUBT in last
         assert "It was tried 3 times" in last
+
+
+@pytest.mark.parametrize("error", [ValueError(), NothingDone("it was closed"), ConnectionRefusedError()], ids=repr)
+async def test_a_failure_says_nothing_of_the_attempts_before_it(error: Exception, tmp_path: Path) -> None:
+    """The first attempt may have done it: the machine of histories found this one (seed 1020)."""
+    errors = [TimeoutError(), error]
+
+    @tool(confirm="Delete {invoice_id}?", idempotent=True)
+    async def delete_invoice(invoice_id: str) -> None:
+        """Delete an invoice."""
+        raise errors.pop(0)
+
+    async with rig(bot(delete_invoice), tmp_path) as chat:
+        await confirmed(chat)
+        for _ in range(2):
+            await effect(chat.worker)
+            await chat.advance(5)
+        assert errors == []
+        assert DOUBT in (await told(chat))[-1]
+        assert (await stored(chat)).state == "unknown"
 
 
 @pytest.mark.parametrize("error", [TimeoutError(), ConnectionResetError(), asyncio.CancelledError()], ids=repr)

@@ -198,7 +198,7 @@ class Witness:
             if thing.place == place
             and (
                 re.search(rf"{thing.invoice}(?!\d)", text)
-                or (text.startswith(_TAMPERED) and text.endswith(f": {thing.code}"))
+                or (text.startswith((_TAMPERED, _UNKNOWN)) and text.endswith(f": {thing.code}"))
             )
         ]
 

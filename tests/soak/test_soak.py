@@ -1,0 +1,185 @@
+"""Half an hour of a busy server, in steps of eight minutes: it does not grow, and it answers everybody.
+
+Each run of `make soak` is one step for each store, on what the steps before have left. A step kills the server once,
+near its beginning, and then measures one process. `.chaos/soak.json` keeps the figures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.record import Record
+from tests.cli.processes import Process, running
+from tests.e2e.house import SECRET, SIGNING
+from tests.fakes.slack import FakeSlack
+from tests.fakes.telegram import FakeTelegram
+from tests.fakes.twilio import FakeTwilio
+from tests.ports import free_port
+from tests.soak.people import People
+from tests.store.redis_server import RedisServer
+
+ROOT = Path(__file__).parents[2]
+KEPT = ROOT / ".chaos"
+STEP_SECONDS = float(os.environ.get("SOAK_SECONDS", "480"))
+LOOKS = 8
+"""How often a step is looked at."""
+QUIET_SECONDS = 60.0
+
+
+class Kept:
+    """What the store holds, by looking at it from outside."""
+
+    def __init__(self, directory: Path, server: RedisServer | None) -> None:
+        self._file, self._server = directory / "askfirst.db", server
+
+    async def look(self) -> dict[str, int]:
+        """Return its size in bytes, and how many rows or keys there are."""
+        if self._server is not None:
+            memory = await self._server.command("INFO", "memory")
+            assert isinstance(memory, dict)
+            return {"bytes": int(memory["used_memory"]), "rows": int(str(await self._server.command("DBSIZE")))}
+        return await asyncio.to_thread(self._look_at_file)
+
+    def _look_at_file(self) -> dict[str, int]:
+        log = Path(f"{self._file}-wal")
+        with contextlib.closing(sqlite3.connect(f"file:{self._file}?mode=ro", uri=True)) as database:
+            tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            rows = [database.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in tables]
+        sizes = {"bytes": self._file.stat().st_size, "log": log.stat().st_size if log.exists() else 0}
+        return {**sizes, "rows": sum(rows)}
+
+
+@contextlib.asynccontextmanager
+async def served(directory: Path, port: int, env: dict[str, str]) -> AsyncIterator[Process]:
+    bot = Path(__file__).with_name("bot.py")
+    async with running("serve", bot, "--host=127.0.0.1", f"--port={port}", cwd=directory, env=env) as process:
+        await process.url()
+        yield process
+
+
+def memory(process: Process) -> int:
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    found = re.search(r"VmRSS:\s+(\d+) kB", status)
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("kept_on", ["sqlite", "redis"])
+async def test_a_busy_server_does_not_grow_and_answers_everybody(kept_on: str) -> None:
+    directory = KEPT / f"soak-{kept_on}"
+    directory.mkdir(parents=True, exist_ok=True)
+    async with contextlib.AsyncExitStack() as stack:
+        server = None
+        if kept_on == "redis":
+            server = RedisServer(directory)
+            await server.start()
+            stack.push_async_callback(server.shut_down)
+        telegram = await stack.enter_async_context(FakeTelegram())
+        slack = await stack.enter_async_context(FakeSlack(retry_seconds=3.0))
+        twilio = await stack.enter_async_context(FakeTwilio(reports=()))
+        await step(kept_on, directory, server, telegram, slack, twilio)
+
+
+async def step(
+    kept_on: str,
+    directory: Path,
+    server: RedisServer | None,
+    telegram: FakeTelegram,
+    slack: FakeSlack,
+    twilio: FakeTwilio,
+) -> None:
+    """One step, on what the steps before have left."""
+    file = KEPT / "soak.json"
+    before = json.loads(file.read_text()) if file.exists() else {}
+    number = len(before.get(kept_on, [])) + 1
+    people = People(telegram, slack, twilio, f"{kept_on}{number}x{os.getpid()}")
+    people.number_from(number * 1_000_000)
+    port, record = free_port(), directory / f"record-{number}.jsonl"
+    env = {
+        "ASKFIRST_STORE": server.url if server is not None else f"sqlite:///{directory / 'askfirst.db'}",
+        "ASKFIRST_ALLOW": people.allowed,
+        "ASKFIRST_SECRET": SIGNING,
+        "ASKFIRST_ARTIFACTS": str(directory / "artifacts"),
+        "ASKFIRST_PUBLIC_URL": f"http://127.0.0.1:{port}",
+        "TELEGRAM_BOT_TOKEN": telegram.token,
+        "TELEGRAM_WEBHOOK_SECRET": SECRET,
+        "TELEGRAM_API_URL": telegram.url,
+        "SLACK_BOT_TOKEN": slack.bot_token,
+        "SLACK_SIGNING_SECRET": slack.signing_secret,
+        "SLACK_API_URL": slack.api_url,
+        "TWILIO_ACCOUNT_SID": twilio.account_sid,
+        "TWILIO_AUTH_TOKEN": twilio.auth_token,
+        "TWILIO_SMS_FROM": twilio.sms,
+        "TWILIO_API_URL": twilio.url,
+        "SOAK_RECORD": str(record),
+        "PYTHONPATH": str(ROOT),
+    }
+    Record(record)
+    kept, looks = Kept(directory, server), []
+    url = f"http://127.0.0.1:{port}"
+    telegram.webhook.update(url=f"{url}/webhooks/telegram", secret=SECRET, allowed_updates=KINDS)
+    slack.webhook, twilio.webhook_url = f"{url}/webhooks/slack", f"{url}/webhooks/twilio"
+    async with served(directory, port, env) as first:
+        living = asyncio.create_task(people.live(STEP_SECONDS))
+        await asyncio.sleep(STEP_SECONDS / LOOKS / 2)
+        first.signal(signal.SIGKILL)
+    async with served(directory, port, env) as process:
+        for _ in range(LOOKS - 1):
+            await asyncio.sleep(STEP_SECONDS / LOOKS)
+            looks.append({"memory": memory(process), **await kept.look()})
+        await living
+        missing = await unanswered(people, lambda: texts(telegram, slack, twilio))
+        undone = await not_done(people, Record(record))
+        process.signal(signal.SIGTERM)
+        assert await process.ended() == 0
+    said = texts(telegram, slack, twilio).replace("\\", "")
+    assert missing == []
+    assert "Traceback" not in process.said
+    begun = [line["effect"] for line in Record(record).lines("before") if line["effect"].startswith("pay ")]
+    assert sorted(set(begun)) == sorted(begun), "none is done twice"
+    assert all(re.search(rf"may or may not have happened.*{name}(?!\d)", said) for name in undone), undone
+    figures = {"said": len(people.said), "rude": people.rude, "confirmed": len(people.confirmed), "looks": looks}
+    file.write_text(json.dumps({**before, kept_on: [*before.get(kept_on, []), figures]}, indent=1))
+    print(kept_on, number, json.dumps(figures))
+
+
+KINDS = ["message", "edited_message", "callback_query", "message_reaction"]
+
+
+def texts(telegram: FakeTelegram, slack: FakeSlack, twilio: FakeTwilio) -> str:
+    """Return all that the bot has said anywhere."""
+    said = [sent.text for sent in telegram.sent] + [sent.shown for sent in slack.sent] + [s.body for s in twilio.sent]
+    return "\n".join(said)
+
+
+async def unanswered(people: People, said: Callable[[], str]) -> list[str]:
+    """Return which of the honest messages have no answer, a minute after the last of them."""
+    ends, missing = time.monotonic() + QUIET_SECONDS, list(people.said)
+    while missing and time.monotonic() < ends:
+        names = set(re.findall(r"[a-z]+\d+x\d+-\d+", said().replace("\\", "")))
+        missing = [words for words in missing if words.partition(" ")[2] not in names]
+        await asyncio.sleep(0.5)
+    return missing
+
+
+async def not_done(people: People, record: Record) -> set[str]:
+    """Return what was confirmed and is not done, a minute after the last was."""
+    ends = time.monotonic() + QUIET_SECONDS
+    while True:
+        done = {line["effect"].removeprefix("pay ") for line in record.lines("after")}
+        if not (left := people.confirmed - done) or time.monotonic() > ends:
+            return left
+        await asyncio.sleep(0.5)
