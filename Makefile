@@ -32,7 +32,7 @@ fuzz: .venv/test.installed
 
 ## Eight minutes more of a busy server on each store; four runs are the half hour of docs/performance.md.
 soak: .venv/test.installed
-	$(BIN)/pytest -m chaos --timeout 1200 -s tests/soak
+	$(BIN)/pytest -n 2 -m chaos --timeout 1200 tests/soak
 
 lint: style
 	$(MYPY)

@@ -1,7 +1,7 @@
 """Half an hour of a busy server, in steps of eight minutes: it does not grow, and it answers everybody.
 
 Each run of `make soak` is one step for each store, on what the steps before have left. A step kills the server once,
-near its beginning, and then measures one process. `.chaos/soak.json` keeps the figures.
+near its beginning, and then measures one process. `.chaos/soak-*.json` keep the figures.
 """
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ async def step(
     twilio: FakeTwilio,
 ) -> None:
     """One step, on what the steps before have left."""
-    file = KEPT / "soak.json"
-    before = json.loads(file.read_text()) if file.exists() else {}
-    number = len(before.get(kept_on, [])) + 1
+    file = KEPT / f"soak-{kept_on}.json"
+    before = json.loads(file.read_text()) if file.exists() else []
+    number = len(before) + 1
     people = People(telegram, slack, twilio, f"{kept_on}{number}x{os.getpid()}")
     people.number_from(number * 1_000_000)
     port, record = free_port(), directory / f"record-{number}.jsonl"
@@ -152,8 +152,7 @@ async def step(
     assert sorted(set(begun)) == sorted(begun), "none is done twice"
     assert all(re.search(rf"may or may not have happened.*{name}(?!\d)", said) for name in undone), undone
     figures = {"said": len(people.said), "rude": people.rude, "confirmed": len(people.confirmed), "looks": looks}
-    file.write_text(json.dumps({**before, kept_on: [*before.get(kept_on, []), figures]}, indent=1))
-    print(kept_on, number, json.dumps(figures))
+    file.write_text(json.dumps([*before, figures], indent=1))
 
 
 KINDS = ["message", "edited_message", "callback_query", "message_reaction"]
