@@ -67,6 +67,7 @@ _TWILIO = (
         mend="set it to the URL that Twilio calls, without the path: its signature covers it",
     ),
     Setting(name="TWILIO_SHARED_KEY", secret=True, shared=True),
+    Setting(name="TWILIO_MESSAGING_SERVICE_SID", shared=True),
     Setting(name="TWILIO_API_URL", shared=True),
 )
 

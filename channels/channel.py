@@ -42,11 +42,13 @@ __all__ = [
     "CanShowCommands",
     "CanStream",
     "CanType",
+    "CanVouch",
     "Capabilities",
     "Channel",
     "Forged",
     "Malformed",
     "MissingSetting",
+    "NotOurs",
     "OptedOut",
     "Pace",
     "Parsed",
@@ -85,6 +87,10 @@ class MissingSetting(AskfirstError):
 
 class Forged(AskfirstError):
     """The request does not prove that it comes from the platform."""
+
+
+class NotOurs(Forged):
+    """The request is about an account or a number that is not ours. The text names the setting and the mend."""
 
 
 class Stale(AskfirstError):
@@ -172,6 +178,8 @@ class Parsed:
     """Authentic, but of a shape we do not know: its shape is counted, and it is answered 200."""
     payload: bytes = b""
     """What was not understood, as it came; filled in by whoever received it."""
+    doubt: str = ""
+    """Why its channel's platform has to be asked whether it sent this, in words without a value; see `CanVouch`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +315,19 @@ class CanFetch(Protocol):
 class CanAnswer(Protocol):
     async def answer(self, handle: str, text: str, *, private: bool) -> None:
         """Answer a press at once, best effort: it raises nothing."""
+        ...
+
+
+@runtime_checkable
+class CanVouch(Protocol):
+    """A platform whose signature does not prove every form that carries it, and that can be asked what it sent."""
+
+    async def vouch(self, request: WebhookRequest, parsed: Parsed) -> Parsed:
+        """Return what of a doubted request may be taken: all of it, if the platform says that it sent this.
+
+        Without an answer, what can be taken without deciding anything. Raises Forged when the platform did not send it,
+        and SendError when nothing can be taken without its answer.
+        """
         ...
 
 

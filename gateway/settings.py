@@ -101,6 +101,7 @@ class Settings(BaseSettings):
     twilio_account_sid: str | None = Field(default=None, validation_alias="TWILIO_ACCOUNT_SID")
     twilio_auth_token: SecretStr | None = Field(default=None, validation_alias="TWILIO_AUTH_TOKEN")
     twilio_shared_key: SecretStr | None = Field(default=None, validation_alias="TWILIO_SHARED_KEY")
+    twilio_messaging_service_sid: str | None = Field(default=None, validation_alias="TWILIO_MESSAGING_SERVICE_SID")
     twilio_sms_from: str | None = Field(default=None, validation_alias="TWILIO_SMS_FROM")
     twilio_whatsapp_from: str | None = Field(default=None, validation_alias="TWILIO_WHATSAPP_FROM")
     twilio_api_url: str = Field(default="https://api.twilio.com", validation_alias="TWILIO_API_URL")

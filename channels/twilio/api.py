@@ -129,6 +129,19 @@ class TwilioApi:
             raise Ambiguous("unreadable_answer") from None
         return str(found[0]) if found else None
 
+    async def was_sent(self, form: Mapping[str, str]) -> bool:
+        """Return whether Twilio has a message of these ends, with this text or at this stage. Raises SendError."""
+        try:
+            sent = await self._account.messages(form.get("MessageSid", "")).fetch_async()
+            if (sent.from_, sent.to) != (form.get("From", ""), form.get("To", "")):
+                return False
+            status = form.get("MessageStatus", "received")
+            if status == "received":
+                return str(sent.body or "") == form.get("Body", "")
+            return sent.status == status or status in _EARLIER.get(str(sent.status), ())
+        except _UNREADABLE:
+            raise Ambiguous("unreadable_answer") from None
+
     async def show_typing(self, *, to: str, from_: str) -> None:
         """Show whoever wrote last that an answer is being written; it goes under their message. Raises SendError."""
         try:
@@ -156,6 +169,13 @@ class TwilioApi:
         return found[0]
 
 
+_EARLIER = {
+    "read": ("delivered", "sent", "sending", "queued"),
+    "delivered": ("sent", "sending", "queued"),
+    "undelivered": ("sent", "sending", "queued"),
+    "sent": ("sending", "queued"),
+}
+"""Status -> those that a message had before: https://www.twilio.com/docs/messaging/guides/outbound-message-status-in-status-callbacks."""
 _UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
 """What the library raises for a success whose body is not what the API documents."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
@@ -15,23 +16,26 @@ from urllib.parse import urldefrag, urlencode, urlsplit
 import aiohttp
 
 from channels.channel import (
+    Ambiguous,
     Capabilities,
+    Forged,
     MissingSetting,
     OptedOut,
     Parsed,
+    RateLimited,
     SendError,
     Unavailable,
     Undeliverable,
     WebhookRequest,
     WebhookResponse,
 )
-from channels.events import Address, Attachment
+from channels.events import Address, Attachment, Event, Message, OptOut
 from channels.formatting import drop_dear_accents
 from channels.keys import keys
 from channels.replies import OpenMedia, Part, Receipt, Reply
 from channels.twilio.api import API_URL, TwilioApi, password
 from channels.twilio.errors import bad_token
-from channels.twilio.form import ADDRESS_PREFIX, is_for
+from channels.twilio.form import ADDRESS_PREFIX, is_for, read_form
 from channels.twilio.media import download
 from channels.twilio.parse import KEY, FormReader, spoken
 from channels.twilio.render import SMS, WHATSAPP, render_sms, render_whatsapp
@@ -42,10 +46,15 @@ __all__ = ["SmsChannel", "WhatsAppChannel"]
 _log = logging.getLogger(__name__)
 
 _ACCOUNT_SID = re.compile(r"AC[0-9a-f]{32}")
+_SERVICE_SID = re.compile(r"MG[0-9a-f]{32}")
 _TYPING_SECONDS = 20.0
 """WhatsApp shows it for 25 s: https://www.twilio.com/docs/whatsapp/api/typing-indicators-resource."""
 _MOST_TYPING = 10_000
 _CLOCKS_APART = timedelta(seconds=60)
+_VOUCHES_SECONDS = 5.0
+"""Twilio waits 15 for its webhook's answer."""
+_NOT_VOUCHED_FOR = "not vouched for"
+"""In `Message.spoiled_by`: the message may be forged, so it is no answer."""
 _RETRIES = "#rc=3&rp=all"
 """By itself Twilio calls once: https://www.twilio.com/docs/usage/webhooks/webhooks-connection-overrides."""
 
@@ -67,16 +76,26 @@ class _TwilioChannel:
         *,
         public_url: str = "",
         shared_key: str = "",
+        service: str = "",
         api_url: str = API_URL,
     ) -> None:
-        """`sender`: our number, in which this channel is written to. Raises ValueError for an empty token."""
+        """`sender`: our number, in which this channel is written to. `service`: the sid of the messaging service whose
+        other numbers are ours too. Raises ValueError for an empty token.
+        """
         self.account = sender
         """Our number."""
         self._sid, self._api_url = account_sid, api_url.rstrip("/")
         self._public_url = public_url.rstrip("/")
         self.capabilities = replace(type(self).capabilities, reports=bool(public_url), text_files=bool(public_url))
         self._prefix = ADDRESS_PREFIX[self.name]
-        self._verifier = Verifier(account_sid, auth_token, shared_key)
+        self._verifier = Verifier(
+            account_sid,
+            auth_token,
+            shared_key,
+            address=self._prefix + sender,
+            setting=self._sender_setting,
+            service=service,
+        )
         self._token = keys(auth_token)[0]
         self._reader = FormReader(self.name)
         self._http: aiohttp.ClientSession | None = None
@@ -102,8 +121,20 @@ class _TwilioChannel:
         api_url = settings.get("TWILIO_API_URL") or API_URL
         if urlsplit(api_url).scheme not in ("http", "https"):
             raise MissingSetting("TWILIO_API_URL", "begin it with https:// (or leave it out)")
-        shared_key = settings.get("TWILIO_SHARED_KEY", "")
-        return cls(account_sid, token, sender, public_url=public_url, shared_key=shared_key, api_url=api_url)
+        service = settings.get("TWILIO_MESSAGING_SERVICE_SID", "")
+        if service and not _SERVICE_SID.fullmatch(service):
+            raise MissingSetting(
+                "TWILIO_MESSAGING_SERVICE_SID", "set it to the SID of your messaging service: MG and 32 digits"
+            )
+        return cls(
+            account_sid,
+            token,
+            sender,
+            public_url=public_url,
+            shared_key=settings.get("TWILIO_SHARED_KEY", ""),
+            service=service,
+            api_url=api_url,
+        )
 
     async def start(self, http: aiohttp.ClientSession) -> None:
         """Try the token. Raises MissingSetting for one that Twilio does not take, else SendError."""
@@ -130,6 +161,23 @@ class _TwilioChannel:
     def parse(self, request: WebhookRequest) -> Parsed:
         """Pure. Raises Malformed for what is not a form in UTF-8."""
         return self._reader.read(request)
+
+    async def vouch(self, request: WebhookRequest, parsed: Parsed) -> Parsed:
+        """Return what Twilio says that it sent. Raises Forged, and SendError where that has to be known.
+
+        Without Twilio a message is taken, and decides nothing; so is the wish to hear nothing more.
+        """
+        form = read_form(request)
+        try:
+            async with asyncio.timeout(_VOUCHES_SECONDS):
+                sent = await self._started.was_sent(form)
+        except (TimeoutError, RateLimited, Unavailable, Ambiguous) as error:
+            return _undecided(parsed, error)
+        except Undeliverable:
+            sent = False
+        if not sent:
+            raise Forged(f"twilio: Twilio has not sent this form: {parsed.doubt}")
+        return replace(parsed, doubt="")
 
     def ask_again(self, text: str) -> WebhookResponse:
         """TwiML that says this: Twilio does not deliver a message twice by itself."""
@@ -249,6 +297,19 @@ class WhatsAppChannel(_TwilioChannel):
             await self._started.show_typing(**self._numbers(address))
         except SendError as error:
             _log.debug("whatsapp: typing was not shown: %s", error.code)
+
+
+def _undecided(parsed: Parsed, error: Exception) -> Parsed:
+    """Return what decides nothing of it. Raises Unavailable when there is something else."""
+    events = list[Event]()
+    for event in parsed.events:
+        if isinstance(event, Message):
+            events.append(replace(event, spoiled_by=(*event.spoiled_by, _NOT_VOUCHED_FOR), opts_in=False))
+        elif isinstance(event, OptOut) and not event.opted_in:
+            events.append(event)
+        else:
+            raise Unavailable("not_vouched_for") from error
+    return replace(parsed, events=tuple(events), doubt="")
 
 
 def _content(part: Part, *, as_link: bool) -> dict[str, str]:

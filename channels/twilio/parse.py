@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import sha256
 from typing import Literal
 from urllib.parse import parse_qs, urlsplit
 from xml.sax.saxutils import escape
+
+from multidict import MultiMapping
 
 from channels.channel import Parsed, WebhookRequest, WebhookResponse
 from channels.events import Address, Attachment, ButtonPress, DeliveryReport, Message, OptOut, Person
 from channels.twilio.fields import MOST_MEDIA, judge
 from channels.twilio.form import ADDRESS_PREFIX, read_form
+from channels.twilio.shapes import ADDRESS, SID, doubt
 
 __all__ = ["KEY", "OPTED_OUT", "FormReader", "spoken"]
 
@@ -62,8 +67,6 @@ _STATUS: Mapping[str, Literal["sent", "delivered", "read", "failed"]] = {
 }
 _STATUS_ON_THE_WAY = frozenset({"accepted", "scheduled", "queued", "sending"})
 _CODE = re.compile("[0-9]{4,6}")
-_SID = re.compile(r"[A-Z]{2}[0-9a-f]{32}")
-"""https://www.twilio.com/docs/glossary/what-is-a-sid. The signature does not cover where a value ends: this does."""
 _KEY = re.compile(r"[\w-]{1,64}", re.ASCII)
 _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_]*)(?:\s+(.*))?", re.DOTALL)
 _COORDINATE = re.compile(r"-?\d{1,3}(\.\d+)?")
@@ -76,15 +79,28 @@ class FormReader:
         self._channel, self._prefix = channel, ADDRESS_PREFIX[channel]
 
     def read(self, request: WebhookRequest) -> Parsed:
-        """The events of one form. Raises Malformed for what is not a form in UTF-8."""
+        """Return the events of one form, and what makes it doubtful. Raises Malformed for what is not a form in UTF-8.
+
+        The signature is one of an event's ids: with other fields cut out of the same signed text, it is a twin.
+        """
         form = read_form(request)
+        parsed = self._read(form, request)
+        signature = request.headers.get("x-twilio-signature")
+        if not parsed.events or signature is None:
+            return parsed
+        *before, last = parsed.events
+        proof = f"signature/{sha256(signature.encode('utf-8', 'replace')).hexdigest()[:32]}"
+        events = (*before, replace(last, event_ids=(*last.event_ids, proof)))
+        return replace(parsed, events=events, doubt=doubt(form))
+
+    def _read(self, form: MultiMapping[str], request: WebhookRequest) -> Parsed:
         sid = form.get("MessageSid", "")
         ours, theirs = form.get("To", ""), form.get("From", "")
         status = form.get("MessageStatus", "received")
         if status != "received":
             ours, theirs = theirs, ours
         account, place = self._number(ours), self._number(theirs)
-        if not (_SID.fullmatch(sid) and account and place):
+        if not (SID.fullmatch(sid) and account and place):
             return _NOT_UNDERSTOOD
         address = Address(channel=self._channel, account=account, place=place)
         if status != "received":
@@ -93,8 +109,10 @@ class FormReader:
 
     def _number(self, written: str) -> str:
         """A number, a short code or a sender's name; empty for another channel's address."""
-        number = written.removeprefix(self._prefix) if written.startswith(self._prefix) else ""
-        return "" if ":" in number or "/" in number else number
+        if ADDRESS.fullmatch(written) is None or not written.startswith(self._prefix):
+            return ""
+        number = written.removeprefix(self._prefix)
+        return "" if ":" in number else number
 
     def _report(self, sid: str, address: Address, status: str, form: Mapping[str, str], key: str | None) -> Parsed:
         if status in _STATUS_ON_THE_WAY:

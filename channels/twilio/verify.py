@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from twilio.request_validator import HMAC_SHA1, HMAC_SHA256, RequestValidator, get_signature_algorithm
 
-from channels.channel import Forged, Malformed, WebhookRequest
+from channels.channel import Forged, Malformed, NotOurs, WebhookRequest
 from channels.keys import keys
 from channels.twilio.form import is_json, read_form
 
@@ -29,11 +29,16 @@ class Verifier:
     SHA-256. Which of the two it must be is configured: a request does not choose the weaker one.
     """
 
-    def __init__(self, account_sid: str, auth_token: str, shared_key: str = "") -> None:
-        """Both secrets may be lists, of which each value verifies. Raises ValueError without a token."""
+    def __init__(
+        self, account_sid: str, auth_token: str, shared_key: str = "", *, address: str, setting: str, service: str = ""
+    ) -> None:
+        """`address`: our number as Twilio writes it, which stands in `setting`. `service`: our messaging service.
+
+        Both secrets may be lists, of which each value verifies. Raises ValueError without a token.
+        """
         if not keys(auth_token):
             raise ValueError("twilio: the auth token is empty")
-        self._account_sid = account_sid.encode()
+        self._account_sid, self._address, self._setting, self._service = account_sid, address, setting, service
         self._validators = [RequestValidator(key) for key in keys(shared_key) or keys(auth_token)]
         self._algorithm = HMAC_SHA256 if keys(shared_key) else HMAC_SHA1
 
@@ -50,19 +55,30 @@ class Verifier:
                 signed = _BODY_HASH in parse_qs(urlsplit(url).query) and self._signed(
                     url, request.body.decode(), request
                 )
-                account = self._account_sid
+                form = None
             else:
                 form = read_form(request)
                 signed = self._signed(url, form, request)
-                account = form.get("AccountSid", "").encode("utf-8", "replace")
         except Malformed:
             raise Forged("twilio: the form cannot be read, so its signature cannot be checked") from None
         except Exception:  # noqa: BLE001 - the library raises what it likes on odd bytes
             raise Forged("twilio: the signature cannot be checked") from None
         if not signed:
             raise Forged("twilio: the signature is missing or wrong")
-        if not hmac.compare_digest(account, self._account_sid):
-            raise Forged("twilio: it is about another account")
+        if form is not None:
+            self._check_ours(form)
+
+    def _check_ours(self, form: Mapping[str, str]) -> None:
+        """Raises NotOurs for a form about an account, a number or a messaging service of somebody else's."""
+        if form.get("AccountSid", "") != self._account_sid:
+            raise NotOurs("twilio: it is about another account than TWILIO_ACCOUNT_SID")
+        said = form.get("MessageStatus", "received") == "received"
+        ours = form.get("To" if said else "From", "")
+        if ours != self._address and not (self._service and form.get("MessagingServiceSid") == self._service):
+            raise NotOurs(
+                f"twilio: it is about another number than {self._setting}: if it is yours, "
+                "name its messaging service in TWILIO_MESSAGING_SERVICE_SID"
+            )
 
     def _signed(self, url: str, body: Mapping[str, str] | str, request: WebhookRequest) -> bool:
         algorithm = get_signature_algorithm(request.headers.get(_SETTINGS, ""))

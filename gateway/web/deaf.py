@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from channels import Stale
+from channels import NotOurs, Stale
 from channels.catalogue import settings_of
 
 __all__ = ["Deaf"]
@@ -30,8 +30,8 @@ class Deaf:
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._refused: dict[str, deque[tuple[float, bool]]] = {}
-        """Of each channel when, and whether it was refused as stale."""
+        self._refused: dict[str, deque[tuple[float, Exception]]] = {}
+        """Of each channel when something was refused, and with what."""
         self._taken: dict[str, float] = {}
         self._said: dict[str, float] = {}
 
@@ -43,7 +43,7 @@ class Deaf:
         """Note it, and warn once an hour when the channel is deaf."""
         now = self._now()
         refused = self._refused.setdefault(channel, deque(maxlen=_REFUSED))
-        refused.append((now, isinstance(error, Stale)))
+        refused.append((now, error))
         why = self._why(channel)
         if why is not None and now >= self._said.get(channel, -1.0):
             self._said[channel] = now + _SAID_SECONDS
@@ -56,10 +56,12 @@ class Deaf:
 
     def _why(self, channel: str) -> str | None:
         now, refused = self._now(), self._refused.get(channel, ())
-        recent = [stale for at, stale in refused if now - at < _MINUTE]
+        recent = [error for at, error in refused if now - at < _MINUTE]
         if len(recent) < _REFUSED or now - self._taken.get(channel, -_TAKEN_WITHIN) < _TAKEN_WITHIN:
             return None
-        if all(recent):
+        if all(isinstance(error, NotOurs) for error in recent):
+            return str(recent[-1])
+        if all(isinstance(error, Stale) for error in recent):
             return "Their signatures are too old: set this machine's clock by NTP"
         secrets = [
             setting.name for setting in settings_of(channel) if setting.secret and "webhook" in setting.needed_for

@@ -12,6 +12,7 @@ from typing import TypeAlias, cast
 from channels import (
     AskfirstError,
     CanAskAgain,
+    CanVouch,
     Channel,
     Forged,
     Malformed,
@@ -98,10 +99,7 @@ async def receive(
     try:
         channel.verify(request, now)
     except (Forged, Stale) as error:
-        log.info("a request was refused", extra={"channel": channel.name, "reason": type(error).__name__})
-        if deaf is not None:
-            deaf.refused(channel.name, error)
-        return _UNPROVEN
+        return _refused(channel, error, deaf)
     except Exception as error:
         log.error("verify broke its contract", exc_info=error, extra={"channel": channel.name})
         return _UNPROVEN
@@ -120,6 +118,8 @@ async def receive(
     if parsed.not_understood:
         parsed = replace(parsed, payload=request.body)
     try:
+        if parsed.doubt and parsed.events:
+            parsed = await cast("CanVouch", channel).vouch(request, parsed)
         try:
             with Deadline(ACCEPT_SECONDS):
                 await accept(channel, parsed)
@@ -127,6 +127,9 @@ async def receive(
             if not (_says(parsed) and isinstance(channel, CanAskAgain)):
                 raise
             await _insist(channel, parsed, accept)
+    except Forged as error:
+        log.warning("%s: a request was refused: %s", channel.name, error)
+        return _UNPROVEN
     except (AskfirstError, TimeoutError) as error:
         about = {"channel": channel.name, "reason": type(error).__name__}
         if isinstance(error, AskfirstError):  # in our own words, which say what to do
@@ -138,6 +141,14 @@ async def receive(
         return parsed.response
     told = unstored(channel, parsed)
     return channel.ask_again(told) if _says(parsed) and isinstance(channel, CanAskAgain) else _NOT_STORED
+
+
+def _refused(channel: Channel, error: Forged | Stale, deaf: Deaf | None) -> WebhookResponse:
+    about = {"channel": channel.name, "reason": type(error).__name__, "why": str(error)}
+    log.info("a request was refused", extra=about)
+    if deaf is not None:
+        deaf.refused(channel.name, error)
+    return _UNPROVEN
 
 
 async def _insist(channel: Channel, parsed: Parsed, accept: Accept) -> None:

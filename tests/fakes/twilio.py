@@ -136,6 +136,8 @@ class FakeTwilio:
         """Whether the API answers nothing but 503."""
         self.refused: dict[str, int] = {}
         """Number -> the code with which messages to it are refused."""
+        self.told: dict[str, str] = {}
+        """Sid of a message -> what was reported of it last."""
         self.media_location = ""
         """Where the API sends for the bytes of a file; empty: to where they are."""
         self._reports, self._reports_first = tuple(reports), reports_first
@@ -154,6 +156,7 @@ class FakeTwilio:
         app.router.add_get(account + ".json", self._answer_account)
         app.router.add_post(account + "/Messages.json", self._answer_create)
         app.router.add_get(account + "/Messages.json", self._answer_list)
+        app.router.add_get(account + "/Messages/{message}.json", self._answer_message)
         app.router.add_get(account + "/Messages/{message}/Media/{media}", self._answer_media)
         app.router.add_get(account + "/IncomingPhoneNumbers.json", self._answer_numbers)
         app.router.add_post(account + "/IncomingPhoneNumbers/{number}.json", self._answer_number)
@@ -294,6 +297,7 @@ class FakeTwilio:
 
     async def report(self, sent: Sent, status: str, *, code: str = "") -> None:
         """Tell the bot what became of a message."""
+        self.told[sent.sid] = status
         form = {
             "SmsSid": sent.sid,
             "SmsStatus": status,
@@ -408,6 +412,19 @@ class FakeTwilio:
             "date_created": format_datetime(sent.created),
             "api_version": "2010-04-01",
         }
+
+    async def _answer_message(self, request: web.Request) -> web.Response:
+        if refusal := await self._checked(request):
+            return refusal
+        number = request.match_info["message"]
+        for form in self._inbound:
+            if form["MessageSid"] == number:
+                ends = {"from": form["From"], "to": form["To"]}
+                return web.json_response({**ends, "sid": number, "body": form["Body"], "status": "received"})
+        for sent in self.sent:
+            if sent.sid == number:
+                return web.json_response(self._resource(sent) | {"status": self.told.get(number, "queued")})
+        return _error(404, 20404)
 
     async def _answer_list(self, request: web.Request) -> web.Response:
         if refusal := await self._checked(request):

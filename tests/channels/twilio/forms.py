@@ -12,9 +12,10 @@ from urllib.parse import urlencode
 
 from channels import WebhookRequest
 
-__all__ = ["ACCOUNT_SID", "ANA", "FORMS", "OURS", "request"]
+__all__ = ["ACCOUNT_SID", "ANA", "FORMS", "OURS", "SERVICE", "request"]
 
 ACCOUNT_SID = "AC00000000000000000000000000000001"
+SERVICE = "MG00000000000000000000000000000001"
 OURS, ANA = "+15550001111", "+15557654321"
 SID = "SM00000000000000000000000000000abc"
 OF_OURS = "SM00000000000000000000000000000def"
@@ -86,8 +87,8 @@ def _status(base: Mapping[str, str], status: str, **fields: str) -> dict[str, st
 FORMS: dict[str, Mapping[str, str]] = {
     "sms text": _SMS | {"Body": "delete INV-42, please"},
     "sms text in another alphabet": _SMS | {"Body": "löschen 删除 🙂", "NumSegments": "1"},
-    "sms by a messaging service": _SMS | {"Body": "hello", "MessagingServiceSid": "MG00000000000000000000000000000001"},
-    "sms to a short code": _SMS | {"Body": "hello", "To": "12345"},
+    "sms by a messaging service": _SMS | {"Body": "hello", "MessagingServiceSid": SERVICE},
+    "sms to a short code": _SMS | {"Body": "hello", "To": "12345", "MessagingServiceSid": SERVICE},
     "sms command": _SMS | {"Body": "/start invoices"},
     "sms code": _SMS | {"Body": "ok k7p2"},
     "sms code in Spanish": _SMS | {"Body": "Si k7p2", "FromCountry": "MX", "From": "+525512345678"},
