@@ -35,7 +35,7 @@ from channels.catalogue import load
 from channels.direct import DirectChannel
 from channels.webchat import WebChatChannel
 from gateway.access import Allowed, allow
-from gateway.access.approvers import check_approvers
+from gateway.access.approvers import check_approvers, check_channels
 from gateway.agent import Agent
 from gateway.artifacts import ArtifactStore
 from gateway.channel_agent import ChannelAgent, Runtime
@@ -229,6 +229,7 @@ class Gateway:
             self._webchat = WebChatChannel(keys=[_derived(key, "web chat") for key in home.keys], hosts=chat_hosts)
             self.channels[WebChatChannel.name] = self._webchat
         allowed = allow(self.settings.allow or ())
+        check_channels(self.bot.agent.tools.values())
         check_approvers(self.bot.agent.tools.values(), self.channels, allowed, refuse=not console)
         self.log_key = _derived(home.keys[0], "log")
         """For the pseudonyms of people in the log: the same after a restart, and in every instance."""

@@ -304,6 +304,8 @@ class ChannelAgent:
         tool = self.tool(action.kind)
         if tool is None or not tool.matches(action):
             return "other_release"
+        if not tool.serves(action.conversation.partition("/")[2].partition(":")[0]):
+            return "changed"
         policy = self.agent.policy
         denied = policy is not None and policy.decide(tool.name, action.args)[0] == "deny"
         return "changed" if denied or asks_more(tool, action) else None

@@ -1,4 +1,4 @@
-"""Whether those whom tools name as approvers could ever answer, before anything is served."""
+"""Whether the approvers and channels that tools name are there, before anything is served."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from channels.direct import DirectChannel
 from gateway.access import Allowed
 from gateway.tools import Tool
 
-__all__ = ["check_approvers"]
+__all__ = ["check_approvers", "check_channels"]
 
 log = logging.getLogger("askfirst.access")
 
@@ -26,7 +26,11 @@ def check_approvers(tools: Iterable[Tool], channels: Collection[str], allowed: A
         rule = tool.confirm.approvers if tool.confirm is not None else None
         if rule is None:
             continue
-        silent = {person: why for person in rule.people if (why := _silent(Person.parse(person), channels, allowed))}
+        silent = {
+            person: why
+            for person in rule.people
+            if (why := _kept_off(tool, Person.parse(person)) or _silent(Person.parse(person), channels, allowed))
+        }
         lines = [f"tool {tool.name}: its approver {person} can never answer: {why}" for person, why in silent.items()]
         left = len(rule.people) - len(silent) + rule.requester
         if left >= rule.need or not refuse:
@@ -36,6 +40,21 @@ def check_approvers(tools: Iterable[Tool], channels: Collection[str], allowed: A
             refused += [f"{line} ({rule.need} must say yes, and only {left} can)" for line in lines]
     if refused:
         raise MissingSetting("Approvers", "\n- ".join(["some tools could never be confirmed", *refused]))
+
+
+def check_channels(tools: Iterable[Tool]) -> None:
+    """Look at the channels that tools name. Raises MissingSetting for one that there is not."""
+    known = {*names(), DirectChannel.name}
+    wrong = [
+        f"tool {tool.name}: {', '.join(other)}" for tool in tools if (other := sorted((tool.channels or known) - known))
+    ]
+    if wrong:
+        there_are = f"there are no such channels, only {', '.join(sorted(known))}"
+        raise MissingSetting("channels= of a tool", "\n- ".join([there_are, *wrong]))
+
+
+def _kept_off(tool: Tool, person: Person) -> str | None:
+    return None if tool.serves(person.channel) else f"its channels= have no {person.channel}"
 
 
 def _silent(person: Person, channels: Collection[str], allowed: Allowed) -> str | None:

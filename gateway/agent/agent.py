@@ -193,6 +193,12 @@ class Agent:
             sleep=sleep,
         )
 
+    def _tools_on(self, context: ToolContext) -> Mapping[str, Tool]:
+        """Return the tools that may be called in this chat."""
+        if all(tool.channels is None for tool in self.tools.values()):
+            return self.tools
+        return {name: tool for name, tool in self.tools.items() if tool.serves(context.channel)}
+
     async def _loop(
         self,
         messages: Sequence[ModelMessage],
@@ -204,7 +210,7 @@ class Agent:
     ) -> LoopOutcome:
         instructions = self.instructions(context) if callable(self.instructions) else self.instructions
         return await run_loop(
-            AgentSpec(tools=self.tools, config=self.config, policy=self.policy, window=self._window),
+            AgentSpec(tools=self._tools_on(context), config=self.config, policy=self.policy, window=self._window),
             messages,
             provider=await self._made(),
             context=context,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from channels import Address
+from channels import Address, Person
 from gateway.tools.action import PendingAction
 from gateway.tools.errors import ToolError
 
@@ -41,6 +41,11 @@ class ToolContext:
     """What `emit_artifact` calls; None where no run collects artifacts."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
     """Set when the turn is to end: the loop stops at the next step, and a long tool may look at `cancelled`."""
+
+    @property
+    def channel(self) -> str:
+        """The name of the channel whose chat this is; ``app`` from `ask_channel`."""
+        return self.address.channel if self.address is not None else Person.parse(self.person).channel
 
     @property
     def cancelled(self) -> bool:

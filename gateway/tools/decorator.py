@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, overload
 
 from gateway.tools.confirm import AskFunction, Confirm
@@ -32,6 +32,7 @@ def tool(
     param_metadata: Mapping[str, Mapping[str, Any]] | None = None,
     injected_kwargs: Mapping[str, Any] | None = None,
     config_injector: Callable[[], Mapping[str, Any] | None] | None = None,
+    channels: Collection[str] | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 

@@ -8,7 +8,7 @@ import hashlib
 import inspect
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from contextlib import nullcontext
 from typing import Any, Literal
@@ -63,6 +63,8 @@ class Tool:
     - `param_metadata`: parameter -> ``{"description": ..., "enum": [...]}``.
     - `injected_kwargs`: values for parameters that the model never sees. `config_injector` gives more of them at each
       call, for parameters annotated `Injected[...]`.
+    - `channels`: the names of those in whose chats it may be called and confirmed, such as ``["slack", "telegram"]``;
+      None: all. Others' models are not told of it.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Tool:
         param_metadata: Mapping[str, Mapping[str, Any]] | None = None,
         injected_kwargs: Mapping[str, Any] | None = None,
         config_injector: Callable[[], Mapping[str, Any] | None] | None = None,
+        channels: Collection[str] | None = None,
     ) -> None:
         """Raises ToolValidationError when the definition does not hold together."""
         self.name = name if name is not None else getattr(function, "__name__", "")
@@ -110,6 +113,7 @@ class Tool:
         )
         self._check_injected()
         self.confirm = self._make_confirm(confirm)
+        self.channels = self._make_channels(channels)
         try:
             names = self._arguments.names
             self._lock = Template(lock, names) if lock is not None else None
@@ -164,6 +168,10 @@ class Tool:
     def volatile(self) -> bool:
         """Whether its previews may change, so that they are not compared."""
         return self.confirm is not None and self.confirm.volatile
+
+    def serves(self, channel: str) -> bool:
+        """Return whether it may be called and confirmed in the chats of this channel."""
+        return self.channels is None or channel in self.channels
 
     def schema(self) -> dict[str, Any]:
         """What the model is told."""
@@ -336,6 +344,15 @@ class Tool:
         if isinstance(confirm, bool):
             return Confirm() if confirm else None
         return Confirm(confirm)
+
+    def _make_channels(self, channels: Collection[str] | None) -> frozenset[str] | None:
+        if channels is None:
+            return None
+        if isinstance(channels, str) or not channels:
+            raise self._undefined(
+                f"channels must be a list of names, not {channels!r}", 'Write channels=["telegram"], or leave it out'
+            )
+        return frozenset(channels)
 
     def _check_injected(self) -> None:
         parameters = self._function.parameters

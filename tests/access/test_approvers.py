@@ -11,7 +11,7 @@ import pytest
 from channels import MissingSetting
 from gateway import Agent, Approvers, ChannelAgent, Confirm, Gateway, Settings, Tool, tool
 from gateway.access import allow
-from gateway.access.approvers import check_approvers
+from gateway.access.approvers import check_approvers, check_channels
 
 
 def paying(*people: str, need: int = 1, requester: bool = False) -> Tool:
@@ -88,3 +88,32 @@ def test_a_gateway_with_such_a_tool_does_not_start(tmp_path: Path, caplog: pytes
         Gateway(bot, settings)
     Gateway(bot, settings, chat=True, console=True)
     assert "telegram is not on" in caplog.text, "where a bot is only tried"
+
+
+def test_an_approver_on_a_channel_that_the_tool_is_kept_off_can_never_answer() -> None:
+    @tool(confirm=Confirm("Pay?", approvers=Approvers(people=["telegram:1:7"])), channels=["slack"])
+    async def pay() -> None:
+        """Pay."""
+
+    with pytest.raises(MissingSetting, match="its channels= have no telegram"):
+        check(pay)
+
+
+def test_a_channel_that_there_is_not_is_refused_and_the_others_are_named() -> None:
+    @tool(channels=["slack", "slakc"])
+    async def pay() -> None:
+        """Pay."""
+
+    with pytest.raises(MissingSetting) as refused:
+        check_channels([pay])
+    assert "- tool pay: slakc" in str(refused.value)
+    assert "only app, slack, sms, telegram, webchat, whatsapp" in str(refused.value)
+
+
+def test_so_it_is_before_anything_is_served(tmp_path: Path) -> None:
+    @tool(channels=["slakc"])
+    async def pay() -> None:
+        """Pay."""
+
+    with pytest.raises(MissingSetting, match="slakc"):
+        Gateway(ChannelAgent(Agent([pay], provider="demo")), Settings(store=f"sqlite:///{tmp_path / 'a.db'}"))
