@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal
 from urllib.parse import parse_qsl, urlencode
 
@@ -98,10 +99,16 @@ def prove(asked: WebhookRequest, at: datetime, attempt: int) -> WebhookRequest:
 
 def webhook(channel: Name) -> Webhook:
     ids = itertools.count(1)
-    deliveries = [
-        Delivery(name=name, request=request(FORMS[name]), parsed=Parsed((event,) if event else (), EMPTY))
-        for name, event in expected(channel).items()
-    ]
+
+    def delivery(name: str, event: Event | None) -> Delivery:
+        """Once it is proven, its signature is one of its ids."""
+        asked = request(FORMS[name])
+        signature = prove(asked, datetime.now(UTC), 1).headers["x-twilio-signature"]
+        proof = f"signature/{hashlib.sha256(signature.encode()).hexdigest()[:32]}"
+        events = (replace(event, event_ids=(*event.event_ids, proof)),) if event else ()
+        return Delivery(name=name, request=asked, parsed=Parsed(events, EMPTY))
+
+    deliveries = [delivery(name, event) for name, event in expected(channel).items()]
 
     def says(text: str) -> WebhookRequest:
         return holding({"Body": text})
