@@ -32,6 +32,8 @@ class Chats:
     def __init__(self, platform: str, port: int) -> None:
         self.url = ""
         """Of the platform's API."""
+        self.acknowledged: list[float] = []
+        """Seconds from each message to the answer of the bot's webhook."""
         self._platform, self._port = platform, port
         self._waiting: dict[bytes, asyncio.Future[float]] = {}
         self._sent = itertools.count(1)
@@ -63,7 +65,7 @@ class Chats:
     async def _line(self, chat: int) -> _Line:
         written = self._messages.setdefault(chat, messages(self._platform, self._port, first=chat, step=CHATS))
         name = str(100_000 + chat) if self._platform == "telegram" else f"D{chat:08d}"
-        line = _Line(written, name.encode(), self._waiting)
+        line = _Line(written, name.encode(), self._waiting, self.acknowledged)
         await asyncio.get_running_loop().create_connection(lambda: line, "127.0.0.1", self._port)
         return line
 
@@ -152,9 +154,15 @@ class _Api(_Wire):
 class _Line(_Wire):
     """The platform's connection to the bot's webhook, for one chat."""
 
-    def __init__(self, written: Iterator[bytes], chat: bytes, waiting: dict[bytes, asyncio.Future[float]]) -> None:
+    def __init__(
+        self,
+        written: Iterator[bytes],
+        chat: bytes,
+        waiting: dict[bytes, asyncio.Future[float]],
+        acknowledged: list[float],
+    ) -> None:
         super().__init__()
-        self._written, self._chat, self._waiting = written, chat, waiting
+        self._written, self._chat, self._waiting, self._acknowledged = written, chat, waiting, acknowledged
         self._answered: asyncio.Future[bytes]
 
     async def talk(self, turns: int) -> list[float]:
@@ -169,6 +177,7 @@ class _Line(_Wire):
                 await asyncio.sleep(_AGAIN_SECONDS)
                 self._answered = loop.create_future()
                 self._transport.write(message)
+            self._acknowledged.append(time.perf_counter() - began)
             if status != b"200":
                 raise ConnectionError(f"the webhook answered {status!r}")
             seconds.append(await reply - began)

@@ -45,6 +45,8 @@ class Round:
     """Of the server, a turn of many chats."""
     p50: float
     rate: float
+    acknowledged: list[float]
+    """Seconds from each message of many chats to the webhook's answer."""
 
 
 def main() -> None:
@@ -88,6 +90,10 @@ def compared(platform: str, *, rounds: int, turns: int, chats: int = CHATS, peer
                 f"{statistics.median(r.rate for r in results):.0f}",
                 spread([ours.rate / echo.rate for echo, ours in pairs]),
                 f"{statistics.median(r.p50 for r in results) * 1e3:.0f}",
+                " / ".join(
+                    f"{statistics.median(r.acknowledged[int(len(r.acknowledged) * part)] for r in results) * 1e3:.0f}"
+                    for part in (0.5, 0.99)
+                ),
             ]
         )
     head = [
@@ -99,6 +105,7 @@ def compared(platform: str, *, rounds: int, turns: int, chats: int = CHATS, peer
         "replies/s",
         "of the echo's",
         "p50 ms",
+        "its webhook's p50 / p99 ms",
     ]
     return table(head, lines)
 
@@ -120,11 +127,18 @@ def measured(platform: str, module: str, chats: int, turns: int, *, redis: bool 
     async def measure(people: Chats, server: Served) -> Round:
         await people.talk(chats, WARM_UP)
         alone = await people.talk(1, 3 * turns)
+        people.acknowledged.clear()
         before, began = server.cpu_seconds(), asyncio.get_running_loop().time()
         seconds = await people.talk(chats, turns)
         took = asyncio.get_running_loop().time() - began
         used = server.cpu_seconds() - before
-        return Round(statistics.median(alone), used / len(seconds), statistics.median(seconds), len(seconds) / took)
+        return Round(
+            statistics.median(alone),
+            used / len(seconds),
+            statistics.median(seconds),
+            len(seconds) / took,
+            sorted(people.acknowledged),
+        )
 
     return _with(platform, module, measure, redis=redis)
 
