@@ -19,7 +19,7 @@ from gateway.artifacts import Artifact
 from gateway.memory import RESET, to_entries
 from gateway.observe import describe_error
 from gateway.providers.base import ModelMessage
-from gateway.tools import PendingConfirmation, Tool, ToolContext
+from gateway.tools import PendingConfirmation, Tool, ToolContext, unasked
 from gateway.tools.action import Detail, PendingAction
 from gateway.tools.escape import link, plain
 from gateway.wording import say
@@ -126,7 +126,8 @@ class ChannelAgent:
     message for more of the same person's, counted anew with each and five times as long at most; commands, yes and no
     never wait. `when_busy`: whether a message of the person whose turn runs waits for its end, or ends it at its next
     step, never within a tool. `in_doubt`: what becomes of a reply that may have arrived, where the platform cannot
-    tell: it is sent again, after a note that says so, or not at all; a question always is.
+    tell: it is sent again, after a note that says so, or not at all; a question always is. `strict`: refuse tools that
+    change something, ask nobody, and do not say that this is meant (`askfirst tools` lists them).
     """
 
     embed: Callable[[ChannelAgent], AbstractAsyncContextManager[Runtime]]
@@ -145,16 +146,21 @@ class ChannelAgent:
         collect_seconds: float = 0.0,
         when_busy: Literal["queue", "interrupt"] = "queue",
         in_doubt: Literal["repeat", "drop"] = "repeat",
+        strict: bool = False,
     ) -> None:
         """Raises ValueError for an answer window that is no positive, finite number, and the like."""
         if not 0 < answer_window_seconds < float("inf"):
             raise ValueError(f"answer_window_seconds must be a positive number, not {answer_window_seconds!r}")
         if not 0 <= collect_seconds < float("inf"):
             raise ValueError(f"collect_seconds must be 0 or a positive number, not {collect_seconds!r}")
+        if on_unrelated not in ("keep", "drop"):
+            raise ValueError(f"on_unrelated is 'keep' or 'drop', not {on_unrelated!r}")
         if when_busy not in ("queue", "interrupt"):
             raise ValueError(f"when_busy is 'queue' or 'interrupt', not {when_busy!r}")
         if in_doubt not in ("repeat", "drop"):
             raise ValueError(f"in_doubt is 'repeat' or 'drop', not {in_doubt!r}")
+        if strict and (alone := unasked(agent.tools.values(), agent.policy)) is not None:
+            raise ValueError(f"strict=True: {alone}")
         self.agent, self.store, self.language, self.greeting = agent, store, language, greeting
         self.on_unrelated, self.answer_window_seconds = on_unrelated, answer_window_seconds
         self.collect_seconds, self.when_busy, self.in_doubt = collect_seconds, when_busy, in_doubt

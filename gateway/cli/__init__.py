@@ -14,7 +14,7 @@ __all__ = ["main"]
 _MODULES = {
     **{
         name: f"gateway.cli.{name}"
-        for name in ("chat", "dev", "doctor", "init", "preview", "serve", "slack", "webhooks")
+        for name in ("chat", "dev", "doctor", "init", "preview", "serve", "slack", "tools", "webhooks")
     },
     **dict.fromkeys(("dead", "pending", "send", "waiting"), "gateway.cli.operating"),
 }

@@ -15,7 +15,9 @@ from gateway.app import Gateway
 from gateway.channel_agent import ChannelAgent, LifespanFailed
 from gateway.cli.bots import BotRef, NoBot, authors_traceback, bot_argument, load_settings
 from gateway.cli.running import leave, log_to_stderr, run, until_signal
+from gateway.cli.tools import in_short
 from gateway.providers import ProviderConfigurationError
+from gateway.tools import unasked
 
 __all__ = ["dev"]
 
@@ -117,6 +119,10 @@ def _work_offline(agent: ChannelAgent) -> None:
 def _about(gateway: Gateway, host: str, *, open_to_all: bool) -> Iterator[str]:
     model = gateway.bot.agent.provider.name
     yield f"model: {model}" + (" (offline; its tools and asks are real)" if model == "demo" else "")
+    agent = gateway.bot.agent
+    yield f"tools: {in_short(gateway.bot)}"
+    if (alone := unasked(agent.tools.values(), agent.policy)) is not None:
+        yield f"Careful: {alone}"
     for name, how in _WAYS.items():
         if name in gateway.channels:
             yield f"{name}: {how}" + ("; everybody may write, ASKFIRST_ALLOW is not set" if open_to_all else "")

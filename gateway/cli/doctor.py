@@ -24,8 +24,9 @@ __all__ = ["doctor"]
 def doctor(bot: BotRef, *, asks_model: bool, as_json: bool) -> None:
     """Look for what would keep BOT from being served. The exit code is 1 when anything would.
 
-    It looks at the settings, the bot file, the model and its key, the previews of calls, the approvers that tools name,
-    the platforms, their tokens and the URL they have registered, the store and the directory of files. It changes
+    It looks at the settings, the bot file, what its tools may do unasked, the model and its key, the previews of calls,
+    the approvers that tools name, the platforms, their tokens and the URL they have registered, the store and the
+    directory of files. It changes
     nothing, and a running server goes on. Preview functions whose arguments have defaults or examples are called twice.
     """
     findings: list[Finding] = []
@@ -55,6 +56,7 @@ def _findings(bot: BotRef, *, asks_model: bool) -> Iterator[Finding]:
         yield Finding("bot", False, " ".join(dict.fromkeys([str(error).splitlines()[0], str(error).splitlines()[-1]])))
     else:
         yield Finding("bot", True, f"{bot.written} is loaded")
+        yield from examining.tools(agent)
         yield from looked("model", lambda: examining.model(agent, asks=asks_model))
         yield from examining.previews(agent, bot.written)
         yield from examining.approvers(agent, settings)

@@ -23,13 +23,14 @@ from gateway.channel_agent import ChannelAgent
 from gateway.cli.control import operate, socket_file, store_file
 from gateway.cli.previewing import previewed_twice
 from gateway.cli.slack import SCOPES
+from gateway.cli.tools import in_short
 from gateway.cli.webhooks import webhook_url
 from gateway.observe import describe_error
 from gateway.providers import KnowsModels, ModelMessage, Provider, ProviderConfigurationError, ProviderError, Request
 from gateway.settings import Settings
 from gateway.store.base import Store, StoreRefused, StoreUnavailable
 from gateway.store.sqlite.mounts import warn_of_network
-from gateway.tools import Tool, ToolContext, ToolError, ToolValidationError
+from gateway.tools import Tool, ToolContext, ToolError, ToolValidationError, unasked
 
 __all__ = [
     "Finding",
@@ -42,6 +43,7 @@ __all__ = [
     "previews",
     "settings",
     "store",
+    "tools",
 ]
 
 _ANSWER_WITHIN_SECONDS = 20.0
@@ -166,6 +168,13 @@ async def _previewed(agent: ChannelAgent, calls: Sequence[tuple[Tool, dict[str, 
 
 
 # ── who may confirm ──
+
+
+def tools(agent: ChannelAgent) -> Iterator[Finding]:
+    """Which tools run, ask or never run, and a warning of those that nobody is asked about."""
+    yield Finding("tools", True, in_short(agent))
+    if (alone := unasked(agent.agent.tools.values(), agent.agent.policy)) is not None:
+        yield Finding("tools", True, alone, warns=True)
 
 
 def approvers(agent: ChannelAgent, settings: Settings) -> Iterator[Finding]:

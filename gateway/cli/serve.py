@@ -12,8 +12,10 @@ from gateway.app import Gateway
 from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.container import goes_with_container
 from gateway.cli.running import event_loop, leave, leave_after, log_to_stderr, run, store_file, until_signal
+from gateway.cli.tools import in_short
 from gateway.cli.webhooks import webhook_url
 from gateway.settings import Role
+from gateway.tools import unasked
 
 __all__ = ["serve"]
 
@@ -52,6 +54,7 @@ def serve(bot: BotRef, host: str, port: int, role: Role) -> None:
         click.echo(f"{bot.written} is served on {url}")
         for line in _channels(gateway, settings.public_url or url):
             click.echo(f"  {line}")
+        click.echo(f"  tools: {in_short(agent)}")
         for warning in _warnings(gateway, provider):
             click.echo(f"  Note: {warning}", err=True)
 
@@ -90,6 +93,8 @@ def _warnings(gateway: Gateway, provider: str) -> list[str]:
     file = store_file(gateway)
     if file is not None and goes_with_container(file.absolute().parent):
         warnings.append(f"{file} goes with this container: mount a named volume or a directory at {file.parent}")
+    if (alone := unasked(gateway.bot.agent.tools.values(), gateway.bot.agent.policy)) is not None:
+        warnings.append(alone)
     if provider == "demo":
         warnings.append("the offline demo model answers: set ASKFIRST_PROVIDER, for example to openai:gpt-5-mini")
     return warnings

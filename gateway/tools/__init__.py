@@ -16,6 +16,7 @@ from gateway.tools.errors import (
     ToolValidationError,
 )
 from gateway.tools.network import leaves_open
+from gateway.tools.permission import Permission, permission, unasked
 from gateway.tools.policy import ToolPolicy
 from gateway.tools.registry import ToolRegistry
 from gateway.tools.results import Ambiguous, NotFound, PendingConfirmation, RateLimited, ToolResult, serialise
@@ -31,6 +32,7 @@ __all__ = [
     "OutcomeUnknown",
     "PendingAction",
     "PendingConfirmation",
+    "Permission",
     "Preview",
     "Problem",
     "RateLimited",
@@ -46,6 +48,8 @@ __all__ = [
     "ToolValidationError",
     "compute_args_digest",
     "leaves_open",
+    "permission",
     "serialise",
     "tool",
+    "unasked",
 ]

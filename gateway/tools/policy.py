@@ -39,12 +39,16 @@ class ToolPolicy:
         self.allow, self.review, self.deny = tuple(allow), tuple(review), tuple(deny)
         self.deny_when = tuple(dict(rule) for rule in deny_when)
 
+    def rules_for(self, tool_name: str) -> list[dict[str, str]]:
+        """Return the rules of `deny_when` for this tool."""
+        return [rule for rule in self.deny_when if fnmatchcase(tool_name, rule["tool"])]
+
     def decide(self, tool_name: str, args: Mapping[str, Json]) -> tuple[Decision, str]:
         """What to do with this call, and by which rule."""
         if not tool_name.strip():
             return "deny", "a tool needs a name"
-        for rule in self.deny_when:
-            if fnmatchcase(tool_name, rule["tool"]) and rule["arg"] in args:
+        for rule in self.rules_for(tool_name):
+            if rule["arg"] in args:
                 pattern = rule["pattern"].casefold()
                 if any(fnmatchcase(as_text(value).casefold(), pattern) for value in _leaves(args[rule["arg"]])):
                     return "deny", f"{rule['arg']} matches {rule['pattern']!r}"

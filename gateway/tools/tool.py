@@ -89,8 +89,9 @@ class Tool:
     ) -> None:
         """Raises ToolValidationError when the definition does not hold together."""
         self.name = name if name is not None else getattr(function, "__name__", "")
+        documented = inspect.cleandoc(getattr(function, "__doc__", None) or "")
         if description is None:
-            description = inspect.cleandoc(getattr(function, "__doc__", None) or "").split("\n\n")[0]
+            description = documented.split("\n\n")[0]
         self.description = " ".join(description.split())
         self.read_only, self.idempotent, self.version = read_only, idempotent, version
         self.terminal, self.streaming, self.cacheable = terminal, streaming, cacheable
@@ -109,7 +110,11 @@ class Tool:
         if streaming and not self._function.is_generator:
             raise self._undefined("streaming=True needs a generator function", "Yield the pieces")
         self._arguments = Arguments(
-            self.name, self._function.parameters, hidden=frozenset(self._injected), metadata=param_metadata or {}
+            self.name,
+            self._function.parameters,
+            hidden=frozenset(self._injected),
+            metadata=param_metadata or {},
+            documented=documented,
         )
         self._check_injected()
         self.confirm = self._make_confirm(confirm)

@@ -63,6 +63,7 @@ async def test_a_bot_that_can_be_served_has_no_fault(here: Path, env: dict[str, 
     assert [line.partition(":")[0] for line in result.output.splitlines()] == [
         "ok    settings",
         "ok    bot",
+        "ok    tools",
         "ok    model",
         "ok    previews",
         "ok    telegram",

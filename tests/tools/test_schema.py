@@ -284,3 +284,24 @@ def test_a_registry_knows_its_tools_by_name_once() -> None:
     with pytest.raises(ToolValidationError, match="another tool has this name"):
         registry.register(Tool(good, name="calculate"))
     assert [made.name for made in ToolRegistry([good, calculate]).all()] == ["good", "calculate"]
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        "Args:\n        invoice_id: Which one,\n            such as INV-42.\n        why (str): The reason.",
+        "Parameters\n    ----------\n    invoice_id\n        Which one, such as INV-42.\n    why\n        The reason.",
+        ":param invoice_id: Which one, such as INV-42.\n    :param why: The reason.",
+    ],
+    ids=["Google", "NumPy", "Sphinx"],
+)
+def test_what_a_docstring_says_of_its_arguments_reaches_the_model(section: str) -> None:
+    async def delete(
+        invoice_id: str, why: Annotated[str, Field(description="In a word.")], force: bool = False
+    ) -> None: ...
+
+    delete.__doc__ = f"Delete an invoice.\n\n    {section}\n"
+    made = tool(delete)
+    told = {name: each["description"] for name, each in made.parameters["properties"].items()}
+    assert made.description == "Delete an invoice."
+    assert told == {"invoice_id": "Which one, such as INV-42.", "why": "In a word.", "force": "Parameter 'force'"}

@@ -1,0 +1,53 @@
+"""``askfirst tools``: what each tool may do by itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+import click
+
+from gateway.channel_agent import ChannelAgent
+from gateway.cli.bots import BotRef, bot_argument, load_settings
+from gateway.tools import Permission, permission, unasked
+
+__all__ = ["in_short", "listed", "permissions", "tools"]
+
+
+@click.command()
+@bot_argument
+@click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
+def tools(bot: BotRef, *, as_json: bool) -> None:
+    """List the tools of BOT: which run at once, which ask first and which never run, and why."""
+    load_settings(bot.directory)
+    agent = bot.load()
+    found = permissions(agent)
+    if as_json:
+        click.echo(json.dumps([asdict(each) for each in found], indent=2, ensure_ascii=False))
+        return
+    for line in listed(found):
+        click.echo(line)
+    warning = unasked(agent.agent.tools.values(), agent.agent.policy)
+    if warning is not None:
+        click.echo(f"warning: {warning}", err=True)
+
+
+def permissions(agent: ChannelAgent) -> list[Permission]:
+    """Return what becomes of the calls of each tool, those that run unasked first."""
+    found = [permission(tool, agent.agent.policy) for tool in agent.agent.tools.values()]
+    return sorted(found, key=lambda each: (not each.unasked, ["runs", "asks", "never"].index(each.how), each.tool))
+
+
+def in_short(agent: ChannelAgent) -> str:
+    """Return how each tool is called, in a line."""
+    return ", ".join(f"{each.tool} {each.how}" for each in permissions(agent)) or "none"
+
+
+def listed(found: Sequence[Permission]) -> Iterator[str]:
+    """Yield a line for each tool, in columns."""
+    width = max((len(each.tool) for each in found), default=0)
+    for each in found:
+        yield f"{each.tool:<{width}}  {each.how:<5}  {each.why}"
+    if not found:
+        yield "It has no tools."
