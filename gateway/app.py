@@ -11,7 +11,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -51,6 +51,7 @@ from gateway.settings import Role, Settings
 from gateway.store.base import Store
 from gateway.store.secret import kept_secret, new_secret, secret_of
 from gateway.store.sqlite import SqliteStore
+from gateway.tools import permissions
 from gateway.web import Deaf, Ready, Webhooks, receive, web_app
 from gateway.web.chat import Chat, add_chat
 from gateway.wording import prepare, say
@@ -271,6 +272,9 @@ class Gateway:
             await self._platforms.start(http)
             stack.push_async_callback(self._platforms.close)
             self._doubt_clock()
+            if self._console:
+                for each in permissions(self.bot.agent.tools.values(), self.bot.agent.policy):
+                    self.feed.publish("tool.listed", **asdict(each))
             self.engine.start(self.role)
             stack.push_async_callback(self.engine.stop)
             self._stack = stack.pop_all()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from pathlib import Path
 
 import pytest
 
 from channels import AskfirstError
-from gateway import Agent, ChannelAgent, Gateway, Settings
+from gateway import Agent, ChannelAgent, Gateway, Settings, tool
 
 REDIS = "redis://:password@127.0.0.1:6379"
 
@@ -38,3 +40,21 @@ async def test_a_bot_with_a_file_keeps_its_secret_beside_it_for_its_owner_alone(
             await bot.ask_channel("ana", "hello")
     secret = here / "kept" / "bot.db.secret"
     assert (len(secret.read_text()), secret.stat().st_mode & 0o777) == (43, 0o600)
+
+
+async def test_the_console_shows_which_tools_run_and_which_ask(tmp_path: Path) -> None:
+    @tool(confirm=True)
+    async def wipe() -> None:
+        """Wipe the disk."""
+
+    bot = ChannelAgent(Agent([wipe], provider="demo"))
+    settings = Settings(store=f"sqlite:///{tmp_path / 'askfirst.db'}")
+    async with (
+        await asyncio.to_thread(Gateway, bot, settings, chat=True, console=True) as gateway,
+        contextlib.aclosing(gateway.feed.subscribe()) as notices,
+    ):
+        first = await anext(notices)
+    assert (first.name, first.fields) == (
+        "tool.listed",
+        {"tool": "wipe", "how": "asks", "why": "confirm=", "unasked": False},
+    )

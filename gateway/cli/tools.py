@@ -10,9 +10,9 @@ import click
 
 from gateway.channel_agent import ChannelAgent
 from gateway.cli.bots import BotRef, bot_argument, load_settings
-from gateway.tools import Permission, permission, unasked
+from gateway.tools import Permission, permissions, unasked
 
-__all__ = ["in_short", "listed", "permissions", "tools"]
+__all__ = ["in_short", "listed", "tools"]
 
 
 @click.command()
@@ -22,7 +22,7 @@ def tools(bot: BotRef, *, as_json: bool) -> None:
     """List the tools of BOT: which run at once, which ask first and which never run, and why."""
     load_settings(bot.directory)
     agent = bot.load()
-    found = permissions(agent)
+    found = permissions(agent.agent.tools.values(), agent.agent.policy)
     if as_json:
         click.echo(json.dumps([asdict(each) for each in found], indent=2, ensure_ascii=False))
         return
@@ -33,15 +33,12 @@ def tools(bot: BotRef, *, as_json: bool) -> None:
         click.echo(f"warning: {warning}", err=True)
 
 
-def permissions(agent: ChannelAgent) -> list[Permission]:
-    """Return what becomes of the calls of each tool, those that run unasked first."""
-    found = [permission(tool, agent.agent.policy) for tool in agent.agent.tools.values()]
-    return sorted(found, key=lambda each: (not each.unasked, ["runs", "asks", "never"].index(each.how), each.tool))
-
-
 def in_short(agent: ChannelAgent) -> str:
     """Return how each tool is called, in a line."""
-    return ", ".join(f"{each.tool} {each.how}" for each in permissions(agent)) or "none"
+    return (
+        ", ".join(f"{each.tool} {each.how}" for each in permissions(agent.agent.tools.values(), agent.agent.policy))
+        or "none"
+    )
 
 
 def listed(found: Sequence[Permission]) -> Iterator[str]:

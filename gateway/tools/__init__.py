@@ -16,7 +16,7 @@ from gateway.tools.errors import (
     ToolValidationError,
 )
 from gateway.tools.network import leaves_open
-from gateway.tools.permission import Permission, permission, unasked
+from gateway.tools.permission import Permission, permission, permissions, unasked
 from gateway.tools.policy import ToolPolicy
 from gateway.tools.registry import ToolRegistry
 from gateway.tools.results import Ambiguous, NotFound, PendingConfirmation, RateLimited, ToolResult, serialise
@@ -49,6 +49,7 @@ __all__ = [
     "compute_args_digest",
     "leaves_open",
     "permission",
+    "permissions",
     "serialise",
     "tool",
     "unasked",

@@ -9,7 +9,7 @@ from typing import Literal
 from gateway.tools.policy import ToolPolicy
 from gateway.tools.tool import Tool
 
-__all__ = ["Permission", "permission", "unasked"]
+__all__ = ["Permission", "permission", "permissions", "unasked"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,12 @@ def permission(tool: Tool, policy: ToolPolicy | None) -> Permission:
         return Permission(tool=tool.name, how="runs", why=f"{said}{more}")
     why = f"it has no confirm=, and is neither read_only nor idempotent{more}"
     return Permission(tool=tool.name, how="runs", why=why, unasked=True)
+
+
+def permissions(tools: Iterable[Tool], policy: ToolPolicy | None) -> list[Permission]:
+    """Return what becomes of the calls of each tool, those first that run and nobody is asked about."""
+    found = [permission(tool, policy) for tool in tools]
+    return sorted(found, key=lambda each: (not each.unasked, ["runs", "asks", "never"].index(each.how), each.tool))
 
 
 def unasked(tools: Iterable[Tool], policy: ToolPolicy | None) -> str | None:
