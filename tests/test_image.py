@@ -160,7 +160,7 @@ class TestWithTheRightsOfItsUser(StoreContract):
     async def test_it_may_do_nothing_else(self, url: str, words: tuple[str, ...]) -> None:
         async with Redis.from_url(url, driver_info=None) as redis:
             with pytest.raises(NoPermissionError):
-                await redis.execute_command(*words)
+                await redis.execute_command(*words)  # type: ignore[no-untyped-call]
 
     async def test_nobody_else_may_do_anything(self, url: str) -> None:
         async with Redis.from_url(re.sub(r"//.*@", "//", url), driver_info=None) as redis:
