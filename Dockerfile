@@ -1,5 +1,9 @@
 # docker build -t askfirst . ; docs/deploy.md says how to run it.
-FROM python:3.11-slim AS build
+#
+# A tag may come to mean another image. To pin the base, take its digest and write it behind the tag, in both places:
+#   docker buildx imagetools inspect python:3.11-slim-bookworm --format '{{.Manifest.Digest}}'
+#   FROM python:3.11-slim-bookworm@sha256:...
+FROM python:3.11-slim-bookworm AS build
 WORKDIR /build
 COPY requirements/run.txt requirements/
 RUN python -m venv /opt/askfirst \
@@ -11,8 +15,9 @@ COPY gateway gateway
 RUN /opt/askfirst/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \
     && /opt/askfirst/bin/pip uninstall --yes hatchling editables packaging pathspec pluggy tomlkit trove-classifiers setuptools pip
 
-FROM python:3.11-slim
-RUN useradd --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin askfirst \
+FROM python:3.11-slim-bookworm
+RUN groupadd --gid 10001 askfirst \
+    && useradd --uid 10001 --gid 10001 --no-create-home --shell /usr/sbin/nologin askfirst \
     && install --directory --owner askfirst --group askfirst --mode 0700 /data /artifacts
 COPY --from=build /opt/askfirst /opt/askfirst
 COPY examples/invoices.py /bot/bot.py
@@ -20,7 +25,8 @@ ENV PATH=/opt/askfirst/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     ASKFIRST_STORE=sqlite:////data/askfirst.db
-USER askfirst
+# By number: Kubernetes' runAsNonRoot cannot tell who a name is.
+USER 10001:10001
 WORKDIR /bot
 VOLUME /data
 EXPOSE 8080

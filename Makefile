@@ -9,7 +9,7 @@ MYPY = $(BIN)/mypy $(SOURCES)
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 -m "not chaos"
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation
 
-.PHONY: run test chaos fuzz soak bench lint style format told lock
+.PHONY: run test chaos fuzz soak bench lint style format told lock sbom
 
 ## The invoices example in the browser: offline model, embedded store, no account.
 run: .venv/run.installed
@@ -49,6 +49,10 @@ format: .venv/test.installed
 ## Writes the tables of docs/confirmation.md that are made from the wording files.
 told: .venv/test.installed
 	$(BIN)/python -m scripts.told
+
+## Writes what Askfirst is made of, with licences: .sbom/sbom.cdx.json and .sbom/licences.md.
+sbom: .venv/test.installed
+	$(BIN)/python -m scripts.sbom .sbom
 
 ## Writes the locks from pyproject.toml. Versions that still fit stay; `make lock UPGRADE=--upgrade` takes the newest.
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -42,6 +43,7 @@ from gateway.channel_agent import ChannelAgent, Runtime
 from gateway.engine.engine import Engine
 from gateway.engine.operator import claim
 from gateway.engine.platforms import Platforms
+from gateway.engine.series import series_of
 from gateway.engine.shared import Shared
 from gateway.engine.skew import Skew, watched
 from gateway.limits import Limits
@@ -316,6 +318,7 @@ class Gateway:
             unstored=self._unstored,
             deaf=self._deaf,
             artifacts=shared.artifacts,
+            series=partial(series_of, shared),
             ready=self._ready,
             now=_now,
             public_url=self.settings.public_url,

@@ -216,3 +216,22 @@ def test_each_sentence_about_an_action_has_its_occasion_and_no_other_has() -> No
     named = [name for section in told.OCCASIONS.values() for name in section]
     table = TEXT[told.PAGE.name].partition("<!-- told")[2].partition("<!-- /told")[0]
     assert sorted(named) == sorted(re.findall(r"\| `(\w+)` \|$", table, re.MULTILINE))
+
+
+THREATS = [line for line in TEXT["threats.md"].splitlines() if re.match(r"\| T", line)]
+
+
+def test_threats_are_numbered_without_gaps_and_each_names_a_test_or_whose_part_it_is() -> None:
+    assert [line.split(" | ")[0] for line in THREATS] == [f"| T{number}" for number in range(1, len(THREATS) + 1)]
+    whose = re.compile(r"`tests/|\b(?:operator|author|bot author|people|maintainers)\b")
+    assert [line for line in THREATS if not whose.search(line.split(" | ")[3])] == []
+    for found in [*(f"D{number}" for number in range(1, 11)), *(f"W{number}" for number in range(1, 20))]:
+        assert any(re.search(rf"\([DW\d, ]*\b{found}\b[DW\d, ]*\)", line) for line in THREATS), found
+
+
+@pytest.mark.parametrize("cited", sorted(set(re.findall(r"`(tests/[^`]+)`", TEXT["threats.md"]))))
+def test_a_test_that_a_threat_names_exists(cited: str) -> None:
+    path, _, name = cited.partition("::")
+    assert (ROOT / path).exists()
+    if name:
+        assert re.search(rf"^(?:async )?def {name}\(", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE), name

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
+import secrets
 import shlex
 import sys
+import time
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from redis.asyncio import Redis
+from redis.exceptions import AuthenticationError, NoPermissionError
 
 from gateway.cli.serve import GRACE_SECONDS
 from gateway.settings import Settings
+from gateway.store.base import Store
 from gateway.store.redis import RedisStore
+from gateway.testing import StoreContract
 from tests.cli.processes import running
-from tests.store.redis_server import RedisServer
+from tests.store.redis_server import RedisServer, answers
 
 ROOT = Path(__file__).parents[1]
 DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
@@ -45,9 +53,31 @@ def test_what_is_copied_is_there_and_reaches_the_build() -> None:
 
 
 def test_nothing_runs_as_root() -> None:
+    """By number, or Kubernetes' runAsNonRoot refuses it."""
     before, _, after = DOCKERFILE.rpartition("\nUSER ")
-    assert after.split()[0] == "askfirst" and "useradd --uid 10001" in before
+    assert after.split()[0] == "10001:10001"
+    assert "groupadd --gid 10001" in before and "useradd --uid 10001 --gid 10001" in before
     assert "\nRUN " not in after
+
+
+def test_a_base_is_named_by_release_and_system_the_same_in_both_stages() -> None:
+    build, final = (line.split()[0] for line in instructions("FROM"))
+    assert build == final and re.fullmatch(r"python:3\.\d+-slim-[a-z]+(@sha256:[0-9a-f]{64})?", build)
+
+
+@pytest.mark.parametrize("name", ["web", "worker", "redis"])
+def test_a_service_has_no_rights_and_bounds(name: str) -> None:
+    service = COMPOSE["services"][name]
+    assert service["read_only"] is True and service["tmpfs"] == ["/tmp"] and service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", service["user"])
+    assert service["mem_limit"] and service["pids_limit"]
+
+
+def test_the_redis_is_reached_by_our_services_alone() -> None:
+    assert COMPOSE["services"]["redis"]["networks"] == ["store"]
+    assert "ports" not in COMPOSE["services"]["redis"]
+    assert COMPOSE["networks"]["store"]["internal"] is True
 
 
 async def test_the_health_check_sees_whether_it_serves(tmp_path: Path) -> None:
@@ -72,24 +102,70 @@ def test_a_service_of_ours_ends_in_peace_and_can_change_nothing_but_its_volumes(
     assert int(service["stop_grace_period"].removesuffix("s")) > GRACE_SECONDS
     assert service["read_only"] is True and service["cap_drop"] == ["ALL"]
     assert service["command"] == ["serve", "bot.py", "--role", name]
-    for variable in service["environment"]:
+    assert service["environment"]["REDIS_PASSWORD"] == ""
+    for variable in service["environment"].keys() - {"REDIS_PASSWORD"}:
         assert variable.removeprefix("ASKFIRST_").lower() in Settings.model_fields
     assert all(volume.endswith(":ro") or volume.split(":")[0] in COMPOSE["volumes"] for volume in service["volumes"])
 
 
-async def test_its_redis_keeps_what_it_is_given(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    program, *flags = COMPOSE["services"]["redis"]["command"]
+PASSWORD = "e3b0c44298fc1c149afbf4c8996fb924"
+
+
+def redis_flags() -> list[str]:
+    program, *flags = [
+        re.sub(r"\$\{REDIS_PASSWORD:[^}]*\}", PASSWORD, w) for w in COMPOSE["services"]["redis"]["command"]
+    ]
     assert program == "redis-server"
-    server = RedisServer(tmp_path, options=flags)
-    await server.start()
-    try:
-        store = RedisStore(server.url)
+    return flags
+
+
+@contextlib.contextmanager
+def its_redis(directory: Path) -> Iterator[str]:
+    """Run it with the flags of compose.yaml; its address as our services have it."""
+    server = RedisServer(directory, options=redis_flags())
+    with server.running():
+        while not answers(server.url):
+            time.sleep(0.01)
+        ours = COMPOSE["services"]["web"]["environment"]["ASKFIRST_STORE"]
+        ours = re.sub(r"\$\{REDIS_PASSWORD:[^}]*\}", PASSWORD, ours)
+        yield ours.replace("redis:6379", server.url.removeprefix("redis://"))
+
+
+async def test_its_redis_keeps_what_it_is_given(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with its_redis(tmp_path) as url:
+        store = RedisStore(url)
         await store.open()
         await store.close()
-    finally:
-        await server.kill()
     assert caplog.messages == []
+    flags = redis_flags()
     assert flags[flags.index("--appendfsync") + 1] == "always"
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with its_redis(tmp_path_factory.mktemp("redis")) as url:
+        yield url
+
+
+class TestWithTheRightsOfItsUser(StoreContract):
+    @pytest.fixture
+    async def store(self, url: str) -> AsyncIterator[Store]:
+        prefix = f"askfirst:{secrets.token_hex(6)}"
+        store = RedisStore(url, prefix=prefix, max_waiting=self.max_waiting, ack_seconds=5)
+        await store.open()
+        yield store
+        await store.close()
+
+    @pytest.mark.parametrize("words", [("GET", "other"), ("KEYS", "*"), ("FLUSHALL",), ("CONFIG", "GET", "*")])
+    async def test_it_may_do_nothing_else(self, url: str, words: tuple[str, ...]) -> None:
+        async with Redis.from_url(url, driver_info=None) as redis:
+            with pytest.raises(NoPermissionError):
+                await redis.execute_command(*words)  # type: ignore[no-untyped-call]
+
+    async def test_nobody_else_may_do_anything(self, url: str) -> None:
+        async with Redis.from_url(re.sub(r"//.*@", "//", url), driver_info=None) as redis:
+            with pytest.raises(AuthenticationError):
+                await redis.ping()
 
 
 def test_the_image_serves_a_bot_with_the_store_on_its_volume() -> None:

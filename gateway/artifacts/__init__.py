@@ -2,7 +2,7 @@
 
 from gateway.artifacts.emit import MAX_BYTES, MAX_PER_RUN, Artifact, OutsideRun, collecting, emit_artifact
 from gateway.artifacts.keep import LINK_SECONDS, RETENTION_SECONDS, ArtifactStore, NotKept
-from gateway.artifacts.links import BadLink, Links
+from gateway.artifacts.links import BadLink, Holder, Links, OfConversation, OfSession
 from gateway.artifacts.names import clean_filename
 
 __all__ = [
@@ -13,8 +13,11 @@ __all__ = [
     "Artifact",
     "ArtifactStore",
     "BadLink",
+    "Holder",
     "Links",
     "NotKept",
+    "OfConversation",
+    "OfSession",
     "OutsideRun",
     "clean_filename",
     "collecting",

@@ -16,7 +16,7 @@ from pathlib import Path
 from channels import AskfirstError, Media, OpenMedia
 from channels.threads import FILES, in_thread
 from gateway.artifacts.emit import Artifact
-from gateway.artifacts.links import Links
+from gateway.artifacts.links import Holder, Links
 from gateway.artifacts.names import clean_filename, sniff_type
 
 __all__ = ["LINK_SECONDS", "RETENTION_SECONDS", "ArtifactStore", "NotKept"]
@@ -75,23 +75,23 @@ class ArtifactStore:
         """
         return await in_thread(partial(self._keep, artifact), threads=FILES)
 
-    def open(self, media: Media) -> OpenMedia:
-        """The file as a channel sends it: where its bytes are, and a fresh link when there is a public URL."""
-        link = self.link(media, lives_seconds=LINK_SECONDS) if self._public_url else None
+    def open(self, media: Media, holder: Holder | None = None) -> OpenMedia:
+        """The file as a channel sends it: where it is, and the holder's fresh link when there is a public URL."""
+        link = self.link(media, holder, lives_seconds=LINK_SECONDS) if self._public_url and holder else None
         return OpenMedia(**asdict(media), path=self._file(media.sha256), link=link)
 
-    def link(self, media: Media, *, lives_seconds: float) -> str:
+    def link(self, media: Media, holder: Holder, *, lives_seconds: float) -> str:
         """A URL that serves this file for so long; without a public URL, one relative to the server's root."""
-        return f"{self._public_url or ''}/{self.path(media, lives_seconds=lives_seconds)}"
+        return f"{self._public_url or ''}/{self.path(media, holder, lives_seconds=lives_seconds)}"
 
-    def path(self, media: Media, *, lives_seconds: float) -> str:
+    def path(self, media: Media, holder: Holder, *, lives_seconds: float) -> str:
         """The same link relative to where the gateway is mounted: ``artifacts/{token}``."""
-        return f"artifacts/{self._links.sign(media, lives_seconds=lives_seconds)}"
+        return f"artifacts/{self._links.sign(media, holder, lives_seconds=lives_seconds)}"
 
-    def resolve(self, token: str) -> tuple[Path, Media]:
-        """What a link's token stands for; the file itself may be gone by now. Raises BadLink."""
-        media = self._links.read(token)
-        return self._file(media.sha256), media
+    def resolve(self, token: str) -> tuple[Path, Media, Holder]:
+        """What a link's token stands for, and whose it is; the file itself may be gone by now. Raises BadLink."""
+        media, holder = self._links.read(token)
+        return self._file(media.sha256), media, holder
 
     async def sweep(self, now: datetime) -> int:
         """Delete the files whose time has passed by then, and how many those were. Any instance may do it."""

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -25,6 +26,7 @@ from gateway.cli.previewing import previewed_twice
 from gateway.cli.slack import SCOPES
 from gateway.cli.tools import in_short
 from gateway.cli.webhooks import webhook_url
+from gateway.engine.skew import skew_of
 from gateway.observe import describe_error
 from gateway.providers import KnowsModels, ModelMessage, Provider, ProviderConfigurationError, ProviderError, Request
 from gateway.settings import Settings
@@ -47,6 +49,8 @@ __all__ = [
 ]
 
 _ANSWER_WITHIN_SECONDS = 20.0
+_CLOCK_SECONDS = 30.0
+"""From here on a clock is told to be off: long before `serve` minds it, since it may go on drifting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,10 +211,11 @@ def platforms(settings: Settings, written: str) -> Iterator[Finding]:
         says = "none is on: set TELEGRAM_BOT_TOKEN and TELEGRAM_WEBHOOK_SECRET, for example"
         yield Finding("channels", False, says)
     accounts: dict[str, str | None] = dict.fromkeys(names)
+    dates: dict[str, float] = {}
     for name in names:
         try:
             channel: Channel = load(name).from_settings(settings.channel_settings(name), way="webhook")
-            registers, registered = asyncio.run(_tried(channel))
+            registers, registered = asyncio.run(_tried(channel, dates))
         except AskfirstError as error:
             yield from faults(name, error)
             continue
@@ -221,15 +226,24 @@ def platforms(settings: Settings, written: str) -> Iterator[Finding]:
         if registers:
             expected = webhook_url(settings.public_url, name, channel) if settings.public_url else None
             yield _compared(f"{name} webhook", registered, expected, f"askfirst webhooks set {written}")
+    for host, seconds in sorted(dates.items()):
+        if abs(seconds) >= _CLOCK_SECONDS:
+            side = "ahead of" if seconds > 0 else "behind"
+            says = f"this machine's clock is {abs(seconds):.0f} seconds {side} that of {host}: set it by NTP"
+            yield Finding("clock", True, says, warns=True)
     for says in vain_entries(settings.allow or (), accounts):
         yield Finding("allow", True, says, warns=True)
     if "*" in (settings.allow or ()):
         yield Finding("allow", True, EVERYBODY)
 
 
-async def _tried(channel: Channel) -> tuple[bool, str | None]:
-    """Whether it can register a webhook, and which one it has. Raises AskfirstError when the platform refuses us."""
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_ANSWER_WITHIN_SECONDS)) as http:
+async def _tried(channel: Channel, dates: dict[str, float]) -> tuple[bool, str | None]:
+    """Whether it can register a webhook, and which one it has. Raises AskfirstError when the platform refuses us.
+
+    `dates` is given by how many seconds this machine's clock is ahead of each host that answered.
+    """
+    timeout = aiohttp.ClientTimeout(total=_ANSWER_WITHIN_SECONDS)
+    async with aiohttp.ClientSession(timeout=timeout, trace_configs=[_comparing(dates)]) as http:
         await started(channel, http)
         try:
             return (True, await channel.registered()) if isinstance(channel, CanRegister) else (False, None)
@@ -237,6 +251,17 @@ async def _tried(channel: Channel) -> tuple[bool, str | None]:
             raise AskfirstError(f"it did not say what is registered ({error.code}): try again") from error
         finally:
             await channel.close()
+
+
+def _comparing(dates: dict[str, float]) -> aiohttp.TraceConfig:
+    async def heard(session: object, context: object, end: aiohttp.TraceRequestEndParams) -> None:
+        seconds = skew_of(end.response.headers.get("Date", ""), datetime.now(UTC))
+        if seconds is not None:
+            dates[end.url.host or ""] = seconds
+
+    config = aiohttp.TraceConfig()
+    config.on_request_end.append(heard)
+    return config
 
 
 def _scopes(settings: Settings) -> str:

@@ -33,6 +33,7 @@ from gateway.engine.notes import NOTES, is_note
 from gateway.engine.outgoing import said_later
 from gateway.engine.reports import Lost, report
 from gateway.engine.retrying import attempts
+from gateway.engine.series import end_links
 from gateway.engine.shared import Shared, in_thread, person_of, typed
 from gateway.engine.visible import heard
 from gateway.memory import RESET
@@ -261,11 +262,15 @@ class Decisions:
         return _Outcome(actions, decided=True)
 
     async def _forgot(self, conversation: str, message: Message, transaction: Transaction) -> _Outcome:
-        """Begin another transcript. While a turn runs it waits for that as a message does: its lines come first."""
+        """Begin another transcript, and end the links to files.
+
+        While a turn runs it waits for that as a message does: its lines come first.
+        """
         shared = self._shared
         if await shared.store.is_held(conversation):
             return _Outcome(None, decided=False)
         transaction.appends.append((shared.key(conversation, "transcript").name, RESET))
+        end_links(shared, conversation, transaction)
         transaction.deletes.append(shared.key(conversation, NOTES).name)
         there = await shared.store.mailbox(conversation)
         transaction.consume += [(conversation, waiting.seq) for waiting in there if is_note(waiting.body)]

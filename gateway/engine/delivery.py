@@ -30,12 +30,13 @@ from channels import (
     Unreachable,
 )
 from gateway.access.silence import opt_out_key, silences
-from gateway.artifacts import NotKept
+from gateway.artifacts import NotKept, OfConversation
 from gateway.engine import doubt, trail
 from gateway.engine.leases import Held, at_last, for_newer
 from gateway.engine.outbox import Outbox
 from gateway.engine.outgoing import address_from_json, part_from_json
 from gateway.engine.retrying import attempts
+from gateway.engine.series import series_of
 from gateway.engine.shared import Shared
 from gateway.store.base import Fenced, Lease, QueuedPart
 from gateway.store.form import NewerForm, check_form
@@ -147,6 +148,7 @@ class _Lane:
                 return False
         try:
             wait = await self._paced(channel, address, queued)
+            holder = await self._holder(part, queued)
         except asyncio.CancelledError:
             await at_last(self._outbox.give_back("done"))
             raise
@@ -156,7 +158,7 @@ class _Lane:
         await self._make_sure()
         if repeats:
             await doubt.repeats(shared, self._lease, queued)
-        return await self._try(channel, address, part, queued)
+        return await self._try(channel, address, part, queued, holder)
 
     async def _paced(self, channel: Channel, address: Address, queued: QueuedPart) -> float:
         """Until it may be sent; else seconds after which to ask again. Nothing was sent yet: a store that does not
@@ -167,9 +169,21 @@ class _Lane:
                 wait = await self._shared.pacing.wait(queued.part_id, channel, address)
         return wait
 
-    async def _try(self, channel: Channel, address: Address, part: Part, queued: QueuedPart) -> Receipt | bool:
+    async def _holder(self, part: Part, queued: QueuedPart) -> OfConversation | None:
+        """Whose the link to its file is; None when it has no file."""
+        series = ""
+        if part.media is None:
+            return None
+        for attempt in attempts(patient=True):
+            async with attempt:
+                series = await series_of(self._shared, queued.conversation)
+        return OfConversation(queued.conversation, series)
+
+    async def _try(
+        self, channel: Channel, address: Address, part: Part, queued: QueuedPart, holder: OfConversation | None
+    ) -> Receipt | bool:
         try:
-            return await self._send(channel, address, part, queued.part_id)
+            return await self._send(channel, address, self._opened(part, holder), queued.part_id)
         except NotKept:
             return await self._outbox.give_up(queued, "its file is gone")
         except Ambiguous as error:
@@ -198,7 +212,7 @@ class _Lane:
 
     async def _send(self, channel: Channel, address: Address, part: Part, key: str) -> Receipt:
         try:
-            receipt = await channel.send(address, self._opened(part), key=key)
+            receipt = await channel.send(address, part, key=key)
         except (Unavailable, Ambiguous) as error:
             self._shared.down.add(channel.name)
             if isinstance(error, Unavailable) and error.mend is not None:
@@ -216,13 +230,13 @@ class _Lane:
             self._shared.refused.add(channel)
             log.error("%s takes nothing from us; what waits is tried again for 24 hours. %s", channel, mend)
 
-    def _opened(self, part: Part) -> Part:
+    def _opened(self, part: Part, holder: OfConversation | None) -> Part:
         if part.media is None:
             return part
         return Part(
             call=part.call,
             arguments=part.arguments,
-            media=self._shared.artifacts.open(part.media),
+            media=self._shared.artifacts.open(part.media, holder),
             buttons=part.buttons,
             droppable=part.droppable,
         )

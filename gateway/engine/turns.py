@@ -27,9 +27,10 @@ from gateway.engine.leases import READS, Held, at_last, for_newer
 from gateway.engine.notes import gather, is_said, keep_folded
 from gateway.engine.results import leave_word
 from gateway.engine.retrying import attempts
+from gateway.engine.series import end_links
 from gateway.engine.shared import Shared
 from gateway.engine.steps import Steps, are_genuine, events_of
-from gateway.memory import Transcripts, to_entries
+from gateway.memory import RESET, Transcripts, to_entries
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.deciding import withdraw
 from gateway.pending.prompting import remind, show_again, show_once_more
@@ -357,6 +358,8 @@ class Turns:
                 leave_word(transaction, shared, conversation, running.batch, outcome)
                 log_name = shared.key(conversation, "transcript").name
                 transaction.appends += [(log_name, line) for line in outcome.transcript]
+                if RESET in outcome.transcript:
+                    end_links(shared, conversation, transaction)
                 says = [OutgoingReply(reply=reply) for reply in outcome.replies]
                 if (
                     outcome.asked

@@ -20,13 +20,13 @@ from aiohttp import hdrs, web
 from channels import AskfirstError, Forged, Media, Stale
 from channels.webchat import COOKIE, SECURE_COOKIE, WebChatChannel
 from channels.webchat.verify import SESSION_SECONDS, check_host, is_secure
-from gateway.artifacts import LINK_SECONDS, ArtifactStore
+from gateway.artifacts import LINK_SECONDS, ArtifactStore, OfSession
 from gateway.observe import Feed
 from gateway.store.base import Entry
 from gateway.web.connections import gone
 from gateway.web.direct import answer
 from gateway.web.markdown import to_html
-from gateway.web.server import as_called, headers_of
+from gateway.web.server import SESSION, as_called, headers_of
 from gateway.web.webhooks import Accept, receive
 
 __all__ = ["Chat", "add_chat"]
@@ -89,6 +89,7 @@ def add_chat(app: web.Application, chat: Chat) -> None:
     app.router.add_post("/chat/presses", pages.said)
     if chat.console is not None:
         app.router.add_get("/chat/console", partial(pages.console, chat.console))
+    app[SESSION] = pages.session
     app.on_shutdown.append(pages.end_streams)
 
 
@@ -158,23 +159,32 @@ class _Pages:
         headers = self._from_our_host(request)
         if headers.get("sec-fetch-site", "same-origin") != "same-origin":
             raise web.HTTPForbidden(text="only the chat page may read this")
+        session = self.session(request)
+        if session is None:
+            raise web.HTTPUnauthorized(text="no session: open the chat page again")
+        return session
+
+    def session(self, request: web.Request) -> str | None:
+        """The session that the browser proves, wherever on our host it asks; None when it proves none."""
         try:
-            return self._chat.channel.cookies.check(headers, self._chat.now(), secure=self._is_secure(request))
-        except (Forged, Stale) as error:
-            raise web.HTTPUnauthorized(text="no session: open the chat page again") from error
+            cookies, secure = self._chat.channel.cookies, self._is_secure(request)
+            return cookies.check(headers_of(request), self._chat.now(), secure=secure)
+        except (Forged, Stale):
+            return None
 
     async def _shown(self, session: str, after: int) -> AsyncGenerator[str, None]:
         async for entry in self._chat.watch(session, after):
-            yield _event("message", self._entry(entry), entry.seq)
+            yield _event("message", self._entry(session, entry), entry.seq)
 
-    def _entry(self, entry: Entry) -> dict[str, Any]:
-        """An entry as the page shows it: Markdown as HTML, and a link to each file."""
+    def _entry(self, session: str, entry: Entry) -> dict[str, Any]:
+        """An entry as the page shows it: Markdown as HTML, and this session's own link to each file."""
         shown: dict[str, Any] = dict(entry.value) if isinstance(entry.value, dict) else {}
         if shown.get("from") == "bot":
             shown["html"] = to_html(str(shown.pop("text", "")))
         # Relative to /chat, so that it holds under any prefix a proxy puts in front.
+        holder, path = OfSession(session), self._chat.artifacts.path
         shown["media"] = [
-            {**media, "link": self._chat.artifacts.path(Media(**media), lives_seconds=LINK_SECONDS)}
+            {**media, "link": path(Media(**media), holder, lives_seconds=LINK_SECONDS)}
             for media in shown.get("media") or ()
         ]
         return {**shown, "at": entry.stamp.isoformat()}

@@ -6,22 +6,28 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 from channels import Channel, Json, WebhookRequest, WebhookResponse
-from gateway.artifacts import ArtifactStore, BadLink
+from gateway.artifacts import ArtifactStore, BadLink, OfSession
+from gateway.store.base import StoreUnavailable
 from gateway.web.deaf import Deaf
 from gateway.web.direct import WEBHOOKS, Take, answer
 from gateway.web.limits import MAX_BODY_BYTES, Limits, handler_args, limit_bodies
 from gateway.web.webhooks import Accept, Unstored, Webhooks, in_english, receive
 
-__all__ = ["Ready", "as_called", "headers_of", "web_app"]
+__all__ = ["SESSION", "Ready", "Series", "as_called", "headers_of", "web_app"]
 
 READY_SECONDS = 1.0
+
+SESSION: web.AppKey[Callable[[web.Request], str | None]] = web.AppKey("session")
+"""Which session of the chat page a request proves; there where the page is."""
+Series: TypeAlias = Callable[[str], Awaitable[str]]
+"""Conversation -> which series its links are of now. Raises StoreUnavailable."""
 
 _NOBODYS = WebhookResponse(status=404, headers={"Content-Type": "text/plain"}, body=b"404: Not Found")
 
@@ -38,6 +44,7 @@ def web_app(
     channels: Mapping[str, Channel],
     accept: Accept,
     artifacts: ArtifactStore,
+    series: Series,
     ready: Callable[[], Awaitable[Ready]],
     now: Callable[[], datetime],
     unstored: Unstored = in_english,
@@ -47,7 +54,8 @@ def web_app(
 ) -> web.Application:
     """The application, to be served by `serve` or as a sub-application of somebody else's.
 
-    `channels` are those that take webhooks; `ready` says whether the gateway works.
+    `channels` are those that take webhooks; `series` says which links of a conversation hold; `ready` says whether the
+    gateway works.
     """
     limits = limits or Limits()
     app = web.Application(client_max_size=MAX_BODY_BYTES, handler_args=handler_args(limits))
@@ -72,9 +80,18 @@ def web_app(
 
     async def artifact(request: web.Request) -> web.StreamResponse:
         try:
-            path, media = artifacts.resolve(request.match_info["token"])
+            path, media, holder = artifacts.resolve(request.match_info["token"])
+            if isinstance(holder, OfSession):
+                session = app[SESSION](request) if SESSION in app else None
+                is_theirs = session == holder.session
+            else:
+                is_theirs = await series(holder.conversation) == holder.series
         except BadLink as error:
             raise web.HTTPNotFound from error
+        except StoreUnavailable as error:
+            raise web.HTTPServiceUnavailable(headers={hdrs.RETRY_AFTER: "5"}) from error
+        if not is_theirs:
+            raise web.HTTPNotFound
         # A file is only ever downloaded or shown as an image: nothing in it may run under our name.
         headers = {
             hdrs.CONTENT_TYPE: "application/octet-stream" if _RUNS.search(media.mime_type) else media.mime_type,

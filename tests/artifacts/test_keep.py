@@ -17,7 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from channels import Media
-from gateway.artifacts import Artifact, ArtifactStore, NotKept, clean_filename, collecting, emit_artifact
+from gateway.artifacts import (
+    Artifact,
+    ArtifactStore,
+    NotKept,
+    OfConversation,
+    clean_filename,
+    collecting,
+    emit_artifact,
+)
 from gateway.artifacts.keep import RESERVE_BYTES
 from tests.threads import all_threads_hang
 
@@ -65,7 +73,7 @@ async def test_a_kept_file_is_named_by_its_hash_and_can_be_stored_as_json(store:
     assert media == Media(sha256=digest, mime_type="application/pdf", filename="INV-7.pdf", size=12, role="primary")
     assert Media(**json.loads(json.dumps(asdict(media)))) == media
     assert [p.name for p in store.directory.iterdir()] == [digest]
-    opened = store.open(media)
+    opened = store.open(media, OfConversation("agent/telegram:1:2"))
     assert opened.path.read_bytes() == b"%PDF-1.7 ..."
     assert opened.link is not None
     assert opened.link.startswith("https://bot.example.org/artifacts/")

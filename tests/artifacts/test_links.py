@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from channels import AskfirstError, Media
-from gateway.artifacts import ArtifactStore, BadLink, Links
+from gateway.artifacts import ArtifactStore, BadLink, Links, OfConversation, OfSession
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OLD, NEW = b"o" * 32, b"n" * 32
 MEDIA = Media(sha256="ab" * 32, mime_type="application/pdf", filename="Rechnung März.pdf", size=12)
+HOLDER = OfConversation("agent/sms:+15550001111:+15550002222", "a1b2")
 
 
 def links(*secret: bytes, now: datetime = NOW) -> Links:
@@ -22,22 +24,38 @@ def links(*secret: bytes, now: datetime = NOW) -> Links:
 
 
 def test_a_link_stands_for_its_file_name_and_type_until_it_ends() -> None:
-    token = links(NEW).sign(MEDIA, lives_seconds=60)
+    token = links(NEW).sign(MEDIA, HOLDER, lives_seconds=60)
 
-    assert links(NEW, now=NOW + timedelta(seconds=59)).read(token) == MEDIA
+    assert links(NEW, now=NOW + timedelta(seconds=59)).read(token) == (MEDIA, HOLDER)
     with pytest.raises(BadLink) as caught:
         links(NEW, now=NOW + timedelta(seconds=60)).read(token)
     assert isinstance(caught.value, AskfirstError)
 
 
 def test_a_link_is_one_path_segment_of_plain_characters() -> None:
-    token = links(NEW).sign(MEDIA, lives_seconds=60)
+    token = links(NEW).sign(MEDIA, HOLDER, lives_seconds=60)
     assert all(c.isascii() and (c.isalnum() or c in "-_.") for c in token)
+
+
+@pytest.mark.parametrize("holder", [HOLDER, OfConversation("agent/telegram:1:2"), OfSession("s" * 22)])
+def test_whose_a_link_is_comes_back_and_is_not_to_be_read_in_it(holder: OfConversation | OfSession) -> None:
+    token = links(NEW).sign(MEDIA, holder, lives_seconds=60)
+
+    assert links(NEW).read(token) == (MEDIA, holder)
+    seen = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    for hidden in ("Rechnung", "pdf", "+1555", "agent", "s" * 22):
+        assert hidden.encode() not in seen
+    assert bytes.fromhex(MEDIA.sha256) not in seen and MEDIA.sha256.encode() not in seen
+
+
+def test_two_links_have_nothing_in_common_by_which_one_shows_the_other() -> None:
+    one, other = (links(NEW).sign(MEDIA, HOLDER, lives_seconds=seconds) for seconds in (60, 61))
+    assert sum(a == b for a, b in zip(one, other, strict=True)) < len(one) / 8
 
 
 def test_every_flipped_bit_is_refused() -> None:
     ours = links(NEW)
-    token = ours.sign(MEDIA, lives_seconds=60).encode()
+    token = ours.sign(MEDIA, HOLDER, lives_seconds=60).encode()
     for position in range(len(token) * 8):
         flipped = bytearray(token)
         flipped[position // 8] ^= 1 << position % 8
@@ -46,11 +64,11 @@ def test_every_flipped_bit_is_refused() -> None:
 
 
 def test_the_first_key_signs_and_all_of_them_verify() -> None:
-    before = links(OLD).sign(MEDIA, lives_seconds=60)
-    after = links(NEW, OLD).sign(MEDIA, lives_seconds=60)
+    before = links(OLD).sign(MEDIA, HOLDER, lives_seconds=60)
+    after = links(NEW, OLD).sign(MEDIA, HOLDER, lives_seconds=60)
 
-    assert links(NEW, OLD).read(before) == MEDIA
-    assert links(NEW).read(after) == MEDIA
+    assert links(NEW, OLD).read(before) == (MEDIA, HOLDER)
+    assert links(NEW).read(after) == (MEDIA, HOLDER)
     with pytest.raises(BadLink):
         links(NEW).read(before)
 
@@ -70,8 +88,8 @@ def test_links_need_a_key(secret: tuple[bytes, ...]) -> None:
 
 def test_the_store_resolves_its_own_links(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path, [NEW], public_url=None, now=lambda: NOW)
-    link = store.link(MEDIA, lives_seconds=60)
+    link = store.link(MEDIA, HOLDER, lives_seconds=60)
 
-    assert store.open(MEDIA).link is None
+    assert store.open(MEDIA, HOLDER).link is None
     assert link.startswith("/artifacts/")
-    assert store.resolve(link.rpartition("/")[2]) == (tmp_path / MEDIA.sha256, MEDIA)
+    assert store.resolve(link.rpartition("/")[2]) == (tmp_path / MEDIA.sha256, MEDIA, HOLDER)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -73,6 +74,20 @@ async def test_a_bot_that_can_be_served_has_no_fault(here: Path, env: dict[str, 
     ]
     assert WEBHOOK in result.output
     assert not (here / ".askfirst").exists(), "it changes nothing"
+
+
+@pytest.mark.parametrize(("ahead", "told"), [(25, None), (45, "behind"), (-45, "ahead of")])
+async def test_a_clock_that_is_half_a_minute_off(
+    here: Path, env: dict[str, str], telegram: FakeTelegram, ahead: int, told: str | None
+) -> None:
+    telegram.webhook, telegram.ahead_seconds = {"url": WEBHOOK}, ahead
+    result = await command("doctor", "bot.py", env=env)
+    assert result.exit_code == 0
+    found = re.findall(
+        r"warn  clock: this machine's clock is 4\d seconds (.*) that of 127.0.0.1: set it", result.output
+    )
+    assert found == ([told] if told else [])
+    assert ("clock:" in result.output) == bool(told)
 
 
 async def test_entries_of_the_allow_list_that_admit_nobody(

@@ -21,6 +21,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from email.utils import formatdate
 from typing import Any, Literal, Self, TypeVar
 
 import aiohttp
@@ -106,6 +107,8 @@ class FakeTelegram:
         """Asked after each delivery: whether what the webhook said is lost, so that it is delivered again."""
         self.commands: dict[str, list[dict[str, str]]] = {}
         self.webhook: dict[str, Any] = {}
+        self.ahead_seconds = 0.0
+        """By how much its clock is ahead of this machine's."""
         self._redeliver_seconds = redeliver_seconds
         self._chats: dict[int, Chat] = {}
         self._threads: dict[int, set[int]] = defaultdict(set)
@@ -126,6 +129,7 @@ class FakeTelegram:
         app = web.Application(client_max_size=64 * 2**20)
         app.router.add_route("*", "/bot{token}/{method}", self._answer_call)
         app.router.add_get("/file/bot{token}/{path:.*}", self._answer_download)
+        app.on_response_prepare.append(self._date)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
@@ -133,6 +137,9 @@ class FakeTelegram:
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
         self._http = aiohttp.ClientSession()
         return self
+
+    async def _date(self, request: web.Request, response: web.StreamResponse) -> None:
+        response.headers["Date"] = formatdate(time.time() + self.ahead_seconds, usegmt=True)
 
     async def __aexit__(self, *error: object) -> None:
         for hold in self._holds:

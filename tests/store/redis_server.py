@@ -20,7 +20,7 @@ from tests.ports import free_port
 
 __all__ = ["Cutting", "RedisServer", "answers"]
 
-DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--save", "")
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--save", "", "--maxmemory", "1gb")
 PROGRAM = shutil.which("redis-server") or "redis-server"
 
 

@@ -115,6 +115,19 @@ async def test_a_server_that_forgets_at_its_end_is_warned_of(
     assert "Set appendonly to yes" in caplog.text
 
 
+async def test_a_server_without_a_bound_of_memory_is_warned_of(
+    server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    for bound, warnings in (("1gb", 0), ("0", 1)):
+        await server.command("CONFIG", "SET", "maxmemory", bound)
+        caplog.clear()
+        store = RedisStore(server.url)
+        await store.open()
+        await store.close()
+        assert len(caplog.records) == warnings
+    assert "Set maxmemory to half" in caplog.text
+
+
 async def test_what_a_newer_release_wrote_is_refused(server: RedisServer) -> None:
     await server.command("SET", "askfirst:format", 2)
     with pytest.raises(StoreRefused, match=r"format 2.*newer release"):

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from channels import Address, Channel, Event, Json, Media, Message, Parsed, Part, Reply
 from channels.webchat import WebChatChannel
-from gateway.artifacts import ArtifactStore, collecting, emit_artifact
+from gateway.artifacts import ArtifactStore, OfConversation, collecting, emit_artifact
 from gateway.observe import Feed
 from gateway.store.base import Entry
 from gateway.web import Limits, Ready, Running, serve, web_app
@@ -42,6 +42,7 @@ class Bot:
     fail: list[Exception] = field(default_factory=list)
     """Raised by the next accepts, one each."""
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    series: dict[str, str] = field(default_factory=dict)
     url: str = ""
 
     async def accept(self, channel: Channel, parsed: Parsed) -> None:
@@ -80,6 +81,16 @@ class Bot:
                 yield entry
                 after = entry.seq
 
+    async def series_of(self, conversation: str) -> str:
+        if self.fail:
+            raise self.fail.pop(0)
+        return self.series.get(conversation, "")
+
+    def link(self, media: Media, conversation: str = "agent/telegram:1:2", *, lives_seconds: float = 60) -> str:
+        """A link as a conversation is sent it now."""
+        holder = OfConversation(conversation, self.series.get(conversation, ""))
+        return self.artifacts.path(media, holder, lives_seconds=lives_seconds)
+
     async def ready(self) -> Ready:
         return Ready(not self.fail, {"store": not self.fail, "channels": {"webchat": True}})
 
@@ -116,6 +127,7 @@ def page(
         channels={"webchat": bot.channel},
         accept=bot.accept,
         artifacts=bot.artifacts,
+        series=bot.series_of,
         ready=bot.ready,
         now=now,
         limits=limits,

@@ -80,6 +80,10 @@ async def test_what_is_said_and_answered_is_shown_in_order_with_its_files(bot: B
         mine, file, prompt = await shown(http, 3)
         async with http.get(f"/{file['media'][0]['link']}") as response:
             assert await response.read() == b"%PDF-1.7"
+        async with page(bot) as (stranger, _), stranger.get(f"/{file['media'][0]['link']}") as response:
+            assert response.status == 404, "another browser's session"
+        async with aiohttp.ClientSession(bot.url) as nobody, nobody.get(f"/{file['media'][0]['link']}") as response:
+            assert response.status == 404
         [again] = await shown(http, 1, after=2)
         [resumed] = await shown(http, 1, last_event_id="2")
 

@@ -107,7 +107,7 @@ async def fill(running: Running, stack: contextlib.AsyncExitStack, count: int, s
 )
 async def test_idle_strangers_cut_no_download(start: Start, bot: Bot, sent: bytes) -> None:
     content = bytes(8 * 1024 * 1024)
-    link = bot.artifacts.path(await bot.keeps(content, "large.bin"), lives_seconds=60)
+    link = bot.link(await bot.keeps(content, "large.bin"), lives_seconds=60)
     async with start(Limits(connections=6)) as running, contextlib.AsyncExitStack() as stack:
         download = await stack.enter_async_context(Client(running.port, reads=False))
         await download.send(f"GET /{link} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())

@@ -52,8 +52,13 @@ async def serving(channel: Channel, directory: Path) -> AsyncIterator[tuple[Runn
     async def ready() -> Ready:
         return Ready(True, {})
 
+    async def series(conversation: str) -> str:
+        return ""
+
     artifacts = ArtifactStore(directory, [KEY], public_url=None, now=now)
-    app = web_app(channels={"telegram": channel}, accept=accept, artifacts=artifacts, ready=ready, now=now)
+    app = web_app(
+        channels={"telegram": channel}, accept=accept, artifacts=artifacts, series=series, ready=ready, now=now
+    )
     running = await serve(app, "127.0.0.1", 0)
     try:
         yield running, texts

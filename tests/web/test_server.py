@@ -93,7 +93,7 @@ async def test_nothing_else_can_be_reached(bot: Bot, start: Start, path: str) ->
 async def test_a_kept_file_is_served_under_its_name_and_type_and_can_do_nothing(bot: Bot, start: Start) -> None:
     media = await bot.keeps(b"<html><script>alert(1)</script>", 'Über "uns".html')
     async with start(), aiohttp.ClientSession() as http:
-        url = f"{bot.url}/{bot.artifacts.path(media, lives_seconds=60)}"
+        url = f"{bot.url}/{bot.link(media, lives_seconds=60)}"
         async with http.get(url) as response:
             assert (response.status, await response.read()) == (200, b"<html><script>alert(1)</script>")
             headers = response.headers
@@ -118,7 +118,7 @@ async def test_a_kept_script_is_no_script_of_the_chat_page(bot: Bot, start: Star
     async with (
         start(),
         aiohttp.ClientSession() as http,
-        http.get(f"{bot.url}/{bot.artifacts.path(media, lives_seconds=60)}") as response,
+        http.get(f"{bot.url}/{bot.link(media, lives_seconds=60)}") as response,
     ):
         assert response.headers["Content-Type"] == "application/octet-stream"
         assert response.headers["X-Content-Type-Options"] == "nosniff"
@@ -126,7 +126,7 @@ async def test_a_kept_script_is_no_script_of_the_chat_page(bot: Bot, start: Star
 
 async def test_a_link_with_any_bit_flipped_leads_nowhere(bot: Bot, start: Start) -> None:
     media = await bot.keeps(b"secret", "secret.txt")
-    token = bot.artifacts.path(media, lives_seconds=60).partition("/")[2]
+    token = bot.link(media, lives_seconds=60).partition("/")[2]
     async with start(), aiohttp.ClientSession() as http:
         for position in range(len(token) * 8):
             flipped = bytearray(token.encode())
@@ -140,11 +140,28 @@ async def test_a_file_that_is_gone_and_a_link_that_has_ended_are_not_found(bot: 
     gone = Media(sha256="0" * 64, mime_type="text/plain", filename="never.txt", size=1)
     async with start(), aiohttp.ClientSession() as http:
         for path in (
-            bot.artifacts.path(gone, lives_seconds=60),
-            bot.artifacts.path(media, lives_seconds=-1),
+            bot.link(gone, lives_seconds=60),
+            bot.link(media, lives_seconds=-1),
         ):
             async with http.get(f"{bot.url}/{path}") as response:
                 assert response.status == 404
+
+
+async def test_a_link_ends_when_its_conversation_begins_another_series(bot: Bot, start: Start) -> None:
+    media, conversation = await bot.keeps(b"secret", "secret.txt"), "agent/sms:+15550001111:+15550002222"
+    before, others = bot.link(media, conversation), bot.link(media, "agent/telegram:1:3")
+    async with start(), aiohttp.ClientSession() as http:
+
+        async def answered(path: str) -> tuple[int, bytes]:
+            async with http.get(f"{bot.url}/{path}") as response:
+                return response.status, await response.read()
+
+        assert await answered(before) == (200, b"secret")
+        bot.series[conversation] = "a1b2"
+        assert await answered(before) == await answered("artifacts/unknown") == (404, b"404: Not Found")
+        assert await answered(others) == await answered(bot.link(media, conversation)) == (200, b"secret")
+        bot.fail.append(StoreUnavailable("gone"))
+        assert (await answered(others))[0] == 503
 
 
 async def test_health_says_what_answers_and_nothing_more(bot: Bot, start: Start) -> None:

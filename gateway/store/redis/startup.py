@@ -112,3 +112,8 @@ def judge(info: Mapping[str, Any]) -> None:
             "Redis keeps no append-only file: what was acknowledged since its last snapshot is lost when it stops. "
             "Set appendonly to yes."
         )
+    if info.get("maxmemory") == 0:
+        log.warning(
+            "Redis has no bound of memory: when the machine has none left, the system kills it, and nothing is refused "
+            "before. Set maxmemory to half of what it may use."
+        )

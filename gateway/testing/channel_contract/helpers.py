@@ -24,7 +24,7 @@ from yarl import URL
 from channels import Address, Channel, Event, Forged, Media, OpenMedia, Parsed, Part, Receipt, Reply, WebhookRequest
 from channels.catalogue import BUILT_IN, Setting
 from channels.events import event_from_json, event_to_json
-from gateway.artifacts import ArtifactStore, collecting, emit_artifact
+from gateway.artifacts import ArtifactStore, OfConversation, collecting, emit_artifact
 from gateway.engine.visible import seen
 from gateway.testing.channel_contract.case import Arrived, ArrivedFile, ChannelCase, Webhook
 from gateway.web import Ready, serve, web_app
@@ -216,7 +216,7 @@ class Chat:
         return receipt
 
     def _opened(self, media: Media) -> OpenMedia:
-        link = f"{self._url}/{self.files.path(media, lives_seconds=3600)}"
+        link = f"{self._url}/{self.files.path(media, OfConversation('contract'), lives_seconds=3600)}"
         return replace(self.files.open(media), link=link)
 
     def arrived(self) -> list[Arrived]:
@@ -274,10 +274,14 @@ class Contract:
         async def ready() -> Ready:
             return Ready(True, {})
 
+        async def series(conversation: str) -> str:
+            return ""
+
         app = web_app(
             channels={channel.name: channel},
             accept=accept,
             artifacts=files,
+            series=series,
             ready=ready,
             now=lambda: NOW,
             public_url=_origin(case.webhook),

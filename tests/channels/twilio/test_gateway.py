@@ -349,14 +349,17 @@ async def test_a_picture_by_sms_is_one_where_there_is_mms(tmp_path: Path) -> Non
         await house.idle()
 
 
-async def test_the_same_file_by_sms_is_a_link(tmp_path: Path) -> None:
+async def test_the_same_file_by_sms_is_a_link_until_the_conversation_begins_anew(tmp_path: Path) -> None:
     script = [ToolCall("send_invoice_pdf", {"invoice_id": "INV-42"}), "Here it is."]
     async with open_house(tmp_path, script) as house, aiohttp.ClientSession() as http:
         await house.twilio.person_says(ANA, "send INV-42")
         sent = await house.twilio.wait_for(lambda: house.twilio.last(ANA, containing="INV-42.pdf: http"))
         async with http.get(sent.body.partition(": ")[2]) as found:
             assert await found.read() == pdf_of("INV-42")
+        await house.twilio.person_says(ANA, "/new")
         await house.idle()
+        async with http.get(sent.body.partition(": ")[2]) as found:
+            assert found.status == 404
 
 
 async def test_sms_and_whatsapp_are_two_conversations(tmp_path: Path) -> None:
