@@ -18,7 +18,7 @@ from multidict import MultiDict
 from twilio.request_validator import RequestValidator
 
 from gateway import Gateway, Settings, emit_artifact
-from gateway.artifacts import collecting
+from gateway.artifacts import OfConversation, collecting
 from gateway.providers import make_provider
 from gateway.web import serve
 from tests.channels.slack.case import BOT, TEAM
@@ -223,5 +223,5 @@ async def opened(directory: Path) -> AsyncIterator[Rig]:
         with collecting() as artifacts:
             emit_artifact(content=b"a file of some length", filename="file.txt")
         files = gateway.engine.shared.artifacts
-        link = files.path(await files.keep(artifacts[0]), lives_seconds=3600)
+        link = files.path(await files.keep(artifacts[0]), OfConversation("shop/telegram:1:2"), lives_seconds=3600)
         yield Rig(gateway, port, telegram, slack, link.removeprefix("artifacts/"))
