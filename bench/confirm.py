@@ -168,6 +168,7 @@ async def _on_telegram(root: Path, directory: Path, store: str, alone: int, toge
             **settings,
             "PYTHONPATH": str(root),
             "ASKFIRST_ALLOW": "*",
+            "ASKFIRST_LIMITS": "messages=1000000/1000000/-",  # counted all the same
             "TELEGRAM_BOT_TOKEN": telegram.token,
             "TELEGRAM_API_URL": telegram.url,
             "TELEGRAM_WEBHOOK_SECRET": TELEGRAM_SECRET,

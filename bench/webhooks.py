@@ -129,6 +129,7 @@ async def _surroundings(platform: str, port: int, directory: Path, *, redis: boo
     async with AsyncExitStack() as stack:
         settings = {
             "ASKFIRST_ALLOW": "*",
+            "ASKFIRST_LIMITS": "messages=1000000/1000000/-",  # counted all the same
             "ASKFIRST_SECRET": "bench-secret-" + "0" * 32,
             "ASKFIRST_STORE": f"sqlite:///{directory / 'askfirst.db'}",
             "ASKFIRST_ARTIFACTS": str(directory / "artifacts"),
