@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from base64 import b64encode
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ __all__ = ["Verifier"]
 _SIGNATURE = "x-twilio-signature"
 _SETTINGS = "x-twilio-webhooks-signature-settings"
 _BODY_HASH = "bodySHA256"
-_HASHES = {HMAC_SHA1: "sha1", HMAC_SHA256: "sha256"}
+_HASHES = {HMAC_SHA1: hashlib.sha1, HMAC_SHA256: hashlib.sha256}
 """All: https://www.twilio.com/docs/usage/webhooks/webhooks-security and twilio.request_validator."""
 
 

@@ -8,6 +8,7 @@ rebinding, where a foreign page makes its own name point at this machine.
 from __future__ import annotations
 
 import base64
+import hashlib
 import hmac
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +59,7 @@ class SessionCookies:
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         """The first key signs, all of them verify."""
-        self._keys = [hmac.digest(key, b"askfirst web chat session", "sha256") for key in keys]
+        self._keys = [hmac.digest(key, b"askfirst web chat session", hashlib.sha256) for key in keys]
 
     def begin(self, now: datetime, random: Callable[[int], bytes]) -> Session:
         """A new session. `random` gives so many random bytes."""
@@ -85,7 +86,7 @@ class SessionCookies:
 
     @staticmethod
     def _mac(key: bytes, signed: str) -> str:
-        return _base64(hmac.digest(key, signed.encode(), "sha256"))
+        return _base64(hmac.digest(key, signed.encode(), hashlib.sha256))
 
 
 def session_of(headers: Mapping[str, str], *, secure: bool) -> str:

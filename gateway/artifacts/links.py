@@ -7,6 +7,7 @@ chat page, whose browser alone may follow it.
 from __future__ import annotations
 
 import base64
+import hashlib
 import hmac
 import json
 from collections.abc import Callable, Sequence
@@ -59,7 +60,7 @@ class Links:
             raise ValueError("links need at least one key, and no empty one")
         # Keys of their own for each use of the secret: what was made elsewhere with it says nothing here.
         self._keys = [
-            tuple(hmac.digest(key, use, "sha256") for use in (b"askfirst link tag", b"askfirst link stream"))
+            tuple(hmac.digest(key, use, hashlib.sha256) for use in (b"askfirst link tag", b"askfirst link stream"))
             for key in secret
         ]
         self._now = now
@@ -71,7 +72,7 @@ class Links:
         fields = [sha256, media.mime_type, media.filename, media.size, ends, *_holder_fields(holder)]
         text = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
         tagging, hiding = self._keys[0]
-        tag = hmac.digest(tagging, text, "sha256")[:_TAG_BYTES]
+        tag = hmac.digest(tagging, text, hashlib.sha256)[:_TAG_BYTES]
         return _encode(tag + _hidden(text, hiding, tag))
 
     def read(self, token: str) -> tuple[Media, Holder]:
@@ -86,7 +87,7 @@ class Links:
         tag, hidden = sealed[:_TAG_BYTES], sealed[_TAG_BYTES:]
         for tagging, hiding in self._keys:
             text = _hidden(hidden, hiding, tag)
-            if hmac.compare_digest(hmac.digest(tagging, text, "sha256")[:_TAG_BYTES], tag):
+            if hmac.compare_digest(hmac.digest(tagging, text, hashlib.sha256)[:_TAG_BYTES], tag):
                 return self._opened(text)
         raise BadLink(_ENDED)
 
@@ -107,7 +108,7 @@ def _holder_fields(holder: Holder) -> list[Json]:
 def _hidden(text: bytes, key: bytes, tag: bytes) -> bytes:
     """Hide a text, or show a hidden one: the same step does both."""
     blocks = range(-(-len(text) // 32))
-    stream = b"".join(hmac.digest(key, tag + number.to_bytes(4), "sha256") for number in blocks)[: len(text)]
+    stream = b"".join(hmac.digest(key, tag + number.to_bytes(4), hashlib.sha256) for number in blocks)[: len(text)]
     return (int.from_bytes(text) ^ int.from_bytes(stream)).to_bytes(len(text))
 
 

@@ -117,7 +117,7 @@ class Keyring:
             digest = compute_digest(action)
         except ValueError:
             return False
-        macs = [hmac.digest(key, body, "sha256").hex() for key in self._first_form_keys]
+        macs = [hmac.digest(key, body, hashlib.sha256).hex() for key in self._first_form_keys]
         return any(_same(mac, str(stored.get("seal"))) for mac in macs) and _same(digest, action.digest)
 
     # ── events, parts, steps ──
@@ -133,13 +133,13 @@ class Keyring:
         return isinstance(mac, str) and self._holds(purpose, mac, context, json_text(bare))
 
     def _mac(self, purpose: Purpose, context: str, text: str) -> str:
-        return hmac.digest(self._keys[0], _message(purpose, context, text), "sha256").hex()
+        return hmac.digest(self._keys[0], _message(purpose, context, text), hashlib.sha256).hex()
 
     def _holds(self, purpose: Purpose, mac: str, context: str, text: str) -> bool:
         if len(mac) < _MAC_HEX:
             return False
         message = _message(purpose, context, text)
-        return any(_same(hmac.digest(key, message, "sha256").hex()[: len(mac)], mac) for key in self._keys)
+        return any(_same(hmac.digest(key, message, hashlib.sha256).hex()[: len(mac)], mac) for key in self._keys)
 
 
 def _message(purpose: Purpose, context: str, text: str) -> bytes:
