@@ -23,7 +23,7 @@ from channels.keys import keys
 from gateway.environment import SECRETS, read_secret
 from gateway.limits import Limits
 
-__all__ = ["Role", "Settings"]
+__all__ = ["VARIABLES", "Role", "Settings"]
 
 Role: TypeAlias = Literal["all", "web", "worker"]
 LogPeople: TypeAlias = Literal["plain", "pseudonym"]
@@ -319,6 +319,10 @@ class Settings(BaseSettings):
 _FIELDS = {
     str(field.validation_alias or f"ASKFIRST_{name.upper()}"): name for name, field in Settings.model_fields.items()
 }
+
+
+VARIABLES = tuple(_FIELDS)
+"""Every variable that has a field."""
 
 
 def _refuse(wrong: Iterable[tuple[str, str]]) -> None:

@@ -16,6 +16,7 @@ from gateway.channel_agent import ChannelAgent, LifespanFailed
 from gateway.cli.bots import BotRef, NoBot, authors_traceback, bot_argument, load_settings
 from gateway.cli.running import leave, log_to_stderr, run, until_signal
 from gateway.cli.tools import in_short
+from gateway.misspelt import misspelt
 from gateway.providers import ProviderConfigurationError
 from gateway.tools import unasked
 
@@ -123,6 +124,8 @@ def _about(gateway: Gateway, host: str, *, open_to_all: bool) -> Iterator[str]:
     yield f"tools: {in_short(gateway.bot)}"
     if (alone := unasked(agent.tools.values(), agent.policy)) is not None:
         yield f"Careful: {alone}"
+    for warning in misspelt():
+        yield f"Careful: {warning}"
     for name, how in _WAYS.items():
         if name in gateway.channels:
             yield f"{name}: {how}" + ("; everybody may write, ASKFIRST_ALLOW is not set" if open_to_all else "")

@@ -13,6 +13,7 @@ from gateway.channel_agent import ChannelAgent
 from gateway.cli import examining
 from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.examining import Finding, faults, looked
+from gateway.misspelt import misspelt
 
 __all__ = ["doctor"]
 
@@ -48,6 +49,7 @@ def _findings(bot: BotRef, *, asks_model: bool) -> Iterator[Finding]:
         yield from faults("settings", error)
         return
     yield from looked("settings", lambda: examining.settings(settings))
+    yield from (Finding("settings", True, warning, warns=True) for warning in misspelt())
     agent: ChannelAgent | None = None
     try:
         agent = bot.load()

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
+from channels.catalogue import load
 from gateway.cli.bots import BotRef, load_settings
 from gateway.cli.control import operate
 from gateway.cli.terminal import visible
@@ -181,10 +182,25 @@ def send(settings: Settings, address: str, text: str, *, as_json: bool) -> None:
     With - for TEXT it is read from the standard input: else the shell's history keeps it, and the list of processes
     shows it. It goes into the outbox; a running server sends it at once, else the next one does.
     """
+    _check_account(settings, address)
     if text == "-":
         text = sys.stdin.read()
     found = operate(settings, "send", address=address, text=text)
     _tell(found, as_json=as_json, plain=f"In the outbox of {found['conversation']}")
+
+
+def _check_account(settings: Settings, address: str) -> None:
+    """Refuse another bot's account: what is sent there would begin a conversation that nobody of that bot sees."""
+    channel, _, rest = address.partition(":")
+    if channel not in settings.channels_either_way():
+        return
+    mine = settings.channel_settings(channel)
+    ours = getattr(load(channel).from_settings(mine, way="polling"), "account", None)
+    several = "TWILIO_MESSAGING_SERVICE_SID" in mine
+    if ours is not None and rest.partition(":")[0] != ours and not several:
+        raise click.ClickException(
+            f"{address} is of another bot: this one's account there is {ours}, so write {channel}:{ours}:..."
+        )
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

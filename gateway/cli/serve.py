@@ -14,6 +14,7 @@ from gateway.cli.container import goes_with_container
 from gateway.cli.running import event_loop, leave, leave_after, log_to_stderr, run, store_file, until_signal
 from gateway.cli.tools import in_short
 from gateway.cli.webhooks import webhook_url
+from gateway.misspelt import misspelt
 from gateway.settings import Role
 from gateway.tools import unasked
 
@@ -85,7 +86,7 @@ def _warnings(gateway: Gateway, provider: str) -> list[str]:
     allow, accounts = gateway.settings.allow or (), {}
     for name, channel in gateway.channels.items():
         accounts[name] = getattr(channel, "account", None)
-    warnings = [*vain_entries(allow, accounts), *([EVERYBODY] if "*" in allow else [])]
+    warnings = [*misspelt(), *vain_entries(allow, accounts), *([EVERYBODY] if "*" in allow else [])]
     if not gateway.channels:
         warnings.append("no channel is on: set TELEGRAM_BOT_TOKEN and TELEGRAM_WEBHOOK_SECRET, for example")
     elif gateway.settings.public_url is None:

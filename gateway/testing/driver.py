@@ -172,7 +172,8 @@ class ChatDriver:
                     ),
                 )
                 return
-        raise LookupError(f"no message shows a button {label!r} now")
+        there = sorted({f"{each!r}" for message in self._channel.shown for each in message.tokens})
+        raise LookupError(f"no message shows a button {label!r} now, only {', '.join(there) or 'none at all'}")
 
     @property
     def messages(self) -> list[Shown]:
