@@ -14,9 +14,10 @@ from channels import Json, Media
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import Ask, Asked, OnConfirm, Verdict
 from gateway.agent.journal import CallResult, Progress
-from gateway.agent.model import OnEvent
+from gateway.agent.model import OnEvent, milliseconds_since
 from gateway.agent.unattended import Approved, Unattended
 from gateway.artifacts import Artifact, NotKept, collecting, emit_artifact
+from gateway.observe import describe_error
 from gateway.providers.base import ToolCall
 from gateway.tools import (
     NothingDone,
@@ -157,11 +158,14 @@ class CallRunner:
         if not tool.repeatable:
             await self.progress.started(each.key)
         self.on_event("tool.started", {**_of(call), "args": dict(each.args)})
+        began = asyncio.get_running_loop().time()
         result = await self._execute(each)
         await self.progress.finished(each.key, result)
         if not result.failed:
             files: list[Json] = [artifact.filename or artifact.url for artifact in result.artifacts]
-            self.on_event("tool.finished", {**_of(call), "result": result.text[:_SHOWN], "artifacts": files})
+            shown: dict[str, Json] = {"result": result.text[:_SHOWN], "artifacts": files}
+            shown["milliseconds"] = milliseconds_since(began)
+            self.on_event("tool.finished", {**_of(call), **shown})
         return result
 
     async def _execute(self, each: _Checked) -> CallResult:
@@ -215,7 +219,8 @@ class CallRunner:
             verdict = verdicts[each.key]
             if isinstance(verdict, Asked):
                 told = verdict.confirmation
-                self.on_event("tool.asked", {**_of(each.call), "args": dict(each.args), "preview": told.preview})
+                asked: dict[str, Json] = {"preview": told.preview, "action": verdict.action.pending_action_id}
+                self.on_event("tool.asked", {**_of(each.call), "args": dict(each.args), **asked})
                 results[each.key] = CallResult(text=serialise(verdict.confirmation), asked=verdict)
             elif isinstance(verdict, Approved):
                 results[each.key] = await self._run(each)
@@ -248,7 +253,8 @@ class CallRunner:
     def _failed(self, call: ToolCall, text: str, error: ToolError | None = None) -> CallResult:
         cause = error.error if isinstance(error, ToolExecutionError) else None
         shown = "".join(traceback.format_exception(cause)) if cause is not None else None
-        self.on_event("tool.failed", {**_of(call), "error": text[:_SHOWN], "traceback": shown})
+        what = describe_error(cause or error) if error is not None else "it was not run"
+        self.on_event("tool.failed", {**_of(call), "error": text[:_SHOWN], "what": what, "traceback": shown})
         return CallResult(text=text, failed=True)
 
 

@@ -52,6 +52,7 @@ class ModelCaller:
             attempt += 1
             heard: list[str] = []
             self.on_event("model.started", {"attempt": attempt, "provider": self.provider.name})
+            began = asyncio.get_running_loop().time()
             try:
                 response = await self._unless_stopped(self._once(request, heard))
             except ProviderError as error:
@@ -62,7 +63,7 @@ class ModelCaller:
                     raise
                 await self._unless_stopped(self._sleep(wait))
             else:
-                self.on_event("model.finished", _finished(response))
+                self.on_event("model.finished", {**_finished(response), "milliseconds": milliseconds_since(began)})
                 return response
 
     async def _once(self, request: Request, heard: list[str]) -> Response:
@@ -128,6 +129,11 @@ class ModelCaller:
                 raise asyncio.CancelledError from None
             if stopped:
                 raise Stopped from None
+
+
+def milliseconds_since(began: float) -> int:
+    """Return how long ago this was by the event loop's clock."""
+    return round((asyncio.get_running_loop().time() - began) * 1000)
 
 
 def _finished(response: Response) -> dict[str, Json]:

@@ -16,8 +16,10 @@ from typing import Any, Literal
 
 from channels import Media
 from gateway.artifacts import Artifact, NotKept, collecting, emit_artifact
+from gateway.engine import trail
 from gateway.engine.leases import BEATS
 from gateway.engine.shared import Shared
+from gateway.observe import describe_error
 from gateway.pending.prompt import statement
 from gateway.pending.transitions import PROBED_NOT_DONE, may_relaunch
 from gateway.tools import (
@@ -94,6 +96,7 @@ class Effects:
             goes_on = True
             on_late(self._late(action, tool, call, emitted))
 
+        began = asyncio.get_running_loop().time()
         with collecting() as emitted:
             try:
                 result = await tool.run(
@@ -103,6 +106,8 @@ class Effects:
                 end = self._failure(action, tool, error)
             else:
                 end = await self._success(action, tool, result, emitted)
+        milliseconds = round((asyncio.get_running_loop().time() - began) * 1000)
+        trail.ended(action, end.state, milliseconds)
         feed.publish("effect.finished", action=action.pending_action_id, tool=action.kind, state=end.state)
         return replace(end, again=False) if goes_on else end
 
@@ -165,7 +170,7 @@ class Effects:
     def _failure(self, action: PendingAction, tool: Tool, error: BaseException) -> End:
         cause = error.error if isinstance(error, ToolExecutionError) else error
         name = type(cause).__name__
-        log.warning("action %s (%s): %s", action.pending_action_id, action.kind, name)
+        log.warning("action %s (%s): %s", action.pending_action_id, action.kind, describe_error(cause))
         self._shared.feed.publish("effect.failed", tool=action.kind, error=name, cause=cause)
         if isinstance(cause, OutcomeUnknown) or (not isinstance(cause, ToolError) and leaves_open(cause)):
             again = tool.probes or (tool.idempotent and may_relaunch(action, action.launched_at or action.requested_at))

@@ -112,7 +112,7 @@ class Outbox:
                 await put_aside(transaction, shared, parts, reason, shut=shut)
                 await shared.commit(transaction)
                 for queued in parts:
-                    trail.put_aside(queued, reason)
+                    trail.put_aside(queued, reason, shut=True)
                 shared.sound_undelivered(parts)
         return False
 

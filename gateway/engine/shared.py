@@ -14,6 +14,7 @@ from channels import Address, Channel, Event, Json, Media, Message, Person
 from channels.events import event_to_json, event_to_text
 from gateway.artifacts import RETENTION_SECONDS, Artifact, ArtifactStore, NotKept
 from gateway.channel_agent import ChannelAgent
+from gateway.engine import trail
 from gateway.engine.alarms import Alarms, outcomes
 from gateway.engine.bounds import once_a_minute
 from gateway.engine.clock import StoreClock, is_timely
@@ -120,6 +121,8 @@ class Shared:
                 held.ends = False
                 raise
         self.clock.observe(committed.at)
+        if transaction.appends:
+            trail.audited(transaction)
         return committed
 
     @property

@@ -8,12 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from channels import Event
-from gateway.store.base import QueuedPart, Waiting
+from gateway.observe import Feed
+from gateway.store.base import QueuedPart, Transaction, Waiting
+from gateway.tools.action import PendingAction
 
-__all__ = ["accepted", "begun", "committed", "delivered", "event_of", "lost", "put_aside", "tried_again"]
+__all__ = [
+    "accepted",
+    "audited",
+    "begun",
+    "committed",
+    "delivered",
+    "ended",
+    "event_of",
+    "happened",
+    "lost",
+    "put_aside",
+    "tried_again",
+]
 
 log = logging.getLogger("askfirst.events")
 
@@ -89,9 +104,9 @@ def tried_again(queued: QueuedPart, call: str, why: str, wait_seconds: float) ->
     log.warning("not delivered yet: %s", why, extra={**_of_part(queued, call), "again_in_seconds": wait_seconds})
 
 
-def put_aside(queued: QueuedPart, why: str) -> None:
-    """A part is a dead letter."""
-    log.error("not delivered: %s", why, extra=_of_part(queued, None))
+def put_aside(queued: QueuedPart, why: str, *, shut: bool = False) -> None:
+    """A part is a dead letter. `shut`: its person wants to hear nothing, or has left, which is nobody's fault."""
+    log.log(logging.INFO if shut else logging.ERROR, "not delivered: %s", why, extra=_of_part(queued, None))
 
 
 def lost(waiting: Waiting, queued: QueuedPart | None, why: str) -> None:
@@ -100,6 +115,40 @@ def lost(waiting: Waiting, queued: QueuedPart | None, why: str) -> None:
         put_aside(queued, why)
     else:
         log.warning("not delivered: %s", why, extra=_of(event_of(waiting), waiting.conversation))
+
+
+_HAPPENED: Mapping[str, tuple[int, str, tuple[str, ...]]] = {
+    "model.finished": (logging.INFO, "model answered", ("model", "milliseconds", "total_tokens")),
+    "model.failed": (logging.WARNING, "model failed", ("attempt", "retry_in_seconds")),
+    "tool.finished": (logging.INFO, "tool ran", ("tool", "milliseconds")),
+    "tool.failed": (logging.WARNING, "tool failed", ("tool", "what")),
+    "tool.asked": (logging.INFO, "tool asks", ("tool", "action")),
+}
+"""What of a turn's feed is a line in the log, and which of its fields: none that holds a person's or an exception's
+text, and not the code that confirms."""
+
+
+def happened(feed: Feed, cause: str, name: str, /, **fields: Any) -> None:
+    """Tell the live feed what happens in the turn of this event, and the log what an operator looks for there."""
+    feed.publish(name, **fields)
+    if (said := _HAPPENED.get(name)) is not None:
+        level, text, shown = said
+        about = {key: fields[key] for key in shown if fields.get(key) is not None}
+        log.log(level, text, extra={**_of(cause, str(fields.get("conversation"))), **about})
+
+
+def audited(transaction: Transaction) -> None:
+    """Tell what was committed of actions: asked, decided, launched and ended, as their audit has it."""
+    for name, line in transaction.appends:
+        if name == "audit" and isinstance(line, dict):
+            person = {"person": line["person"]} if line.get("person") else {}
+            log.info("action %s", line.get("what"), extra={"action": line.get("action"), **person})
+
+
+def ended(action: PendingAction, state: str, milliseconds: int) -> None:
+    """An effect has come to an end, as far as its process knows."""
+    about = {"action": action.pending_action_id, "tool": action.kind, "state": state, "milliseconds": milliseconds}
+    log.info("effect ended", extra={**_of(f"action/{action.pending_action_id}", action.conversation), **about})
 
 
 def _all(events: Iterable[Waiting]) -> str:

@@ -316,7 +316,7 @@ class Turns:
             journal=running.steps,
             keep=partial(shared.keep, person=str(person)),
             actions=read_actions,
-            publish=shared.feed.publish,
+            publish=partial(trail.happened, shared.feed, trail.event_of(batch.taken[-1])),
         )
 
     def _context(self, running: _Running) -> ToolContext:
