@@ -142,7 +142,8 @@ def audited(transaction: Transaction) -> None:
     for name, line in transaction.appends:
         if name == "audit" and isinstance(line, dict):
             person = {"person": line["person"]} if line.get("person") else {}
-            log.info("action %s", line.get("what"), extra={"action": line.get("action"), **person})
+            about = {"event": f"action/{line.get('action')}", "action": line.get("action"), **person}
+            log.info("action %s", line.get("what"), extra=about)
 
 
 def ended(action: PendingAction, state: str, milliseconds: int) -> None:

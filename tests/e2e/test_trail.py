@@ -13,6 +13,8 @@ from channels import Address, Message, WebhookRequest
 from gateway.engine import trail
 from tests.e2e.house import SIGNED, House, open_house
 
+ANSWERED = ["accepted", "turn begun", "model answered", "committed"]
+
 
 def way(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
     """The stations of one event, in order."""
@@ -38,7 +40,8 @@ async def test_a_message_its_prompt_and_the_press(tmp_path: Path, caplog: pytest
     async with open_house(tmp_path) as house:
         prompt = await house.prompt()
         asked = last_update(house)
-        assert way(caplog, asked) == ["accepted", "turn begun", "committed", "delivered"]
+        stations = ["accepted", "turn begun", "model answered", "tool asks", "committed", "delivered"]
+        assert way(caplog, asked) == stations
         committed, delivered = fields(caplog, "committed"), fields(caplog, "delivered")
         assert committed["how"] == "asked"
         assert committed["parts"] == [delivered["part"]]
@@ -58,14 +61,16 @@ async def test_what_comes_again_and_what_is_refused(tmp_path: Path, caplog: pyte
         await house.asks("hello", "Hello.")
         await house.idle()
         event = last_update(house)
-        assert way(caplog, event) == ["accepted", "turn begun", "committed", "not delivered yet: %s", "delivered"]
+        assert way(caplog, event) == [*ANSWERED, "not delivered yet: %s", "delivered"]
 
         house.telegram.fail_next("sendMessage", status=403, description="Forbidden: bot was blocked by the user")
         house.model.script(["Hello?"])
         await house.says("are you there?")
         await house.idle()
         event = last_update(house)
-        assert way(caplog, event) == ["accepted", "turn begun", "committed", "not delivered: %s"]
+        assert way(caplog, event) == [*ANSWERED, "not delivered: %s"]
+        blocked = next(record for record in caplog.records if record.msg == "not delivered: %s")
+        assert blocked.levelno == logging.INFO, "a person who blocks the bot is nobody's fault"
 
 
 async def test_those_of_one_moment_share_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -82,7 +87,7 @@ async def test_those_of_one_moment_share_a_line(tmp_path: Path, caplog: pytest.L
         answers = await asyncio.gather(*(house.gateway.webhook("telegram", wrote(person)) for person in people))
         assert {answer.status for answer in answers} == {200}
         await house.idle()
-    assert all(way(caplog, str(person))[:3] == ["accepted", "turn begun", "committed"] for person in people)
+    assert all(way(caplog, str(person))[:4] == ANSWERED for person in people)
     stored = [vars(record) for record in caplog.records if record.getMessage() == "accepted"]
     assert len(stored) < len(people)
     for line in stored:
