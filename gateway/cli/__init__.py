@@ -20,7 +20,7 @@ _MODULES = {
 }
 
 
-@click.version_option(version_of("askfirst"), message="%(version)s")
+@click.version_option(package_name="askfirst", message="%(version)s")
 @click.group(cls=Commands, modules=_MODULES, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Chat bots that ask first: whatever cannot be undone happens once, after the right person said yes."""
