@@ -50,7 +50,7 @@ from channels.events import (
     Person,
     Reaction,
 )
-from channels.replies import Button, Json, Media, OpenMedia, Part, Receipt, Reply
+from channels.replies import Button, Json, Media, OpenMedia, Part, Receipt, Reply, Settled
 
 __all__ = [
     "Address",
@@ -97,6 +97,7 @@ __all__ = [
     "Receipt",
     "Reply",
     "SendError",
+    "Settled",
     "SharesWebhook",
     "Stale",
     "StreamHandle",

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 
-from channels.channel import AskfirstError, Channel, Way
+from channels.channel import AskfirstError, CanPoll, Channel, Way
 
-__all__ = ["BUILT_IN", "EVERY_WAY", "Entry", "Setting", "load", "names", "settings_of"]
+__all__ = ["BUILT_IN", "EVERY_WAY", "Entry", "Setting", "lacking", "load", "names", "polls", "settings_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,8 @@ class Entry:
     """The extra of this distribution that brings the platform's library."""
     settings: tuple[Setting, ...] = ()
     """None: the gateway itself switches the channel on."""
+    polls: bool = False
+    """Its messages can come in by polling."""
     person: str | None = None
     """What follows the channel's name in the written form of a person, as a regular expression; None: anything may."""
     example: str = ""
@@ -67,6 +70,8 @@ _TWILIO = (
         mend="set it to the URL that Twilio calls, without the path: its signature covers it",
     ),
     Setting(name="TWILIO_SHARED_KEY", secret=True, shared=True),
+    Setting(name="TWILIO_API_KEY", shared=True),
+    Setting(name="TWILIO_API_SECRET", secret=True, shared=True),
     Setting(name="TWILIO_MESSAGING_SERVICE_SID", shared=True),
     Setting(name="TWILIO_API_URL", shared=True),
 )
@@ -89,6 +94,7 @@ BUILT_IN = {
         module="channels.telegram",
         class_name="TelegramChannel",
         extra="telegram",
+        polls=True,
         settings=(
             Setting(
                 name="TELEGRAM_BOT_TOKEN",
@@ -114,6 +120,7 @@ BUILT_IN = {
         module="channels.slack",
         class_name="SlackChannel",
         extra="slack",
+        polls=True,
         settings=(
             Setting(
                 name="SLACK_BOT_TOKEN",
@@ -155,6 +162,11 @@ def settings_of(name: str) -> tuple[Setting, ...]:
     return BUILT_IN[name].settings if name in BUILT_IN else tuple(getattr(load(name), "settings", ()))
 
 
+def polls(name: str) -> bool:
+    """Return whether messages of the channel can come in by polling. Raises AskfirstError as `settings_of`."""
+    return BUILT_IN[name].polls if name in BUILT_IN else issubclass(load(name), CanPoll)
+
+
 def load(name: str) -> type[Channel]:
     """Import a channel's class.
 
@@ -168,13 +180,22 @@ def load(name: str) -> type[Channel]:
     entry = BUILT_IN[name]
     try:
         ours: type[Channel] = getattr(import_module(entry.module), entry.class_name)
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         if entry.extra is None:
             raise
-        raise AskfirstError(
-            f"{name} needs the package {error.name}, which is not installed: pip install 'askfirst[{entry.extra}]'"
-        ) from None
+        raise AskfirstError(lacking(name, error, entry.extra)) from None
     return ours
+
+
+def lacking(what: str, error: ImportError, extra: str) -> str:
+    """Return what to install for an import that failed: a package that is not there, or another version of one."""
+    package = (error.name or "").partition(".")[0]
+    if isinstance(error, ModuleNotFoundError) and find_spec(package) is None:
+        return f"{what} needs the package {package}, which is not installed: pip install 'askfirst[{extra}]'"
+    return (
+        f"{what} needs another version of the package {package} than the one that is installed: "
+        f"pip install --upgrade 'askfirst[{extra}]'"
+    )
 
 
 def _load_theirs(point: EntryPoint) -> type[Channel]:

@@ -139,6 +139,8 @@ class Message(Event):
     """The id of the message this one answers."""
     attachments: tuple[Attachment, ...] = ()
     mentions_bot: bool = False
+    answers_bot: bool = False
+    """It replies to a message of the bot, or stands in a thread that began with one."""
     forwarded: bool = False
     via_bot: bool = False
     transcribed: bool = False
@@ -154,6 +156,8 @@ class Message(Event):
     """The platform's handle of the last message of the bot that the writer had before their eyes, where it tells."""
     replayed: bool = False
     """The gateway replays the message out of a dead letter. No channel sets this."""
+    before: tuple[str, ...] = ()
+    """Lines that others wrote in the group before it, not to the bot. The gateway sets this, no channel does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Literal
 
 from typing_extensions import TypeAliasType
 
-__all__ = ["Button", "Json", "Media", "OpenMedia", "Part", "Receipt", "Reply"]
+__all__ = ["Button", "Json", "Media", "OpenMedia", "Part", "Receipt", "Reply", "Settled"]
 
 Json = TypeAliasType("Json", "bool | int | float | str | list[Json] | dict[str, Json] | None")
 """Any JSON value. An alias with a name of its own, which pydantic needs to follow it into itself."""
@@ -48,6 +48,16 @@ class OpenMedia(Media):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """How it stands with one question of an edited message."""
+
+    state: Literal["open", "running", "done", "not_done", "expired", "failed", "unknown"]
+    at: datetime | None = None
+    written: str = ""
+    """How `at` stands in the text; a channel may write it for its person's zone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """What the bot says, before any platform's form."""
 
@@ -59,6 +69,13 @@ class Reply:
     """The id of the message to replace."""
     exact: bool = False
     """Every letter of it counts: none is written as a cheaper one, or taken by the platform for a mark of its own."""
+    settled: tuple[Settled, ...] = ()
+    """How it stands with each question of the message, in their order; empty while all of them are asked."""
+
+    def __post_init__(self) -> None:
+        # Authors write lists, and what is stored is checked to be tuples.
+        object.__setattr__(self, "buttons", tuple(self.buttons))
+        object.__setattr__(self, "media", tuple(self.media))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,8 +27,11 @@ _MOST_BRACKETS = 1_000
 _MOST_CELLS = 10_000
 """Lines times the columns of the widest: the parser fills the short rows of a table up to its width."""
 
+_PHONE_COLUMNS = 36
+"""Letters of fixed width that a phone shows in a line."""
+
 _MAX_TABLE = 8_000
-"""Characters of a table with aligned columns; a larger one is written without alignment."""
+"""Characters of a table with aligned columns or with a heading at each cell; a larger one has neither."""
 
 _DEEPEST = 40
 """Levels of lists and quotes in each other; the parser leaves out what is deeper, so deeper text is shown as it is."""
@@ -47,15 +50,18 @@ _LANGUAGE = re.compile(r"[\w+#.-]{1,32}")
 _RULE = "———"
 
 
-def read_markdown(markdown: str) -> Styled:
-    """The text of a piece of Markdown and its spans. Whatever the input, it raises nothing and is quick."""
+def read_markdown(markdown: str, *, columns: int = _PHONE_COLUMNS) -> Styled:
+    """Return the text of a piece of Markdown and its spans. Whatever the input, it raises nothing and is quick.
+
+    `columns`: letters of fixed width in a line; the rows of a wider table are written one under another.
+    """
     text = markdown.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent anywhere
     if _NO_MARKDOWN.fullmatch(text) or not is_quick(text):
         return Styled(text)
     tokens = _PARSER.parse(text)
     if any(token.level >= _DEEPEST - 1 for token in tokens):
         return Styled(text)
-    return _Walk().over(tokens)
+    return _Walk(columns).over(tokens)
 
 
 def is_quick(text: str) -> bool:
@@ -69,7 +75,8 @@ def is_quick(text: str) -> bool:
 class _Walk:
     """One walk over the parser's tokens."""
 
-    def __init__(self) -> None:
+    def __init__(self, columns: int) -> None:
+        self._columns = columns
         self._pieces: list[str] = []
         self._length = 0
         self._newlines = 0
@@ -165,8 +172,29 @@ class _Walk:
                     rows[-1].append(_cell(token.children or []))
                 case "table_close":
                     break
+        widths = [max(map(_width, column)) for column in zip_longest(*rows, fillvalue="")]
+        heads = rows[0] if rows else []
+        if (sum(widths) + 3 * len(widths)) * len(rows) > _MAX_TABLE or sum(map(len, heads)) * len(rows) > _MAX_TABLE:
+            self._gap()
+            self._span("pre", "\n".join(" | ".join(row) for row in rows))
+        elif sum(widths) + 3 * (len(widths) - 1) <= self._columns:
+            self._gap()
+            self._span("pre", _aligned(rows, widths))
+        else:
+            for row in rows[1:]:
+                self._card(heads, row)
+            if len(rows) == 1:
+                self._card((), heads)
+
+    def _card(self, heads: Sequence[str], row: Sequence[str]) -> None:
+        """Write one row of a table under another: its first cell, then each other cell behind its heading."""
+        first, *others = row
         self._gap()
-        self._span("pre", _aligned(rows))
+        self._span("bold", first)
+        for head, cell in zip_longest(heads[1:], others, fillvalue=""):
+            if cell:
+                self._newlines = 1 if self._length else 0
+                self._write(f"{head}: {cell}" if head else cell)
 
     def _gap(self) -> None:
         """What comes now begins a block: after an empty line, within a list on the next line."""
@@ -217,11 +245,8 @@ def _cell(tokens: Sequence[Token]) -> str:
     return "".join(pieces)
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Columns of equal width, a line under the head."""
-    widths = [max(map(_width, column)) for column in zip_longest(*rows, fillvalue="")]
-    if (sum(widths) + 3 * len(widths)) * (len(rows) + 1) > _MAX_TABLE:
-        return "\n".join(" | ".join(row) for row in rows)
+def _aligned(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
+    """Return columns of equal width, with a line under the head."""
     lines = [
         " | ".join(cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=False)).rstrip()
         for row in rows

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, cast
 
 import aiohttp
 from slack_sdk.errors import SlackApiError
@@ -31,7 +33,9 @@ class WebApi:
     """One app's side of the Web API, with one of its tokens."""
 
     def __init__(self, http: aiohttp.ClientSession, api_url: str, token: str) -> None:
-        self._client = _Client(http, api_url, token)
+        session = cast("aiohttp.ClientSession", _Session(http))
+        # Without repeats: the engine does that, and has to know what may have been sent.
+        self._client = AsyncWebClient(token, base_url=api_url, session=session, retry_handlers=[])
 
     async def call(self, method: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """One method, by Slack's name of it: the library's is the same with ``_`` for ``.``. Raises SendError."""
@@ -56,37 +60,49 @@ class WebApi:
             raise Unavailable("no_connection") from None
         except (aiohttp.ClientError, OSError):
             raise Ambiguous("no_answer") from None
-        except (LookupError, TypeError, ValueError, AttributeError):
+        except (LookupError, ValueError):
             # An answer that is not what the method documents.
             raise Ambiguous("unreadable_answer") from None
         return answer
 
 
-class _Client(AsyncWebClient):
-    """The library's calls, made here: it knows no limit of time or size, and copies each request for its repeats."""
+class _Session:
+    """The process's HTTP session as the library uses one, with limits of time and size, and its answers read whole."""
 
-    def __init__(self, http: aiohttp.ClientSession, api_url: str, token: str) -> None:
-        super().__init__(token, base_url=api_url)
+    closed = False
+
+    def __init__(self, http: aiohttp.ClientSession) -> None:
         self._http = http
 
-    async def _request(self, *, http_verb: str, api_url: str, req_args: dict[str, Any]) -> dict[str, Any]:
-        """One HTTP call, never repeated: the engine does that, and has to know what may have been sent."""
+    @asynccontextmanager
+    async def request(
+        self, method: str, url: str, *, proxy: str | None = None, ssl: object = None, **arguments: Any
+    ) -> AsyncIterator[_Answer]:
+        """One HTTP call. The session itself knows the `proxy`, and which hosts are reached without it."""
         timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS, connect=_CONNECT_SECONDS)
-        async with self._http.request(
-            http_verb, api_url, timeout=timeout, allow_redirects=False, **req_args
-        ) as response:
+        async with self._http.request(method, url, timeout=timeout, allow_redirects=False, **arguments) as response:
             payload = await read_bounded(response, _LONGEST_ANSWER)
         if payload is None:
             raise Ambiguous("answer_too_large")
-        return {"data": _read(payload), "headers": response.headers, "status_code": response.status}
+        yield _Answer(response.status, response.headers, payload)
 
 
-def _read(payload: bytes) -> Any:
-    """What an answer says; nothing when it is not JSON."""
-    try:
-        return json.loads(payload)
-    except (ValueError, RecursionError):
-        return None
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """An answer as the library reads one."""
+
+    status: int
+    headers: Mapping[str, str]
+    payload: bytes
+    content_type: str = "application/json"
+
+    async def json(self) -> dict[str, Any]:
+        """What it says; nothing when it is no JSON object."""
+        try:
+            said = json.loads(self.payload)
+        except (ValueError, RecursionError):
+            return {}
+        return said if isinstance(said, dict) else {}
 
 
 def _refused(error: SlackApiError) -> Exception:

@@ -107,6 +107,8 @@ class PayloadReader:
         theirs, bot_user = callback.get("team_id"), self._bot_user
         if installed is not None:
             team, enterprise = installed.get("team_id"), installed.get("enterprise_id")
+            if team is None and enterprise is None:
+                team = theirs
             theirs = (enterprise if installed.get("is_enterprise_install") else team) or theirs
             bot_user = bot_user or (installed.get("user_id") if installed.get("is_bot") else None)
             if self._account not in (None, team, enterprise):
@@ -137,7 +139,9 @@ class PayloadReader:
         in_thread = thread_ts is not None and thread_ts != ts
         to_bot = in_thread and bot_user is not None and event.get("parent_user_id") == bot_user
         words, command = _words(text, bot_user), None
-        if written := _COMMAND.fullmatch(words):
+        # At the top of a channel Slack takes commands itself: what begins with a slash there is a path, for example.
+        may_command = mentioned or in_thread or _is_direct(channel)
+        if may_command and (written := _COMMAND.fullmatch(words)):
             command, words = written[1].lower(), written[2] or ""
         spoiled_by, unknown_fields = judge(event)
         message = Message(
@@ -152,6 +156,7 @@ class PayloadReader:
             reply_to=thread_ts if to_bot else None,
             attachments=_attachments(event.get("files") or ()),
             mentions_bot=mentioned,
+            answers_bot=to_bot,
             spoiled_by=spoiled_by,
             unknown_fields=unknown_fields,
         )

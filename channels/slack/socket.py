@@ -12,8 +12,10 @@ import json
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+from yarl import URL
 
 from channels.channel import Malformed, Parsed, Unavailable, Undeliverable, WebhookResponse
 from channels.slack.api import WebApi
@@ -101,9 +103,14 @@ async def _url(api: WebApi, app_token: str) -> str:
 
 async def _greeted(http: aiohttp.ClientSession, url: str) -> aiohttp.ClientWebSocketResponse:
     """A connection that Slack has said hello on."""
+    proxy, auth = _proxy(url) if http.trust_env else (None, None)
     try:
         connection = await http.ws_connect(
-            url, heartbeat=_HEARTBEAT_SECONDS, timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE_SECONDS)
+            url,
+            heartbeat=_HEARTBEAT_SECONDS,
+            timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE_SECONDS),
+            proxy=proxy,
+            proxy_auth=auth,
         )
         if _read(await connection.receive(_GREETING_SECONDS)).get("type") == "hello":
             return connection
@@ -111,6 +118,19 @@ async def _greeted(http: aiohttp.ClientSession, url: str) -> aiohttp.ClientWebSo
     except (aiohttp.ClientError, OSError):
         raise Unavailable("no_connection") from None
     raise Unavailable("connection_closed")
+
+
+def _proxy(url: str) -> tuple[URL | None, aiohttp.BasicAuth | None]:
+    """Return the proxy of the environment for a WebSocket, which is that of the same URL with ``http``.
+
+    aiohttp itself would look for ``WSS_PROXY``, which is set nowhere.
+    """
+    asked = URL(url)
+    named = getproxies().get(asked.scheme.replace("ws", "http", 1))
+    if named is None or proxy_bypass(asked.host or ""):
+        return None, None
+    proxy = URL(named)
+    return proxy.with_user(None), aiohttp.BasicAuth.from_url(proxy)
 
 
 async def _listen(connection: aiohttp.ClientWebSocketResponse, told: asyncio.Queue[_Told]) -> None:

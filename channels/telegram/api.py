@@ -77,7 +77,7 @@ class BotApi:
             raise PollingRefused("TELEGRAM_BOT_TOKEN: Telegram does not know it (any more)") from None
         except TelegramError as error:
             raise send_error(error) from None
-        except (LookupError, AttributeError):
+        except LookupError:
             raise Ambiguous("unreadable_answer") from None
         listed = answer if isinstance(answer, list) else []
         return [update for update in listed if isinstance(update, dict) and isinstance(update.get("update_id"), int)]
@@ -91,10 +91,14 @@ class BotApi:
     async def _post(self, method: str, arguments: dict[str, Any]) -> Any:
         """What a method answers. Raises TelegramError, or Ambiguous.
 
-        The library's methods end in this too, but make objects of the whole answer, which takes longer than all else.
+        The library's own methods make objects of the whole answer, which takes longer than all else.
         """
         try:
-            return await self._bot._post(method, arguments)
-        except (LookupError, TypeError, ValueError, AttributeError):
+            # With the underscore, which it drops, the library does not warn that it has a method of that name.
+            return await self._bot.do_api_request(f"{method}_", arguments)
+        except InvalidToken as error:
+            told = error.__cause__  # which of two it is: Telegram refuses the token, or knows no such method
+            raise told if isinstance(told, InvalidToken) else error from None
+        except (LookupError, ValueError):
             # An answer that is not what the Bot API documents.
             raise Ambiguous("unreadable_answer") from None

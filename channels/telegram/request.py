@@ -98,7 +98,7 @@ class SessionRequest(BaseRequest):
             answer = json.loads(payload)
         except (ValueError, RecursionError):
             answer = None
-        if not isinstance(answer, dict):
+        if not isinstance(answer, dict) or not isinstance(answer.get("parameters", {}), dict):
             raise TelegramError("unreadable answer")
         return answer
 
@@ -133,6 +133,6 @@ def _wait(payload: bytes) -> float:
     """Seconds. https://core.telegram.org/bots/api#responseparameters"""
     try:
         seconds = SessionRequest.parse_json_payload(payload)["parameters"]["retry_after"]
-    except (TelegramError, LookupError, TypeError):
+    except (TelegramError, LookupError):
         return _FLOOD_SECONDS
     return float(seconds) if isinstance(seconds, int) else _FLOOD_SECONDS

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, final
 from urllib.parse import urlencode
 
 import aiohttp
 from aiohttp import hdrs
+from twilio.base.exceptions import TwilioException
 from twilio.http import AsyncHttpClient
 from twilio.http.response import Response
 from twilio.rest import Client
@@ -21,7 +24,7 @@ from channels.bounded import read_bounded
 from channels.channel import Ambiguous, RateLimited, Unavailable, Undeliverable
 from channels.twilio.errors import Patience, refusal
 
-__all__ = ["API_URL", "TwilioApi", "at", "password"]
+__all__ = ["API_URL", "Login", "TwilioApi", "at"]
 
 API_URL = "https://api.twilio.com"
 
@@ -33,6 +36,20 @@ _LOOKED_AT = 20
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Login:
+    """By what the API knows us: the account's sid and token, or an API key and its secret."""
+
+    user: str
+    password: str
+    setting: str
+    """Where the password stands."""
+
+    @property
+    def header(self) -> dict[str, str]:
+        return {hdrs.AUTHORIZATION: aiohttp.encode_basic_auth(self.user, self.password)}
+
+
 @final
 class _SessionClient(AsyncHttpClient):  # type: ignore[misc]  # the library has no types
     """One aiohttp session as the library's transport.
@@ -41,9 +58,9 @@ class _SessionClient(AsyncHttpClient):  # type: ignore[misc]  # the library has 
     writes no log either: the library's has numbers and addresses in it.
     """
 
-    def __init__(self, http: aiohttp.ClientSession, api_url: str) -> None:
+    def __init__(self, http: aiohttp.ClientSession, api_url: str, login: Login) -> None:
         super().__init__(_log, is_async=True)
-        self._http, self._api_url = http, api_url
+        self._http, self._api_url, self._login = http, api_url, login
 
     async def request(
         self,
@@ -63,7 +80,7 @@ class _SessionClient(AsyncHttpClient):  # type: ignore[misc]  # the library has 
                 at(self._api_url, uri),
                 params=params,
                 data=urlencode(data, doseq=True).encode() if data else None,
-                headers={**(headers or {}), **(password(*auth) if auth else {})},
+                headers={**(headers or {}), **self._login.header},
                 timeout=aiohttp.ClientTimeout(total=_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
                 allow_redirects=False,
             ) as response:
@@ -76,26 +93,30 @@ class _SessionClient(AsyncHttpClient):  # type: ignore[misc]  # the library has 
             raise Ambiguous("answer_too_large")
         text = payload.decode("utf-8", "replace")
         if not 200 <= response.status < 300:
-            raise refusal(response.status, response.headers, text)
+            raise refusal(response.status, response.headers, text, self._login.setting)
+        if not _is_documented(text):
+            raise Ambiguous("unreadable_answer")
         return Response(response.status, text, response.headers)
 
 
 class TwilioApi:
     """One account's side of the API."""
 
-    def __init__(self, http: aiohttp.ClientSession, api_url: str, account_sid: str, auth_token: str) -> None:
-        client = Client(account_sid, auth_token, http_client=_SessionClient(http, api_url))
+    def __init__(self, http: aiohttp.ClientSession, api_url: str, account_sid: str, login: Login) -> None:
+        transport = _SessionClient(http, api_url, login)
+        client = Client(login.user, login.password, account_sid, http_client=transport)
         self._patience = Patience()
         # The client has both, but loads their code only in the middle of the first call.
-        self._api = Api(client).v2010
-        self._account = self._api.accounts(account_sid)
-        self._messages = f"/Accounts/{account_sid}/Messages.json"
+        self._account = Api(client).v2010.accounts(account_sid)
         self._typing = Messaging(client).v2.typing_indicator
 
     async def check(self) -> None:
-        """Ask for the account, which shows whether the token is good. Raises SendError."""
+        """Ask for one message, which shows whether the login is good. Raises SendError.
+
+        Most API keys may not ask for the account itself: https://www.twilio.com/docs/iam/api-keys.
+        """
         try:
-            await self._account.fetch_async()
+            await self._account.messages.list_async(limit=1, page_size=1)
         except _UNREADABLE:
             raise Ambiguous("unreadable_answer") from None
 
@@ -107,18 +128,27 @@ class TwilioApi:
         body: str | None = None,
         media_url: str | None = None,
         report_url: str | None = None,
+        service: str | None = None,
     ) -> str:
-        """Have a message sent: its sid. Raises SendError."""
-        message = {"To": to, "From": from_, "Body": body, "MediaUrl": media_url, "StatusCallback": report_url}
+        """Have a message sent, by way of a messaging service if one is given: its sid. Raises SendError."""
+        given = {
+            "body": body,
+            "media_url": None if media_url is None else [media_url],
+            "status_callback": report_url,
+            "messaging_service_sid": service,
+        }
         try:
-            # Without the library's object of a message, for which it reads three dates.
-            sid = str((await self._api.create_async("POST", self._messages, data=message))["sid"])
+            sent = await self._account.messages.create_async(
+                to=to, from_=from_, **{name: value for name, value in given.items() if value is not None}
+            )
         except RateLimited as limited:
             raise self._patience.longer(limited) from None
         except _UNREADABLE:
             raise Ambiguous("unreadable_answer") from None
+        if not sent.sid:
+            raise Ambiguous("unreadable_answer")
         self._patience.over()
-        return sid
+        return str(sent.sid)
 
     async def find(self, *, to: str, from_: str, body: str, since: datetime) -> str | None:
         """The newest of the last messages with this text that were taken since then: its sid. Raises SendError."""
@@ -169,6 +199,24 @@ class TwilioApi:
         return found[0]
 
 
+def _is_documented(text: str) -> bool:
+    """Whether an answer has the shape of all of Twilio's: an object, whose lists hold objects, and whose dates are
+    text. The library takes that for granted: https://www.twilio.com/docs/usage/twilios-response."""
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(answer, dict):
+        return False
+    listed = [one for value in answer.values() if isinstance(value, list) for one in value]
+    return all(isinstance(one, dict) for one in listed) and all(
+        isinstance(value, str | None)
+        for one in (answer, *listed)
+        for name, value in one.items()
+        if name.startswith("date_")
+    )
+
+
 _EARLIER = {
     "read": ("delivered", "sent", "sending", "queued"),
     "delivered": ("sent", "sending", "queued"),
@@ -176,7 +224,7 @@ _EARLIER = {
     "sent": ("sending", "queued"),
 }
 """Status -> those that a message had before: https://www.twilio.com/docs/messaging/guides/outbound-message-status-in-status-callbacks."""
-_UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
+_UNREADABLE = (LookupError, ValueError, TwilioException)
 """What the library raises for a success whose body is not what the API documents."""
 
 
@@ -186,8 +234,3 @@ def at(api_url: str, url: str) -> URL:
     if api_url == API_URL or not (asked.host or "").endswith(".twilio.com"):
         return asked
     return URL(api_url + asked.raw_path_qs, encoded=True)
-
-
-def password(account_sid: str, auth_token: str) -> dict[str, str]:
-    """The header by which the API knows us."""
-    return {hdrs.AUTHORIZATION: aiohttp.encode_basic_auth(account_sid, auth_token)}

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 from urllib.parse import urldefrag, urlencode, urlsplit
 
 import aiohttp
@@ -33,7 +33,7 @@ from channels.events import Address, Attachment, Event, Message, OptOut
 from channels.formatting import drop_dear_accents
 from channels.keys import keys
 from channels.replies import OpenMedia, Part, Receipt, Reply
-from channels.twilio.api import API_URL, TwilioApi, password
+from channels.twilio.api import API_URL, Login, TwilioApi
 from channels.twilio.errors import bad_token
 from channels.twilio.form import ADDRESS_PREFIX, is_for, read_form
 from channels.twilio.media import download
@@ -46,6 +46,7 @@ __all__ = ["SmsChannel", "WhatsAppChannel"]
 _log = logging.getLogger(__name__)
 
 _ACCOUNT_SID = re.compile(r"AC[0-9a-f]{32}")
+_API_KEY = re.compile(r"SK[0-9a-f]{32}")
 _SERVICE_SID = re.compile(r"MG[0-9a-f]{32}")
 _TYPING_SECONDS = 20.0
 """WhatsApp shows it for 25 s: https://www.twilio.com/docs/whatsapp/api/typing-indicators-resource."""
@@ -67,6 +68,7 @@ class _TwilioChannel:
     capabilities: Capabilities
     _sender_setting: ClassVar[str]
     _sender: ClassVar[re.Pattern[str]]
+    _sends_by_service: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -76,11 +78,13 @@ class _TwilioChannel:
         *,
         public_url: str = "",
         shared_key: str = "",
+        api_key: tuple[str, str] | None = None,
         service: str = "",
         api_url: str = API_URL,
     ) -> None:
-        """`sender`: our number, in which this channel is written to. `service`: the sid of the messaging service whose
-        other numbers are ours too. Raises ValueError for an empty token.
+        """`sender`: our number, in which this channel is written to. `api_key`: the sid and secret of an API key, with
+        which the API is called in place of the token. `service`: the sid of the messaging service that sends our text
+        messages, and whose other numbers are ours too. Raises ValueError for an empty token.
         """
         self.account = sender
         """Our number."""
@@ -96,7 +100,12 @@ class _TwilioChannel:
             setting=self._sender_setting,
             service=service,
         )
-        self._token = keys(auth_token)[0]
+        self._login = (
+            Login(account_sid, keys(auth_token)[0], "TWILIO_AUTH_TOKEN")
+            if api_key is None
+            else Login(*api_key, "TWILIO_API_SECRET")
+        )
+        self._service = service
         self._reader = FormReader(self.name)
         self._http: aiohttp.ClientSession | None = None
         self._api: TwilioApi | None = None
@@ -126,10 +135,16 @@ class _TwilioChannel:
             raise MissingSetting(
                 "TWILIO_MESSAGING_SERVICE_SID", "set it to the SID of your messaging service: MG and 32 digits"
             )
+        key, secret = settings.get("TWILIO_API_KEY", ""), settings.get("TWILIO_API_SECRET", "")
+        if (key or secret) and not _API_KEY.fullmatch(key):
+            raise MissingSetting("TWILIO_API_KEY", "set it to the SID of your API key: SK and 32 digits")
+        if key and not secret:
+            raise MissingSetting("TWILIO_API_SECRET", "set it to the secret of the key in TWILIO_API_KEY")
         return cls(
             account_sid,
             token,
             sender,
+            api_key=(key, secret) if key else None,
             public_url=public_url,
             shared_key=settings.get("TWILIO_SHARED_KEY", ""),
             service=service,
@@ -137,14 +152,14 @@ class _TwilioChannel:
         )
 
     async def start(self, http: aiohttp.ClientSession) -> None:
-        """Try the token. Raises MissingSetting for one that Twilio does not take, else SendError."""
-        api = TwilioApi(http, self._api_url, self._sid, self._token)
+        """Try the login. Raises MissingSetting for one that Twilio does not take, else SendError."""
+        api = TwilioApi(http, self._api_url, self._sid, self._login)
         try:
             await api.check()
         except Unavailable as away:
             raise away.mend or away from None
         except Undeliverable as refused:
-            raise bad_token(refused.code) from None
+            raise bad_token(refused.code, self._login.setting) from None
         self._http, self._api = http, api
 
     async def close(self) -> None:
@@ -189,6 +204,8 @@ class _TwilioChannel:
         A file that Twilio does not take as such, here and to this number, goes as a link.
         """
         shared = self._numbers(address)
+        if self._service and self._sends_by_service:
+            shared["service"] = self._service
         if self._public_url:
             status_url = f"{self._public_url}/webhooks/twilio/status?{urlencode({KEY: key})}"
             shared["report_url"] = status_url + _RETRIES
@@ -214,7 +231,7 @@ class _TwilioChannel:
         """A file's bytes, at most 16 MiB. Raises Undeliverable (too large, gone, no file) or Unavailable."""
         if self._http is None:
             raise Unavailable("not_started")
-        async for piece in download(self._http, self._api_url, password(self._sid, self._token), attachment.ref):
+        async for piece in download(self._http, self._api_url, self._login.header, attachment.ref):
             yield piece
 
     @property
@@ -235,6 +252,7 @@ class SmsChannel(_TwilioChannel):
     _sender_setting: ClassVar[str] = "TWILIO_SMS_FROM"
     _sender: ClassVar[re.Pattern[str]] = re.compile(r"\+[1-9]\d{6,14}|\d{3,8}")
     """A number or a short code: to a name nobody can answer."""
+    _sends_by_service: ClassVar[bool] = True
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
         """Pure."""
@@ -268,7 +286,7 @@ class WhatsAppChannel(_TwilioChannel):
         sender: str,
         *,
         clock: Callable[[], float] = time.monotonic,
-        **options: str,
+        **options: Any,
     ) -> None:
         super().__init__(account_sid, auth_token, sender, **options)
         self._clock = clock

@@ -23,8 +23,10 @@ _QUEUE_FULL = frozenset({"21611", "30001"})
 _UNAUTHORIZED = "20003"
 
 
-def refusal(status: int, headers: Mapping[str, str], payload: str) -> SendError:
+def refusal(status: int, headers: Mapping[str, str], payload: str, setting: str = "TWILIO_AUTH_TOKEN") -> SendError:
     """The error for an answer that is no success. It carries Twilio's number for it and none of its words.
+
+    `setting`: where the password of the login stands.
 
     RateLimited has a wait of 0 seconds when none is named, as usual: `Patience` knows one.
     """
@@ -36,16 +38,17 @@ def refusal(status: int, headers: Mapping[str, str], payload: str) -> SendError:
     if not is_twilios and status != 413:
         return Unavailable(f"http_{status}")
     if status == 401 or code == _UNAUTHORIZED:
-        return Unavailable("unauthorized", mend=bad_token("unauthorized"))
+        return Unavailable("unauthorized", mend=bad_token("unauthorized", setting))
     if code == OPTED_OUT:
         return OptedOut(code)
     return Undeliverable(code or f"http_{status}")
 
 
-def bad_token(code: str) -> MissingSetting:
-    """What to do about a token that Twilio refuses with this code."""
-    mend = f"Twilio does not take it for this account ({code}): copy it again from the console"
-    return MissingSetting("TWILIO_AUTH_TOKEN", mend)
+def bad_token(code: str, setting: str = "TWILIO_AUTH_TOKEN") -> MissingSetting:
+    """What to do about a password that Twilio refuses with this code."""
+    both = " with TWILIO_API_KEY" if setting == "TWILIO_API_SECRET" else ""
+    mend = f"Twilio does not take it{both} for this account ({code}): copy it again from the console"
+    return MissingSetting(setting, mend)
 
 
 def _read(payload: str) -> tuple[str | None, bool]:

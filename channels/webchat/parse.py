@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -11,7 +12,7 @@ from channels.channel import Malformed, WebhookRequest
 from channels.events import Address, ButtonPress, Event, Message, Person
 from channels.webchat.verify import is_secure, session_of
 
-__all__ = ["MAX_MESSAGE", "parse_event"]
+__all__ = ["MAX_MESSAGE", "address_of", "language_of", "parse_event"]
 
 MAX_MESSAGE = 16_000
 """Characters a person may write at once."""
@@ -54,9 +55,8 @@ def parse_event(request: WebhookRequest) -> Event:
     except ValidationError as error:
         raise Malformed("neither a message nor a press of the chat page") from error
     session = session_of(request.headers, secure=is_secure(request))
-    address = Address(channel="webchat", account="local", place=session)
-    # A name to be shown by: the session's id would only puzzle whoever reads "confirmed by ...".
-    person = Person(channel="webchat", account="local", user_id=session, name="Visitor", language=_language(request))
+    address = address_of(session)
+    person = Person(channel="webchat", account="local", user_id=session, language=language_of(request.headers))
     event_ids = (f"{session}:{sent.client_id}",)
     if isinstance(sent, _Press):
         return ButtonPress(
@@ -77,7 +77,12 @@ def parse_event(request: WebhookRequest) -> Event:
     )
 
 
-def _language(request: WebhookRequest) -> str | None:
+def address_of(session: str) -> Address:
+    """Return the address of a browser's conversation."""
+    return Address(channel="webchat", account="local", place=session)
+
+
+def language_of(headers: Mapping[str, str]) -> str | None:
     """The first choice of Accept-Language, which browsers send in order."""
-    first = request.headers.get("accept-language", "").partition(",")[0].partition(";")[0].strip()
+    first = headers.get("accept-language", "").partition(",")[0].partition(";")[0].strip()
     return first if _LANGUAGE.fullmatch(first) else None

@@ -239,8 +239,13 @@ class FakeTelegram:
         edited = message.to_json() | {"edit_date": int(time.time())}
         await self._tell("edited_message", message.chat, edited, wait=wait)
 
-    async def press(self, message: Message, label: str, by: User, *, wait: bool = True) -> Press:
-        """A person presses a button of a message, one that it no longer has included: a phone may still show it."""
+    async def press(
+        self, message: Message, label: str, by: User, *, data: str | None = None, wait: bool = True
+    ) -> Press:
+        """A person presses a button of a message, one that it no longer has included: a phone may still show it.
+
+        `data`: the button's, where its label has had several.
+        """
         press = Press(str(next(self._ids)))
         self._presses[press.query_id] = press
         query = {
@@ -248,7 +253,7 @@ class FakeTelegram:
             "from": by.to_json(),
             "message": message.to_json(),
             "chat_instance": "1",
-            "data": message.once_shown[label],
+            "data": data if data is not None else message.once_shown[label],
         }
         await self._tell("callback_query", message.chat, query, wait=wait)
         return press

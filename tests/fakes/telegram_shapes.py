@@ -62,6 +62,8 @@ class Message:
     edits: int = 0
     once_shown: dict[str, str] = field(default_factory=dict)
     """Every button it ever had, label -> callback data: a phone may still show one that is gone."""
+    once_sent: dict[str, str] = field(default_factory=dict)
+    """The same by callback data, of which a label may have had several."""
 
     @property
     def buttons(self) -> list[str]:
@@ -71,6 +73,7 @@ class Message:
     def show(self, keyboard: list[list[dict[str, Any]]]) -> None:
         self.keyboard = keyboard
         self.once_shown |= {button["text"]: button["callback_data"] for row in keyboard for button in row}
+        self.once_sent |= {button["callback_data"]: button["text"] for row in keyboard for button in row}
 
     def to_json(self, *, with_reply: bool = True) -> dict[str, Any]:
         """https://core.telegram.org/bots/api#message"""

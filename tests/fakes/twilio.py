@@ -72,6 +72,8 @@ class Sent:
     body: str
     media_urls: tuple[str, ...] = ()
     status_callback: str = ""
+    service: str = ""
+    """The sid of the messaging service that sends it."""
     created: datetime = field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
     media: list[Media] = field(default_factory=list)
     """What Twilio found at the addresses."""
@@ -126,6 +128,11 @@ class FakeTwilio:
         self.auth_token, self.shared_key = auth_token, shared_key
         self.secondary_token = ""
         """The API takes it too, and no webhook is signed with it: https://www.twilio.com/docs/iam/api/authtoken"""
+        self.api_keys: dict[str, str] = {}
+        """Sid of a standard API key -> its secret; the account itself is not for them:
+        https://www.twilio.com/docs/iam/api-keys."""
+        self.service = ""
+        """The sid of a messaging service, whose only sender is the number for text messages."""
         self.sms, self.whatsapp = sms, whatsapp
         self.url = self.webhook_url = ""
         self.calls: list[Call] = []
@@ -341,6 +348,7 @@ class FakeTwilio:
                 body=str(form.get("Body", "")),
                 media_urls=tuple(map(str, form.getall("MediaUrl", []))),
                 status_callback=str(form.get("StatusCallback", "")),
+                service=str(form.get("MessagingServiceSid", "")),
             )
             self.sent.append(sent)
             self._changed.set()
@@ -371,6 +379,8 @@ class FakeTwilio:
             return 21211
         if from_ != ours:
             return 21606
+        if (service := str(form.get("MessagingServiceSid", ""))) and (service, channel) != (self.service, "sms"):
+            return 21712  # https://www.twilio.com/docs/api/errors/21712: the sender is not in the service's pool
         if number in self.refused:
             return self.refused[number]
         if (from_, to) in self._opted_out:
@@ -495,6 +505,8 @@ class FakeTwilio:
             return _error(503, 20503)
         tokens = [token for token in (self.auth_token, self.secondary_token) if token]
         expected = [aiohttp.encode_basic_auth(self.account_sid, token) for token in tokens]
+        if not request.path.endswith(f"/{self.account_sid}.json"):
+            expected += [aiohttp.encode_basic_auth(*key) for key in self.api_keys.items()]
         account = request.match_info.get("account", self.account_sid)
         if request.headers.get("Authorization") not in expected or account != self.account_sid:
             return _error(401, 20003)

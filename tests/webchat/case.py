@@ -40,7 +40,7 @@ def prove(request: WebhookRequest, at: datetime, attempt: int) -> WebhookRequest
 
 
 def parsed(kind: type[Message] | type[ButtonPress], client_id: str, **fields: Any) -> Parsed:
-    person = Person(channel="webchat", account="local", user_id=SESSION, name="Visitor", language="pt-BR")
+    person = Person(channel="webchat", account="local", user_id=SESSION, language="pt-BR")
     event = kind(event_ids=(f"{SESSION}:{client_id}",), address=ADDRESS, person=person, **fields)
     return Parsed((event,), ANSWER)
 

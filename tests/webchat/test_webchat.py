@@ -149,7 +149,7 @@ def test_a_message_is_read_with_who_and_where() -> None:
     assert event.event_ids == (f"{session}:abcdefgh",)
     assert str(event.person) == str(event.address) == f"webchat:local:{session}"
     assert event.person is not None
-    assert (event.person.name, event.person.language) == ("Visitor", "pt-BR")
+    assert (event.person.name, event.person.language) == (None, "pt-BR")
     assert (parsed.response.status, parsed.response.body) == (200, b'{"status": "accepted"}')
 
 

@@ -69,6 +69,38 @@ def test_a_table_is_aligned_by_what_is_seen() -> None:
     ]
 
 
+WIDE = """\
+| Invoice | Customer | Amount | Due |
+|---|---|---:|---|
+| INV-7 | Blue Bakery in Old Street | 1,280.00 EUR | |
+| INV-42 | Café Aurora | 410.20 EUR | tomorrow |
+"""
+
+
+def test_the_rows_of_a_table_that_is_wider_than_a_phone_stand_one_under_another() -> None:
+    styled = read_markdown(f"Here:\n\n{WIDE}\nThat is all.")
+    assert styled.text == (
+        "Here:\n\n"
+        "INV-7\nCustomer: Blue Bakery in Old Street\nAmount: 1,280.00 EUR\n\n"
+        "INV-42\nCustomer: Café Aurora\nAmount: 410.20 EUR\nDue: tomorrow\n\n"
+        "That is all."
+    )
+    assert [styled.text[span.start : span.end] for span in styled.spans] == ["INV-7", "INV-42"]
+    assert {span.kind for span in styled.spans} == {"bold"}
+
+
+@pytest.mark.parametrize(("cells", "stands"), [(16, "pre"), (17, "bold")])
+def test_a_table_of_36_columns_is_no_wider(cells: int, stands: str) -> None:
+    (span, *_) = read_markdown(f"|{'a' * cells}|{'b' * 17}|\n|-|-|\n|1|2|").spans
+    assert span.kind == stands
+
+
+def test_a_wide_table_without_rows_or_headings_loses_nothing() -> None:
+    long = "x" * 40
+    assert read_markdown(f"|{long}|b|\n|-|-|").text == f"{long}\nb"
+    assert read_markdown(f"| | |\n|-|-|\n|{long}|2|").text == f"{long}\n2"
+
+
 def test_plain_text_writes_links_out_and_marks_quotes() -> None:
     markdown = "see [here](https://a.example), <https://b.example>, [me](mailto:a@b.example)\n\n> q1\n> q2"
     expected = "see here (https://a.example), https://b.example, me (mailto:a@b.example)\n\n> q1\n> q2"

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import aiohttp
 import pytest
 from aiohttp import web
+from pytest_aiohttp import AiohttpServer
 
 from channels import (
     Attachment,
@@ -27,7 +28,6 @@ from channels.replies import Button
 from channels.slack import PollingRefused, SlackChannel
 from tests.channels.slack.conftest import place
 from tests.fakes.slack import FakeSlack
-from tests.ports import free_port
 
 SETTINGS = {
     "SLACK_BOT_TOKEN": "xoxb-12-34-Abc",
@@ -278,7 +278,7 @@ async def test_out_of_reach_is_said_to_whoever_polls(slack: FakeSlack, channel: 
 
 
 async def test_deliveries_come_signed_and_events_again_until_they_are_taken(
-    slack: FakeSlack, channel: SlackChannel, ana: str
+    slack: FakeSlack, channel: SlackChannel, ana: str, aiohttp_server: AiohttpServer
 ) -> None:
     requests: list[WebhookRequest] = []
     statuses = [503, 500]
@@ -290,15 +290,11 @@ async def test_deliveries_come_signed_and_events_again_until_they_are_taken(
 
     app = web.Application()
     app.router.add_post("/webhooks/slack", take)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    port = free_port()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
-    slack.webhook = f"http://127.0.0.1:{port}/webhooks/slack"
+    server = await aiohttp_server(app)
+    slack.webhook = str(server.make_url("/webhooks/slack"))
     team = slack.channel()
     await slack.says(ana, team, f"<@{slack.bot_user}> delete INV-42")
     await slack.command(ana, team, "/stop")
-    await runner.cleanup()
     now = datetime.now(UTC)
     ids = []
     for request in requests:

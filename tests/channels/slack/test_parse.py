@@ -96,6 +96,14 @@ def test_without_a_word_of_the_installation_it_is_our_own_account() -> None:
     assert (event.address.account, str(event.person)) == ("T061EG9R6", "slack:T061EG9R6:U9OTHER")
 
 
+@pytest.mark.parametrize("account", [None, "T061EG9R6"])
+def test_an_installation_that_names_no_team_is_the_events_own(account: str | None) -> None:
+    fixture = loaded("message_im")
+    fixture["payload"]["authorizations"] = [{"user_id": "U0LAN0Z89", "is_bot": True}]
+    [event] = PayloadReader("slack", account).read(request(fixture["payload"], "json")).events
+    assert event.address.account == "T061EG9R6"
+
+
 def test_somebody_of_another_organisation_presses_as_who_they_write() -> None:
     reader = PayloadReader("slack", "T061EG9R6", "U0LAN0Z89")
     [written], [pressed] = read("shared_channel", reader).events, read("shared_channel_press", reader).events
@@ -129,6 +137,14 @@ def test_a_command_can_be_written_where_slack_takes_none(text: str, command: str
     [event] = READER.read(request(fixture["payload"], "json")).events
     assert isinstance(event, Message)
     assert (event.command, event.text) == (command, words)
+
+
+def test_a_path_at_the_beginning_of_a_message_of_a_channel_is_no_command() -> None:
+    fixture = loaded("message_channel")
+    fixture["payload"]["event"]["text"] = "/tmp is full"
+    [event] = READER.read(request(fixture["payload"], "json")).events
+    assert isinstance(event, Message)
+    assert (event.command, event.text) == (None, "/tmp is full")
 
 
 def test_the_bot_that_is_known_counts_where_slack_names_none() -> None:

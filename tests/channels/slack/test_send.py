@@ -11,7 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
+from pytest_aiohttp import AiohttpServer
 
 from channels import (
     Address,
@@ -102,7 +102,7 @@ async def test_a_file_arrives_in_its_thread(slack: FakeSlack, channel: SlackChan
 
 
 async def test_a_file_arrives_while_all_threads_of_the_loop_hang(
-    slack: FakeSlack, channel: SlackChannel, tmp_path: Path
+    slack: FakeSlack, channel: SlackChannel, tmp_path: Path, aiohttp_server: AiohttpServer
 ) -> None:
     media = stored(tmp_path / "a.pdf", bytes(range(256)) * 5000)
     with all_threads_hang():
@@ -243,7 +243,7 @@ async def test_an_answer_without_end_is_not_read_to_its_end(
     ],
 )
 async def test_what_is_no_answer_of_slacks_is_read_by_its_status(
-    status: int, body: str, error: type[SendError]
+    status: int, body: str, error: type[SendError], aiohttp_server: AiohttpServer
 ) -> None:
     async def answer(request: web.Request) -> web.Response:
         if request.path.endswith(("auth.test", "elsewhere")):
@@ -253,7 +253,8 @@ async def test_what_is_no_answer_of_slacks_is_read_by_its_status(
 
     app = web.Application()
     app.router.add_post("/{path:.*}", answer)
-    async with TestServer(app) as server, aiohttp.ClientSession() as http:
+    server = await aiohttp_server(app)
+    async with aiohttp.ClientSession() as http:
         channel = SlackChannel("xoxb-1", api_url=str(server.make_url("/")))
         await channel.start(http)
         with pytest.raises(error):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
 from aiohttp import web
+from pytest_aiohttp import AiohttpServer
 
 from channels import Attachment, Message, MissingSetting, Person, Unavailable, Undeliverable, WebhookRequest
 from channels.telegram import PollingRefused, TelegramChannel
@@ -145,7 +145,7 @@ async def test_a_file_that_cannot_be_had_says_why(telegram: FakeTelegram, channe
 
 
 @pytest.fixture
-async def webhook(channel: TelegramChannel) -> AsyncIterator[tuple[list[WebhookRequest], list[int]]]:
+async def webhook(channel: TelegramChannel, aiohttp_server: AiohttpServer) -> tuple[list[WebhookRequest], list[int]]:
     """Our side: a server that keeps what it verified, and answers with the statuses of the list, then 200."""
     requests: list[WebhookRequest] = []
     statuses: list[int] = []
@@ -157,12 +157,9 @@ async def webhook(channel: TelegramChannel) -> AsyncIterator[tuple[list[WebhookR
 
     app = web.Application()
     app.router.add_post("/webhooks/telegram", take)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    await channel.register(f"http://127.0.0.1:{runner.addresses[0][1]}/webhooks/telegram")
-    yield requests, statuses
-    await runner.cleanup()
+    server = await aiohttp_server(app)
+    await channel.register(str(server.make_url("/webhooks/telegram")))
+    return requests, statuses
 
 
 async def test_updates_come_to_the_webhook_in_order_and_again_until_they_are_taken(

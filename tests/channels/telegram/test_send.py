@@ -14,7 +14,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
+from pytest_aiohttp import AiohttpServer
 
 from channels import (
     Address,
@@ -163,7 +163,7 @@ async def test_a_file_goes_up_byte_for_byte(
     assert (sent.text, sent.entities[0]["type"]) == ("Here it is", "italic")
 
 
-async def test_a_file_arrives_while_all_threads_of_the_loop_hang(tmp_path: Path) -> None:
+async def test_a_file_arrives_while_all_threads_of_the_loop_hang(tmp_path: Path, aiohttp_server: AiohttpServer) -> None:
     """At a server that needs none of them; the fake does, to read a form."""
     received: list[bytes] = []
 
@@ -175,7 +175,8 @@ async def test_a_file_arrives_while_all_threads_of_the_loop_hang(tmp_path: Path)
     media = stored(tmp_path / "a.pdf", b"%PDF-1.7" + bytes(range(256)) * 3000, "application/pdf")
     app = web.Application(client_max_size=2**20)
     app.router.add_post("/{path:.*}", take)
-    async with TestServer(app) as server, aiohttp.ClientSession() as http:
+    server = await aiohttp_server(app)
+    async with aiohttp.ClientSession() as http:
         channel = TelegramChannel("7:AAtoken", SECRET, str(server.make_url("/")))
         await channel.start(http)
         to = Address(channel="telegram", account=channel.account, place="5001")
@@ -304,7 +305,9 @@ async def test_a_page_about_what_is_too_large_will_not_pass(
 
 
 @pytest.mark.parametrize("body", ["", "[1]", "{}", '{"message": "Forbidden"}', '{"ok": false}', "[" * 100_000])
-async def test_json_of_something_between_is_no_word_of_telegrams_either(body: str) -> None:
+async def test_json_of_something_between_is_no_word_of_telegrams_either(
+    body: str, aiohttp_server: AiohttpServer
+) -> None:
     async def answer(request: web.Request) -> web.Response:
         if request.path.endswith("getMe"):
             return web.json_response({"ok": True, "result": {"username": "askfirst_bot"}})
@@ -312,7 +315,8 @@ async def test_json_of_something_between_is_no_word_of_telegrams_either(body: st
 
     app = web.Application()
     app.router.add_post("/{path:.*}", answer)
-    async with TestServer(app) as server, aiohttp.ClientSession() as http:
+    server = await aiohttp_server(app)
+    async with aiohttp.ClientSession() as http:
         channel = TelegramChannel("7:AAtoken", SECRET, str(server.make_url("/")))
         await channel.start(http)
         with pytest.raises(Unavailable, match="http_403"):
@@ -358,14 +362,17 @@ async def test_an_answer_without_end_is_not_read_to_its_end(
 
 
 @pytest.mark.parametrize("result", [True, None, [], {}, {"chat": {"id": 5001}}])
-async def test_an_answer_that_names_no_message_is_ambiguous_where_one_was_sent(result: object) -> None:
+async def test_an_answer_that_names_no_message_is_ambiguous_where_one_was_sent(
+    result: object, aiohttp_server: AiohttpServer
+) -> None:
     async def answer(request: web.Request) -> web.Response:
         me = {"id": 7, "is_bot": True, "first_name": "Askfirst", "username": "askfirst_bot"}
         return web.json_response({"ok": True, "result": me if request.path.endswith("getMe") else result})
 
     app = web.Application()
     app.router.add_post("/{path:.*}", answer)
-    async with TestServer(app) as server, aiohttp.ClientSession() as http:
+    server = await aiohttp_server(app)
+    async with aiohttp.ClientSession() as http:
         channel = TelegramChannel("7:AAtoken", SECRET, str(server.make_url("/")))
         await channel.start(http)
         to = Address(channel="telegram", account=channel.account, place="5001")

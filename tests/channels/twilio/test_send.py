@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
+from pytest_aiohttp import AiohttpServer
 
 from channels import (
     Ambiguous,
@@ -197,14 +197,17 @@ async def test_an_answer_without_end_is_not_read_to_its_end(sms: SmsChannel, mon
 
 
 @pytest.mark.parametrize("said", ["", "{}", "[]", "true", "no JSON"])
-async def test_a_success_that_names_no_message_is_in_doubt(said: str) -> None:
+async def test_a_success_that_names_no_message_is_in_doubt(said: str, aiohttp_server: AiohttpServer) -> None:
     async def answer(request: web.Request) -> web.Response:
         asked = request.method == "GET"
-        return web.Response(status=200 if asked else 201, text="{}" if asked else said, content_type="application/json")
+        return web.Response(
+            status=200 if asked else 201, text='{"messages": []}' if asked else said, content_type="application/json"
+        )
 
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", answer)
-    async with TestServer(app) as server, aiohttp.ClientSession() as http:
+    server = await aiohttp_server(app)
+    async with aiohttp.ClientSession() as http:
         channel = SmsChannel("AC" + "0" * 32, "token", "+15551230000", api_url=str(server.make_url("")))
         await channel.start(http)
         with pytest.raises(Ambiguous, match="unreadable_answer"):
@@ -269,7 +272,9 @@ async def test_neither_numbers_nor_words_nor_the_token_are_logged(
     with pytest.raises(Undeliverable) as raised:
         await sms.send(place(sms), TEXT, key="1")
     ours = [r.getMessage() for r in caplog.records if not r.name.startswith(("aiohttp", "asyncio"))]
-    assert not any(secret in text for text in (*ours, str(raised.value)) for secret in (ANA, "INV-42", sms._token))
+    assert not any(
+        secret in text for text in (*ours, str(raised.value)) for secret in (ANA, "INV-42", twilio.auth_token)
+    )
 
 
 async def test_typing_goes_under_the_persons_last_message_and_ends_with_the_answer(
