@@ -6,11 +6,14 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self, TypeAlias
+
+from pydantic import Field
 
 from channels import Address, AskfirstError, Attachment, Json, Media, Message, Person, Reply
 from channels.direct import DirectChannel, own_place, shared_place
@@ -18,7 +21,8 @@ from gateway.agent import Agent, AgentResult, Ask, Asked, Journal, Keep, LoopOut
 from gateway.artifacts import Artifact
 from gateway.memory import RESET, to_entries
 from gateway.observe import describe_error
-from gateway.providers.base import ModelMessage
+from gateway.options import WrongOption, checked
+from gateway.providers.base import ModelMessage, Provider
 from gateway.tools import PendingConfirmation, Tool, ToolContext, unasked
 from gateway.tools.action import Detail, PendingAction
 from gateway.tools.escape import link, plain
@@ -42,7 +46,7 @@ class NotAllowed(AskfirstError):
 
 
 class LifespanFailed(AskfirstError):
-    """The bot's own `lifespan` raised `error` when it was entered, so the bot does not run.
+    """The bot's own `lifespan` raised `error` when it was entered, so the bot does not run, or when it was left.
 
     The message says where; the error's own text, which may hold a secret of the bot's, is only in `error`.
     """
@@ -77,11 +81,13 @@ class Turn:
     """The conversation's open actions, read anew at each call."""
     publish: Callable[..., None]
     """The live feed."""
+    admit: Callable[[str, str], Awaitable[str]] | None = None
+    """Let in the person with this code, said in this language; None for a person who may not."""
 
     @property
     def heard(self) -> list[ModelMessage]:
         """The messages as the model is told them."""
-        return [_heard(message) for message in self.messages]
+        return [each for message in self.messages for each in (*_before(message), _heard(message))]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,12 +133,16 @@ class ChannelAgent:
     never wait. `when_busy`: whether a message of the person whose turn runs waits for its end, or ends it at its next
     step, never within a tool. `in_doubt`: what becomes of a reply that may have arrived, where the platform cannot
     tell: it is sent again, after a note that says so, or not at all; a question always is. `strict`: refuse tools that
-    change something, ask nobody, and do not say that this is meant (`askfirst tools` lists them).
+    change something, ask nobody, and do not say that this is meant (`askfirst tools` lists them). `groups`: which
+    messages of a group the bot reads: those addressed to it (a mention, a reply, a command, a thread or topic where it
+    was asked within a day), or all. `group_context`: how many of the last other messages the next turn is told, 0 to
+    100; 0 keeps none of them.
     """
 
     embed: Callable[[ChannelAgent], AbstractAsyncContextManager[Runtime]]
     """Puts a bot together with a store of its own when it is entered without a Gateway; set by the package."""
 
+    @checked
     def __init__(
         self,
         agent: Agent,
@@ -140,30 +150,31 @@ class ChannelAgent:
         store: Any = None,
         lifespan: Lifespan | None = None,
         on_unrelated: Literal["keep", "drop"] = "keep",
-        answer_window_seconds: float = 60.0,
+        answer_window_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0,
         language: str | None = None,
         greeting: str | None = None,
-        collect_seconds: float = 0.0,
+        collect_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0,
         when_busy: Literal["queue", "interrupt"] = "queue",
         in_doubt: Literal["repeat", "drop"] = "repeat",
         strict: bool = False,
+        groups: Literal["addressed", "all"] = "addressed",
+        group_context: Annotated[int, Field(ge=0, le=100)] = 0,
     ) -> None:
-        """Raises ValueError for an answer window that is no positive, finite number, and the like."""
-        if not 0 < answer_window_seconds < float("inf"):
-            raise ValueError(f"answer_window_seconds must be a positive number, not {answer_window_seconds!r}")
-        if not 0 <= collect_seconds < float("inf"):
-            raise ValueError(f"collect_seconds must be 0 or a positive number, not {collect_seconds!r}")
-        if on_unrelated not in ("keep", "drop"):
-            raise ValueError(f"on_unrelated is 'keep' or 'drop', not {on_unrelated!r}")
-        if when_busy not in ("queue", "interrupt"):
-            raise ValueError(f"when_busy is 'queue' or 'interrupt', not {when_busy!r}")
-        if in_doubt not in ("repeat", "drop"):
-            raise ValueError(f"in_doubt is 'repeat' or 'drop', not {in_doubt!r}")
+        """Raises WrongOption for an option or a value that there is not, and for what `strict` refuses."""
+        wrong: dict[str, str] = {}
+        if isinstance(store, str) and not _STORE.match(store):
+            scheme = store.partition(":")[0]  # the rest may hold a password
+            wrong["store"] = f"should be sqlite:///path/to/file.db, redis://host:6379 or a Store, not a {scheme!r} URL"
+        if language is not None and not _LANGUAGE.fullmatch(language):
+            wrong["language"] = f"should be a language tag such as 'en' or 'pt-BR', not {language!r}"
         if strict and (alone := unasked(agent.tools.values(), agent.policy)) is not None:
-            raise ValueError(f"strict=True: {alone}")
+            wrong["strict=True"] = f"refuses it: {alone}"
+        if wrong:
+            raise WrongOption("ChannelAgent", wrong)
         self.agent, self.store, self.language, self.greeting = agent, store, language, greeting
         self.on_unrelated, self.answer_window_seconds = on_unrelated, answer_window_seconds
         self.collect_seconds, self.when_busy, self.in_doubt = collect_seconds, when_busy, in_doubt
+        self.groups, self.group_context = groups, group_context
         self.deps: Any = None
         self._lifespan = lifespan
         self._commands: dict[str, tuple[CommandHandler, str]] = {}
@@ -249,7 +260,8 @@ class ChannelAgent:
     async def notify(self, address: Address | str, reply: Reply | str, *, after_seconds: float = 0.0) -> None:
         """Say something without being asked: now, or so many seconds later, whatever is restarted meanwhile.
 
-        It is in the outbox, or its moment in the store, when this returns. Raises ValueError when the address is none,
+        It is in the outbox, or its moment in the store, when this returns. Raises WrongOption for a reply with buttons,
+        which have no handlers yet, ValueError when the address is none,
         its channel is off or the seconds are no finite number from 0 on, and an Undeliverable where nothing is to be
         sent: OptedOut when its person has written STOP on SMS or WhatsApp, and not START since; Unreachable when the
         bot was found blocked or removed there within a day, and nothing has come from there since.
@@ -257,13 +269,14 @@ class ChannelAgent:
         where = Address.parse(address) if isinstance(address, str) else address
         if not 0 <= after_seconds < float("inf"):
             raise ValueError(f"after_seconds must be 0 or a positive number, not {after_seconds!r}")
-        said = Reply(text=reply) if isinstance(reply, str) else reply
+        said = _without_buttons(reply)
         await self._running().notify(where, said, after_seconds=after_seconds)
 
     def command(self, name: str, *, description: str = "") -> Callable[[CommandHandler], CommandHandler]:
         """Register ``/name``: an async function of a ToolContext and the text after the command.
 
-        Raises ValueError for a name that is taken or that no platform would show.
+        It may answer with a Reply that has files, not buttons: they have no handlers yet. Raises ValueError for a name
+        that is taken or that no platform would show.
         """
         if not name.isidentifier() or name != name.lower() or len(name) > 32:
             raise ValueError(f"a command is up to 32 small letters, digits and _, not {name!r}")
@@ -331,12 +344,9 @@ class ChannelAgent:
             raise RuntimeError("this bot is running already: one process runs it once")
         async with contextlib.AsyncExitStack() as stack:
             provider = await asyncio.to_thread(getattr, self.agent, "provider")  # it imports its vendor's package
-            stack.push_async_callback(provider.close)
+            stack.push_async_callback(_close, provider)
             if self._lifespan is not None:
-                try:
-                    self.deps = await stack.enter_async_context(self._lifespan())
-                except Exception as error:
-                    raise LifespanFailed(error) from error
+                self.deps = await stack.enter_async_context(_lived(self._lifespan))
             self._runtime = runtime
             try:
                 yield
@@ -366,7 +376,7 @@ class ChannelAgent:
                     if called is not None:
                         await called
             except Exception as error:  # noqa: BLE001 - an author's callback must not undo what is done
-                log.error("an %s callback failed: %s", name, type(error).__name__)
+                log.error("an %s callback failed: %s", name, describe_error(error))
 
     async def turn(self, turn: Turn) -> Outcome:
         """What one turn does: a command, or the model. An answer to an open action never comes this far.
@@ -374,7 +384,8 @@ class ChannelAgent:
         Raises ProviderError when the model cannot be reached.
         """
         command = turn.messages[0].command if turn.messages else None
-        if command in BUILT_IN or command in self._commands:
+        unlisted = command == "whoami" or (command == "pair" and turn.admit is not None)
+        if unlisted or command in BUILT_IN or command in self._commands:
             return await self._command(turn, command or "")
         return await self._model(turn)
 
@@ -391,10 +402,14 @@ class ChannelAgent:
                 outcome.replies, outcome.transcript = [Reply(text=say("new_done", turn.language))], [RESET]
             case "pending":
                 outcome.replies = [Reply(text=self._pending(turn, await turn.actions()), exact=True)]
+            case "whoami" if command not in self._commands:
+                outcome.replies = [Reply(text=say("whoami", turn.language, person=f"`{turn.person}`"))]
+            case "pair" if command not in self._commands and turn.admit is not None:
+                outcome.replies = [Reply(text=await turn.admit(turn.messages[0].text, turn.language))]
             case _:
                 answer = await self._commands[command][0](turn.context, turn.messages[0].text)
                 if answer is not None:
-                    outcome.replies = [Reply(text=answer) if isinstance(answer, str) else answer]
+                    outcome.replies = [_without_buttons(answer)]
         return outcome
 
     def _pending(self, turn: Turn, actions: ConversationActions) -> str:
@@ -431,6 +446,33 @@ class ChannelAgent:
             outcome.replies.append(Reply(text="\n\n".join(filter(None, [text, *links]))))
         outcome.replies += [Reply(media=(media_of(item),)) for item in done.artifacts if item.url is None]
         return outcome
+
+
+async def _close(provider: Provider) -> None:
+    """Close a provider, which may be an author's: what else ends with the bot ends all the same."""
+    try:
+        await provider.close()
+    except Exception as error:  # noqa: BLE001
+        log.error("the provider could not be closed: %s", describe_error(error))
+
+
+@contextlib.asynccontextmanager
+async def _lived(lifespan: Lifespan) -> AsyncIterator[Any]:
+    """Enter and leave a bot's own lifespan. Raises LifespanFailed for errors that are its own."""
+    stack = contextlib.AsyncExitStack()
+    try:
+        yielded = await stack.enter_async_context(lifespan())
+    except Exception as error:
+        raise LifespanFailed(error) from error
+    try:
+        yield yielded
+    except BaseException as raised:
+        await stack.__aexit__(type(raised), raised, raised.__traceback__)
+        raise
+    try:
+        await stack.aclose()
+    except Exception as error:
+        raise LifespanFailed(error) from error
 
 
 class _Asking:
@@ -480,8 +522,11 @@ def _asked(turn: Turn, action: PendingAction) -> PendingAction:
 
 
 BUILT_IN = ("start", "help", "new", "stop", "pending")
-"""The commands every bot has; /stop is worked in the decision lane."""
+"""The commands every bot has; /stop is worked in the decision lane. /whoami and /pair are not listed to people."""
 
+_STORE = re.compile(r"sqlite:///.|rediss?://.")
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
+"""The shape of a BCP 47 tag."""
 _CALLBACK_SECONDS = 60.0
 
 _EXCUSES: Mapping[str, str] = {
@@ -502,6 +547,21 @@ def media_of(artifact: Artifact) -> Media:
         size=artifact.size or 0,
         role=artifact.role,
     )
+
+
+def _without_buttons(reply: Reply | str) -> Reply:
+    """Return what an author's code says as a reply. Raises WrongOption for buttons: a press would do nothing."""
+    if isinstance(reply, str):
+        return Reply(text=reply)
+    if reply.buttons:
+        raise WrongOption(
+            "Reply",
+            {
+                "buttons": "cannot be of your own: there are no handlers for them yet. Leave them out, and let the "
+                "person write the answer. A tool with confirm= gets its Confirm and Cancel from the gateway"
+            },
+        )
+    return reply
 
 
 def _excuse(stop_reason: StopReason, language: str) -> str:
@@ -525,6 +585,14 @@ def _heard(message: Message) -> ModelMessage:
     if message.address.group and message.person is not None:
         speaker = message.person.name or message.person.user_id
     return ModelMessage(role="user", content="\n".join([text, *files]).strip(), speaker=speaker)
+
+
+def _before(message: Message) -> list[ModelMessage]:
+    """Return what others wrote before it, not to the bot, as one note for the model; none when nothing was kept."""
+    if not message.before:
+        return []
+    lines = ["Written in the group before this message, not to you:", *message.before]
+    return [ModelMessage(role="event", content="\n".join(lines))]
 
 
 def _waiting_note(actions: Sequence[PendingAction]) -> str:

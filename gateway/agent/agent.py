@@ -19,6 +19,7 @@ from gateway.agent.model import OnEvent, OnText
 from gateway.agent.results import AgentResult, StreamChunk
 from gateway.agent.unattended import Unattended
 from gateway.agent.window import Window
+from gateway.options import checked
 from gateway.providers import ModelMessage, Provider, ProviderConfigurationError, ProviderError, make_provider
 from gateway.tools import Tool, ToolContext, ToolPolicy, ToolRegistry
 
@@ -32,6 +33,7 @@ class Agent:
     own, where a call that needs a person's yes does not happen unless the config's `confirm_action` says so.
     """
 
+    @checked
     def __init__(
         self,
         tools: Sequence[Tool | Callable[..., Any]] = (),
@@ -43,7 +45,8 @@ class Agent:
     ) -> None:
         """`provider`: one, or a spec such as ``openai:gpt-5-mini`` or ``demo``; None: ``ASKFIRST_PROVIDER``, else demo.
 
-        Plain functions among the tools become tools. Raises ToolValidationError when two have one name.
+        Plain functions among the tools become tools. Raises ToolValidationError when two have one name, and WrongOption
+        for an option or a value that there is not.
         """
         self.tools: Mapping[str, Tool] = {tool.name: tool for tool in ToolRegistry(tools).all()}
         self.config = config or AgentConfig()

@@ -26,9 +26,11 @@ from gateway.tools import (
     ToolContext,
     ToolError,
     ToolExecutionError,
+    ToolFailed,
     ToolPolicy,
     ToolTimeout,
     ToolValidationError,
+    cause_of,
     leaves_open,
     serialise,
 )
@@ -203,7 +205,7 @@ class CallRunner:
         try:
             ends = self.config.stop_condition is not None and self.config.stop_condition(tool.name, text) is True
         except Exception as error:  # noqa: BLE001 - the author's function must not take the turn with it
-            _log.warning("stop_condition raised %s after tool %s: taken as False", type(error).__name__, tool.name)
+            _log.warning("stop_condition raised %s after tool %s: taken as False", describe_error(error), tool.name)
             return None
         return "stop_condition" if ends else None
 
@@ -239,6 +241,7 @@ class CallRunner:
             try:
                 preview = await tool.preview(each.args, self.context)
             except ToolError as error:
+                _log.warning("the preview of %s failed: %s", tool.name, describe_error(cause_of(error)))
                 verdicts[each.key] = _told(tool, error)
             except ValueError as error:
                 verdicts[each.key] = f"Tool {tool.name!r} was not run and nobody was asked: {error}"
@@ -251,10 +254,13 @@ class CallRunner:
         return verdicts
 
     def _failed(self, call: ToolCall, text: str, error: ToolError | None = None) -> CallResult:
-        cause = error.error if isinstance(error, ToolExecutionError) else None
-        shown = "".join(traceback.format_exception(cause)) if cause is not None else None
-        what = describe_error(cause or error) if error is not None else "it was not run"
-        self.on_event("tool.failed", {**_of(call), "error": text[:_SHOWN], "what": what, "traceback": shown})
+        cause = cause_of(error) if error is not None else None
+        shown = "".join(traceback.format_exception(cause)) if isinstance(error, ToolExecutionError) else None
+        what = describe_error(cause) if cause is not None else "it was not run"
+        about = _of(call)
+        if call.name not in self.tools:
+            about["tool"] = "(unknown)"  # the name is the model's words, and the log tells it
+        self.on_event("tool.failed", {**about, "error": text[:_SHOWN], "what": what, "traceback": shown})
         return CallResult(text=text, failed=True)
 
 
@@ -276,6 +282,8 @@ def _told(tool: Tool, error: ToolError) -> str:
         return f"{text}: {_UNKNOWN}"
     if isinstance(error, NothingDone):
         return f"Tool {tool.name!r}: nothing was done: {text}"
+    if isinstance(error, ToolFailed):
+        return f"Error executing tool {tool.name!r}: {text}"
     return text
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from channels import Json
+from gateway.options import WrongOption, wrong_options
 
 __all__ = ["AgentConfig", "ConfirmAction", "StopCondition"]
 
@@ -21,9 +22,20 @@ _Limit: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class AgentConfig(BaseModel):
-    """Settings of one agent, frozen. An unknown name or a value outside its limits raises ValidationError."""
+    """Settings of one agent, frozen. An unknown name or a value outside its limits raises WrongOption."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    if not TYPE_CHECKING:  # type checkers know the fields by the class
+
+        def __init__(self, **values: object) -> None:
+            try:
+                super().__init__(**values)
+            except ValidationError as error:
+                issues = wrong_options(error, list(type(self).model_fields))
+            else:
+                return
+            raise WrongOption(type(self).__name__, issues)
 
     name: str = Field(default="agent", min_length=1)
     model: str | None = None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from gateway.agent.config import AgentConfig, ConfirmAction
 from gateway.agent.confirming import Ask, Asked, Verdict
+from gateway.observe import describe_error
 from gateway.tools import PendingAction, PendingConfirmation, ToolContext, compute_args_digest
 
 __all__ = ["Approved", "Unattended"]
@@ -50,7 +51,7 @@ class Unattended:
         except TimeoutError:
             why = "nobody answered in time"
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the call does not run
-            _log.warning("confirm_action raised %s for tool %s: denied", type(error).__name__, ask.tool.name)
+            _log.warning("confirm_action raised %s for tool %s: denied", describe_error(error), ask.tool.name)
             why = "the approval failed"
         else:
             if approved is True:

@@ -12,8 +12,10 @@ from gateway.tools.errors import (
     ToolBusy,
     ToolError,
     ToolExecutionError,
+    ToolFailed,
     ToolTimeout,
     ToolValidationError,
+    cause_of,
 )
 from gateway.tools.network import leaves_open
 from gateway.tools.permission import Permission, permission, permissions, unasked
@@ -41,11 +43,13 @@ __all__ = [
     "ToolContext",
     "ToolError",
     "ToolExecutionError",
+    "ToolFailed",
     "ToolPolicy",
     "ToolRegistry",
     "ToolResult",
     "ToolTimeout",
     "ToolValidationError",
+    "cause_of",
     "compute_args_digest",
     "leaves_open",
     "permission",

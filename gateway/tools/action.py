@@ -103,7 +103,7 @@ class PendingAction:
     args: Mapping[str, Json] = field(default_factory=dict)
     precondition: Json = None
     preview: str
-    """What would happen, in one line, without any language of the gateway's own."""
+    """The question in one line, as the tool asks it."""
     table: tuple[tuple[str, str], ...] = ()
     """More of the preview: name and value, as the tool's preview function gave them."""
     code: str = ""

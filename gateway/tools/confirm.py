@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Literal, TypeAlias
 
 from channels import Json, Person
+from gateway.options import checked
 from gateway.tools.verbs import VERBS
 
 __all__ = ["Approvers", "AskFunction", "Confirm", "Preview", "ProbeFunction"]
@@ -62,6 +63,7 @@ class Confirm:
     another verb ("yes, delete it" to a payment) does not count.
     """
 
+    @checked
     def __init__(
         self,
         ask: str | AskFunction | None = None,

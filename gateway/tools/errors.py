@@ -4,6 +4,7 @@ AskfirstError
 └── ToolError                   `tool_name` says which tool
     ├── ToolValidationError     a definition, or a model's arguments, that do not fit; nothing ran
     ├── ToolExecutionError      the function raised; the cause is chained
+    ├── ToolFailed              the function failed, and says so in words for the model
     ├── NothingDone             surely nothing happened
     │   └── ToolBusy            its lock is held by a call that does not end
     └── OutcomeUnknown          it may or may not have happened
@@ -15,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from channels import AskfirstError
+from gateway.observe import describe_error
 
 __all__ = [
     "NothingDone",
@@ -23,8 +25,10 @@ __all__ = [
     "ToolBusy",
     "ToolError",
     "ToolExecutionError",
+    "ToolFailed",
     "ToolTimeout",
     "ToolValidationError",
+    "cause_of",
 ]
 
 
@@ -57,11 +61,24 @@ class ToolValidationError(ToolError):
 
 
 class ToolExecutionError(ToolError):
-    """The tool's function raised `error`, which is also the cause."""
+    """The tool's function raised `error`, which is also the cause.
+
+    The text names the type of `error` and where it was raised. It leaves out the text of `error`, which may hold a
+    secret or a person's words: the model's vendor reads it.
+    """
 
     def __init__(self, tool_name: str, error: BaseException) -> None:
-        super().__init__(f"Error executing tool {tool_name!r}: {str(error) or type(error).__name__}")
+        super().__init__(f"Error executing tool {tool_name!r}: {describe_error(error)}")
         self.tool_name, self.error = tool_name, error
+
+
+class ToolFailed(ToolError):
+    """Raised by a tool that failed; the text is told to the model. Of every other error it is told type and place."""
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """Return the error that the tool's function raised."""
+    return error.error if isinstance(error, ToolExecutionError) else error
 
 
 class NothingDone(ToolError):

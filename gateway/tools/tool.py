@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from channels import Json
+from gateway.options import checked
 from gateway.tools.action import PendingAction, canonical_json
 from gateway.tools.arguments import Arguments
 from gateway.tools.confirm import AskFunction, Confirm, Preview
@@ -35,6 +36,7 @@ from gateway.tools.locks import held, outlasted
 from gateway.tools.previews import frozen
 from gateway.tools.results import serialise
 from gateway.tools.template import Template, as_text
+from gateway.wording import say
 
 __all__ = ["Tool"]
 
@@ -67,6 +69,7 @@ class Tool:
       None: all. Others' models are not told of it.
     """
 
+    @checked
     def __init__(
         self,
         function: Callable[..., Any],
@@ -87,7 +90,7 @@ class Tool:
         config_injector: Callable[[], Mapping[str, Any] | None] | None = None,
         channels: Collection[str] | None = None,
     ) -> None:
-        """Raises ToolValidationError when the definition does not hold together."""
+        """Raises ToolValidationError for a definition that does not hold together, WrongOption for a wrong option."""
         self.name = name if name is not None else getattr(function, "__name__", "")
         documented = inspect.cleandoc(getattr(function, "__doc__", None) or "")
         if description is None:
@@ -208,7 +211,7 @@ class Tool:
                 "checked"
             )
         if self._ask is None:
-            return Preview(text=self.name.replace("_", " "))
+            return Preview(text=say("run_tool", ctx.language, tool=f"“{self.name.replace('_', ' ')}”"))
         if isinstance(self._ask, Template):
             return Preview(text=self._ask.sentence(args))
         found = await self._guarded(self._ask, args, ctx, self._at_most(timeout_seconds), passing=(ValueError,))

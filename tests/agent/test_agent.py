@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from gateway.agent import Agent, AgentConfig, AgentResult, StreamChunk
 from gateway.artifacts import emit_artifact
+from gateway.options import WrongOption
 from gateway.providers import ModelMessage, ProviderConfigurationError, ProviderError, Request, Response
 from gateway.tools import Tool, ToolContext, ToolValidationError, tool
 from tests.agent.scripted import Script, call, calls
@@ -192,7 +193,7 @@ def test_the_defaults() -> None:
     ],
 )
 def test_settings_outside_their_limits_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match=next(iter(wrong))):
+    with pytest.raises(WrongOption, match=next(iter(wrong))):
         AgentConfig(**wrong)
 
 

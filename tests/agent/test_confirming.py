@@ -126,7 +126,7 @@ async def test_the_policy_runs_asks_or_denies() -> None:
     listed, denied, asked = told(outcome)
     assert listed == "INV-1, INV-2"
     assert "not allowed" in denied
-    assert json.loads(asked)["preview"] == "write"
+    assert json.loads(asked)["preview"] == "Run “write”?"
     assert ran == []
     decided = [fields["decision"] for name, fields in turn.events if name == "policy.decided"]
     assert decided == ["allow", "deny", "review"]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
 from gateway.agent import AgentConfig
 from gateway.agent.calls import CALLS_IN_ONE_REPLY
 from gateway.providers import ProviderError, Response, ToolCall
-from gateway.tools import NothingDone, OutcomeUnknown, Tool, ToolContext, tool
+from gateway.tools import NothingDone, OutcomeUnknown, Tool, ToolContext, ToolFailed, tool
 from tests.agent.scripted import Script, Turn, call, calls, told
 
 
@@ -86,20 +88,22 @@ async def test_a_number_that_json_cannot_hold_never_reaches_the_tool() -> None:
 
 
 @pytest.mark.ledger("LOOP-15", "TOOL-55")
-async def test_a_tool_that_raises_is_told_to_the_model() -> None:
+async def test_a_tool_that_raises_is_told_to_the_model_by_type_and_place() -> None:
     @tool
     def divide(a: int, b: int) -> float:
         """Divide."""
         if b == 0:
-            raise ValueError("Cannot divide by zero")
+            raise ValueError("postgres://u:secret@db is lost") from KeyError("secret too")
         return a / b
 
     turn = Turn(Script([call("divide", a=1, b=0), "can't"]), [divide])
     outcome = await turn.run()
-    assert told(outcome) == ["Error executing tool 'divide': Cannot divide by zero"]
+    (text,) = told(outcome)
+    pattern = r"Error executing tool 'divide': ValueError \(test_loop\.py:\d+ divide\) from KeyError"
+    assert re.fullmatch(pattern, text)
     assert outcome.content == "can't"
     failed = dict(turn.events)["tool.failed"]
-    assert "ValueError: Cannot divide by zero" in failed["traceback"]
+    assert "ValueError: postgres" in failed["traceback"]  # the console of the author shows it
 
 
 @pytest.mark.parametrize(
@@ -107,6 +111,7 @@ async def test_a_tool_that_raises_is_told_to_the_model() -> None:
     [
         (OutcomeUnknown("the line went dead"), "may or may not have happened"),
         (NothingDone("closed"), "nothing was done"),
+        (ToolFailed("the printer is out of paper"), "Error executing tool 'pay': the printer"),
     ],
 )
 async def test_a_tool_may_say_what_it_knows_of_its_effect(error: Exception, words: str) -> None:
@@ -329,10 +334,10 @@ async def test_a_long_error_is_cut() -> None:
     @tool
     async def fetch() -> None:
         """Fetch."""
-        raise ValueError("<html>" * 10_000)
+        raise ToolFailed("<html>" * 10_000)
 
     (text,) = told(await Turn(Script([call("fetch"), "ok"]), [fetch]).run())
-    assert len(text) == 2000
+    assert 2000 < len(text) < 2050
 
 
 async def test_each_step_is_an_event() -> None:
@@ -373,7 +378,7 @@ async def test_calls_of_one_reply_run_together_and_answer_in_call_order() -> Non
     turn = Turn(Script([calls(call("work", n=1), call("work", n=2), call("work", n=3)), "ok"]), [work])
     outcome = await turn.run()
     assert finish_order == [3, 1, 2]
-    assert told(outcome) == ["did 1", "Error executing tool 'work': no", "did 3"]
+    assert told(outcome) == ["did 1", ANY, "did 3"]
     names = turn.names(of="tool.")
     assert (names.count("tool.started"), names.count("tool.finished"), names.count("tool.failed")) == (3, 2, 1)
 

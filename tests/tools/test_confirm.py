@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,8 +30,13 @@ async def test_a_template_names_its_arguments() -> None:
     )
 
 
-async def test_without_a_template_it_is_the_tools_name() -> None:
-    assert (await deleting(True).preview({"invoice_id": "x", "copies": 1}, CTX)).text == "delete invoice"
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [("en", "Run “delete invoice”?"), ("es-MX", "¿Ejecutar “delete invoice”?"), ("pt", "Executar “delete invoice”?")],
+)
+async def test_without_a_template_it_is_a_question_about_the_tools_name(language: str, text: str) -> None:
+    context = replace(CTX, language=language)
+    assert (await deleting(True).preview({"invoice_id": "x", "copies": 1}, context)).text == text
     assert deleting(False).confirm is None
 
 

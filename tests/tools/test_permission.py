@@ -50,6 +50,6 @@ def test_what_nobody_is_asked_about_is_named_with_the_mend() -> None:
 
 
 def test_a_strict_bot_refuses_it() -> None:
-    with pytest.raises(ValueError, match=r"strict=True: pay: runs without asking anybody"):
+    with pytest.raises(ValueError, match=r"strict=True refuses it: pay: runs without asking anybody"):
         ChannelAgent(Agent([made()], provider="demo"), strict=True)
     ChannelAgent(Agent([made(confirm=True)], provider="demo"), strict=True)

@@ -155,7 +155,7 @@ async def test_what_a_function_raises_is_chained() -> None:
     def divide() -> None:
         raise cause
 
-    with pytest.raises(ToolExecutionError, match="'divide': Cannot divide by zero") as caught:
+    with pytest.raises(ToolExecutionError, match=r"'divide': ValueError \(test_run\.py:\d+ divide\)$") as caught:
         await divide.run({}, CTX)
     assert caught.value.__cause__ is cause
     assert caught.value.error is cause
@@ -340,7 +340,7 @@ async def test_a_timeout_of_the_functions_own_is_an_error_like_any_other() -> No
     async def fetch() -> None:
         raise TimeoutError("the server is slow")
 
-    with pytest.raises(ToolExecutionError, match="the server is slow"):
+    with pytest.raises(ToolExecutionError, match="TimeoutError"):
         await fetch.run({}, CTX)
 
 
