@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from channels import MissingSetting, Person
 from channels.catalogue import names, settings_of
 from channels.direct import DirectChannel
-from gateway.access import Allowed
+from gateway.access import AllowList
 from gateway.tools import Tool
 
 __all__ = ["check_approvers", "check_channels"]
@@ -16,7 +16,9 @@ __all__ = ["check_approvers", "check_channels"]
 log = logging.getLogger("askfirst.access")
 
 
-def check_approvers(tools: Iterable[Tool], channels: Collection[str], allowed: Allowed, *, refuse: bool = True) -> None:
+def check_approvers(
+    tools: Iterable[Tool], channels: Collection[str], allowed: AllowList, *, refuse: bool = True
+) -> None:
     """Look at every approver: their channel must be on, and the allow-list must let them in.
 
     Raises MissingSetting for tools that nobody could confirm, unless `refuse` is False; what is less is logged.
@@ -57,7 +59,7 @@ def _kept_off(tool: Tool, person: Person) -> str | None:
     return None if tool.serves(person.channel) else f"its channels= have no {person.channel}"
 
 
-def _silent(person: Person, channels: Collection[str], allowed: Allowed) -> str | None:
+def _silent(person: Person, channels: Collection[str], allowed: AllowList) -> str | None:
     """Why this person could never answer, and the mend."""
     if person.channel == DirectChannel.name:
         return None

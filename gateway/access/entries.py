@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from channels import Person
 from channels.direct import DirectChannel
+from gateway.access import PAIRING
 
 __all__ = ["EVERYBODY", "vain_entries"]
 
@@ -20,7 +21,7 @@ def vain_entries(entries: Sequence[str], accounts: Mapping[str, str | None]) -> 
     vain = 0
     for entry in entries:
         channel, _, rest = entry.partition(":")
-        if entry == "*" or channel == DirectChannel.name:
+        if entry in ("*", PAIRING) or channel == DirectChannel.name:
             continue
         if channel not in accounts:
             vain += 1

@@ -22,6 +22,7 @@ from gateway.engine.queueing import Queue
 from gateway.engine.retrying import attempts
 from gateway.engine.shared import Shared
 from gateway.engine.tasks import Tasks
+from gateway.observe import describe_error
 from gateway.pending import settling
 from gateway.pending.actions import ConversationActions
 from gateway.pending.loading import conversation_of, stored_action
@@ -29,7 +30,7 @@ from gateway.pending.prompting import edit_prompt
 from gateway.pending.transitions import is_stale
 from gateway.store.base import Conflict, Fenced, Key, Lease, StoreError, Transaction
 from gateway.store.form import NewerForm
-from gateway.tools import ToolError
+from gateway.tools import ToolError, cause_of
 from gateway.tools.action import Detail, PendingAction
 from gateway.tools.previews import LAUNCH_PREVIEW_SECONDS, asked_with, changed
 from gateway.wording import say
@@ -214,7 +215,7 @@ class Actions:
         except ValueError:
             return "changed"
         except ToolError as error:
-            log.warning("the preview of %s could not be made again: %s", action.kind, type(error).__name__)
+            log.warning("the preview of %s could not be made again: %s", action.kind, describe_error(cause_of(error)))
             return "not_checked"
         return "changed" if changed(asked_with(action), now) else None
 

@@ -59,7 +59,8 @@ class Answers:
                         actions = await self._shared.actions(lease.lane)
                 if not taken:
                     return None
-                note_acted(actions, batch)
+                if actions.index.open:  # else it was about what has ended, and so is the same word once more
+                    note_acted(actions, batch)
                 await self._shared.keep_files(actions)
                 transaction = ended(self._shared, lease, batch)
                 noted(transaction, self._shared, lease.lane, batch.notes)
@@ -69,7 +70,7 @@ class Answers:
                     lease.lane, message.address, actions.says, cause=cause, language=language
                 )
                 await self._shared.commit(transaction)
-                trail.committed(lease.lane, batch.taken, transaction.parts, "decided")
+                trail.committed(lease.lane, batch.taken, transaction, "decided by word")
         return Outcome(stop_reason="decided")
 
     async def _judged(

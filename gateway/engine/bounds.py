@@ -33,8 +33,15 @@ def once_a_minute(name: str) -> Cell:
     return Cell(name=name, burst=1, period_seconds=60.0)
 
 
-def strangers(person: Person, address: Address, share: Share) -> list[Cell]:
-    """Return the rates of replies to people who are not on the allow-list: a day, by the share, and a second."""
+def strangers(person: Person, address: Address, share: Share, *, often: bool = False) -> list[Cell]:
+    """Return the rates of replies to people who are not on the allow-list: a day, by the share, and a second.
+
+    `often`: what they are told lets them in, so each is told it three times an hour.
+    """
+    if often:
+        name = hashlib.sha256(f"person/{person}".encode()).hexdigest()
+        share = Share(None, None, share.all)
+        return [*strangers(person, address, share), Cell(name=f"strangers/hour/{name}", burst=3, period_seconds=3600.0)]
     place = f"{address.channel}:{address.account}:{address.place}"
     shares = ((f"person/{person}", share.person), (f"place/{place}", share.place), ("all", share.all))
     day = [

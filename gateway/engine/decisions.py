@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import cast
+from typing import Literal, cast
 
 from channels import (
     Address,
@@ -37,6 +37,7 @@ from gateway.engine.series import end_links
 from gateway.engine.shared import Shared, in_thread, person_of, typed
 from gateway.engine.visible import heard
 from gateway.memory import RESET
+from gateway.observe import describe_error
 from gateway.pending import deciding, settling
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.deciding import PressFeedback
@@ -83,6 +84,8 @@ class _Outcome:
     """A message of ours that did not arrive."""
     pressed: PendingAction | None = None
     """What the button was of."""
+    way: Literal["button", "code", "reply", "/stop", "opt-out"] | None = None
+    """How a person decided, for the log."""
 
 
 class Decisions:
@@ -122,7 +125,8 @@ class Decisions:
                 transaction, event, outcome = await self._worked(waiting)
                 await self._shared.commit(transaction)
                 if outcome.decided:
-                    trail.committed(waiting.conversation, [waiting], transaction.parts, "decided")
+                    how = f"decided by {outcome.way}" if outcome.way else "decided"
+                    trail.committed(waiting.conversation, [waiting], transaction, how)
                 self._after(waiting, event, outcome)
 
     async def _still_pointed(self, waiting: Waiting) -> bool:
@@ -153,7 +157,7 @@ class Decisions:
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - one bad event must not hold back the lane; it is kept
-            log.error("event %s of %s is put aside: %s", waiting.seq, waiting.conversation, type(error).__name__)
+            log.error("event %s of %s is put aside: %s", waiting.seq, waiting.conversation, describe_error(error))
             return self._put_aside(waiting, type(error).__name__), None, _Outcome(None, decided=True)
         return transaction, event, outcome
 
@@ -236,7 +240,7 @@ class Decisions:
         pressed = actions.get(found["action_id"])
         language = shared.language(press.person, pressed.language if pressed is not None else "en")
         feedback = deciding.press(actions, found["action_id"], press.token, press.person, at, language)
-        return _Outcome(actions, decided=True, feedback=feedback, pressed=pressed)
+        return _Outcome(actions, decided=True, feedback=feedback, pressed=pressed, way="button")
 
     async def _answered(self, conversation: str, message: Message, at: datetime) -> _Outcome:
         """A whole message of word and code, or a yes or no in reply to a prompt."""
@@ -249,11 +253,11 @@ class Decisions:
         actions = await self._shared.actions(conversation, find=partial(_meant, code=code, message=message))
         if fresh and code is not None:
             decided = deciding.code(actions, code.code, reads, message.person, at, language, remark=remark)
-            return _Outcome(actions, decided)
+            return _Outcome(actions, decided, way="code")
         if fresh and message.reply_to is not None:
             beneath, reads = in_thread(message), partial(read_words, message.text, language)
             decided = deciding.reply(actions, message.reply_to, reads, message.person, at, language, in_thread=beneath)
-            return _Outcome(actions, decided)
+            return _Outcome(actions, decided, way="reply")
         return _Outcome(None, decided=False)
 
     async def _helped(self, conversation: str, message: Message) -> _Outcome:
@@ -324,7 +328,7 @@ class Decisions:
         tells = tuple(action.pending_action_id for action in (*withdrawn, *going))
         reply = Reply(text="\n\n".join(lines), exact=True)
         actions.says.insert(0, OutgoingReply(reply=reply, tells=tells))
-        return _Outcome(actions, decided=True, stop=True)
+        return _Outcome(actions, decided=True, stop=True, way="/stop")
 
     async def _opted_out(self, conversation: str, event: OptOut, at: datetime) -> _Outcome:
         """Nothing goes out from now on, and what runs for them or waits for them ends; or they are welcome again."""
@@ -336,7 +340,7 @@ class Decisions:
         if not event.told:
             text = (shared.bot.greeting or say("greeting", language)) if event.opted_in else say("opted_out", language)
             actions.say(text)
-        return _Outcome(actions, decided=True, stop=not event.opted_in)
+        return _Outcome(actions, decided=True, stop=not event.opted_in, way="opt-out")
 
     # ── writing and telling ──
 

@@ -29,7 +29,8 @@ from gateway.tools import (
     ToolBusy,
     ToolContext,
     ToolError,
-    ToolExecutionError,
+    ToolFailed,
+    cause_of,
     leaves_open,
     serialise,
 )
@@ -42,6 +43,8 @@ __all__ = ["Effects", "End"]
 log = logging.getLogger("askfirst.actions")
 
 _TIMEOUT_SECONDS = 60.0
+_MOST_SAID = 2000
+"""Characters of a failed tool's own words that the model is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,8 @@ class Effects:
         if tool is None:
             return End("failed", "the tool is gone")
         feed, goes_on = self._shared.feed, False
-        feed.publish("effect.started", action=action.pending_action_id, tool=action.kind, args=action.args)
+        about = {"conversation": action.conversation, "action": action.pending_action_id, "tool": action.kind}
+        feed.publish("effect.started", **about, args=action.args)
 
         def late(call: Future[Any]) -> None:
             nonlocal goes_on
@@ -108,7 +112,7 @@ class Effects:
                 end = await self._success(action, tool, result, emitted)
         milliseconds = round((asyncio.get_running_loop().time() - began) * 1000)
         trail.ended(action, end.state, milliseconds)
-        feed.publish("effect.finished", action=action.pending_action_id, tool=action.kind, state=end.state)
+        feed.publish("effect.finished", **about, state=end.state, milliseconds=milliseconds)
         return replace(end, again=False) if goes_on else end
 
     async def after_a_death(self, action: PendingAction) -> End | None:
@@ -138,7 +142,7 @@ class Effects:
         try:
             return await tool.probe(action.args, self.context(action), timeout_seconds=_TIMEOUT_SECONDS)
         except ToolError as error:
-            log.warning("the probe of %s failed: %s", action.kind, type(error).__name__)
+            log.warning("the probe of %s failed: %s", action.kind, describe_error(cause_of(error)))
             return "unknown"
 
     async def _late(self, action: PendingAction, tool: Tool, call: Future[Any], emitted: list[Artifact]) -> End:
@@ -168,18 +172,21 @@ class Effects:
         return End("done", serialise(result), text=text or None, media=media)
 
     def _failure(self, action: PendingAction, tool: Tool, error: BaseException) -> End:
-        cause = error.error if isinstance(error, ToolExecutionError) else error
-        name = type(cause).__name__
-        log.warning("action %s (%s): %s", action.pending_action_id, action.kind, describe_error(cause))
-        self._shared.feed.publish("effect.failed", tool=action.kind, error=name, cause=cause)
+        cause = cause_of(error)
+        name, says = type(cause).__name__, describe_error(cause)
+        log.warning("action %s (%s): %s", action.pending_action_id, action.kind, says)
+        about = {"conversation": action.conversation, "action": action.pending_action_id, "tool": action.kind}
+        self._shared.feed.publish("effect.failed", **about, error=name, cause=cause)
+        on_purpose = isinstance(cause, ToolFailed | NothingDone | OutcomeUnknown)
+        outcome = f"error: {f'{name}: {cause}'[:_MOST_SAID] if on_purpose else says}"
         if isinstance(cause, OutcomeUnknown) or (not isinstance(cause, ToolError) and leaves_open(cause)):
             again = tool.probes or (tool.idempotent and may_relaunch(action, action.launched_at or action.requested_at))
-            return End("unknown", f"error: {name}", again=again)
+            return End("unknown", outcome, again=again)
         if action.attempts > 1:  # it says nothing of the attempts before it, of which one may have done it
-            return End("unknown", f"error: {name}")
+            return End("unknown", outcome)
         key = "nothing_done" if isinstance(cause, NothingDone) else None
         if isinstance(cause, ToolBusy):
             log.error("action %s (%s): the lock %r is not free", action.pending_action_id, action.kind, cause.key)
             key = "busy"
         text = say(key, action.language, preview=statement(action.preview)) if key is not None else None
-        return End("failed", f"error: {name}", text=text)
+        return End("failed", outcome, text=text)

@@ -153,7 +153,7 @@ class Failures:
         else:
             await self._tell(transaction, conversation, batch, key, incident=incident)
         await self._shared.commit(transaction)
-        trail.committed(conversation, batch.taken, transaction.parts, "put aside")
+        trail.committed(conversation, batch.taken, transaction, "put aside")
         log.error("a turn of %s is put aside (%s): %s", conversation, incident, reason)
 
     async def _again(self, lease: Lease, tries: Tries, *, wait_seconds: float) -> Transaction:

@@ -12,7 +12,6 @@ from typing import Literal, cast
 
 from channels import Address, Json, Message, Person, Reply
 from channels.direct import DirectChannel
-from gateway.access import Allowed
 from gateway.access.silence import check_silence
 from gateway.agent import AgentResult
 from gateway.channel_agent import NotAllowed
@@ -58,10 +57,10 @@ _LEAST_PATIENCE_SECONDS, _MOST_PATIENCE_SECONDS = 0.01, 0.5
 class Engine:
     """One process's part in the work. `work` starts the loops; without them `ask` runs what its call needs."""
 
-    def __init__(self, shared: Shared, allowed: Allowed) -> None:
+    def __init__(self, shared: Shared) -> None:
         self.shared = shared
         self._decisions = Decisions(shared)
-        self.inbox = Inbox(shared, self._decisions, allowed)
+        self.inbox = Inbox(shared, self._decisions)
         self._turns = Turns(shared, self._decisions)
         self._actions = Actions(shared)
         self._delivery = Delivery(shared)

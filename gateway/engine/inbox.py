@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import cast
 
 from channels import (
-    Address,
     ButtonPress,
     CanAnswer,
     Channel,
@@ -24,15 +23,16 @@ from channels import (
     Reaction,
     Reply,
 )
-from gateway.access import Allowed
 from gateway.engine import trail
+from gateway.engine.addressing import Addressing
 from gateway.engine.batch import is_plain
-from gateway.engine.bounds import once_a_minute, refusals, security_line, strangers
+from gateway.engine.bounds import once_a_minute, refusals, security_line
 from gateway.engine.busy import interrupt
 from gateway.engine.decisions import OVERTAKING, Decisions, named
 from gateway.engine.rates import Rates
 from gateway.engine.shapes import Shapes
 from gateway.engine.shared import Shared
+from gateway.engine.strangers import Strangers
 from gateway.limits import Share
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.reading import decides
@@ -51,13 +51,14 @@ _NOTED_SECONDS = 3600.0
 
 
 class Inbox:
-    """Takes what channels parsed. `allowed` says who may talk to the bot."""
+    """Takes what channels parsed."""
 
-    def __init__(self, shared: Shared, decisions: Decisions, allowed: Allowed) -> None:
-        self._shared, self._decisions, self._allowed = shared, decisions, allowed
+    def __init__(self, shared: Shared, decisions: Decisions) -> None:
+        self._shared, self._decisions, self._strangers = shared, decisions, Strangers(shared)
         self._messages = Rates(shared.store, "messages", shared.limits.messages)
         self._decided = Rates(shared.store, "decisions", _twice(shared.limits.messages))
         self._shapes = Shapes(shared.store, shared.bot.name)
+        self._addressing = Addressing(shared)
         self._warned: set[tuple[str, str]] = set()
         """Channel and name of each unknown field that the log has named."""
         self._noted: dict[str, float] = {}
@@ -87,9 +88,14 @@ class Inbox:
         for event in events:
             if _is_nothing(event):
                 continue
-            if self._allowed(event.person) and (event.person is not None or not isinstance(event, _OF_A_PERSON)):
+            has_author = event.person is not None or not isinstance(event, _OF_A_PERSON)
+            if has_author and await self._strangers.may_talk(event.person):
                 conversation = await self._conversation(event)
                 decisive = await self._decides(event, conversation)
+                meant = event if decisive else await self._addressing.meant(event, conversation)
+                if meant is None:
+                    continue
+                event = meant
                 if not await self._is_above_its_rate(event, conversation, decisive):
                     taken.append((event, self._incoming(channel, event, conversation, received, decisive)))
             elif isinstance(event, OptOut):  # a stranger too may want to hear nothing
@@ -97,23 +103,35 @@ class Inbox:
                 conversation = await self._conversation(event)
                 taken.append((heard, self._incoming(channel, heard, conversation, received, decisive=True)))
             elif isinstance(event, Message) and event.person is not None and not event.address.group:
-                self._shared.tasks.start(self._turn_away(event.address, event.person), "turn away")
+                self._shared.tasks.start(self._strangers.turn_away(event, event.person), "turn away")
             elif isinstance(event, ButtonPress):
                 self._shared.tasks.start(self._refuse(channel, event), "refuse a press")
         if not taken:
             return []
         try:
-            fresh = await self._shared.store.accept([incoming for _, incoming in taken])
-        except Flooded:
-            if not in_line:
-                raise
-            fresh = await self._shared.store.accept([replace(incoming, refusable=False) for _, incoming in taken])
-        except Overloaded as error:
-            await self._shared.refusing.refused(error, self._shared.store)
+            fresh = await self._accept([incoming for _, incoming in taken], in_line)
+        except BaseException:  # also when the platform has waited long enough, which cancels it
+            for event, incoming in taken:
+                self._uncount(event, incoming)
             raise
         for (event, incoming), new in zip(taken, fresh, strict=True):
             trail.accepted(event, incoming.conversation, new=new)
+            if new:
+                await self._addressing.forget(event, incoming.conversation)
+            else:
+                self._uncount(event, incoming)
         return taken if all(fresh) else [one for one, new in zip(taken, fresh, strict=True) if new]
+
+    async def _accept(self, taken: Sequence[Incoming], in_line: bool) -> Sequence[bool]:
+        try:
+            return await self._shared.store.accept(taken)
+        except Flooded:
+            if not in_line:
+                raise
+            return await self._shared.store.accept([replace(incoming, refusable=False) for incoming in taken])
+        except Overloaded as error:
+            await self._shared.refusing.refused(error, self._shared.store)
+            raise
 
     def _warn(self, channel: Channel, fields: Sequence[str]) -> None:
         """Name each field once, so that the operator learns why bare answers stop counting after a platform's news."""
@@ -185,6 +203,12 @@ class Inbox:
             await shared.commit(Transaction(partition=shared.store.partition(conversation), parts=parts))
         return True
 
+    def _uncount(self, event: Event, incoming: Incoming) -> None:
+        """An outage of ours that makes a platform deliver again uses up nobody's rate; a second delivery neither."""
+        if event.person is not None and isinstance(event, _OF_A_PERSON):
+            rates = self._decided if incoming.decides else self._messages
+            rates.give_back(event.person, event.address)
+
     def _note_rate(self, whose: str, person: Person, conversation: str) -> None:
         now, name = time.monotonic(), str(person) if whose == "person" else conversation if whose == "place" else ""
         if now < self._noted.get(name, 0.0):
@@ -214,23 +238,6 @@ class Inbox:
             collects=may_wait and is_plain(cast("Message", event), bot.language or "en"),
             refusable=channel.capabilities.redelivers and _comes_again(event) and not decisive,
             keep_seconds=channel.capabilities.keep_seconds,
-        )
-
-    async def _turn_away(self, address: Address, person: Person) -> None:
-        """Polite sentences for strangers, so many a day, and nothing of what they wrote is kept.
-
-        They are spread in time: what people who may talk are told waits behind a few of them at most.
-        """
-        shared = self._shared
-        if await shared.store.take(strangers(person, address, shared.limits.strangers)):
-            return
-        conversation = shared.conversation(address)
-        text = OutgoingReply(reply=Reply(text=say("stranger", shared.language(person))))
-        await shared.store.commit(
-            Transaction(
-                partition=shared.store.partition(conversation),
-                parts=shared.parts.render(conversation, address, [text], cause="stranger"),
-            )
         )
 
     async def _refuse(self, channel: Channel, press: ButtonPress) -> None:

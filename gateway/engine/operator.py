@@ -9,11 +9,13 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from datetime import datetime
 from typing import Literal, TypeAlias
 
 from channels import Address, AskfirstError, Channel, Json, OptedOut, Reply, Unreachable
 from gateway.access.silence import check_silence
+from gateway.engine.newcomers import Newcomers
 from gateway.engine.outgoing import PartRenderer
 from gateway.engine.retrying import attempts
 from gateway.engine.shapes import PREFIX as SHAPES
@@ -25,6 +27,7 @@ from gateway.pending.upgrade import first_form_counts
 from gateway.store.base import Conflict, Dead, Incoming, Key, Put, QueuedPart, Store, StoreRefused, Transaction, Waiting
 from gateway.store.form import NewerForm
 from gateway.tools.action import PendingAction
+from gateway.wording import say
 
 __all__ = ["LETTERS_A_PAGE", "NotDone", "Operator", "claim", "served_bot"]
 
@@ -225,6 +228,32 @@ class Operator:
         parts = self._queue(conversation, where, [OutgoingReply(reply=Reply(text=text))])
         await self._store.commit(Transaction(partition=self._store.partition(conversation), parts=parts))
         return {"conversation": conversation, "parts": len(parts)}
+
+    # ── people ──
+
+    async def people(self) -> Told:
+        """Return who was turned away lately, and who was let in by a code."""
+        knocked, admitted = await Newcomers(self._store, self._keyring).listed()
+        return {"turned_away": [asdict(each) for each in knocked], "admitted": [asdict(each) for each in admitted]}
+
+    async def admit(self, code: str) -> Told:
+        """Let in the person with this code, and tell them. Raises NotDone."""
+        newcomer = await Newcomers(self._store, self._keyring).admit(code, NAME)
+        if newcomer is None:
+            raise NotDone(f"no newcomer has the code {code!r} now: `askfirst people list` shows those who wait")
+        bot = self._bot if self._bot is not None else await served_bot(self._store)
+        where = Address.parse(newcomer.address)
+        if bot is not None and where.channel in self._channels:
+            conversation, text = f"{bot}/{where}", say("admitted", newcomer.language)
+            parts = self._queue(conversation, where, [OutgoingReply(reply=Reply(text=text))])
+            await self._store.commit(Transaction(partition=self._store.partition(conversation), parts=parts))
+        return asdict(newcomer)
+
+    async def expel(self, person: str) -> Told:
+        """Take back that a person was let in by a code. Raises NotDone."""
+        if not await Newcomers(self._store, self._keyring).expel(person):
+            raise NotDone(f"{person} was not let in by a code: `askfirst people list` shows who was")
+        return {"person": person}
 
     # ── in common ──
 

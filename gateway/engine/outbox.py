@@ -54,7 +54,7 @@ class Outbox:
                 if edits is None and not part.droppable and matters:
                     await self._note(transaction, queued, receipt)
                 if capabilities.visible:
-                    transaction.appends.append(seen(conversation, part, receipt.message_id, edits))
+                    transaction.appends.append(seen(conversation, part, receipt.message_id, edits, _shows(queued)))
                 await shared.commit(transaction)
         trail.delivered(queued, part.call)
         shared.feed.publish("delivered", conversation=conversation, call=part.call)
@@ -66,7 +66,7 @@ class Outbox:
     async def _note(self, transaction: Transaction, queued: QueuedPart, receipt: Receipt) -> None:
         """Write down that this part has arrived; what it asks begins to count."""
         shared, conversation, body = self._shared, queued.conversation, queued.body
-        shows = cast("list[str]", body["shows"])
+        shows = _shows(queued)
         actions = await shared.actions(conversation, *shows)
         showing = Showing(
             at=actions.now,
@@ -127,3 +127,7 @@ class Outbox:
     async def give_back(self, how: Literal["done", "failed"], *, wait_seconds: float = 0.0) -> None:
         due = await self._shared.store.now() + timedelta(seconds=wait_seconds)
         await self._shared.commit(Transaction(partition=self._lease.partition, lease=self._lease, finish=how, due=due))
+
+
+def _shows(queued: QueuedPart) -> list[str]:
+    return cast("list[str]", queued.body["shows"])

@@ -19,9 +19,10 @@ from channels import (
     RateLimited,
     SendError,
     Way,
-    WebhookResponse,
 )
 from gateway.engine.engine import Engine
+from gateway.engine.polling import Poller
+from gateway.observe import describe_error
 
 __all__ = ["NotStarted", "Platforms"]
 
@@ -38,8 +39,9 @@ class NotStarted(AskfirstError):
 class Platforms:
     """The channels that a process serves. `start` them, and `close` them when the engine has stopped."""
 
-    def __init__(self, channels: Mapping[str, Channel], engine: Engine, way: Way) -> None:
-        self._channels, self._engine, self._way = channels, engine, way
+    def __init__(self, channels: Mapping[str, Channel], engine: Engine, ways: Mapping[str, Way]) -> None:
+        """`ways`: how messages of each channel come in; the gateway's own page is in none."""
+        self._channels, self._engine, self._ways = channels, engine, ways
         self._started: set[str] = set()
         self._delivering_once = {name for name, channel in channels.items() if isinstance(channel, CanAskAgain)}
         self._tasks: list[asyncio.Task[None]] = []
@@ -62,8 +64,11 @@ class Platforms:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for channel in self._channels.values():
-            await channel.close()
+        for name, channel in self._channels.items():
+            try:
+                await channel.close()
+            except Exception as error:  # noqa: BLE001 - a channel of another author's: the others are closed too
+                log.error("%s could not be closed: %s", name, describe_error(error))
 
     def take(self, channel: Channel, parsed: Parsed) -> Awaitable[None]:
         """Store what a request held; see `Inbox.take`.
@@ -91,6 +96,11 @@ class Platforms:
                 log.warning("%s cannot be reached (%s): it is tried again until it can", channel.name, code)
             down.add(channel.name)
             return max(_AGAIN_SECONDS, error.retry_after_seconds if isinstance(error, RateLimited) else 0.0)
+        except (TypeError, AttributeError) as error:  # a library that is called in another way than it knows
+            raise AskfirstError(
+                f"{channel.name} does not fit an installed library ({describe_error(error)}): "
+                "pip install --upgrade 'askfirst[all]'"
+            ) from error
         if channel.name in down:
             log.warning("%s is reached again", channel.name)
         self._started.add(channel.name)
@@ -106,25 +116,8 @@ class Platforms:
             except AskfirstError as error:  # a setting that the platform refuses, found out later than at the start
                 log.error("%s does not start: %s", channel.name, error)
                 return
-        if self._way == "polling":
-            await self._poll(channel)
-
-    async def _poll(self, channel: Channel) -> None:
-        """Take what a platform hands out; what is not stored is asked for again."""
-        shared, told = self._engine.shared, ""
-        while isinstance(channel, CanPoll):
-            wait = _AGAIN_SECONDS
-            try:
-                async for events in channel.poll():
-                    held = Parsed(events=events, response=WebhookResponse())
-                    await self._engine.inbox.take(channel, held, in_line=True)
-                    shared.down.discard(channel.name)
-                    told = ""
-            except AskfirstError as error:
-                if told != (told := str(error)):
-                    log.warning("%s: %s", channel.name, error)
-                shared.down.add(channel.name)
-                shared.feed.publish("poll.failed", channel=channel.name, error=type(error).__name__)
-                if isinstance(error, RateLimited):
-                    wait = max(wait, error.retry_after_seconds)
-            await asyncio.sleep(wait)
+        if self._ways.get(channel.name) != "polling":
+            return
+        if isinstance(channel, CanPoll):
+            await Poller(self._engine.shared, self._engine.inbox, channel).run()
+        log.warning("%s cannot be polled: nothing comes in from it. Let its platform call a webhook", channel.name)

@@ -42,14 +42,19 @@ class Rates:
 
     async def exceeded(self, person: Person, address: Address) -> Literal["person", "place", "all"] | None:
         """Count one, and return whose rate is used up, or None."""
-        place = f"{address.channel}:{address.account}:{address.place}"
         if self._share.person is not None and not await self._take(f"person/{person}", self._share.person):
             return "person"
-        if self._share.place is not None and not await self._take(f"place/{place}", self._share.place):
+        if self._share.place is not None and not await self._take(_place(address), self._share.place):
             return "place"
         if self._share.all is not None and not await self._take("all", self._share.all):
             return "all"
         return None
+
+    def give_back(self, person: Person, address: Address) -> None:
+        """Uncount one that was not taken in: the platform delivers it again, and it counts then."""
+        for name in (f"person/{person}", _place(address), "all"):
+            if (portion := self._portions.get(name)) is not None:
+                portion.left += 1
 
     async def _take(self, name: str, a_minute: int) -> bool:
         now, size = self._now(), max(1, a_minute // _PORTIONS)
@@ -69,3 +74,7 @@ class Rates:
             portion.left = size
         portion.left -= 1
         return True
+
+
+def _place(address: Address) -> str:
+    return f"place/{address.channel}:{address.account}:{address.place}"

@@ -12,6 +12,7 @@ import orjson
 
 from channels import Address, Channel, Event, Json, Media, Message, Person
 from channels.events import event_to_json, event_to_text
+from gateway.access import AllowList
 from gateway.artifacts import RETENTION_SECONDS, Artifact, ArtifactStore, NotKept
 from gateway.channel_agent import ChannelAgent
 from gateway.engine import trail
@@ -71,6 +72,8 @@ class Shared:
     store: Store
     channels: Mapping[str, Channel]
     bot: ChannelAgent
+    allowed: AllowList
+    """Who may talk to the bot."""
     keyring: Keyring
     artifacts: ArtifactStore
     feed: Feed

@@ -8,6 +8,8 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
+from gateway.observe import describe_error
+
 __all__ = ["Tasks"]
 
 log = logging.getLogger("askfirst.engine")
@@ -17,7 +19,7 @@ _CANCELLED_SECONDS = 3.0
 
 
 class Tasks:
-    """Background work of this process: kept until it ends, its failures logged by their type."""
+    """Background work of this process: kept until it ends, its failures logged by their type and place."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
@@ -53,4 +55,4 @@ class Tasks:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("%s failed: %s", task.get_name(), type(error).__name__)
+            log.error("%s failed: %s", task.get_name(), describe_error(error))

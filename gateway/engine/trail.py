@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from channels import Event
+from channels import Event, Json
 from gateway.observe import Feed
 from gateway.store.base import QueuedPart, Transaction, Waiting
 from gateway.tools.action import PendingAction
@@ -88,11 +88,13 @@ def begun(conversation: str, events: Iterable[Waiting], tries: int) -> None:
     log.info("turn begun", extra={**_of(_all(events), conversation), **({"tries": tries} if tries else {})})
 
 
-def committed(conversation: str, events: Iterable[Waiting], parts: Iterable[QueuedPart], how: str) -> None:
-    """What the events came to is stored, with the parts that are to be sent for them."""
+def committed(conversation: str, events: Iterable[Waiting], transaction: Transaction, how: str) -> None:
+    """What the events came to is stored, with the parts that are to be sent for them and the actions they changed."""
     _moment.tell()
-    sent = [part.part_id for part in parts]
-    log.info("committed", extra={**_of(_all(events), conversation), "how": how, "parts": sent})
+    said: dict[str, object] = {"how": how, "parts": [part.part_id for part in transaction.parts]}
+    if changed := dict.fromkeys(line["action"] for line in _audit(transaction)):
+        said["actions"] = list(changed)
+    log.info("committed", extra={**_of(_all(events), conversation), **said})
 
 
 def delivered(queued: QueuedPart, call: str) -> None:
@@ -139,17 +141,20 @@ def happened(feed: Feed, cause: str, name: str, /, **fields: Any) -> None:
 
 def audited(transaction: Transaction) -> None:
     """Tell what was committed of actions: asked, decided, launched and ended, as their audit has it."""
-    for name, line in transaction.appends:
-        if name == "audit" and isinstance(line, dict):
-            person = {"person": line["person"]} if line.get("person") else {}
-            about = {"event": f"action/{line.get('action')}", "action": line.get("action"), **person}
-            log.info("action %s", line.get("what"), extra=about)
+    for line in _audit(transaction):
+        person = {"person": line["person"]} if line.get("person") else {}
+        about = {"event": f"action/{line['action']}", "action": line["action"], **person}
+        log.info("action %s", line.get("what"), extra=about)
 
 
 def ended(action: PendingAction, state: str, milliseconds: int) -> None:
     """An effect has come to an end, as far as its process knows."""
     about = {"action": action.pending_action_id, "tool": action.kind, "state": state, "milliseconds": milliseconds}
     log.info("effect ended", extra={**_of(f"action/{action.pending_action_id}", action.conversation), **about})
+
+
+def _audit(transaction: Transaction) -> list[dict[str, Json]]:
+    return [line for name, line in transaction.appends if name == "audit" and isinstance(line, dict)]
 
 
 def _all(events: Iterable[Waiting]) -> str:

@@ -30,7 +30,10 @@ from gateway.engine.retrying import attempts
 from gateway.engine.series import end_links
 from gateway.engine.shared import Shared
 from gateway.engine.steps import Steps, are_genuine, events_of
+from gateway.engine.strangers import Strangers
 from gateway.memory import RESET, Transcripts, to_entries
+from gateway.observe import describe_error
+from gateway.options import WrongOption
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.deciding import withdraw
 from gateway.pending.prompting import remind, show_again, show_once_more
@@ -80,7 +83,7 @@ class Turns:
 
     def __init__(self, shared: Shared, decisions: Decisions, *, deadline_seconds: float = DEADLINE_SECONDS) -> None:
         self._shared, self._decisions, self._deadline_seconds = shared, decisions, deadline_seconds
-        self._answers = Answers(shared)
+        self._answers, self._strangers = Answers(shared), Strangers(shared)
         self._failures = Failures(shared)
         self._can_type = {name: channel for name, channel in shared.channels.items() if isinstance(channel, CanType)}
         self._transcripts = Transcripts()
@@ -189,7 +192,10 @@ class Turns:
             else:
                 await self._failures.model_down(lease, batch, tries)
         except Exception as error:
-            log.error("a turn of %s failed: %s", lease.lane, type(error).__name__)
+            # The text of a wrong option is ours, and says how to mend it; any other may be a person's.
+            why = error if isinstance(error, WrongOption) else describe_error(error)
+            about = {"event": trail.event_of(batch.taken[-1])}
+            log.error("a turn of %s failed: %s", lease.lane, why, extra=about)
             self._shared.feed.publish("turn.failed", conversation=lease.lane, error=type(error).__name__, cause=error)
             if running.direct:
                 await self._failures.put_aside(lease, batch, "its turn failed", raised=error)
@@ -256,7 +262,7 @@ class Turns:
             noted(transaction, shared, lease.lane, batch.notes)
         await shared.commit(transaction)
         if not welcome:
-            trail.committed(lease.lane, batch.taken, (), "not answered: they have opted out")
+            trail.committed(lease.lane, batch.taken, transaction, "not answered: they have opted out")
         return not welcome
 
     # ── the bot's own turn ──
@@ -316,6 +322,7 @@ class Turns:
             journal=running.steps,
             keep=partial(shared.keep, person=str(person)),
             actions=read_actions,
+            admit=partial(self._strangers.admit, by=person) if self._strangers.may_admit(person) else None,
             publish=partial(trail.happened, shared.feed, trail.event_of(batch.taken[-1])),
         )
 
@@ -388,7 +395,7 @@ class Turns:
                 )
                 first, at_first = at_first, False
                 await self._commit(transaction, running.address, at_first=first)
-                trail.committed(conversation, running.batch.taken, transaction.parts, outcome.stop_reason)
+                trail.committed(conversation, running.batch.taken, transaction, outcome.stop_reason)
 
     async def _commit(self, transaction: Transaction, address: Address, *, at_first: bool) -> None:
         """And go on at once with what is to be sent, if somebody is free for it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from channels import Json, Message, Part
 from gateway.engine.shared import Shared
 from gateway.store.base import Transaction
@@ -18,8 +20,10 @@ def heard(transaction: Transaction, shared: Shared, conversation: str, message: 
         transaction.appends.append((f"visible/{conversation}", entry))
 
 
-def seen(conversation: str, part: Part, message_id: str | None, edits: str | None) -> tuple[str, Json]:
-    """What the bot showed, as a line for the log."""
+def seen(
+    conversation: str, part: Part, message_id: str | None, edits: str | None, asks: Sequence[str] = ()
+) -> tuple[str, Json]:
+    """Return the line of the log for a part that was shown; `asks` are the actions that it is the question of."""
     media: Json = None
     if part.media is not None:
         media = [
@@ -31,7 +35,7 @@ def seen(conversation: str, part: Part, message_id: str | None, edits: str | Non
                 "role": part.media.role,
             }
         ]
-    entry: Json = {
+    entry: dict[str, Json] = {
         "message_id": message_id,
         "from": "bot",
         "text": part.arguments.get("text", ""),
@@ -39,4 +43,7 @@ def seen(conversation: str, part: Part, message_id: str | None, edits: str | Non
         "media": media or [],
         "edits": edits,
     }
+    entry |= {name: part.arguments[name] for name in ("exact", "settled") if name in part.arguments}
+    if asks:
+        entry["asks"] = [*asks]
     return f"visible/{conversation}", entry

@@ -10,7 +10,7 @@ import pytest
 
 from channels import MissingSetting
 from gateway import Agent, Approvers, ChannelAgent, Confirm, Gateway, Settings, Tool, tool
-from gateway.access import allow
+from gateway.access import AllowList
 from gateway.access.approvers import check_approvers, check_channels
 
 
@@ -23,7 +23,7 @@ def paying(*people: str, need: int = 1, requester: bool = False) -> Tool:
 
 
 def check(tool: Tool, entries: Sequence[str] = ("telegram:1:7",), channels: Sequence[str] = ("telegram",)) -> None:
-    check_approvers([tool], channels, allow(entries))
+    check_approvers([tool], channels, AllowList(entries))
 
 
 @pytest.mark.parametrize(

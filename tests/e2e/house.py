@@ -57,8 +57,10 @@ class House:
         return await self.telegram.person_says(to or by, by, text, **more)
 
     async def asks(self, text: str, *answers: Answer, to: Chat | User | None = None, **more: Any) -> Message:
-        """As `says`, with the model's answers to it; returns the message of the bot that answers."""
+        """As `says`, with the model's answers to it, in a group addressed to the bot; returns the bot's message."""
         chat = to or more.get("by") or self.ana
+        if chat.id < 0 and not text.startswith("/"):
+            text = f"@{self.telegram.bot.username} {text}"
         before = len(self.messages(chat))
         self.model.script(answers)
         await self.says(text, to=to, **more)

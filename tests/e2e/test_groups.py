@@ -73,7 +73,7 @@ async def test_stop_is_for_the_turn_and_the_asks_of_who_says_it(house: House) ->
     team, bob, hold = house.telegram.group("Team"), house.telegram.person("Bob"), asyncio.Event()
     prompt = await house.prompt(to=team, by=house.ana)
     house.model.script([Say("Here I am.", hold=hold)])
-    await house.says("think", to=team, by=house.ana)
+    await house.says(f"@{house.telegram.bot.username} think", to=team, by=house.ana)
     await house.model.wait_for(2)
     stopped = await house.asks("/stop", to=team, by=bob)
     assert stopped.text == "There is nothing to stop."

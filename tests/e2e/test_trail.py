@@ -51,6 +51,9 @@ async def test_a_message_its_prompt_and_the_press(tmp_path: Path, caplog: pytest
         assert way(caplog, last_update(house))[:2] == ["accepted", "committed"]
         assert last_update(house) != asked
         (action,) = await house.actions()
+        pressed = next(vars(each) for each in caplog.records if vars(each).get("how") == "decided by button")
+        assert (pressed["event"], pressed["actions"]) == (last_update(house), [action.pending_action_id])
+        assert committed["actions"] == [action.pending_action_id]
         assert "delivered" in way(caplog, f"action/{action.pending_action_id}")
         assert "INV-42" not in caplog.text
 

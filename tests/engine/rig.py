@@ -27,7 +27,7 @@ from channels import (
     WebhookResponse,
 )
 from gateway import ChannelAgent
-from gateway.access import allow
+from gateway.access import AllowList
 from gateway.app import Home, assemble, open_store
 from gateway.channel_agent import Outcome
 from gateway.engine.decisions import Decisions
@@ -113,7 +113,7 @@ class Worker:
         people: Sequence[str] = ("*",),
     ) -> None:
         feed = Feed(now=lambda: datetime.now(UTC))
-        home, allowed = Home(cast("Store", wire), KEYS, files), allow(people)
+        home, allowed = Home(cast("Store", wire), KEYS, files), AllowList(people)
         self.engine = assemble(bot, home, platforms, allowed=allowed, feed=feed, limits=limits)
         self.shared = self.engine.shared
         self.decisions = Decisions(self.shared)
@@ -207,13 +207,14 @@ def message(person: str, text: str, *, place: str | None = None, **more: Any) ->
     command, words = None, text
     if text.startswith("/"):
         command, _, words = text[1:].partition(" ")
+    where = here(place or person)
     return Message(
         event_ids=(f"message {next(_numbers)}",),
-        address=here(place or person),
+        address=where,
         person=_person(person),
         text=words,
         command=command,
-        **more,
+        **{"answers_bot": where.group, **more},  # so that groups hear it, as a bot is spoken to there
     )
 
 

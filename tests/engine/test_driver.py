@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from channels import Event, Message
 from gateway import Agent, ChannelAgent
 from gateway.testing import ChatDriver, ScriptedProvider
@@ -40,3 +42,17 @@ async def test_words_may_come_late() -> None:
             await chat.says("ana", "go on")
         await chat.says("ana", "go on", after=1)
         assert chat.seen == [None, "1", "1"]
+
+
+async def test_the_end_of_the_script_fails_the_call_that_led_there() -> None:
+    async with Recorded("one") as chat:
+        await chat.says("ana", "hello")
+        with pytest.raises(AssertionError, match=r"the script of 1 steps is used up.*last user: 'and now\?'"):
+            await chat.says("ana", "and now?")
+
+
+async def test_a_script_of_the_bots_own_fails_it_too() -> None:
+    bot = ChannelAgent(Agent([], provider=ScriptedProvider([])))
+    async with ChatDriver(bot) as chat:
+        with pytest.raises(AssertionError, match="used up"):
+            await chat.says("ana", "hello")

@@ -16,7 +16,7 @@ import pytest
 from channels import Address, AskfirstError, Message, Person
 from channels.events import event_to_json
 from gateway import Agent, ChannelAgent
-from gateway.access import allow
+from gateway.access import AllowList
 from gateway.app import Home, assemble, open_store
 from gateway.engine.engine import Engine
 from gateway.observe import Feed
@@ -42,7 +42,7 @@ class Late(Wire):
 @contextlib.asynccontextmanager
 async def process(bot: ChannelAgent, store: Store, files: Path) -> AsyncIterator[Engine]:
     """One process's engine; its loops are not started."""
-    engine = assemble(bot, Home(store, KEYS, files), {}, allowed=allow(["*"]), feed=Feed(now=now))
+    engine = assemble(bot, Home(store, KEYS, files), {}, allowed=AllowList(["*"]), feed=Feed(now=now))
     async with bot.attached(engine):
         try:
             yield engine

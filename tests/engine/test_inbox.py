@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from channels import ButtonPress, Event, MessageEdited, Parsed, WebhookResponse
-from gateway.access import allow
+from channels import ButtonPress, Event, Message, MessageEdited, Parsed, WebhookResponse
 from gateway.engine.inbox import Inbox
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, message, rig
@@ -57,11 +56,16 @@ async def test_the_warnings_of_unknown_fields_are_bounded(chat: Rig, caplog: pyt
 )
 async def test_what_only_a_person_does_needs_a_person(chat: Rig, event: Event) -> None:
     """A post in a channel, say: nobody on the allow-list wrote it."""
-    inbox = Inbox(chat.worker.shared, chat.worker.decisions, allow(["*"]))
+    inbox = Inbox(chat.worker.shared, chat.worker.decisions)
     nobodys = replace(event, person=None, address=here("#news"))
     await inbox.take(chat.platform, Parsed(events=(nobodys,), response=WebhookResponse()))
     await chat.worker.shared.tasks.ended()
     assert chat.wire.calls["accept"] == 0
     somebodys = replace(nobodys, person=HELLO.person)
+    if isinstance(somebodys, Message):
+        somebodys = replace(somebodys, mentions_bot=True)
+    if isinstance(somebodys, MessageEdited):  # an edit of a message that was for the bot
+        await chat.says("ana", "hello", place="#news", message_id="1")
+        chat.wire.calls.clear()
     await inbox.take(chat.platform, Parsed(events=(somebodys,), response=WebhookResponse()))
     assert chat.wire.calls["accept"] == 1

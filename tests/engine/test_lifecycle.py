@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +97,34 @@ async def test_a_lifespan_that_fails_leaves_nothing_running(life: Life) -> None:
     life.fails = False
     async with bot:
         assert (await bot.ask_channel("ana", "one")).content == "One."
+
+
+async def test_what_fails_in_a_running_bot_is_not_its_lifespans(life: Life) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with life.bot("One."):
+            raise ZeroDivisionError
+    assert life.closed == 1
+
+
+async def test_a_provider_or_channel_that_fails_to_close_ends_nothing_else(
+    life: Life,
+    telegram: FakeTelegram,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def close(self: object) -> None:
+        raise ValueError("hunter2")
+
+    monkeypatch.setattr(ScriptedProvider, "close", close)
+    gateway = await gateway_of(life.bot(), telegram, tmp_path)
+    monkeypatch.setattr(gateway.channels["telegram"], "close", partial(close, None))
+    async with gateway:
+        pass
+    assert life.closed == 1
+    for name in ("telegram", "the provider"):
+        assert re.search(rf"{name} could not be closed: ValueError \(test_lifecycle\.py:\d+ close\)", caplog.text)
+    assert "hunter2" not in caplog.text
 
 
 async def test_a_bot_runs_once_in_a_process(life: Life) -> None:

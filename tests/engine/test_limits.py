@@ -17,7 +17,7 @@ from gateway.artifacts import Artifact, NotKept
 from gateway.engine.pacing import _Queue
 from gateway.engine.turns import Turns
 from gateway.limits import Limits, Share
-from gateway.store.base import Overloaded
+from gateway.store.base import Overloaded, StoreUnavailable
 from gateway.wording import say
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, message, rig
@@ -69,6 +69,26 @@ async def test_after_a_minute_they_are_read_again(tmp_path: Path) -> None:
         await chat.says("ana", "again")
         await work(chat)
         assert chat.platform.texts()[-1] == "You said: again"
+
+
+async def test_what_is_delivered_again_counts_once(tmp_path: Path) -> None:
+    """A platform delivers again what we refused, and what it did not see us take: nobody wrote too fast by that."""
+    async with limited(tmp_path, TEN) as chat:
+        written = message("ana", "hello")
+        chat.wire.refuse["accept"] = [Overloaded("10000 events wait"), StoreUnavailable("Redis is away")] * 10
+        for _ in range(20):
+            with pytest.raises((Overloaded, StoreUnavailable)):
+                await chat.take(written)
+        chat.wire.refuse["accept"] = [asyncio.CancelledError() for _ in range(20)]
+        for _ in range(20):
+            with pytest.raises(asyncio.CancelledError):
+                await chat.take(written)
+        for _ in range(20):
+            await chat.take(written)
+        await work(chat)
+        await chat.says("ana", "and again")
+        await work(chat)
+        assert all_texts(chat) == ["You said: hello", "You said: and again"]
 
 
 async def test_a_rate_is_of_all_instances_together(tmp_path: Path) -> None:
@@ -133,7 +153,7 @@ async def test_a_person_in_many_threads_takes_a_few_turns_and_leaves_the_others(
     async with limited(tmp_path, Limits(turns=Share(3, 32, 64)), invoices) as chat:
         for number in range(20):
             thread = replace(here("#team"), thread=str(number))
-            await chat.take(replace(message("mallory", "wait"), address=thread))
+            await chat.take(replace(message("mallory", "wait", answers_bot=True), address=thread))
         await chat.says("ana", "hello")
         turns = Turns(chat.worker.shared, chat.worker.decisions)
         running = []

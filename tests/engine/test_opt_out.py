@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from channels import OptedOut, OptOut, Parsed, Reply, WebhookResponse
-from gateway.access import allow
+from gateway.access import AllowList
 from gateway.access.silence import has_opted_out
 from gateway.engine.inbox import Inbox
 from gateway.engine.operator import NotDone, Operator
@@ -259,7 +259,8 @@ async def test_it_has_no_end_of_its_own(chat: Rig) -> None:
 
 async def test_a_stranger_who_opts_out_is_told_nothing_more(chat: Rig) -> None:
     shared = chat.worker.shared
-    inbox = Inbox(shared, chat.worker.decisions, allow([]))
+    shared.allowed = AllowList([])
+    inbox = Inbox(shared, chat.worker.decisions)
     for event in (opts(told=False), message("ana", "who are you?"), message("bob", "who are you?")):
         await inbox.take(chat.platform, Parsed(events=(event,), response=WebhookResponse()))
     await shared.tasks.drain(5.0)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
+from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from channels import ButtonPress, Person
-from gateway import Agent, ChannelAgent, Confirm, tool
+from gateway import Agent, ChannelAgent, Confirm, NothingDone, OutcomeUnknown, Preview, ToolFailed, tool
 from gateway.agent import AgentConfig
 from gateway.providers.base import ProviderError
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from tests.engine.bots import Invoices
-from tests.engine.rig import Rig, here, rig
+from tests.engine.rig import Rig, here, message, rig
 
 _numbers = itertools.count(1)
 DELETE = ToolCall("delete_invoice", {"invoice_id": "INV-1"})
@@ -259,3 +262,102 @@ async def test_a_yes_with_something_behind_it_is_no_yes() -> None:
         await chat.says("ana", f"OK {code_of(chat.last.text)} but only half")
         assert done == []
         assert len(script.requests) == 2
+
+
+async def test_finding_12_a_failed_effect_is_told_in_two_places_and_never_in_the_same_words() -> None:
+    @tool(confirm=True)
+    async def risky(n: int) -> str:
+        """Fail."""
+        raise RuntimeError(n)
+
+    script = ScriptedProvider([ToolCall("risky", {"n": 3})])
+    async with ChatDriver(ChannelAgent(Agent([risky], provider=script))) as chat:
+        await chat.says("ana", "go")
+        assert chat.last.text.startswith("**Run “risky”?**\n- n: 3\n")
+        await chat.presses("ana", "Confirm")
+        question, outcome = (message.text for message in chat.messages)
+    assert re.fullmatch(r"\*\*Run “risky”\*\*\n- n: 3\n\n❌ Confirmed by Ana, failed \d\d:\d\d UTC\.", question)
+    assert outcome == "This was confirmed, but it failed. It will not be tried again by itself: Run “risky”"
+    sentences = [set(re.split(r"(?<=[.:]) |\n", text)) for text in (question, outcome)]
+    assert not sentences[0] & sentences[1]
+
+
+async def test_finding_14_a_settled_question_keeps_its_table_and_a_repeated_yes_is_answered_once() -> None:
+    async def about_to_delete(invoice_id: str) -> Preview:
+        return Preview(text=f"Delete {invoice_id}?", table=[("Amount", "410.20 EUR")])
+
+    @tool(confirm=about_to_delete)
+    async def delete_invoice(invoice_id: str) -> str:
+        """Delete an invoice."""
+        return "gone"
+
+    async with ChatDriver(ChannelAgent(Agent([delete_invoice], provider=ScriptedProvider([DELETE])))) as chat:
+        await chat.says("ana", "delete it")
+        await chat.presses("ana", "Confirm")
+        assert "- Amount: “410\\.20 EUR”\n- invoice\\_id: INV\\-1\n" in chat.messages[0].text
+        for number in (1, 2):
+            await chat.says("ana", "yes")
+            assert [message.text for message in chat.messages[2:]] == [
+                "This is already done\\.\n\nDelete INV\\-1"
+            ] * number
+
+
+async def test_a_person_without_a_name_is_told_what_they_said(tmp_path: Path) -> None:
+    own, done = bot(ScriptedProvider([DELETE]))
+    async with rig(own, tmp_path) as chat:
+        await chat.says("ana", "delete INV-1")
+        await chat.turns()
+        code = code_of(chat.platform.texts()[0])
+        nobody = Person(channel="test", account="bot", user_id="ana")
+        await chat.take(replace(message("ana", f"NO {code} wrong amount"), person=nobody))
+        await chat.turns()
+        told, question = chat.platform.texts()[1:]
+    assert told == "Not done. You said “wrong amount”: Delete “INV\\-1”"
+    assert question.endswith("🚫 Not done. You said “wrong amount”.")
+    assert done == []
+
+
+async def test_the_feed_says_whose_effect_it_was_and_how_long_it_took() -> None:
+    own, _ = bot(ScriptedProvider([DELETE]))
+    async with ChatDriver(own) as chat:
+        await chat.says("ana", "delete INV-1")
+        await chat.presses("ana", "Confirm")
+        found: dict[str, Any] = {}
+        async with aclosing(chat.engine.shared.feed.subscribe()) as notices:
+            async for notice in notices:
+                found[notice.name] = notice.fields
+                if notice.name == "effect.finished":
+                    break
+    for name in ("effect.started", "effect.finished"):
+        assert (found[name]["conversation"], found[name]["tool"]) == ("agent/test:bot:ana", "delete_invoice")
+    assert found["effect.finished"]["milliseconds"] >= 0
+
+
+# ── why a confirmed action failed ──
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ToolFailed("the card was declined"), r"error: ToolFailed: the card was declined"),
+        (NothingDone("the card has expired"), r"error: NothingDone: the card has expired"),
+        (OutcomeUnknown("the bank hung up"), r"error: OutcomeUnknown: the bank hung up"),
+        (ValueError("card 4111 1111"), r"error: ValueError \(test_told_truly\.py:\d+ pay\)"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_the_model_reads_what_a_confirmed_tool_says_on_purpose(error: Exception, told: str) -> None:
+    @tool(confirm="Pay?")
+    async def pay() -> str:
+        """Pay."""
+        raise error
+
+    script = ScriptedProvider([ToolCall("pay", {}), "Sorry."])
+    async with ChatDriver(ChannelAgent(Agent([pay])), provider=script) as chat:
+        await chat.says("ana", "pay")
+        await chat.presses("ana", "Confirm")
+        await chat.says("ana", "why not?")
+        said = [message.text for message in chat.messages]
+    (noted,) = [line.content for line in script.requests[-1].messages if line.content.startswith("pay (")]
+    assert re.search(rf" Result: {told}$", noted), noted
+    assert str(error) not in str(said)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 import pytest
 
-from gateway import Agent, ChannelAgent, tool
+from gateway import Agent, ChannelAgent, ToolContext, tool
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 
 CANARY = "canary-3f9c"
@@ -84,3 +85,82 @@ async def test_an_action(caplog: pytest.LogCaptureFixture, name: str, state: str
     assert code not in everything(caplog), "who reads the log must not be able to confirm"
     if state == "failed":
         assert any("(delete): ValueError (test_trail.py:" in each for each in told)
+
+
+async def test_the_text_of_an_exception_reaches_neither_chat_nor_model_nor_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def preview(name: str) -> str:
+        raise KeyError(CANARY)
+
+    @tool(confirm=preview)
+    async def shred(name: str) -> str:
+        """Shred something."""
+        return name
+
+    caplog.set_level(logging.DEBUG, "askfirst")
+    provider = ScriptedProvider(
+        [
+            ToolCall("look", {"where": "nowhere"}),
+            ToolCall("shred", {"name": "paper"}),
+            "Both failed.",
+            ToolCall("delete", {"name": "stone"}),
+            "So did that.",
+        ]
+    )
+    async with ChatDriver(ChannelAgent(Agent([look, shred, delete]), language="en"), provider=provider) as chat:
+        await chat.says("ana", "look, then shred")
+        await chat.says("ana", "delete the stone")
+        await chat.presses("ana", "Confirm")
+        await chat.says("ana", "why?")
+        shown = [message.text for message in chat.messages]
+    asked = [message.content for request in provider.requests for message in request.messages]
+    assert any("Error executing tool 'look': ValueError (test_trail.py:" in text for text in asked)
+    assert any("Error executing tool 'shred': KeyError (test_trail.py:" in text for text in asked)
+    assert any("the preview of shred failed: KeyError (test_trail.py:" in each.getMessage() for each in caplog.records)
+    assert CANARY not in f"{asked} {shown} {everything(caplog)}"
+
+
+async def test_a_turn_that_fails_says_where_and_for_which_event(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "askfirst")
+    bot = ChannelAgent(Agent([]))
+
+    @bot.command("report")
+    async def report(ctx: ToolContext, text: str) -> str:
+        raise ValueError(CANARY)
+
+    async with ChatDriver(bot, provider=ScriptedProvider([])) as chat:
+        await chat.says("ana", "/report")
+    (failed,) = [each for each in caplog.records if each.getMessage().startswith("a turn of ")]
+    assert re.search(r" failed: ValueError \(test_trail\.py:\d+ report\)$", failed.getMessage())
+    assert vars(failed)["event"] == vars(line(caplog, "turn begun"))["event"]
+    assert CANARY not in caplog.text
+
+
+async def test_a_tool_that_there_is_not_is_not_named(caplog: pytest.LogCaptureFixture) -> None:
+    provider = ScriptedProvider([ToolCall(f"tell {CANARY}", {}), "Sorry."])
+    async with ChatDriver(ChannelAgent(Agent([look])), provider=provider) as chat:
+        await chat.says("ana", "hello")
+    assert vars(line(caplog, "tool failed"))["tool"] == "(unknown)"
+    assert CANARY not in everything(caplog)
+
+
+@pytest.mark.parametrize("way", ["button", "code", "word", "/stop"])
+async def test_how_a_person_decided(caplog: pytest.LogCaptureFixture, way: str) -> None:
+    caplog.set_level(logging.INFO, "askfirst")
+    script = [ToolCall("delete", {"name": "feather"})]
+    async with ChatDriver(ChannelAgent(Agent([delete]), language="en"), provider=ScriptedProvider(script)) as chat:
+        await chat.says("ana", "delete it")
+        code = chat.last.text.partition("**OK ")[2][:4]
+        match way:
+            case "button":
+                await chat.presses("ana", "Confirm")
+            case "code":
+                await chat.says("ana", f"OK {code}")
+            case "word":
+                await chat.says("ana", "yes")
+            case _:
+                await chat.says("ana", "/stop")
+    decided = [record for record in caplog.records if str(getattr(record, "how", "")).startswith("decided")]
+    assert [record.how for record in decided] == [f"decided by {way}"]  # type: ignore[attr-defined]
+    assert decided[0].actions == [line(caplog, "action asked").action]  # type: ignore[attr-defined]

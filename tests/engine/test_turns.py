@@ -396,7 +396,7 @@ async def test_the_threads_of_one_place_leave_turns_for_others(tmp_path: Path) -
     invoices = Invoices()
     async with rig(invoices.bot(), tmp_path) as chat:
         threads = [replace(here("#team"), thread=str(number)) for number in range(96)]
-        await chat.take(*(replace(message("eve", "wait"), address=thread) for thread in threads))
+        await chat.take(*(replace(message("eve", "wait", answers_bot=True), address=thread) for thread in threads))
         chat.worker.engine.start()
         while len(invoices.model.requests) < 32:
             await asyncio.sleep(0.001)

@@ -23,7 +23,7 @@ class Wire:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.calls: Counter[str] = Counter()
-        self.refuse: dict[str, list[Exception]] = {}
+        self.refuse: dict[str, list[BaseException]] = {}
         """Name of a call -> what its next uses raise; they do not arrive."""
         self.on: dict[str, Callable[[], object]] = {}
         """Name of a call -> what is done as soon as it is made; "... answered" -> and when its answer has come,

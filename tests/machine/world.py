@@ -32,7 +32,7 @@ from channels import (
     WebhookResponse,
 )
 from gateway import Agent, Approvers, ChannelAgent, Confirm, NothingDone, OutcomeUnknown, ToolContext, tool
-from gateway.access import allow
+from gateway.access import AllowList
 from gateway.artifacts import ArtifactStore
 from gateway.engine.actions import Actions
 from gateway.engine.crew import Crew
@@ -146,13 +146,14 @@ class Worker:
             store=cast("Store", self.wire),
             channels={"test": cast("Any", world.platform)},
             bot=world.bot,
+            allowed=AllowList(["*"]),
             keyring=KEYRING,
             artifacts=ArtifactStore(world.files, [b"a key of more than 16 bytes"], public_url=None, now=_now),
             feed=Feed(now=_now),
             worker=name,
         )
         self.decisions = Decisions(self.shared)
-        self.inbox = Inbox(self.shared, self.decisions, allow(["*"]))
+        self.inbox = Inbox(self.shared, self.decisions)
         turns, delivery = Turns(self.shared, self.decisions), Delivery(self.shared)
         self.actions = actions = Actions(self.shared)
         self.shared.sending = {"test": Crew(self.shared.tasks, "out", 64, delivery.run)}
@@ -448,6 +449,7 @@ class World:
             person=person(name),
             message_id=f"own {number}",
             text=text,
+            answers_bot=address(place).group,  # so that the group's messages are heard
             **flags,
         )
         if ask:

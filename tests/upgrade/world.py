@@ -66,9 +66,8 @@ class Phones(FakeTelegram):
     def bearing(self, token: str) -> tuple[Message, str]:
         """The newest message that ever had this button, and the button's label. Raises LookupError."""
         for message in reversed(self.sent):
-            for label, known in message.once_shown.items():
-                if known == token:
-                    return message, label
+            if token in message.once_sent:
+                return message, message.once_sent[token]
         raise LookupError(f"no message ever had the button {token}")
 
 
@@ -90,7 +89,7 @@ class World:
     async def presses(self, token: str, user: User) -> Press:
         """Press the button with this token; returns when the press was taken."""
         message, label = self.phones.bearing(token)
-        return await self.phones.press(message, label, user)
+        return await self.phones.press(message, label, user, data=token)
 
     def texts(self, chat_id: int) -> list[str]:
         """What the bot has written in a chat, as it looks now."""

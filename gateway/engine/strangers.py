@@ -1,0 +1,74 @@
+"""Strangers: people who may not talk to the bot. They are told so, or how they can be let in."""
+
+from __future__ import annotations
+
+import logging
+
+from channels import Address, Message, Person, Reply
+from gateway.engine.bounds import strangers
+from gateway.engine.newcomers import Newcomers
+from gateway.engine.shared import Shared
+from gateway.pending.actions import OutgoingReply
+from gateway.store.base import Transaction
+from gateway.tools.escape import plain
+from gateway.wording import say
+
+__all__ = ["Strangers"]
+
+log = logging.getLogger("askfirst.access")
+
+
+class Strangers:
+    """Says who may talk to the bot, answers the others, and lets them in."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared, self._allowed = shared, shared.allowed
+        self._newcomers = Newcomers(shared.store, shared.keyring)
+
+    async def may_talk(self, person: Person | None) -> bool:
+        """Return True for who is on the allow-list, or was let in by a code. Raises StoreError."""
+        if self._allowed(person):
+            return True
+        if person is None or person.is_bot or not self._allowed.pairing:
+            return False
+        return await self._newcomers.is_admitted(person)
+
+    async def turn_away(self, message: Message, person: Person) -> None:
+        """Answer a stranger, within the limits of `bounds.strangers`. Nothing of what they wrote is kept.
+
+        Strangers together get a few answers a second at most, so that a flood of them delays nobody else's messages.
+        """
+        shared, pairing = self._shared, self._allowed.pairing
+        asks = message.command == "whoami"
+        rates = strangers(person, message.address, shared.limits.strangers, often=pairing or asks)
+        if await shared.store.take(rates):
+            return
+        language = shared.language(person)
+        code = await self._newcomers.note(person, message.address, language, pairing=pairing)
+        log.info("turned away %s: `askfirst people list` says how to let them in", person)
+        if asks:
+            text = say("whoami", language, person=f"`{person}`")
+        elif code is not None:
+            text = say("newcomer", language, code=code)
+        else:
+            text = say("stranger", language)
+        await self._say(message.address, text)
+
+    def may_admit(self, person: Person) -> bool:
+        """Return True for a person whom the allow-list names: nobody else may let people in."""
+        return self._allowed.pairing and self._allowed.names(person)
+
+    async def admit(self, code: str, language: str, *, by: Person) -> str:
+        """Let in the person with this code, and tell them. Return what to tell the person who did it."""
+        newcomer = await self._newcomers.admit(code, str(by))
+        if newcomer is None:
+            return say("no_such_newcomer", language)
+        log.info("%s let in %s", by, newcomer.person)
+        await self._say(Address.parse(newcomer.address), say("admitted", newcomer.language))
+        return say("has_admitted", language, person=plain(newcomer.name or newcomer.person))
+
+    async def _say(self, address: Address, text: str) -> None:
+        shared = self._shared
+        conversation = shared.conversation(address)
+        parts = shared.parts.render(conversation, address, [OutgoingReply(reply=Reply(text=text))], cause="stranger")
+        await shared.store.commit(Transaction(partition=shared.store.partition(conversation), parts=parts))

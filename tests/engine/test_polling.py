@@ -1,0 +1,154 @@
+"""Who polls a platform: one process at a time, on both stores, whatever becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from channels import Event
+from gateway import Agent, ChannelAgent
+from gateway.engine.polling import Poller
+from gateway.testing import ScriptedProvider
+from tests.engine.rig import Platform, Rig, Worker, message, rig
+
+LONG, SHORT = 60.0, 0.09
+
+
+class Polled(Platform):
+    """Hands out what is put into `waits`, to whoever asks; `polling` counts those who do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: asyncio.Queue[Event | Exception] = asyncio.Queue()
+        self.polling = 0
+
+    async def poll(self) -> AsyncGenerator[tuple[Event, ...], None]:
+        self.polling += 1
+        try:
+            while True:
+                event = await self.waits.get()
+                if isinstance(event, Exception):
+                    raise event
+                yield (event,)
+        finally:
+            self.polling -= 1
+
+
+@pytest.fixture
+def platform() -> Polled:
+    return Polled()
+
+
+@pytest.fixture
+async def house(tmp_path: Path, platform: Polled) -> AsyncIterator[Rig]:
+    bot = ChannelAgent(Agent(provider=ScriptedProvider([])))
+    async with rig(bot, tmp_path, platform) as house:
+        yield house
+
+
+@contextlib.asynccontextmanager
+async def polling(worker: Worker, platform: Polled, lease_seconds: float) -> AsyncIterator[asyncio.Task[None]]:
+    worker.shared.lease_seconds = lease_seconds
+    task = asyncio.create_task(Poller(worker.shared, worker.engine.inbox, platform).run())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(caplog: pytest.LogCaptureFixture, said: str) -> None:
+    """Until the log has said this."""
+    while said not in caplog.text:
+        await asyncio.sleep(0.001)
+
+
+@pytest.fixture(autouse=True)
+def log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "askfirst.platforms")
+
+
+async def heard(house: Rig, platform: Polled, text: str) -> None:
+    """Somebody writes, and it is stored."""
+    before = (await house.store.stats()).ready
+    await platform.waits.put(message(text, text))
+    while (await house.store.stats()).ready == before:
+        await asyncio.sleep(0.001)
+
+
+async def test_one_of_two_polls_and_the_other_takes_over_at_once_when_it_ends(
+    house: Rig, platform: Polled, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with polling(house.worker, platform, LONG) as first:
+        await heard(house, platform, "ana")
+        async with polling(house.another(), platform, SHORT):
+            await until(caplog, "test is polled by another process")
+            assert platform.polling == 1
+            first.cancel()
+            await heard(house, platform, "ben")
+            assert platform.polling == 1
+
+
+async def test_a_process_that_is_gone_is_replaced_when_its_lease_lapses(
+    house: Rig, platform: Polled, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone = Poller(house.worker.shared, house.worker.engine.inbox, platform)
+    assert await gone._write(free=True)
+    async with polling(house.another(), platform, SHORT):
+        await until(caplog, "test is polled by another process")
+        assert platform.polling == 0
+        await house.advance(house.worker.shared.lease_seconds + 1.0)
+        await heard(house, platform, "ana")
+
+
+async def test_who_has_lost_the_lease_polls_no_longer(
+    house: Rig, platform: Polled, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with polling(house.worker, platform, 0.6):
+        await heard(house, platform, "ana")
+        await house.advance(10.0)  # it was held up for longer than its lease
+        async with polling(house.another(), platform, SHORT):
+            await until(caplog, "test is no longer polled by this process: its lease is lost")
+            while platform.polling != 1:
+                await asyncio.sleep(0.001)
+            await heard(house, platform, "ben")
+
+
+async def test_without_a_store_nobody_polls(house: Rig, platform: Polled, caplog: pytest.LogCaptureFixture) -> None:
+    async with polling(house.worker, platform, SHORT):
+        await heard(house, platform, "ana")
+        house.wire.left = 0
+        await until(caplog, "its lease is lost")
+        assert platform.polling == 0
+        await until(caplog, "test is not polled: the store does not answer; it is tried again")
+        assert "by another process" not in caplog.text
+        house.wire.left = None
+        await heard(house, platform, "ben")
+
+
+async def test_a_store_that_hangs_is_waited_for_no_longer_than_the_lease_lasts(
+    house: Rig, platform: Polled, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with polling(house.worker, platform, SHORT):
+        await heard(house, platform, "ana")
+        house.wire.pause_after = 0
+        await until(caplog, "its lease is lost")
+        assert platform.polling == 0
+        house.wire.go_on.set()
+
+
+async def test_a_channel_that_breaks_is_polled_again_and_told_once(
+    house: Rig, platform: Polled, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.engine.polling._AGAIN_SECONDS", 0.001)
+    async with polling(house.worker, platform, LONG):
+        for _ in range(3):
+            await platform.waits.put(KeyError("a person's words"))
+        await heard(house, platform, "ana")
+        assert caplog.text.count("test: KeyError (test_polling.py:") == 1
+        assert "words" not in caplog.text
