@@ -6,12 +6,20 @@ import contextlib
 import importlib
 import typing
 
+import channels
+
+if not hasattr(channels, "AskfirstError"):  # the one that was installed last lies over the other
+    raise ImportError(
+        f"the package `channels` in {channels.__path__[0]} is not Askfirst's: Django Channels has the same name. "
+        "Install Askfirst in an environment of its own: python -m venv bot && bot/bin/pip install askfirst"
+    )
+
 from channels import Address, AskfirstError, Attachment, Button, Json, Reply, WebhookRequest, WebhookResponse
 from gateway import channel_agent
 from gateway.agent import Agent, AgentConfig, AgentResult, StreamChunk
 from gateway.artifacts import Artifact, emit_artifact
 from gateway.channel_agent import ChannelAgent, NotAllowed
-from gateway.providers import Provider, ProviderError
+from gateway.providers import Provider, ProviderError, Request, Response
 from gateway.tools import (
     Ambiguous,
     Approvers,
@@ -24,6 +32,7 @@ from gateway.tools import (
     RateLimited,
     Tool,
     ToolContext,
+    ToolFailed,
     ToolPolicy,
     ToolRegistry,
     ToolResult,
@@ -61,10 +70,13 @@ __all__ = [
     "ProviderError",
     "RateLimited",
     "Reply",
+    "Request",
+    "Response",
     "Settings",
     "StreamChunk",
     "Tool",
     "ToolContext",
+    "ToolFailed",
     "ToolPolicy",
     "ToolRegistry",
     "ToolResult",

@@ -21,40 +21,42 @@ import aiohttp
 from aiohttp import web
 
 from channels import (
-    Address,
     AskfirstError,
     Channel,
     Json,
     MissingSetting,
     Parsed,
     SendError,
-    Way,
     WebhookRequest,
     WebhookResponse,
 )
-from channels.catalogue import load
+from channels.catalogue import lacking, load
 from channels.direct import DirectChannel
 from channels.webchat import WebChatChannel
-from gateway.access import Allowed, allow
+from channels.webchat.parse import address_of
+from gateway.access import AllowList
 from gateway.access.approvers import check_approvers, check_channels
 from gateway.agent import Agent
 from gateway.artifacts import ArtifactStore
 from gateway.channel_agent import ChannelAgent, Runtime
+from gateway.control import control, store_file
 from gateway.engine.engine import Engine
-from gateway.engine.operator import claim
+from gateway.engine.operator import Operator, claim
 from gateway.engine.platforms import Platforms
 from gateway.engine.series import series_of
 from gateway.engine.shared import Shared
 from gateway.engine.skew import Skew, watched
+from gateway.environment import proxied
 from gateway.limits import Limits
 from gateway.observe import Feed
+from gateway.options import WrongOption, checked
 from gateway.pending.seal import Keyring
-from gateway.settings import Role, Settings
+from gateway.settings import Role, ServeWay, Settings
 from gateway.store.base import Store
 from gateway.store.secret import kept_secret, new_secret, secret_of
 from gateway.store.sqlite import SqliteStore
 from gateway.tools import permissions
-from gateway.web import Deaf, Ready, Webhooks, receive, web_app
+from gateway.web import ASGIApp, Bridge, Deaf, Ready, Webhooks, asgi, receive, web_app
 from gateway.web.chat import Chat, add_chat
 from gateway.wording import prepare, say
 
@@ -84,7 +86,7 @@ def open_store(url: str) -> Store:
         try:
             from gateway.store.redis import RedisStore
         except ImportError as error:
-            raise AskfirstError("ASKFIRST_STORE: Redis needs a package: pip install 'askfirst[redis]'") from error
+            raise AskfirstError(lacking("ASKFIRST_STORE", error, "redis")) from error
         return RedisStore(url)
     scheme = url.partition("://")[0]
     raise AskfirstError(
@@ -113,7 +115,7 @@ def assemble(
     home: Home,
     channels: Mapping[str, Channel],
     *,
-    allowed: Allowed,
+    allowed: AllowList,
     feed: Feed,
     public_url: str | None = None,
     limits: Limits | None = None,
@@ -123,13 +125,14 @@ def assemble(
         store=home.store,
         channels={DirectChannel.name: DirectChannel(), **channels},
         bot=bot,
+        allowed=allowed,
         keyring=Keyring(home.keys),
         artifacts=ArtifactStore(home.artifacts, home.keys, public_url=public_url, now=_now),
         feed=feed,
         worker=secrets.token_hex(8),
         limits=limits or Limits(),
     )
-    return Engine(shared, allowed)
+    return Engine(shared)
 
 
 @contextlib.asynccontextmanager
@@ -173,7 +176,7 @@ def _home_at(settings: Settings, store: Store, files: Path) -> Home:
 @contextlib.asynccontextmanager
 async def _unserved(bot: ChannelAgent, home: Home, channels: Mapping[str, Channel]) -> AsyncIterator[Engine]:
     """The bot with its lifespan entered, on an open store, and an engine that was not started."""
-    engine = assemble(bot, home, channels, allowed=allow(["*"]), feed=Feed(now=_now))
+    engine = assemble(bot, home, channels, allowed=AllowList(["*"]), feed=Feed(now=_now))
     await asyncio.to_thread(prepare)
     async with contextlib.AsyncExitStack() as stack:
         await home.store.open()
@@ -200,22 +203,23 @@ class Gateway:
 
     ``async with Gateway(bot) as gateway:`` starts it; `aiohttp_app` gives an application that does so itself, and
     `webhook` takes requests from any other server. `chat` adds the page ``/chat`` and `console` the live feed beside
-    it; `way` is how the platforms' messages come in.
+    it; `way` is how the platforms' messages come in: by default each channel's settings say it.
     """
 
+    @checked
     def __init__(
         self,
         bot: ChannelAgent | Agent,
         settings: Settings | None = None,
         *,
         role: Role = "all",
-        way: Way = "webhook",
+        way: ServeWay = "auto",
         chat: bool = False,
         console: bool = False,
         chat_hosts: Sequence[str] = ("localhost", "127.0.0.1", "::1"),
     ) -> None:
         """Raises MissingSetting for settings that are unsafe or there by half, and for tools that nobody could confirm;
-        with `console`, where a bot is only tried, these are logged."""
+        with `console`, where a bot is only tried, these are logged. WrongOption for an option that there is not."""
         self.bot = bot if isinstance(bot, ChannelAgent) else ChannelAgent(bot)
         self.settings = settings or Settings()
         self.role = role
@@ -223,15 +227,17 @@ class Gateway:
         home = home_of(self.settings, url)
         if self.bot.store is not None and url is None:
             home = Home(self.bot.store, home.keys, home.artifacts)
+        self.ways = self.settings.channels_on(way)
+        """How the messages of each channel come in."""
         self.channels: dict[str, Channel] = {
-            name: load(name).from_settings(self.settings.channel_settings(name), way=way)
-            for name in self.settings.channels_on(way)
+            name: load(name).from_settings(self.settings.channel_settings(name), way=comes)
+            for name, comes in self.ways.items()
         }
         self._webchat: WebChatChannel | None = None
         if chat:
             self._webchat = WebChatChannel(keys=[_derived(key, "web chat") for key in home.keys], hosts=chat_hosts)
             self.channels[WebChatChannel.name] = self._webchat
-        allowed = allow(self.settings.allow or ())
+        allowed = AllowList(self.settings.allow or ())
         check_channels(self.bot.agent.tools.values())
         check_approvers(self.bot.agent.tools.values(), self.channels, allowed, refuse=not console)
         self.log_key = _derived(home.keys[0], "log")
@@ -248,15 +254,23 @@ class Gateway:
             public_url=self.settings.public_url,
             limits=self.settings.limits,
         )
-        self._platforms = Platforms(self.channels, self.engine, way)
+        self._platforms = Platforms(self.channels, self.engine, self.ways)
         self._skew = Skew(self._trust_clock)
         self._deaf = Deaf()
         self._webhooks = Webhooks(self.channels)
         self._stack: contextlib.AsyncExitStack | None = None
+        self._bridge: asyncio.Task[Bridge] | None = None
 
     @property
     def store(self) -> Store:
         return self.engine.shared.store
+
+    @property
+    def store_file(self) -> Path | None:
+        """The file of an embedded store: the bot's own when it brings one, else the settings'. None for any other."""
+        own = self.bot.store
+        url = self.settings.store if own is None else own
+        return store_file(url) if isinstance(url, str) and not url.endswith(_MEMORY) else None
 
     async def __aenter__(self) -> Self:
         """Raises StoreRefused and MissingSetting when the store or a platform does not let it start.
@@ -279,12 +293,15 @@ class Gateway:
                     self.feed.publish("tool.listed", **asdict(each))
             self.engine.start(self.role)
             stack.push_async_callback(self.engine.stop)
+            shared = self.engine.shared
+            operator = Operator(shared.store, shared.channels, shared.keyring, bot=self.bot.name)
+            await stack.enter_async_context(control(operator, self.store_file))
             self._stack = stack.pop_all()
         return self
 
     async def __aexit__(self, *error: object) -> None:
         if self._stack is not None:
-            stack, self._stack = self._stack, None
+            stack, self._stack, self._bridge = self._stack, None, None
             await stack.aclose()
 
     def _doubt_clock(self) -> None:
@@ -331,6 +348,8 @@ class Gateway:
                 artifacts=shared.artifacts,
                 now=_now,
                 title=self.bot.name,
+                language=self.bot.language,
+                greeting=self.bot.greeting,
                 public_url=self.settings.public_url,
                 console=self.feed if self._console else None,
             )
@@ -338,6 +357,44 @@ class Gateway:
         if self._stack is None:
             app.cleanup_ctx.append(self._for_app)
         return app
+
+    def asgi_app(self, *, prefix: str = "", otherwise: ASGIApp | None = None) -> ASGIApp:
+        """The ASGI application. Where the gateway is not entered yet, it is for as long as the server's lifespan lasts.
+
+        `prefix`: the path under which it answers, such as ``/bot``, where no framework mounts it there. `otherwise`:
+        the application for all other paths, whose own lifespan is not run. Raises WrongOption for a prefix without its
+        slash.
+        """
+        if prefix and not prefix.startswith("/"):
+            raise WrongOption("Gateway.asgi_app", {"prefix": f"should begin with /, not {prefix!r}"})
+        own = False
+
+        async def begin() -> None:
+            nonlocal own
+            if self._stack is None:
+                await self.__aenter__()
+                own = True
+
+        async def end() -> None:
+            if own:
+                await self.__aexit__()
+
+        return asgi(begin, end, self._bridged, prefix=prefix.rstrip("/"), otherwise=otherwise)
+
+    async def _bridged(self) -> Bridge:
+        """Return the way of ASGI requests to the aiohttp application. Raises AskfirstError while it does not run."""
+        if self._stack is None:
+            raise AskfirstError(
+                "the gateway does not run: enter it with `async with gateway`, or have the server run its lifespan"
+            )
+        if self._bridge is None:
+            bridge = Bridge.to(self.aiohttp_app())
+            self._bridge = asyncio.ensure_future(self._stack.enter_async_context(bridge))
+        try:
+            return await asyncio.shield(self._bridge)
+        except OSError as error:  # no socket could be made: the next request tries again
+            self._bridge = None
+            raise AskfirstError(f"no private socket can be made ({error.strerror})") from error
 
     async def webhook(self, channel: str, request: WebhookRequest) -> WebhookResponse:
         """One request of a platform, from any server; 404 for a channel that is not on."""
@@ -377,8 +434,7 @@ class Gateway:
 
     def _watch(self, session: str, after: int) -> AsyncIterator[Any]:
         shared = self.engine.shared
-        address = Address(channel=WebChatChannel.name, account="local", place=session)
-        return self.store.watch(shared.key(shared.conversation(address), "visible"), after=after)
+        return self.store.watch(shared.key(shared.conversation(address_of(session)), "visible"), after=after)
 
 
 def _http(skew: Skew) -> aiohttp.ClientSession:
@@ -387,6 +443,7 @@ def _http(skew: Skew) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0),
         cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=proxied(),  # HTTPS_PROXY, NO_PROXY
         trace_configs=[watched(skew)],
     )
 

@@ -6,14 +6,18 @@ once the bot is loaded. Askfirst itself goes on finding them here, as for an age
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from urllib.request import getproxies
 
 from channels import MissingSetting
 from channels.catalogue import BUILT_IN, names, settings_of
 
-__all__ = ["SECRETS", "environment", "hide_secrets", "read_secret"]
+__all__ = ["SECRETS", "environment", "hide_secrets", "proxied", "read_secret"]
+
+log = logging.getLogger("askfirst.platforms")
 
 _OWN = ("ASKFIRST_SECRET", "ASKFIRST_STORE", "ASKFIRST_ADMIN_TOKEN", "OPENAI_API_KEY", "ANTHROPIC_API_KEY")
 """ASKFIRST_STORE is one of them because the address of a Redis holds its password."""
@@ -55,6 +59,19 @@ def read_secret(variable: str) -> str | None:
 def environment() -> dict[str, str]:
     """Return the environment with the secrets that are in files or were taken out. Raises MissingSetting."""
     return {**os.environ, **{name: value for name in SECRETS if (value := read_secret(name)) is not None}}
+
+
+def proxied() -> bool:
+    """Return whether the environment names a proxy for calls to other servers, as ``HTTPS_PROXY`` does.
+
+    A session that trusts the environment looks into it, and for a ``.netrc``, with every call: it does so only where
+    there is a proxy. One that cannot be spoken to is named in a warning; its address may hold a password and is not.
+    """
+    found = {scheme: url for scheme, url in getproxies().items() if scheme in ("http", "https")}
+    for scheme, url in found.items():
+        if not url.startswith("http://"):
+            log.warning("%s_PROXY is no http:// proxy: no platform can be reached through it", scheme.upper())
+    return bool(found)
 
 
 def hide_secrets() -> None:

@@ -6,35 +6,38 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_address
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 from urllib.parse import SplitResult, urlsplit
 
 from dotenv import load_dotenv
+from dotenv.parser import parse_stream
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from channels import MissingSetting, Way
-from channels.catalogue import BUILT_IN, Setting, names, settings_of
+from channels.catalogue import BUILT_IN, Setting, names, polls, settings_of
 from channels.keys import keys
 from gateway.environment import SECRETS, read_secret
 from gateway.limits import Limits
 
-__all__ = ["VARIABLES", "Role", "Settings"]
+__all__ = ["VARIABLES", "Role", "ServeWay", "Settings"]
 
 Role: TypeAlias = Literal["all", "web", "worker"]
+ServeWay: TypeAlias = Literal["auto", "webhook", "polling"]
+"""How the platforms' messages come in: for each channel as its settings say, or one way for all."""
 LogPeople: TypeAlias = Literal["plain", "pseudonym"]
 LogLevel: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 _MAKE_ONE = 'Make one: python -c "import secrets; print(secrets.token_urlsafe(32))"'
 _ALLOW_CHOICES = (
     "write persons, whole channels or everybody: telegram:123456:789 (that one person of that bot), "
-    "telegram:* (everybody on Telegram), * (everybody); several with commas between"
+    "telegram:* (everybody on Telegram), * (everybody), pairing (who asks gets a code that you confirm); "
+    "several with commas between"
 )
-_PERSONS = re.compile(r"\*|[a-z][a-z0-9_-]*:(\*|[^\s:*]+:[^\s*]+)")
+_PERSONS = re.compile(r"\*|pairing|[a-z][a-z0-9_-]*:(\*|[^\s:*]+:[^\s*]+)")
 _TELEGRAM_SECRET = re.compile(r"[A-Za-z0-9_-]{16,256}")
 """The characters and the upper bound are Telegram's: https://core.telegram.org/bots/api#setwebhook."""
 _PLACEHOLDER = re.compile(
@@ -101,6 +104,8 @@ class Settings(BaseSettings):
     twilio_account_sid: str | None = Field(default=None, validation_alias="TWILIO_ACCOUNT_SID")
     twilio_auth_token: SecretStr | None = Field(default=None, validation_alias="TWILIO_AUTH_TOKEN")
     twilio_shared_key: SecretStr | None = Field(default=None, validation_alias="TWILIO_SHARED_KEY")
+    twilio_api_key: str | None = Field(default=None, validation_alias="TWILIO_API_KEY")
+    twilio_api_secret: SecretStr | None = Field(default=None, validation_alias="TWILIO_API_SECRET")
     twilio_messaging_service_sid: str | None = Field(default=None, validation_alias="TWILIO_MESSAGING_SERVICE_SID")
     twilio_sms_from: str | None = Field(default=None, validation_alias="TWILIO_SMS_FROM")
     twilio_whatsapp_from: str | None = Field(default=None, validation_alias="TWILIO_WHATSAPP_FROM")
@@ -136,50 +141,51 @@ class Settings(BaseSettings):
         """The settings for a bot file of that directory, whose ``.env`` goes into the process's environment first.
 
         There the bot's own tools find their variables too; what the environment already says stays. Raises
-        MissingSetting.
+        MissingSetting, also for a file with a line that is no setting.
         """
         if bot_dir is not None:
-            try:
-                load_dotenv(bot_dir / ".env", interpolate=False)
-            except (OSError, ValueError) as error:
-                raise MissingSetting(
-                    str(bot_dir / ".env"), "it cannot be read: write it in UTF-8, as your own"
-                ) from error
+            _load_file(bot_dir / ".env")
         return cls()
 
-    def channels_on(self, way: Way) -> tuple[str, ...]:
-        """The channels whose settings are there. Raises MissingSetting when they are there by half for that way in.
+    def channels_on(self, way: ServeWay = "auto") -> dict[str, Way]:
+        """Return the channels whose settings are there, and how the messages of each come in.
 
-        A channel without settings of its own, the web chat, is never among them.
+        With ``auto`` a channel is polled where it can be and nothing is set that it needs for webhooks alone; any other
+        takes webhooks. A channel without settings of its own, the web chat, is never among them. Raises MissingSetting
+        when settings are there by half.
         """
-        _refuse(self._half_there(way))
-        return tuple(name for name in names() if self._meant(name))
-
-    def channels_either_way(self) -> dict[str, Way]:
-        """The channels whose settings are there for a way in, and which one. Raises MissingSetting as `channels_on`."""
-        ways: dict[str, Way] = {
-            name: "polling" if any(self._lacks(name, "webhook")) else "webhook" for name in names() if self._meant(name)
-        }
-        _refuse([*chain.from_iterable(self._lacks(*each) for each in ways.items()), *self._unused()])
+        ways = self._ways(way)
+        _refuse(self._half_there(ways))
         return ways
 
     def channel_settings(self, name: str) -> Mapping[str, str]:
         """What one channel may know: its own variables, and of those the ones that are set."""
         return {setting.name: value for setting in settings_of(name) if (value := self._value(setting)) is not None}
 
-    def check_serve(self, role: Role = "all") -> None:
+    def check_serve(self, role: Role = "all", way: ServeWay = "auto") -> None:
         """Refuse what ``askfirst serve`` must not start with. Raises MissingSetting, which names all of it."""
-        _refuse([*self._half_there("webhook"), *self._unsafe_to_serve(role)])
+        ways = self._ways(way)
+        _refuse([*self._half_there(ways), *_deaf(ways), *self._unsafe_to_serve(role)])
 
-    def _half_there(self, way: Way) -> Iterator[tuple[str, str]]:
-        for name in names():
-            yield from self._lacks(name, way)
+    def _ways(self, way: ServeWay) -> dict[str, Way]:
+        return {name: self._way_of(name) if way == "auto" else way for name in names() if self._meant(name)}
+
+    def _way_of(self, name: str) -> Way:
+        for_webhooks = [setting for setting in settings_of(name) if setting.needed_for == {"webhook"}]
+        ready = for_webhooks and all(self._value(setting) is not None for setting in for_webhooks)
+        return "polling" if polls(name) and not ready else "webhook"
+
+    def _half_there(self, ways: Mapping[str, Way]) -> Iterator[tuple[str, str]]:
+        for name, way in ways.items():
+            for setting in settings_of(name):
+                if way in setting.needed_for and self._value(setting) is None:
+                    either = "".join(
+                        f", or {other.name} for webhooks"
+                        for other in settings_of(name)
+                        if way == "polling" and setting.needed_for == {way} and other.needed_for == {"webhook"}
+                    )
+                    yield setting.name, f"{setting.mend}{either} ({name} is set up by half)"
         yield from self._unused()
-
-    def _lacks(self, name: str, way: Way) -> Iterator[tuple[str, str]]:
-        for setting in settings_of(name):
-            if way in setting.needed_for and self._meant(name) and self._value(setting) is None:
-                yield setting.name, f"{setting.mend} ({name} is set up by half)"
 
     def _unused(self) -> Iterator[tuple[str, str]]:
         """A secret that several channels share, while none of them is set up."""
@@ -197,7 +203,7 @@ class Settings(BaseSettings):
         if self.allow is None:
             yield "ASKFIRST_ALLOW", f"say who may talk to the bot: {_ALLOW_CHOICES}"
         known = {*names(), "app"}
-        if unknown := sorted({entry.partition(":")[0] for entry in self.allow or ()} - known - {"*"}):
+        if unknown := sorted({entry.partition(":")[0] for entry in self.allow or ()} - known - {"*", "pairing"}):
             yield "ASKFIRST_ALLOW", f"there is no channel {', '.join(unknown)}, only {', '.join(sorted(known))}"
         for entry in self.allow or ():
             channel, _, rest = entry.partition(":")
@@ -323,6 +329,36 @@ _FIELDS = {
 
 VARIABLES = tuple(_FIELDS)
 """Every variable that has a field."""
+
+
+def _deaf(ways: Mapping[str, Way]) -> Iterator[tuple[str, str]]:
+    """The channels that nothing would come in from."""
+    for name, way in ways.items():
+        if way == "polling" and not polls(name):
+            own = next(setting.name for setting in settings_of(name) if setting.needed_for and not setting.shared)
+            yield own, f"{name} cannot be polled, its platform calls a webhook: unset it, or serve with --way auto"
+
+
+def _load_file(path: Path) -> None:
+    """Put the variables of a ``.env`` into the environment. Raises MissingSetting for a line that is no setting."""
+    try:
+        if path.is_file():
+            _refuse_broken_lines(path)
+        load_dotenv(path, interpolate=False)
+    except (OSError, ValueError) as error:
+        raise MissingSetting(str(path), "it cannot be read: write it in UTF-8, as your own") from error
+
+
+def _refuse_broken_lines(path: Path) -> None:
+    with path.open(encoding="utf-8") as file:
+        for binding in parse_stream(file):
+            if binding.error or (binding.key is not None and binding.value is None):
+                written = binding.original.string
+                blank = written[: len(written) - len(written.lstrip())].count("\n")
+                raise MissingSetting(
+                    f"{path}, line {binding.original.line + blank}",
+                    "it is not NAME=value: write it so, close its quotes, or begin the line with #",
+                )
 
 
 def _refuse(wrong: Iterable[tuple[str, str]]) -> None:

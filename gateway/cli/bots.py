@@ -45,11 +45,13 @@ class BotRef:
 
     @classmethod
     def parse(cls, written: str) -> Self:
-        """Raises click.BadParameter when it is neither a Python file nor the name of a module."""
+        """Raises click.BadParameter when it is neither a Python file that is there nor the name of a module."""
         before, colon, after = written.rpartition(":")
         where, name = (before, after) if colon else (written, "bot")
         if where.endswith(".py"):
             file = Path(where).resolve()
+            if not file.is_file():
+                raise click.BadParameter(f"there is no file {where}")
             return cls(written, file.stem, name, file.parent, file)
         if not all(part.isidentifier() for part in (*where.split("."), name)):
             raise click.BadParameter(f"{written!r} is neither a Python file nor module:name")

@@ -7,22 +7,28 @@ import contextlib
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
+from channels import Person
+from channels.direct import DirectChannel, own_place
 from gateway.agent import AgentResult
 from gateway.app import in_memory
 from gateway.artifacts import Artifact
-from gateway.channel_agent import media_of
+from gateway.channel_agent import ChannelAgent, media_of
 from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.running import log_to_stderr
-from gateway.cli.terminal import from_markdown
+from gateway.cli.terminal import from_markdown, visible
 from gateway.engine.engine import Engine
+from gateway.pending.prompt import labels
+from gateway.pending.words import Intent
 
 __all__ = ["chat"]
 
 PERSON = "you"
+_WRITTEN = f"{DirectChannel.name}:-:{PERSON}"
 
 
 @click.command()
@@ -35,7 +41,7 @@ PERSON = "you"
     help="Where the files are put that the bot sends.",
 )
 def chat(bot: BotRef, files: Path) -> None:
-    """Talk to BOT in the terminal. Answer its questions with yes, no or a code; Ctrl-D ends.
+    """Talk to BOT in the terminal. Answer its questions with a number, a code, yes or no; Ctrl-D ends.
 
     Nothing is kept when it ends: the conversation is in memory alone.
     """
@@ -48,10 +54,39 @@ def chat(bot: BotRef, files: Path) -> None:
         stack = contextlib.AsyncExitStack()
         engine = runner.run(stack.enter_async_context(in_memory(agent)))
         try:
+            choices: list[_Choice] = []
             for line in _lines():
-                _show(runner.run(agent.ask_channel(PERSON, line)), engine, files)
+                pressed = next((choice for number, choice in enumerate(choices, 1) if line == str(number)), None)
+                said = agent.ask_channel(PERSON, line) if pressed is None else pressed.press(agent)
+                _show(runner.run(said), engine, files)
+                choices = runner.run(_open(engine))
+                if choices:
+                    click.echo("  ".join(f"{number} {choice.label}" for number, choice in enumerate(choices, 1)) + "\n")
         finally:
             runner.run(stack.aclose())
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A button of an open question."""
+
+    label: str
+    intent: Intent
+    action_id: str
+
+    async def press(self, agent: ChannelAgent) -> AgentResult:
+        return await agent.decide(_WRITTEN, self.intent, action_id=self.action_id)
+
+
+async def _open(engine: Engine) -> list[_Choice]:
+    """Return the buttons of what the person may answer, in the order it was asked: the numbers press them."""
+    conversation = engine.shared.conversation(own_place(Person.parse(_WRITTEN)))
+    actions = (await engine.shared.actions(conversation)).open_for(_WRITTEN)
+    return [
+        _Choice(visible(label), intent, action.pending_action_id)
+        for action in actions
+        for label, intent in labels(action, several=len(actions) > 1)
+    ]
 
 
 def _lines() -> Iterator[str]:
@@ -68,8 +103,6 @@ def _show(result: AgentResult, engine: Engine, files: Path) -> None:
         click.echo(from_markdown(result.content) + "\n")
     for artifact in result.artifacts:
         click.echo(f"[file: {_saved(artifact, engine, files)}]\n")
-    if result.pending:
-        click.echo("[yes]  [no]\n")
 
 
 def _saved(artifact: Artifact, engine: Engine, files: Path) -> Path:

@@ -9,94 +9,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import socket
 import stat
-import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import aiohttp
-from aiohttp import web
 
 from channels import AskfirstError, Channel, Json
 from channels.catalogue import load
 from channels.direct import DirectChannel
 from channels.webchat import WebChatChannel
 from gateway.app import home_of
+from gateway.control import socket_file, store_file
 from gateway.engine.operator import NotDone, Operator
 from gateway.pending.seal import Keyring
 from gateway.settings import Settings
 from gateway.store.base import StoreRefused
 
-__all__ = ["control", "operate", "socket_file", "store_file"]
+__all__ = ["operate"]
 
-OPERATIONS = frozenset(
-    {
-        "pending",
-        "action",
-        "cancel",
-        "settle",
-        "dead",
-        "letter",
-        "replay",
-        "drop",
-        "send",
-        "waiting",
-        "put_aside",
-        "drop_all",
-    }
-)
-LONGEST_PATH = 103
-"""Bytes of a socket's path: sockaddr_un holds 108 on Linux (unix(7)) and 104 on macOS, with a zero at the end."""
-_SHUTDOWN_SECONDS = 2.0
+_READS = frozenset({"pending", "dead", "waiting", "people"})
 _ANSWER_WITHIN = aiohttp.ClientTimeout(total=10)
-
-
-def store_file(url: str) -> Path | None:
-    """The file of an embedded store."""
-    return Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:///") else None
-
-
-def socket_file(store: Path) -> Path:
-    """Where the server of this store listens; a link to it where the path would be too long."""
-    return store.with_name(f"{store.name}.sock")
-
-
-@contextlib.asynccontextmanager
-async def control(operator: Operator, store: Path | None) -> AsyncIterator[None]:
-    """Let operators' commands work on the store that is served; on that of a file, listen for them.
-
-    The caller owns the file, so a socket file that is there is a dead server's. Raises AskfirstError when none can be
-    made there.
-    """
-    await operator.remember()
-    if store is None:
-        yield
-        return
-
-    async def answer(request: web.Request) -> web.Response:
-        return await _answer(operator, request)
-
-    app = web.Application()
-    app.router.add_post("/{operation}", answer)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
-    await runner.setup()
-    try:
-        listening, place = await asyncio.to_thread(_bind, socket_file(store))
-    except OSError as error:
-        await runner.cleanup()
-        raise AskfirstError(
-            f"{socket_file(store)} cannot be made ({error.strerror}): it is how commands reach this server. "
-            "Name a store on a local disk of this user in ASKFIRST_STORE."
-        ) from error
-    try:
-        await web.SockSite(runner, listening).start()
-        yield
-    finally:
-        await runner.cleanup()
-        await asyncio.to_thread(_remove, socket_file(store), place)
 
 
 def operate(settings: Settings, operation: str, **arguments: Json) -> Any:
@@ -108,7 +42,9 @@ def operate(settings: Settings, operation: str, **arguments: Json) -> Any:
         with contextlib.suppress(ConnectionError):
             return asyncio.run(_ask(place, operation, arguments))
     if not store.exists():
-        raise AskfirstError(f"there is no store {store}: name the bot with --bot, or its store in ASKFIRST_STORE")
+        if operation not in _READS:
+            raise AskfirstError(f"there is no store {store}: start the bot first, or name its store in ASKFIRST_STORE")
+        settings = settings.model_copy(update={"store": "sqlite:///:memory:"})  # as empty as a bot's that never ran
     try:
         return _alone(settings, operation, arguments)
     except StoreRefused as error:
@@ -130,23 +66,6 @@ def _listening_at(name: Path) -> Path | None:
         return None
     private = stat.S_ISDIR(directory.st_mode) and stat.S_IMODE(directory.st_mode) & 0o077 == 0
     return place if private and directory.st_uid == maker else None
-
-
-async def _answer(operator: Operator, request: web.Request) -> web.Response:
-    operation = request.match_info["operation"]
-    if operation not in OPERATIONS:
-        raise web.HTTPNotFound
-    try:
-        arguments = await request.json()
-        if not isinstance(arguments, dict) or not all(isinstance(value, str) for value in arguments.values()):
-            raise TypeError
-        doing = getattr(operator, operation)(**arguments)
-    except (ValueError, TypeError):
-        return web.json_response({"error": f"no JSON object of the texts that {operation} takes"}, status=400)
-    try:
-        return web.json_response({"result": await doing})
-    except AskfirstError as error:
-        return web.json_response({"error": str(error)}, status=409)
 
 
 async def _ask(place: Path, operation: str, arguments: Mapping[str, Json]) -> Any:
@@ -186,30 +105,6 @@ def _channels(settings: Settings) -> Mapping[str, Channel]:
         DirectChannel.name: DirectChannel(),
         WebChatChannel.name: WebChatChannel(keys=(), hosts=()),
     }
-    for name, way in settings.channels_either_way().items():
+    for name, way in settings.channels_on().items():
         channels[name] = load(name).from_settings(settings.channel_settings(name), way=way)
     return channels
-
-
-def _bind(name: Path) -> tuple[socket.socket, Path]:
-    """A socket at this name that its owner alone may use, and where it really is."""
-    name.unlink(missing_ok=True)
-    place = name
-    if len(os.fsencode(name)) > LONGEST_PATH:
-        place = Path(tempfile.mkdtemp(prefix="askfirst-")) / "sock"
-        name.symlink_to(place)
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)  # a mode set after bind() would come too late
-    try:
-        listening.bind(str(place))
-    finally:
-        os.umask(before)
-    return listening, place
-
-
-def _remove(name: Path, place: Path) -> None:
-    with contextlib.suppress(OSError):  # what nobody may remove any more the next start replaces
-        for path in (name, place):
-            path.unlink(missing_ok=True)
-        if place.parent != name.parent:
-            place.parent.rmdir()

@@ -7,15 +7,18 @@ import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
+from channels.catalogue import polls
 from gateway.app import Gateway
 from gateway.channel_agent import ChannelAgent, LifespanFailed
 from gateway.cli.bots import BotRef, NoBot, authors_traceback, bot_argument, load_settings
 from gateway.cli.running import leave, log_to_stderr, run, until_signal
 from gateway.cli.tools import in_short
+from gateway.cli.webhooks import polled
 from gateway.misspelt import misspelt
 from gateway.providers import ProviderConfigurationError
 from gateway.tools import unasked
@@ -25,7 +28,6 @@ __all__ = ["dev"]
 GRACE_SECONDS = 1.0
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
-_WAYS = {"telegram": "by long polling", "slack": "over Socket Mode"}
 
 
 @click.command()
@@ -48,12 +50,12 @@ def dev(bot: BotRef, host: str, port: int) -> None:
         settings = settings.model_copy(update={"allow": ("*",)})
     log_to_stderr(settings, settings.log_level if "log_level" in settings.model_fields_set else "WARNING")
 
-    async def serve(agent: ChannelAgent, stopped: Callable[[], Awaitable[None]]) -> None:
+    async def serve(agent: ChannelAgent, no_key: str | None, stopped: Callable[[], Awaitable[None]]) -> None:
         gateway = Gateway(agent, settings, way="polling", chat=True, console=True, chat_hosts=(*LOOPBACK, host))
 
         def announce(url: str) -> None:
             click.echo(f"{bot.written} is running: {url}/chat")
-            for line in _about(gateway, host, open_to_all=open_to_all):
+            for line in _about(gateway, host, open_to_all=open_to_all, no_key=no_key):
                 click.echo(f"  {line}")
 
         await run(gateway, host, port, stopped=stopped, grace_seconds=GRACE_SECONDS, announce=announce)
@@ -63,9 +65,11 @@ def dev(bot: BotRef, host: str, port: int) -> None:
         saving = runner.run(_watch(bot.directory))
         try:
             agent = bot.load()
-            _work_offline(agent)
-            saved = runner.run(_until(saving, lambda stopped: serve(agent, stopped)))
+            no_key = _work_offline(agent)
+            saved = runner.run(_until(saving, lambda stopped: serve(agent, no_key, stopped)))
         except (NoBot, LifespanFailed) as error:
+            if not _sees_saves():
+                raise
             more = f"\n{authors_traceback(error.error)}" if isinstance(error, LifespanFailed) else ""
             click.echo(f"{error}{more}\n\nIt starts with the next save. Ctrl-C ends.", err=True)
             saved = runner.run(_until(saving, lambda stopped: stopped()))
@@ -79,14 +83,21 @@ def dev(bot: BotRef, host: str, port: int) -> None:
         leave()
 
 
+def _sees_saves() -> bool:
+    return find_spec("watchfiles") is not None
+
+
 async def _watch(directory: Path) -> asyncio.Task[None]:
-    """A task that ends when a Python file or the .env in this directory or below has changed since now."""
-    try:
-        from watchfiles import PythonFilter, awatch
-    except ModuleNotFoundError:
-        raise click.ClickException("dev needs the package watchfiles: pip install 'askfirst[dev]'") from None
+    """A task that ends when a Python file or the .env in this directory or below has changed since now.
+
+    Without the package watchfiles it does not end.
+    """
 
     async def change() -> None:
+        if not _sees_saves():
+            await asyncio.Event().wait()
+        from watchfiles import PythonFilter, awatch
+
         async for _ in awatch(directory, watch_filter=PythonFilter(extra_extensions=[".env"])):
             return
 
@@ -107,28 +118,35 @@ async def _until(saving: asyncio.Task[None], work: Callable[[Callable[[], Awaita
         return not signalled.is_set()
 
 
-def _work_offline(agent: ChannelAgent) -> None:
-    """Put the demo in the place of a model that has no key. Raises ProviderConfigurationError for anything else."""
+def _work_offline(agent: ChannelAgent) -> str | None:
+    """Put the demo in the place of a model that has no key, and return which key that is.
+
+    Raises ProviderConfigurationError for anything else.
+    """
     try:
         agent.agent.provider  # noqa: B018 - made when first asked for
     except ProviderConfigurationError as error:
         if error.env_var not in _KEYS:
             raise
         agent.agent = agent.agent.using("demo")
+        return error.env_var
+    return None
 
 
-def _about(gateway: Gateway, host: str, *, open_to_all: bool) -> Iterator[str]:
+def _about(gateway: Gateway, host: str, *, open_to_all: bool, no_key: str | None) -> Iterator[str]:
+    anew = "It starts anew with every save." if _sees_saves() else "It sees no save: pip install 'askfirst[dev]'."
     model = gateway.bot.agent.provider.name
-    yield f"model: {model}" + (" (offline; its tools and asks are real)" if model == "demo" else "")
+    instead = "" if no_key is None else f" in place of the bot's own, for {no_key} is not set"
+    yield f"model: {model}" + (f" (offline; its tools and asks are real){instead}" if model == "demo" else "")
     agent = gateway.bot.agent
     yield f"tools: {in_short(gateway.bot)}"
     if (alone := unasked(agent.tools.values(), agent.policy)) is not None:
         yield f"Careful: {alone}"
     for warning in misspelt():
         yield f"Careful: {warning}"
-    for name, how in _WAYS.items():
-        if name in gateway.channels:
-            yield f"{name}: {how}" + ("; everybody may write, ASKFIRST_ALLOW is not set" if open_to_all else "")
+    for name in gateway.ways:
+        how = polled(name) if polls(name) else "it only sends here, for its platform calls a webhook"
+        yield f"{name}: {how}" + ("; everybody may write, ASKFIRST_ALLOW is not set" if open_to_all else "")
     if host not in LOOPBACK:
         yield f"Careful: whoever reaches {host} can use this chat and see what it does"
-    yield "It starts anew with every save. Ctrl-C ends."
+    yield f"{anew} Ctrl-C ends."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 
@@ -13,6 +12,7 @@ from gateway.channel_agent import ChannelAgent
 from gateway.cli import examining
 from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.examining import Finding, faults, looked
+from gateway.cli.terminal import json_text
 from gateway.misspelt import misspelt
 
 __all__ = ["doctor"]
@@ -37,7 +37,7 @@ def doctor(bot: BotRef, *, asks_model: bool, as_json: bool) -> None:
             mark = "FAULT" if not finding.ok else "warn " if finding.warns else "ok   "
             click.echo(f"{mark} {finding.check}: {finding.says}")
     if as_json:
-        click.echo(json.dumps([asdict(finding) for finding in findings], indent=2, ensure_ascii=False))
+        click.echo(json_text([asdict(finding) for finding in findings]))
     if not all(finding.ok for finding in findings):
         raise click.exceptions.Exit(1)
 

@@ -60,7 +60,7 @@ class Commands(click.Group):
         except MissingSetting as error:
             raise Unsafe(str(error)) from error
         except ProviderConfigurationError as error:
-            raise Unsafe(f"{error.env_var}: {error.missing}" if error.env_var else str(error)) from error
+            raise Unsafe(error.missing if error.env_var else str(error)) from error
         except StoreRefused as error:
             failure = click.ClickException if isinstance(error, StoreInUse) else Unsafe
             raise failure(str(error)) from error

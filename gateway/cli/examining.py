@@ -16,17 +16,19 @@ import aiohttp
 
 from channels import AskfirstError, CanRegister, Channel, Json, MissingSetting, SendError
 from channels.catalogue import load
-from gateway.access import allow
+from gateway.access import AllowList
 from gateway.access.approvers import check_approvers
 from gateway.access.entries import EVERYBODY, vain_entries
 from gateway.app import in_memory, open_store, started
 from gateway.channel_agent import ChannelAgent
-from gateway.cli.control import operate, socket_file, store_file
+from gateway.cli.control import operate
 from gateway.cli.previewing import previewed_twice
 from gateway.cli.slack import SCOPES
 from gateway.cli.tools import in_short
-from gateway.cli.webhooks import webhook_url
+from gateway.cli.webhooks import polled, webhook_url
+from gateway.control import socket_file, store_file
 from gateway.engine.skew import skew_of
+from gateway.environment import proxied
 from gateway.observe import describe_error
 from gateway.providers import KnowsModels, ModelMessage, Provider, ProviderConfigurationError, ProviderError, Request
 from gateway.settings import Settings
@@ -185,14 +187,14 @@ def approvers(agent: ChannelAgent, settings: Settings) -> Iterator[Finding]:
     """Whether those whom tools name could answer."""
     tools = [tool for tool in agent.agent.tools.values() if tool.confirm is not None and tool.confirm.approvers]
     try:
-        channels = settings.channels_on("webhook")
+        channels = settings.channels_on()
     except MissingSetting:
         return  # said among the settings
     if not tools or settings.allow is None:
         return
 
     def look() -> str:
-        check_approvers(tools, channels, allow(settings.allow or ()))
+        check_approvers(tools, channels, AllowList(settings.allow or ()))
         return f"those of {', '.join(tool.name for tool in tools)} can answer"
 
     yield from looked("approvers", look)
@@ -204,17 +206,17 @@ def approvers(agent: ChannelAgent, settings: Settings) -> Iterator[Finding]:
 def platforms(settings: Settings, written: str) -> Iterator[Finding]:
     """Each platform that is on: its token, what the token may do, and the URL it has registered."""
     try:
-        names = settings.channels_on("webhook")
+        ways = settings.channels_on()
     except MissingSetting:
         return  # said among the settings
-    if not names:
-        says = "none is on: set TELEGRAM_BOT_TOKEN and TELEGRAM_WEBHOOK_SECRET, for example"
+    if not ways:
+        says = "none is on: set TELEGRAM_BOT_TOKEN, for example"
         yield Finding("channels", False, says)
-    accounts: dict[str, str | None] = dict.fromkeys(names)
+    accounts: dict[str, str | None] = dict.fromkeys(ways)
     dates: dict[str, float] = {}
-    for name in names:
+    for name, way in ways.items():
         try:
-            channel: Channel = load(name).from_settings(settings.channel_settings(name), way="webhook")
+            channel: Channel = load(name).from_settings(settings.channel_settings(name), way=way)
             registers, registered = asyncio.run(_tried(channel, dates))
         except AskfirstError as error:
             yield from faults(name, error)
@@ -223,7 +225,9 @@ def platforms(settings: Settings, written: str) -> Iterator[Finding]:
         yield Finding(name, True, "it takes the settings")
         if name == "slack":
             yield from looked("slack scopes", lambda: _scopes(settings))
-        if registers:
+        if way == "polling":
+            yield _unregistered(name, registered)
+        elif registers:
             expected = webhook_url(settings.public_url, name, channel) if settings.public_url else None
             yield _compared(f"{name} webhook", registered, expected, f"askfirst webhooks set {written}")
     for host, seconds in sorted(dates.items()):
@@ -243,7 +247,7 @@ async def _tried(channel: Channel, dates: dict[str, float]) -> tuple[bool, str |
     `dates` is given by how many seconds this machine's clock is ahead of each host that answered.
     """
     timeout = aiohttp.ClientTimeout(total=_ANSWER_WITHIN_SECONDS)
-    async with aiohttp.ClientSession(timeout=timeout, trace_configs=[_comparing(dates)]) as http:
+    async with aiohttp.ClientSession(trust_env=proxied(), timeout=timeout, trace_configs=[_comparing(dates)]) as http:
         await started(channel, http)
         try:
             return (True, await channel.registered()) if isinstance(channel, CanRegister) else (False, None)
@@ -270,7 +274,7 @@ def _scopes(settings: Settings) -> str:
     slack = settings.channel_settings("slack")
 
     async def asked() -> frozenset[str] | None:
-        async with aiohttp.ClientSession() as http:
+        async with aiohttp.ClientSession(trust_env=proxied()) as http:
             url = slack["SLACK_API_URL"].rstrip("/") + "/"
             return await WebApi(http, url, slack["SLACK_BOT_TOKEN"]).scopes()
 
@@ -286,6 +290,14 @@ def _scopes(settings: Settings) -> str:
             "and install the app again"
         )
     return "the bot's token has all it needs"
+
+
+def _unregistered(name: str, registered: str | None) -> Finding:
+    """Whether a channel can be polled: Telegram refuses it while a webhook is set."""
+    if registered is None:
+        return Finding(f"{name} polling", True, f"it comes in {polled(name)}")
+    says = f"{registered} is registered, so nothing can be polled: askfirst webhooks delete"
+    return Finding(f"{name} polling", False, says)
 
 
 def _compared(check: str, registered: str | None, expected: str | None, mend: str) -> Finding:

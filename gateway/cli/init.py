@@ -9,13 +9,18 @@ import click
 
 __all__ = ["init"]
 
-_TEMPLATES = {"bot.py": "bot.py.txt", "test_bot.py": "test_bot.py.txt", ".env.example": "env.example.txt"}
+_TEMPLATES = {
+    "bot.py": "bot.py.txt",
+    "test_bot.py": "test_bot.py.txt",
+    ".env.example": "env.example.txt",
+    ".gitignore": "gitignore.txt",
+}
 
 
 @click.command()
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path), default=Path())
 def init(directory: Path) -> None:
-    """Write a small bot, its test and an example of its settings into DIRECTORY (this one when it is left out).
+    """Write a small bot, its test, an example of its settings and a .gitignore into DIRECTORY (or this one).
 
     Nothing is overwritten: when one of the files is there already, none is written.
     """

@@ -1,4 +1,4 @@
-"""``askfirst pending``, ``waiting``, ``dead``, ``send``: an operator's hands on a store, with its server up or down."""
+"""``askfirst pending``, ``waiting``, ``dead``, ``people``, ``send``: work on a store, with its server up or down."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from typing import Any, TypeVar
 
 import click
 
+from channels import AskfirstError
 from channels.catalogue import load
 from gateway.cli.bots import BotRef, load_settings
 from gateway.cli.control import operate
-from gateway.cli.terminal import visible
+from gateway.cli.terminal import json_text, visible
+from gateway.control import store_file
 from gateway.engine.operator import LETTERS_A_PAGE
 from gateway.settings import Settings
 
-__all__ = ["dead", "pending", "send", "waiting"]
+__all__ = ["dead", "pending", "people", "send", "waiting"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,14 +35,17 @@ def _on_a_store(command: F) -> F:
     @click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
     @functools.wraps(command)
     def with_settings(bot: BotRef | None, **arguments: Any) -> Any:
-        directory = bot.directory if bot is not None else Path.cwd()
-        return command(settings=load_settings(directory), **arguments)
+        settings = load_settings(bot.directory if bot is not None else Path.cwd())
+        file = store_file(settings.store)
+        if bot is None and file is not None and not file.exists():
+            raise AskfirstError(f"there is no store {file}: name the bot with --bot, or its store in ASKFIRST_STORE")
+        return command(settings=settings, **arguments)
 
     return with_settings  # type: ignore[return-value]  # click gives it other parameters
 
 
 def _tell(found: Any, *, as_json: bool, plain: str) -> None:
-    click.echo(json.dumps(found, indent=2, ensure_ascii=False) if as_json else plain)
+    click.echo(json_text(found) if as_json else plain)
 
 
 @click.group()
@@ -172,6 +177,47 @@ def dead_drop(settings: Settings, dead_id: str | None, reason: str, *, everythin
     _tell(found, as_json=as_json, plain=f"Thrown away: the {found['what']} of {found['conversation']}")
 
 
+@click.group()
+def people() -> None:
+    """People who wrote and may not talk to the bot, and those who were let in by a code."""
+
+
+@people.command("list")
+@_on_a_store
+def people_list(settings: Settings, *, as_json: bool) -> None:
+    """List them, and the line of ASKFIRST_ALLOW that lets in who wrote last."""
+    found = operate(settings, "people")
+    away = [(each["person"], each["name"] or "", _age(each["at"]), each["code"] or "") for each in found["turned_away"]]
+    inside = [(each["person"], each["name"] or "", _age(each["at"]), each["by"]) for each in found["admitted"]]
+    told = [
+        _table(("TURNED AWAY", "NAME", "AGE", "CODE"), away) or "Nobody was turned away within a day.",
+        _table(("LET IN", "NAME", "AGE", "BY"), inside),
+    ]
+    if away:
+        allow = ",".join([*(settings.allow or ()), away[-1][0]])
+        how = f" askfirst people admit {away[-1][3]}, or" if away[-1][3] else ""
+        told.append(f"To let in who wrote last:{how}\nASKFIRST_ALLOW={visible(allow)}")
+    _tell(found, as_json=as_json, plain="\n\n".join(text for text in told if text))
+
+
+@people.command("admit")
+@click.argument("code")
+@_on_a_store
+def people_admit(settings: Settings, code: str, *, as_json: bool) -> None:
+    """Let in the person who was given CODE, and tell them."""
+    found = operate(settings, "admit", code=code)
+    _tell(found, as_json=as_json, plain=f"Let in: {visible(found['person'])} {visible(found['name'] or '')}".rstrip())
+
+
+@people.command("remove")
+@click.argument("person")
+@_on_a_store
+def people_remove(settings: Settings, person: str, *, as_json: bool) -> None:
+    """Take back that PERSON, for example telegram:123:456, was let in by a code."""
+    found = operate(settings, "expel", person=person)
+    _tell(found, as_json=as_json, plain=f"No longer let in: {visible(found['person'])}")
+
+
 @click.command()
 @click.argument("address")
 @click.argument("text")
@@ -192,7 +238,7 @@ def send(settings: Settings, address: str, text: str, *, as_json: bool) -> None:
 def _check_account(settings: Settings, address: str) -> None:
     """Refuse another bot's account: what is sent there would begin a conversation that nobody of that bot sees."""
     channel, _, rest = address.partition(":")
-    if channel not in settings.channels_either_way():
+    if channel not in settings.channels_on():
         return
     mine = settings.channel_settings(channel)
     ours = getattr(load(channel).from_settings(mine, way="polling"), "account", None)

@@ -11,7 +11,6 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from pathlib import Path
 from typing import NoReturn
 from urllib.parse import unquote, urlsplit
 
@@ -20,13 +19,11 @@ from channels.catalogue import names, settings_of
 from channels.direct import DirectChannel
 from channels.keys import keys
 from gateway.app import Gateway
-from gateway.cli import control
-from gateway.engine.operator import Operator
 from gateway.observe import configure_logging, pseudonyms
 from gateway.settings import LogLevel, Settings
 from gateway.web import serve
 
-__all__ = ["base_url", "event_loop", "leave", "leave_after", "log_to_stderr", "run", "store_file", "until_signal"]
+__all__ = ["base_url", "event_loop", "leave", "leave_after", "log_to_stderr", "run", "until_signal"]
 
 log = logging.getLogger("askfirst.cli")
 
@@ -86,9 +83,7 @@ async def run(
 
     Raises AskfirstError when it cannot start: the port is taken, a platform is out of reach, the store is in use.
     """
-    shared = gateway.engine.shared
-    operator = Operator(shared.store, shared.channels, shared.keyring, bot=shared.bot.name)
-    async with gateway, control.control(operator, store_file(gateway)):
+    async with gateway:
         try:
             listening = await serve(gateway.aiohttp_app(), host, port)
         except (OSError, UnicodeError) as error:
@@ -142,14 +137,6 @@ def leave() -> NoReturn:
 
 def base_url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def store_file(gateway: Gateway) -> Path | None:
-    """The file of an embedded store: the bot's own when it brings one, else the settings'."""
-    own = gateway.bot.store
-    if own is None:
-        return control.store_file(gateway.settings.store)
-    return control.store_file(own) if isinstance(own, str) else None
 
 
 def log_to_stderr(settings: Settings, level: LogLevel, *, key: bytes | None = None) -> None:

@@ -1,4 +1,4 @@
-"""``askfirst serve``: the bot on its platforms, by webhooks."""
+"""``askfirst serve``: the bot on its platforms."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gateway.access.entries import EVERYBODY, vain_entries
 from gateway.app import Gateway
 from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.container import goes_with_container
-from gateway.cli.running import event_loop, leave, leave_after, log_to_stderr, run, store_file, until_signal
+from gateway.cli.running import event_loop, leave, leave_after, log_to_stderr, run, until_signal
 from gateway.cli.tools import in_short
-from gateway.cli.webhooks import webhook_url
+from gateway.cli.webhooks import polled, webhook_url
 from gateway.misspelt import misspelt
-from gateway.settings import Role
+from gateway.settings import Role, ServeWay
 from gateway.tools import unasked
 
 __all__ = ["serve"]
@@ -28,7 +28,15 @@ LAST_SECONDS = 10.0
 @click.command()
 @bot_argument
 @click.option("--host", default="0.0.0.0", show_default=True, help="The address to listen on.")  # noqa: S104 - a server's
-@click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="0: any free one.")
+@click.option(
+    "--port",
+    default=8080,
+    show_default=True,
+    envvar="PORT",
+    show_envvar=True,
+    type=click.IntRange(0, 65535),
+    help="0: any free one.",
+)
 @click.option(
     "--role",
     type=click.Choice(["all", "web", "worker"]),
@@ -36,18 +44,25 @@ LAST_SECONDS = 10.0
     show_default=True,
     help="web: only take and decide; worker: also run turns and actions. Other than all needs Redis.",
 )
-def serve(bot: BotRef, host: str, port: int, role: Role) -> None:
+@click.option(
+    "--way",
+    type=click.Choice(["auto", "webhook", "polling"]),
+    default="auto",
+    show_default=True,
+    help="How messages come in. auto: by webhook where a channel's settings for one are there, else by polling.",
+)
+def serve(bot: BotRef, host: str, port: int, role: Role, way: ServeWay) -> None:
     """Serve BOT on every channel whose settings are there.
 
     BOT is path.py or module:name. Settings come from the environment and from the .env file beside the bot. SIGTERM
     or Ctrl-C lets running turns finish for 20 seconds; a second one ends it at once.
     """
     settings = load_settings(bot.directory)
-    settings.check_serve(role)
+    settings.check_serve(role, way)
     log_to_stderr(settings, settings.log_level)
     agent = bot.load()
     provider = agent.agent.provider.name
-    gateway = Gateway(agent, settings, role=role)
+    gateway = Gateway(agent, settings, role=role, way=way)
     if settings.log_people == "pseudonym":
         log_to_stderr(settings, settings.log_level, key=gateway.log_key)
 
@@ -74,12 +89,13 @@ def serve(bot: BotRef, host: str, port: int, role: Role) -> None:
 
 
 def _channels(gateway: Gateway, base: str) -> Iterable[str]:
-    """Where each platform is to send, and which of them did not answer."""
+    """How each platform's messages come in, and which platform did not answer."""
     urls: dict[str, list[str]] = {}
     for name, channel in gateway.channels.items():
         down = " (not reached yet: it is tried again until it is)" if name in gateway.engine.shared.down else ""
-        urls.setdefault(webhook_url(base, name, channel), []).append(f"{name}{down}")
-    return [f"{', '.join(names)}: {url}" for url, names in urls.items()]
+        how = polled(name) if gateway.ways[name] == "polling" else webhook_url(base, name, channel)
+        urls.setdefault(how, []).append(f"{name}{down}")
+    return [f"{', '.join(names)}: {how}" for how, names in urls.items()]
 
 
 def _warnings(gateway: Gateway, provider: str) -> list[str]:
@@ -88,10 +104,10 @@ def _warnings(gateway: Gateway, provider: str) -> list[str]:
         accounts[name] = getattr(channel, "account", None)
     warnings = [*misspelt(), *vain_entries(allow, accounts), *([EVERYBODY] if "*" in allow else [])]
     if not gateway.channels:
-        warnings.append("no channel is on: set TELEGRAM_BOT_TOKEN and TELEGRAM_WEBHOOK_SECRET, for example")
-    elif gateway.settings.public_url is None:
+        warnings.append("no channel is on: set TELEGRAM_BOT_TOKEN, for example")
+    elif gateway.settings.public_url is None and "webhook" in gateway.ways.values():
         warnings.append("ASKFIRST_PUBLIC_URL is not set: `askfirst webhooks set` needs it")
-    file = store_file(gateway)
+    file = gateway.store_file
     if file is not None and goes_with_container(file.absolute().parent):
         warnings.append(f"{file} goes with this container: mount a named volume or a directory at {file.parent}")
     if (alone := unasked(gateway.bot.agent.tools.values(), gateway.bot.agent.policy)) is not None:

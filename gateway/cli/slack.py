@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from channels import Json
 from gateway.agent import Agent, AgentConfig
 from gateway.channel_agent import ChannelAgent
 from gateway.cli.bots import BotRef, load_settings
+from gateway.cli.terminal import json_text
 from gateway.cli.webhooks import bot_or_here
 
 __all__ = ["SCOPES", "slack"]
@@ -49,7 +49,7 @@ def manifest(bot: BotRef | None) -> None:
     """Print the app's manifest, for "Create New App", "From a manifest".
 
     It has the scopes, events and commands of BOT, at ASKFIRST_PUBLIC_URL; without one, or when SLACK_APP_TOKEN is set,
-    the app speaks over Socket Mode, as `askfirst dev` does.
+    the app speaks over Socket Mode.
     """
     settings = load_settings(bot.directory if bot is not None else Path.cwd())
     agent = bot.load() if bot is not None else ChannelAgent(Agent(config=AgentConfig(name="Askfirst")))
@@ -57,10 +57,11 @@ def manifest(bot: BotRef | None) -> None:
     if settings.slack_app_token is not None or url is None:
         why = "ASKFIRST_PUBLIC_URL is not set" if url is None else "SLACK_APP_TOKEN is set"
         click.echo(
-            f"For Socket Mode, because {why}: `askfirst dev` hears this app, `askfirst serve` does not.", err=True
+            f"For Socket Mode, because {why}: `askfirst dev` and `askfirst serve --way polling` hear this app.",
+            err=True,
         )
         url = None
-    click.echo(json.dumps(_manifest(agent, url), indent=2, ensure_ascii=False))
+    click.echo(json_text(_manifest(agent, url)))
 
 
 def _manifest(agent: ChannelAgent, url: str | None) -> dict[str, Json]:

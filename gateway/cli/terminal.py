@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from channels.formatting import read_markdown, to_plain
 
-__all__ = ["from_markdown", "lines", "visible"]
+__all__ = ["from_markdown", "json_text", "lines", "visible"]
 
+_COLUMNS = 80
 _ISOLATES = "\N{FIRST STRONG ISOLATE}\N{POP DIRECTIONAL ISOLATE}"
 
 
@@ -14,9 +18,15 @@ def visible(text: str) -> str:
     return "".join(map(_written, text))
 
 
+def json_text(value: Any) -> str:
+    """The value as JSON with what people wrote in their own letters; nothing in it steers the terminal."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
+
+
 def from_markdown(text: str) -> str:
     """Markdown as plain lines."""
-    return lines(to_plain(read_markdown(text)))
+    return lines(to_plain(read_markdown(text, columns=_COLUMNS)))
 
 
 def lines(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
@@ -10,6 +9,7 @@ import click
 
 from gateway.channel_agent import ChannelAgent
 from gateway.cli.bots import BotRef, bot_argument, load_settings
+from gateway.cli.terminal import json_text
 from gateway.tools import Permission, permissions, unasked
 
 __all__ = ["in_short", "listed", "tools"]
@@ -24,7 +24,7 @@ def tools(bot: BotRef, *, as_json: bool) -> None:
     agent = bot.load()
     found = permissions(agent.agent.tools.values(), agent.agent.policy)
     if as_json:
-        click.echo(json.dumps([asdict(each) for each in found], indent=2, ensure_ascii=False))
+        click.echo(json_text([asdict(each) for each in found]))
         return
     for line in listed(found):
         click.echo(line)

@@ -16,10 +16,11 @@ from channels.catalogue import load
 from gateway.app import started
 from gateway.channel_agent import ChannelAgent
 from gateway.cli.bots import BotRef, load_settings
+from gateway.environment import proxied
 from gateway.settings import Settings
 from gateway.wording import LANGUAGES
 
-__all__ = ["webhook_url", "webhooks"]
+__all__ = ["polled", "webhook_url", "webhooks"]
 
 _LONGEST_DESCRIPTION = 256
 """https://core.telegram.org/bots/api#botcommand."""
@@ -47,7 +48,8 @@ def set_webhooks(bot: BotRef | None) -> None:
     agent = bot.load() if bot is not None else None
 
     async def register() -> None:
-        async with _registering(settings, dict.fromkeys(settings.channels_on("webhook"), "webhook")) as channels:
+        called = {name: way for name, way in settings.channels_on().items() if way == "webhook"}
+        async with _registering(settings, called) as channels:
             for name, channel in channels.items():
                 url = webhook_url(base, name, channel)
                 await channel.register(url)
@@ -67,7 +69,7 @@ def show_webhooks(bot: BotRef | None, *, as_json: bool) -> None:
     settings = _settings(bot)
 
     async def registered() -> dict[str, str | None]:
-        async with _registering(settings, settings.channels_either_way()) as channels:
+        async with _registering(settings, settings.channels_on()) as channels:
             return {name: await channel.registered() for name, channel in channels.items()}
 
     found = asyncio.run(registered())
@@ -81,16 +83,21 @@ def show_webhooks(bot: BotRef | None, *, as_json: bool) -> None:
 @webhooks.command("delete")
 @bot_or_here
 def delete_webhooks(bot: BotRef | None) -> None:
-    """Have the platforms send nothing; `askfirst dev` needs that for long polling."""
+    """Have the platforms send nothing: Telegram can be polled only without a webhook."""
     settings = _settings(bot)
 
     async def unregister() -> None:
-        async with _registering(settings, settings.channels_either_way()) as channels:
+        async with _registering(settings, settings.channels_on()) as channels:
             for name, channel in channels.items():
                 await channel.unregister()
                 click.echo(f"{name}: deleted")
 
     asyncio.run(unregister())
+
+
+def polled(name: str) -> str:
+    """How a channel's messages come in without a webhook."""
+    return {"telegram": "by long polling", "slack": "over Socket Mode"}.get(name, "by polling")
 
 
 def webhook_url(base: str, name: str, channel: CanRegister | Channel) -> str:
@@ -112,13 +119,13 @@ async def _registering(settings: Settings, ways: Mapping[str, Way]) -> AsyncIter
         name: load(name).from_settings(settings.channel_settings(name), way=way) for name, way in ways.items()
     }
     able = {name: channel for name, channel in on.items() if isinstance(channel, CanRegister)}
-    for name in (name for name in on if name not in able):
+    for name in (name for name in on if name not in able and ways[name] == "webhook"):
         url = webhook_url(settings.public_url or "ASKFIRST_PUBLIC_URL", name, on[name])
         click.echo(f"{name}: enter {url} in the platform's console", err=True)
     if not on:
         mend = "set what one needs, such as TELEGRAM_BOT_TOKEN and TELEGRAM_WEBHOOK_SECRET"
         raise AskfirstError(f"no channel with a webhook is on: {mend}")
-    async with aiohttp.ClientSession() as http:
+    async with aiohttp.ClientSession(trust_env=proxied()) as http:
         for name in able:
             await started(on[name], http)
         try:

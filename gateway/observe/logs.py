@@ -7,6 +7,7 @@ import json
 import logging
 import math
 import os
+import re
 import select
 import sys
 import time
@@ -203,7 +204,13 @@ class _Line(logging.Formatter):
             facts[key] = known[key]
         if record.exc_info and record.exc_info[1]:
             facts["error"] = describe_error(record.exc_info[1])
+            if record.name == "asyncio":
+                facts["message"] = _HELD.split(record.getMessage(), maxsplit=1)[0]
         return self._written(facts)
+
+
+_HELD = re.compile(r"[\n(]")
+"""From here on asyncio's message shows what a task, a future or a callback holds, which may be the error's text."""
 
 
 _json = json.JSONEncoder(ensure_ascii=True, default=str).encode

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from channels import Button, Json, Media, Reply
+from channels import Button, Json, Media, Person, Reply, Settled
 from channels.formatting import is_quick
 from gateway.artifacts import Artifact
-from gateway.pending.words import safe_words
+from gateway.pending.words import Intent, safe_words
 from gateway.tools.action import PendingAction, why_closed
 from gateway.tools.escape import has_right_to_left, isolated, legible, named, plain, shown, visible
 from gateway.tools.template import as_text
@@ -26,10 +26,13 @@ __all__ = [
     "code_only",
     "decided_by",
     "full_text",
+    "is_you",
+    "labels",
     "media_of",
     "prompt",
     "question",
     "remark",
+    "settled",
     "settled_note",
     "statement",
     "what_became",
@@ -138,12 +141,43 @@ def prompt(
     blocks.append(say("prompt_window", language, letters, duration=left))
     buttons: list[Button] = []
     for action, (confirm, cancel) in zip(actions, tokens, strict=True) if tokens else ():
-        suffix, values = ("_code", {"code": action.code}) if several else ("", {})
-        yes, no = ("button_do", "button_do_not") if action.verb in NO_VERBS else ("button_confirm", "button_cancel")
+        (label_yes, _), (label_no, _) = _both(action, several=several, language=language)
         if confirm is not None:
-            buttons.append(Button(label=say(f"{yes}{suffix}", language, **values), token=confirm, style="confirm"))
-        buttons.append(Button(label=say(f"{no}{suffix}", language, **values), token=cancel, style="cancel"))
-    return Reply(text="\n\n".join(blocks), buttons=tuple(buttons), exact=True)
+            buttons.append(Button(label=label_yes, token=confirm, style="confirm"))
+        buttons.append(Button(label=label_no, token=cancel, style="cancel"))
+    ended = tuple(settled(action, now or action.requested_at) for action in actions)
+    ended = () if all(action.open for action in actions) else ended
+    return Reply(text="\n\n".join(blocks), buttons=tuple(buttons), exact=True, settled=ended)
+
+
+def labels(action: PendingAction, *, several: bool) -> list[tuple[str, Intent]]:
+    """Return the buttons of an open action by what they do: one that only its code confirms has none for that."""
+    both = _both(action, several=several, language=action.language)
+    return both[1:] if code_only(action) else both
+
+
+def _both(action: PendingAction, *, several: bool, language: str) -> list[tuple[str, Intent]]:
+    suffix, values = ("_code", {"code": action.code}) if several else ("", {})
+    yes, no = ("button_do", "button_do_not") if action.verb in NO_VERBS else ("button_confirm", "button_cancel")
+    return [
+        (say(f"{yes}{suffix}", language, **values), "confirm"),
+        (say(f"{no}{suffix}", language, **values), "cancel"),
+    ]
+
+
+def settled(action: PendingAction, at: datetime) -> Settled:
+    """Return how it stands with an action, and the time that `settled_note` writes."""
+    match action.state:
+        case "pending":
+            return Settled(state="open")
+        case "closed":
+            return Settled(state="expired" if action.reason == "expired" else "not_done")
+        case "done" | "failed":
+            when = action.finished_at or at
+            return Settled(state=action.state, at=when, written=clock_time(when, action.language))
+        case "unknown":
+            return Settled(state="unknown")
+    return Settled(state="running")
 
 
 def settled_note(action: PendingAction, at: datetime) -> str:
@@ -161,7 +195,8 @@ def settled_note(action: PendingAction, at: datetime) -> str:
         case "unknown", _:
             note = say("unknown_note", language, name=who)
         case "closed", "refused":
-            key = "cancelled_by_because" if action.remark else "cancelled_by"
+            key = "cancelled_by_you" if is_you(action) else "cancelled_by"
+            key = f"{key}_because" if action.remark else key
             note = say(key, language, name=who, remark=remark(action))
         case "closed", ("expired" | "withdrawn" | "undelivered" | "drifted" | "changed") as reason:
             note = say(f"{why_closed(reason, action.detail)}_note", language)
@@ -173,7 +208,16 @@ def settled_note(action: PendingAction, at: datetime) -> str:
 
 def decided_by(action: PendingAction) -> str:
     """Return who decided it, as Markdown."""
+    if is_you(action):
+        return say("you", action.language)
     return named(action.decided_name) if action.decided_name else _person(action.decided_by or "")
+
+
+def is_you(action: PendingAction) -> bool:
+    """Return True when whoever decided it is the only reader, and has no name that they would know."""
+    if action.decided_name or action.address is None or action.address.group or action.decided_by != action.requester:
+        return False
+    return Person.parse(action.requester).user_id == action.address.place
 
 
 def remark(action: PendingAction) -> str:

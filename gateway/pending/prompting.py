@@ -11,7 +11,7 @@ from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions, OutgoingReply, in_order
 from gateway.pending.changes import KEPT_SECONDS
 from gateway.pending.index import Showing
-from gateway.pending.prompt import attached, code_only, media_of, prompt, question, settled_note, statement
+from gateway.pending.prompt import attached, code_only, media_of, prompt, question, settled, settled_note, statement
 from gateway.pending.tokens import make_token, token_sha256
 from gateway.pending.transitions import may_ask_again
 from gateway.pending.words import INTENTS, safe_words
@@ -154,8 +154,13 @@ def edit_prompt(
     if any(action.open for action in asked):
         reply = _question(actions, asked, intro=None, now=at)
     else:
-        notes = [settled_note(action, at) for action in in_order(asked)]
-        reply = Reply(text="\n\n".join(notes), buttons=buttons if len(asked) == 1 else (), exact=True)
+        asked = in_order(asked)
+        reply = Reply(
+            text="\n\n".join(settled_note(action, at) for action in asked),
+            buttons=buttons if len(asked) == 1 else (),
+            exact=True,
+            settled=tuple(settled(action, at) for action in asked),
+        )
     actions.says.append(OutgoingReply(reply=replace(reply, edits=message_id)))
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 from channels import Media, Reply
 from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions, OutgoingReply
-from gateway.pending.prompt import decided_by, remark, statement
+from gateway.pending.prompt import decided_by, is_you, remark, statement
 from gateway.pending.prompting import again_button, edit_prompt
 from gateway.tools.action import Detail, PendingAction, Reason, why_closed
 from gateway.wording import say
@@ -187,6 +187,8 @@ def close(
 ) -> None:
     """Close an action that will not happen; `tell` names the sentence that says so."""
     closed = transitions.close(action, reason, at, detail=detail, by=by, name=name)
+    if tell == "cancelled_because" and is_you(closed):
+        tell = "cancelled_you_because"
     values = {"preview": statement(action.preview), "name": decided_by(closed), "remark": remark(closed)}
     _settled(actions, closed, reason, by, at, text=say(tell, action.language, **values) if tell else None)
 

@@ -153,6 +153,7 @@ class Response:
         return ModelMessage(role="assistant", content=self.content, tool_calls=self.tool_calls, echo=self.echo)
 
 
+@runtime_checkable
 class Provider(Protocol):
     """Speaks to one vendor's models."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import secrets
 import tempfile
@@ -14,6 +15,8 @@ from gateway.store.private import keep_private
 from gateway.store.sqlite import SqliteStore
 
 __all__ = ["kept_secret", "new_secret", "secret_of"]
+
+log = logging.getLogger("askfirst.store")
 
 _LEAST_BYTES = 32
 _FEWEST_DIFFERENT = 8
@@ -44,6 +47,12 @@ def kept_secret(database: Path) -> bytes:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
+            if database.exists() and database.stat().st_size:
+                log.warning(
+                    "%s is missing: a new secret is made. What was signed with the old one (open asks, people who were "
+                    "let in, links, chat sessions) holds no longer; if you have a backup of it, stop and put it back",
+                    path,
+                )
             _write_once(path, secrets.token_urlsafe(_LEAST_BYTES))
         keep_private(path)
         secret = path.read_bytes().strip()

@@ -29,8 +29,9 @@ from channels.direct import DirectChannel
 from gateway.agent import Agent
 from gateway.app import in_memory
 from gateway.channel_agent import ChannelAgent
-from gateway.providers.base import Provider
+from gateway.providers import Provider
 from gateway.testing.clock import FakeClock
+from gateway.testing.provider import ScriptedProvider
 
 __all__ = ["ChatDriver", "Shown"]
 
@@ -85,7 +86,7 @@ class _ChatChannel(DirectChannel):
 
 
 class ChatDriver:
-    """A chat with a bot.
+    """A chat with a bot. A call whose turn finds the script of a ScriptedProvider at its end raises AssertionError.
 
     ``async with ChatDriver(bot, provider=ScriptedProvider([...])) as chat: await chat.says("ana", "delete INV-42")``
     """
@@ -129,11 +130,13 @@ class ChatDriver:
         reply_to: int | None = None,
         attachments: Sequence[Attachment] = (),
         after: int | None = None,
+        mentions_bot: bool = True,
     ) -> None:
         """A person writes; returns when the conversation is idle.
 
         `reply_to` is the number of a message of the bot. `after` is the number of the last one that the person had
-        seen, for words that arrive late; None stands for the newest there.
+        seen, for words that arrive late; None stands for the newest there. `mentions_bot`: whether a message in a group
+        is addressed to the bot; elsewhere every message is.
         """
         place = f"#{group}" if group is not None else person
         seen = after if after is not None else self._newest(place)
@@ -151,6 +154,8 @@ class ChatDriver:
                 reply_to=str(reply_to) if reply_to is not None else None,
                 attachments=tuple(attachments),
                 after=str(seen) if seen is not None else None,
+                mentions_bot=mentions_bot and group is not None,
+                answers_bot=reply_to is not None,
             )
         )
 
@@ -209,6 +214,8 @@ class ChatDriver:
     async def _idle(self) -> None:
         while not await self.engine.idle():
             await asyncio.sleep(0.001)
+        if isinstance(provider := self.bot.agent.provider, ScriptedProvider):
+            provider.assert_followed()
 
 
 def _place(place: str) -> Address:

@@ -67,10 +67,14 @@ class ScriptedProvider:
     async def close(self) -> None:
         """There is nothing to close."""
 
-    def assert_used_up(self) -> None:
-        """Raises AssertionError when steps are left over, or when the conversation left the script."""
+    def assert_followed(self) -> None:
+        """Raise AssertionError when the model was asked after the end of the script. ChatDriver calls it."""
         if self._left:
             raise AssertionError(self._left)
+
+    def assert_used_up(self) -> None:
+        """Raise AssertionError when steps are left over, or when the model was asked after the end of the script."""
+        self.assert_followed()
         if rest := self._script[self._next :]:
             raise AssertionError(f"the model was asked {len(self.requests)} times; never reached: {list(rest)!r}")
 

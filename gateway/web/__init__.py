@@ -1,9 +1,23 @@
 """The web server: webhooks, kept files, health and the chat page."""
 
+from gateway.web.asgi import ASGIApp, Bridge, asgi
 from gateway.web.deaf import Deaf
 from gateway.web.limits import Limits
 from gateway.web.server import Ready, web_app
 from gateway.web.serving import Running, serve
 from gateway.web.webhooks import Accept, Webhooks, receive
 
-__all__ = ["Accept", "Deaf", "Limits", "Ready", "Running", "Webhooks", "receive", "serve", "web_app"]
+__all__ = [
+    "ASGIApp",
+    "Accept",
+    "Bridge",
+    "Deaf",
+    "Limits",
+    "Ready",
+    "Running",
+    "Webhooks",
+    "asgi",
+    "receive",
+    "serve",
+    "web_app",
+]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +20,7 @@ from aiohttp import hdrs, web
 
 from channels import AskfirstError, Forged, Media, Stale
 from channels.webchat import COOKIE, SECURE_COOKIE, WebChatChannel
+from channels.webchat.parse import address_of, language_of
 from channels.webchat.verify import SESSION_SECONDS, check_host, is_secure
 from gateway.artifacts import LINK_SECONDS, ArtifactStore, OfSession
 from gateway.observe import Feed
@@ -28,6 +30,7 @@ from gateway.web.direct import answer
 from gateway.web.markdown import to_html
 from gateway.web.server import SESSION, as_called, headers_of
 from gateway.web.webhooks import Accept, receive
+from gateway.wording import LANGUAGES, direction, resolve
 
 __all__ = ["Chat", "add_chat"]
 
@@ -44,6 +47,7 @@ _STATIC = {
     for name, content_type in (
         ("chat.css", "text/css"),
         ("chat.js", "text/javascript"),
+        ("console.js", "text/javascript"),
         ("chat.svg", "image/svg+xml"),
     )
 }
@@ -73,6 +77,10 @@ class Chat:
     artifacts: ArtifactStore
     now: Callable[[], datetime]
     title: str = "Askfirst"
+    language: str | None = None
+    """The language of the page's own texts; None: the person's."""
+    greeting: str | None = None
+    """Markdown that stands on the empty page, and whose bold phrases can be pressed; None: our own words."""
     public_url: str | None = None
     console: Feed | None = None
     """The live feed, shown beside the conversation; None hides it: it shows what every conversation does."""
@@ -83,7 +91,7 @@ def add_chat(app: web.Application, chat: Chat) -> None:
     """Add the page and what it talks to to an application, under ``/chat``."""
     pages = _Pages(chat)
     app.router.add_get("/chat", pages.page)
-    app.router.add_get("/chat/{name:chat\\.(?:css|js|svg)}", pages.static)
+    app.router.add_get(f"/chat/{{name:{'|'.join(map(re.escape, _STATIC))}}}", pages.static)
     app.router.add_get("/chat/events", pages.events)
     app.router.add_post("/chat/messages", pages.said)
     app.router.add_post("/chat/presses", pages.said)
@@ -96,20 +104,20 @@ def add_chat(app: web.Application, chat: Chat) -> None:
 class _Pages:
     def __init__(self, chat: Chat) -> None:
         self._chat = chat
-        self._page = _PAGE.replace("{{title}}", escape(chat.title)).replace(
-            "{{console}}", "on" if chat.console is not None else "off"
-        )
+        self._written = {language: _written(chat, language) for language in LANGUAGES}
+        """The page in each language."""
         self._streams: WeakSet[asyncio.Task[Any]] = WeakSet()
 
     async def page(self, request: web.Request) -> web.Response:
-        """The page; it begins a session, or goes on with the one that the browser has."""
+        """The page, in the person's language; it begins a session, or goes on with the one that the browser has."""
         headers, secure = self._from_our_host(request), self._is_secure(request)
         cookies, now = self._chat.channel.cookies, self._chat.now()
         try:
             session = cookies.renew(cookies.check(headers, now, secure=secure), now)
         except (Forged, Stale):
             session = cookies.begin(now, self._chat.random)
-        response = web.Response(text=self._page, content_type="text/html", headers=_CLOSED)
+        language = resolve(self._chat.language or language_of(headers))
+        response = web.Response(text=self._written[language], content_type="text/html", headers=_CLOSED)
         name = SECURE_COOKIE if secure else COOKIE
         response.set_cookie(
             name, session.cookie, max_age=SESSION_SECONDS, httponly=True, samesite="Strict", secure=secure
@@ -124,7 +132,7 @@ class _Pages:
     async def said(self, request: web.Request) -> web.Response:
         """A message or a press."""
         chat = self._chat
-        called = as_called(request, await request.read(), chat.public_url)
+        called = as_called(request, await request.read(), chat.public_url, "/chat")
         return answer(await receive(chat.channel, called, accept=chat.accept, now=chat.now()))
 
     async def events(self, request: web.Request) -> web.StreamResponse:
@@ -135,9 +143,9 @@ class _Pages:
 
     async def console(self, feed: Feed, request: web.Request) -> web.StreamResponse:
         """The live feed."""
-        self._session(request)
+        here = str(address_of(self._session(request)))
         after = _number(request.headers.get("Last-Event-ID", "0"))
-        return await self._stream(request, _notices(feed, after))
+        return await self._stream(request, _notices(feed, after, here))
 
     async def end_streams(self, app: web.Application) -> None:
         """Streams have no end of their own."""
@@ -145,7 +153,7 @@ class _Pages:
             task.cancel()
 
     def _is_secure(self, request: web.Request) -> bool:
-        return is_secure(as_called(request, b"", self._chat.public_url))
+        return is_secure(as_called(request, b"", self._chat.public_url, "/chat"))
 
     def _from_our_host(self, request: web.Request) -> dict[str, str]:
         headers = headers_of(request)
@@ -180,7 +188,8 @@ class _Pages:
         """An entry as the page shows it: Markdown as HTML, and this session's own link to each file."""
         shown: dict[str, Any] = dict(entry.value) if isinstance(entry.value, dict) else {}
         if shown.get("from") == "bot":
-            shown["html"] = to_html(str(shown.pop("text", "")))
+            html = to_html(str(shown.pop("text", "")), links=not shown.pop("exact", False))
+            shown["html"] = _timed(html, shown.get("settled") or ())
         # Relative to /chat, so that it holds under any prefix a proxy puts in front.
         holder, path = OfSession(session), self._chat.artifacts.path
         shown["media"] = [
@@ -232,10 +241,44 @@ class _Pages:
         return response
 
 
-async def _notices(feed: Feed, after: int) -> AsyncGenerator[str, None]:
+def _written(chat: Chat, language: str) -> str:
+    """Return the page in a language that we speak."""
+    texts = {name.removeprefix("page_"): text for name, text in LANGUAGES[language].items() if name.startswith("page_")}
+    greeting = f"<p><strong>{escape(texts['hello'])}</strong></p>"
+    if chat.greeting is not None:
+        greeting = f'<div class="greeting">{to_html(chat.greeting)}</div>'
+    filled = {name: escape(text) for name, text in texts.items()} | {
+        "title": escape(chat.title),
+        "greeting": greeting,
+        "has_console": "on" if chat.console is not None else "off",
+        "lang": language,
+        "dir": direction(language),
+        "texts": escape(json.dumps(texts)),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda name: filled[name[1]], _PAGE)
+
+
+def _timed(html: str, settled: Sequence[Mapping[str, str | None]]) -> str:
+    """Mark the times in the notes of settled questions, which the page shows in its person's zone.
+
+    A note is the last thing that is said of its question, so the times are looked for from the end.
+    """
+    end = len(html)
+    for each in reversed(settled):
+        at, written = each.get("at"), each.get("written")
+        if at and written and (begin := html.rfind(written, 0, end)) >= 0:
+            marked = f'<time datetime="{escape(at)}">{written}</time>'
+            html, end = f"{html[:begin]}{marked}{html[begin + len(written) :]}", begin
+    return html
+
+
+async def _notices(feed: Feed, after: int, here: str) -> AsyncGenerator[str, None]:
+    """The feed; `here` is the address of the conversation beside it."""
     async with aclosing(feed.subscribe(after=after)) as notices:
         async for notice in notices:
-            shown = {"at": notice.at.isoformat(), "name": notice.name, "fields": notice.fields}
+            where = str(notice.fields.get("conversation") or "").partition("/")[2]
+            about = {"where": where, "here": where == here}
+            shown = {"at": notice.at.isoformat(), "name": notice.name, "fields": notice.fields, **about}
             yield _event("notice", shown, notice.seq)
 
 

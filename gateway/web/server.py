@@ -64,7 +64,7 @@ def web_app(
 
     def webhook(name: str) -> Take:
         async def take(request: web.BaseRequest, body: bytes) -> WebhookResponse:
-            called = as_called(request, body, public_url)
+            called = as_called(request, body, public_url, f"/webhooks/{name}")
             channel = webhooks.addressed(name, called)
             if channel is None:
                 return _NOBODYS
@@ -140,10 +140,16 @@ async def _say_little(request: web.Request, response: web.StreamResponse) -> Non
     response.headers.popall(hdrs.SERVER, None)
 
 
-def as_called(request: web.BaseRequest, body: bytes, public_url: str | None) -> WebhookRequest:
-    """The request as its sender made it: under our public URL, whatever stands in front of us."""
-    base = public_url.rstrip("/") if public_url else f"{request.scheme}://{request.host}"
-    return WebhookRequest(method=request.method, url=base + request.raw_path, headers=headers_of(request), body=body)
+def as_called(request: web.BaseRequest, body: bytes, public_url: str | None, path: str) -> WebhookRequest:
+    """Return the request as its sender made it: under our public URL, whatever stands in front of us.
+
+    `path` is its path within the gateway. A proxy or an application around ours may have put another in front of it.
+    """
+    url = f"{request.scheme}://{request.host}{request.raw_path}"
+    if public_url:
+        _, mark, query = request.raw_path.partition("?")
+        url = f"{public_url.rstrip('/')}{path}{mark}{query}"
+    return WebhookRequest(method=request.method, url=url, headers=headers_of(request), body=body)
 
 
 def headers_of(request: web.BaseRequest) -> dict[str, str]:

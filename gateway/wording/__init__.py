@@ -13,7 +13,7 @@ from importlib.resources import files
 from math import inf
 from typing import Literal
 
-__all__ = ["FALLBACK", "LANGUAGES", "clock_time", "duration", "listing", "prepare", "resolve", "say"]
+__all__ = ["FALLBACK", "LANGUAGES", "clock_time", "direction", "duration", "listing", "prepare", "resolve", "say"]
 
 FALLBACK = "en"
 LANGUAGES: Mapping[str, Mapping[str, str]] = {
@@ -35,6 +35,7 @@ def prepare() -> None:
     """
     for language in LANGUAGES:
         clock_time(datetime.now(UTC), language)
+        direction(language)
         duration(90, language)
 
 
@@ -51,6 +52,13 @@ def resolve(language: str | None) -> str:
     """The language we speak for a BCP 47 tag: ``pt-BR`` is ``pt``, and what we do not speak is English."""
     primary = (language or "").replace("_", "-").partition("-")[0].lower()
     return primary if primary in LANGUAGES else FALLBACK
+
+
+def direction(language: str | None) -> str:
+    """Return how that language is written: ``ltr`` or ``rtl``, as HTML has it."""
+    from babel import Locale
+
+    return Locale.parse(resolve(language)).text_direction
 
 
 def duration(seconds: float, language: str | None) -> str:

@@ -57,6 +57,18 @@ async def test_list_ask_confirm_pdf_and_reload(page: Page) -> None:
     await expect(chat.get_by_text("Invoice INV-42 of Café Aurora is deleted.")).to_have_count(1)
     await expect(page.get_by_role("button", name="Confirm")).to_have_count(0)
 
+    settled = chat.get_by_role("listitem").filter(has_text="Confirmed by you, done")
+    await expect(settled.locator(".settled")).to_have_text("Done")
+    await expect(settled).to_contain_text("410.20 EUR")
+
+    await says(page, "delete invoice INV-15")
+    await expect(page.get_by_role("button", name="Confirm")).to_have_count(1)
+    await says(page, "what can you do?")
+    await expect(chat.get_by_text("Delete invoice INV-15 for good?")).to_have_count(2)
+    await expect(page.get_by_role("button", name="Confirm")).to_have_count(1)
+    await page.get_by_role("button", name="Cancel").click()
+    await expect(chat.locator(".settled.not_done")).to_have_count(2)
+
     await says(page, "send me INV-7 as PDF")
     async with page.expect_download() as downloading:
         await chat.get_by_text("INV-7.pdf").click()

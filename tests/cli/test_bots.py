@@ -24,7 +24,7 @@ def test_a_bot_is_a_file_or_a_module(here: Path, bot: str) -> None:
 @pytest.mark.parametrize(
     ("bot", "code", "said"),
     [
-        ("nothing.py", 1, "Error: there is no file nothing.py\n"),
+        ("nothing.py", 2, "there is no file nothing.py\n"),
         ("nothing:bot", 1, "Error: there is no module nothing\n"),
         ("not a bot", 2, "'not a bot' is neither a Python file nor module:name"),
         ("bot.py:robot", 1, "bot.py:robot has no 'robot': assign robot = ChannelAgent(Agent(...))"),

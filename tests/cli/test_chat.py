@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pypdf
@@ -32,7 +33,7 @@ async def test_a_yes_does_it_once_and_a_no_does_not(here: Path) -> None:
         out,
         "INV-42 | Café Aurora",
         "Delete invoice INV-42 for good?",
-        "[yes]  [no]",
+        "1 Confirm  2 Cancel",
         "Invoice INV-42 of Café Aurora is deleted.",
         "already done",
         "Delete invoice INV-7 for good?",
@@ -73,3 +74,45 @@ async def test_nothing_that_a_tool_says_steers_the_terminal(here: Path) -> None:
 async def test_nothing_is_kept(here: Path) -> None:
     await chat(here, "delete invoice INV-42")
     assert not (here / ".askfirst").exists()
+
+
+async def test_numbers_press_the_buttons_and_stand_there_while_a_question_is_open(here: Path) -> None:
+    """Finding 11: after "maybe", a yes alone is not clear enough any more, and a number still is."""
+    lines = ["delete invoice INV-42", "maybe", "yes", "3", "1", "list invoices"]
+    out = await chat(here, *lines)
+    assert out.count("1 Confirm  2 Cancel\n") == 4
+    assert "not clear enough" in out
+    assert out.count("is deleted.") == 1
+    assert in_order(out, "not clear enough", "1 Confirm  2 Cancel", "did not understand", "is deleted.", "Blue Bakery")
+    assert "1 Confirm" not in out[out.index("is deleted.") :]
+
+
+async def test_of_two_questions_each_button_has_its_number(here: Path) -> None:
+    out = await chat(here, "delete invoice INV-42", "delete invoice INV-7", "4", "1", "list invoices")
+    [numbers] = re.findall(r"1 Confirm (\w{4})  2 Cancel (\w{4})  3 Confirm (\w{4})  4 Cancel (\w{4})\n", out)
+    assert numbers[0] == numbers[1] != numbers[2] == numbers[3]
+    assert in_order(out, "Not done: Delete invoice INV-7", "1 Confirm  2 Cancel", "INV-42 of Café Aurora is deleted.")
+
+
+async def test_lists_in_a_reply_print_no_warning(here: Path) -> None:
+    (here / "bot.py").write_text(
+        "from gateway import Agent, ChannelAgent, Reply\n"
+        "bot = ChannelAgent(Agent([]))\n"
+        "@bot.command('hi')\n"
+        "async def hi(ctx, text):\n    return Reply(text='Hi there', buttons=[], media=[])\n"
+    )
+    assert "Hi there" in await chat(here, "/hi")
+
+
+async def test_buttons_in_a_reply_end_with_a_sentence(here: Path) -> None:
+    (here / "bot.py").write_text(
+        "from gateway import Agent, Button, ChannelAgent, Reply\n"
+        "bot = ChannelAgent(Agent([]))\n"
+        "@bot.command('which')\n"
+        "async def which(ctx, text):\n    return Reply(text='Which?', buttons=[Button(label='This', token='t')])\n"
+    )
+    code, _, err = await askfirst("chat", "bot.py", cwd=here, stdin="/which")
+    assert code == 1
+    assert "there are no handlers for them yet" in err
+    assert "Traceback" not in err
+    assert "pydantic" not in err

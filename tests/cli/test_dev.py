@@ -97,6 +97,17 @@ async def test_a_tool_that_hangs_in_a_thread_does_not_hold_the_process(here: Pat
         await ends_well(process)
 
 
+async def test_without_watchfiles_it_runs_and_says_so(here: Path) -> None:
+    (here / "watchfiles.py").write_text("raise ImportError", encoding="utf-8")
+    (here / "sitecustomize.py").write_text(
+        "import importlib.util as u\nfound = u.find_spec\n"
+        "u.find_spec = lambda name, *more: None if name == 'watchfiles' else found(name, *more)\n",
+        encoding="utf-8",
+    )
+    async with running("dev", "bot.py", "--port", "0", cwd=here, env={"PYTHONPATH": str(here)}) as process:
+        await process.says("It sees no save: pip install 'askfirst\\[dev\\]'. Ctrl-C ends.")
+
+
 async def test_a_broken_file_is_shown_and_the_next_save_mends_it(here: Path) -> None:
     bot = here / "bot.py"
     good = bot.read_text()
@@ -148,7 +159,7 @@ async def test_a_changed_setting_is_taken_up(here: Path) -> None:
 
 async def test_a_model_without_a_key_is_stood_in_for_and_another_mistake_is_not(here: Path) -> None:
     async with running(*DEV, cwd=here, env={"ASKFIRST_PROVIDER": "openai:gpt-5-mini"}) as process:
-        await process.says("model: demo")
+        await process.says("model: demo .* in place of the bot.s own, for OPENAI_API_KEY is not set")
     code, _, err = await askfirst(*DEV, cwd=here, env={"ASKFIRST_PROVIDER": "oracle:delphi"})
     assert code == 78
     assert "no such provider" in err

@@ -142,8 +142,20 @@ async def test_several_wrong_settings_are_a_line_each(here: Path, env: dict[str,
 
 
 async def test_half_a_channel_is_a_setting_that_is_missing(here: Path, env: dict[str, str]) -> None:
-    del env["TELEGRAM_WEBHOOK_SECRET"]
+    del env["TELEGRAM_BOT_TOKEN"]
     assert (await examined(env=env)).keys() == {"settings"}
+
+
+async def test_a_polled_channel_must_have_no_webhook(here: Path, env: dict[str, str], telegram: FakeTelegram) -> None:
+    del env["TELEGRAM_WEBHOOK_SECRET"]
+    del env["ASKFIRST_PUBLIC_URL"]
+    assert await examined(env=env) == {}
+    telegram.webhook["url"] = "https://other.example.com/telegram"
+    faults = await examined(env=env)
+    assert faults == {
+        "telegram polling": "https://other.example.com/telegram is registered, so nothing can be polled: "
+        "askfirst webhooks delete"
+    }
 
 
 async def test_a_token_that_the_platform_does_not_know(here: Path, env: dict[str, str]) -> None:
@@ -176,7 +188,8 @@ async def test_a_bot_file_that_does_not_load(here: Path, env: dict[str, str]) ->
     says = (await examined(env=env))["bot"]
     assert says == "bot.py cannot be loaded: NameError: name 'invoices' is not defined"
     (here / "bot.py").unlink()
-    assert (await examined(env=env))["bot"] == "there is no file bot.py"
+    result = await command("doctor", "bot.py", env=env)
+    assert (result.exit_code, "there is no file bot.py" in result.stderr) == (2, True)
 
 
 async def test_no_secret_is_shown_whatever_is_wrong(here: Path, telegram: FakeTelegram) -> None:

@@ -18,10 +18,13 @@ import pytest
 from aiohttp import web
 from click.testing import CliRunner, Result
 
+from channels import Address
+from channels import Person as Newcomer
 from gateway import Agent, ChannelAgent
 from gateway.app import open_store
 from gateway.cli import main
-from gateway.cli.control import control, socket_file
+from gateway.control import control, socket_file
+from gateway.engine.newcomers import Newcomers
 from gateway.engine.operator import LETTERS_A_PAGE, NotDone, Operator
 from gateway.engine.shapes import Shapes
 from gateway.pending.seal import Keyring
@@ -96,6 +99,57 @@ async def ana(at: Mapping[str, str]) -> AsyncIterator[Person]:
     async with FakeTelegram() as telegram:
         env = {"TELEGRAM_BOT_TOKEN": telegram.token, "TELEGRAM_API_URL": telegram.url, **at}
         yield Person(telegram, telegram.person("Ana"), env)
+
+
+async def test_a_newcomer_is_let_in_while_a_server_runs_and_removed_after(here: Path, ana: Person) -> None:
+    env = {**ana.env, "ASKFIRST_ALLOW": "pairing"}
+    who = f"telegram:{ana.telegram.bot.id}:{ana.user.id}"
+    async with forked(*DEV, cwd=here, env=env) as process:
+        await process.url()
+        await ana.telegram.person_says(ana.user, ana.user, "hello")
+        told_ana = await ana.hears("Sorry, I talk only to people I know.")
+        code = told_ana.text.partition("runs me: ")[2][:9]
+        shown = (await command("people", "list", env=env)).stdout
+        assert [who, "Ana"] == shown.splitlines()[1].split()[:2] and code in shown
+        assert f"ASKFIRST_ALLOW=pairing,{who}" in shown.splitlines()
+        assert "no newcomer has the code" in await refusal("people", "admit", "ABCD-EFGH", env=env)
+        assert (await command("people", "admit", code, env=env)).stdout == f"Let in: {who} Ana\n"
+        await ana.hears("You are in")
+    (inside,) = (await told("people", "list", env=env))["admitted"]
+    assert (inside["person"], inside["by"]) == (who, "operator")
+    assert (await command("people", "remove", who, env=env)).stdout == f"No longer let in: {who}\n"
+    assert (await told("people", "list", env=env)) == {"turned_away": [], "admitted": []}
+    assert "was not let in by a code" in await refusal("people", "remove", who, env=env)
+
+
+async def test_a_name_steers_no_terminal(here: Path) -> None:
+    env = {"ASKFIRST_STORE": f"sqlite:///{here / 'own.db'}", "ASKFIRST_SECRET": SIGNING}
+    name = "Zoë\x9b31m\u202e\x1b]0;x\x07"
+    async with contextlib.AsyncExitStack() as stack:
+        store = open_store(env["ASKFIRST_STORE"])
+        await store.open()
+        stack.push_async_callback(store.close)
+        newcomer = Newcomer(channel="telegram", account="1", user_id="2", name=name)
+        where = Address(channel="telegram", account="1", place="2")
+        code = await Newcomers(store, Keyring([SIGNING.encode()])).note(newcomer, where, "en", pairing=True)
+    shown = await command("people", "list", env=env)
+    as_json = await command("people", "list", "--json", env=env)
+    admitted = await command("people", "admit", code or "", env=env)
+    for result in (shown, as_json, admitted):
+        assert result.exit_code == 0 and "Zoë" in result.stdout
+        assert result.stdout.replace("\n", "").isprintable()
+    assert json.loads(as_json.stdout)["turned_away"][0]["name"] == name
+
+
+async def test_who_has_no_code_is_let_in_by_the_allow_list_alone(here: Path) -> None:
+    env = {"ASKFIRST_STORE": f"sqlite:///{here / 'own.db'}", "ASKFIRST_SECRET": SIGNING, "ASKFIRST_ALLOW": "slack:*"}
+    store = open_store(env["ASKFIRST_STORE"])
+    await store.open()
+    newcomer, where = Newcomer(channel="telegram", account="1", user_id="2"), Address.parse("telegram:1:2")
+    await Newcomers(store, Keyring([SIGNING.encode()])).note(newcomer, where, "en", pairing=False)
+    await store.close()
+    shown = (await command("people", "list", env=env)).stdout.splitlines()
+    assert shown[-2:] == ["To let in who wrote last:", "ASKFIRST_ALLOW=slack:*,telegram:1:2"]
 
 
 async def test_an_ask_is_withdrawn_while_a_server_runs(here: Path, ana: Person) -> None:
@@ -253,6 +307,16 @@ async def test_what_is_no_command_is_a_bad_request(here: Path, path: str, body: 
         async with http.post("http://askfirst/_find", data="{}") as answer:
             assert answer.status == 404
     await store.close()
+
+
+async def test_a_bot_that_never_ran_has_nothing_and_is_told_apart_from_one_that_is_not_there(here: Path) -> None:
+    (here / "bot.py").write_text("")
+    assert await told("pending", "list", "--bot", "bot.py") == []
+    assert await told("dead", "list", "--bot", "bot.py") == []
+    assert "start the bot first" in await refusal("pending", "cancel", "3f2a", "--bot", "bot.py")
+    assert "start the bot first" in await refusal("send", "telegram:1:2", "Hello", "--bot", "bot.py")
+    assert not (here / ".askfirst").exists()
+    assert "there is no file nope.py" in await refusal("pending", "list", "--bot", "nope.py", code=2)
 
 
 async def test_a_store_that_is_owned_and_does_not_answer_or_is_not_there(here: Path) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -97,6 +99,32 @@ def test_of_an_error_its_type_and_place_are_told_and_never_its_text() -> None:
     assert described == describe_error(caught.value)
     assert described.startswith("ValueError (test_logs.py:")
     assert " from KeyError (test_logs.py:" in described
+
+
+async def test_what_asyncio_says_of_a_failed_task_or_callback_holds_no_text_of_the_error() -> None:
+    stream = io.StringIO()
+    configure_logging("INFO", stream=stream)
+
+    async def charge() -> None:
+        raise ValueError("ana@example.org owes 12")
+
+    def remind(whom: str) -> None:
+        raise ValueError(f"{whom} owes 12")
+
+    loop = asyncio.get_running_loop()
+    failed = asyncio.ensure_future(charge())
+    await asyncio.wait([failed])
+    del failed
+    gc.collect()
+    loop.call_soon(remind, "ana@example.org")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task, callback = map(json.loads, stream.getvalue().splitlines())
+    assert task["message"] == "Task exception was never retrieved"
+    assert re.fullmatch(r"ValueError \(test_logs\.py:\d+ charge\)", task["error"])
+    assert callback["message"].startswith("Exception in callback ")
+    assert re.fullmatch(r"ValueError \(test_logs\.py:\d+ remind\)", callback["error"])
+    assert "ana@example.org" not in stream.getvalue()
 
 
 def test_an_unknown_level_is_refused() -> None:

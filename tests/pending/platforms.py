@@ -57,7 +57,7 @@ def web_chat(reply: Reply) -> str:
     """The page's HTML, in which a browser makes one space of several."""
     [part] = render_reply(reply)
     page = _Page()
-    page.feed(to_html(str(part.arguments["text"])))
+    page.feed(to_html(str(part.arguments["text"]), links=not part.arguments.get("exact")))
     page.close()
     assert page.tags <= {"p", "strong", "ul", "li", "br", "ol", "code"}
     return "".join(page.pieces)

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from channels import Address, Reply
+from channels import Address, Reply, Settled
 from channels.formatting import GSM, drop_dear_accents
 from channels.telegram.render import render
 from channels.twilio.render import render_sms, render_whatsapp
-from gateway.pending.prompt import prompt, settled_note, statement, what_became
+from gateway.pending.prompt import prompt, settled, settled_note, statement, what_became
 from gateway.pending.reading import read_code
 from gateway.pending.transitions import approve, close, finish, launch, show
 from gateway.pending.words import CARRIER_WORDS
@@ -296,3 +296,51 @@ def test_what_is_written_from_right_to_left_moves_nothing_around_it() -> None:
 def test_nor_does_a_name_from_right_to_left() -> None:
     text = read(asked(record(table=(), args={"הערה": "a b", "עותקים": 2}, preview="Print?")))
     assert "• הערה: \u2068“a b”\u2069\n• עותקים: \u20682\u2069\n" in text
+
+
+@pytest.mark.parametrize(
+    ("action", "state"),
+    [
+        (show(record(), NOW, "m"), "open"),
+        (approve(show(record(), NOW, "m"), str(ANA), "Ana", NOW), "running"),
+        (done(record()), "done"),
+        (close(show(record(), NOW, "m"), "refused", NOW, by=str(ANA), name="Ana"), "not_done"),
+        (close(show(record(), NOW, "m"), "withdrawn", NOW), "not_done"),
+        (close(show(record(), NOW, "m"), "expired", NOW), "expired"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_how_it_stands_is_told_beside_the_note(action: PendingAction, state: str) -> None:
+    assert settled(action, NOW).state == state
+
+
+def test_the_time_of_a_note_is_told_as_it_stands_there() -> None:
+    told = settled(done(record()), NOW)
+    assert told == Settled(state="done", at=NOW, written="12:00 UTC")
+    assert told.written in settled_note(done(record()), NOW)
+
+
+def test_a_message_of_two_questions_says_how_it_stands_with_each() -> None:
+    first, second = (show(record(pending_action_id=each * 32), NOW, "m") for each in "ab")
+    assert asked(first, second).settled == ()
+    reply = asked(close(first, "refused", NOW, by=str(ANA), name="Ana"), second)
+    assert [each.state for each in reply.settled] == ["not_done", "open"]
+
+
+@pytest.mark.parametrize(
+    ("language", "yes", "no"),
+    [
+        ("en", "Confirmed by you, done", "Not done: you said no."),
+        ("es", "Confirmado por ti, hecho", "No se hizo: dijiste que no."),
+        ("pt", "Confirmado por você, feito", "Não foi feito: você disse não."),
+    ],
+)
+def test_who_has_no_name_is_you_in_a_chat_of_their_own(language: str, yes: str, no: str) -> None:
+    action = record(language=language)
+    refused = close(show(action, NOW, "m"), "refused", NOW, by=str(ANA), name=None)
+    assert yes in settled_note(replace(done(action), decided_name=None), NOW)
+    assert no in settled_note(refused, NOW)
+    in_a_group = replace(done(action), decided_name=None, address=GROUP)
+    assert f"`{ANA}`" in settled_note(in_a_group, NOW)
+    by_another = replace(done(action), decided_name=None, decided_by=str(BOB))
+    assert f"`{BOB}`" in settled_note(by_another, NOW)

@@ -27,7 +27,7 @@ from gateway.tools.lookalikes import LIKE_ASCII
 from gateway.tools.template import Template
 from tests.engine.rig import Platform
 from tests.pending.platforms import SEEN, read_argument, read_rows
-from tests.pending.records import ANA, KEYRING, NOW, PRIVATE, Table, deletion, record, table
+from tests.pending.records import ANA, GROUP, KEYRING, NOW, PRIVATE, Table, deletion, record, table
 
 ON_EVERY_PLATFORM = pytest.mark.parametrize("platform", SEEN)
 FEW = settings(max_examples=80)
@@ -220,7 +220,7 @@ def test_finding_11_a_value_in_done_is_no_markdown_and_is_quoted(platform: str) 
 
 def test_finding_11_in_slack_a_value_names_nobody_even_once_it_is_settled() -> None:
     for value in ("slack:T1:U7", "<@U7>"):
-        action = of({"it": value}, "Tell {it}?")
+        action = of({"it": value}, "Tell {it}?", address=GROUP)
         by_id = done(action, None)
         note = settled_note(by_id, NOW).replace(str(ANA), "slack:T1:U9")
         [part] = render_slack(

@@ -216,6 +216,28 @@ async def test_invoices(text: str, calls: Calls) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ("pay INV-7 by cash", [{"invoice_id": "INV-7", "method": "cash", "paid_on": "2026-11-18"}]),
+        ("pay INV-7 by card on 3 march", [{"invoice_id": "INV-7", "method": "card", "paid_on": "2027-03-03"}]),
+        ("paga INV-7 en cash", [{"invoice_id": "INV-7", "method": "cash", "paid_on": "2026-11-18"}]),
+        ("delete INV-7", []),
+        ("did I pay INV-7 by cash?", []),
+    ],
+)
+async def test_to_record_a_payment_is_to_pay(text: str, calls: list[dict[str, Json]]) -> None:
+    method: dict[str, Json] = {"enum": ["transfer", "card", "cash"]}
+    others = [
+        tool("record_payment", "Record that an invoice was paid.", invoice_id=TEXT, method=method, paid_on=DAY),
+        tool("delete_payment", "Delete a payment.", invoice_id=TEXT),
+        tool("list_payments", "List the payments."),
+    ]
+    found = await Chat([*INVOICES[:1], *others]).calls(text)
+    assert [arguments for name, arguments in found if name == "record_payment"] == calls
+    assert not [name for name, _ in await Chat(others[1:]).calls("pay INV-7") if name == "delete_payment"]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "delete",
@@ -353,11 +375,14 @@ async def test_ids_are_spelled_as_they_were_before() -> None:
         ('["one", "two"]', "- one\n- two"),
         ("[]", "Nothing found."),
         ('{"id": "INV-1", "paid": true}', "- **id**: INV-1\n- **paid**: true"),
+        ('{"INV-7": "Blue", "#8": "Red", "line_2": 1}', "- **INV-7**: Blue\n- **#8**: Red\n- **line 2**: 1"),
+        ('[{"Q1": 3, "isPaid": true}]', "| Q1 | is paid |\n| --- | --- |\n| 3 | true |"),
         ("", "Done."),
         ("null", "Done."),
         ("42", "42"),
         ("Error: no such invoice", "That did not work: no such invoice"),
-        (str(ToolExecutionError("x", ValueError("no such invoice"))), "That did not work: no such invoice"),
+        (str(ToolExecutionError("x", ValueError("no such invoice"))), "That did not work: ValueError"),
+        ("Tool 'x' was not run and nobody was asked: no such invoice", "That did not work: no such invoice"),
         (str(ToolTimeout("x", 30)), "That did not work: timed out after 30 seconds"),
         (str(ToolValidationError("x", Problem("day", "is no date"))), "That did not work: day: is no date"),
         ('{"error": {"message": "no such invoice"}}', "That did not work: no such invoice"),

@@ -229,9 +229,11 @@ async def test_a_backup_beside_the_log_of_the_file_before_is_refused_and_left_as
     kept = path.with_name("backup")
     kept.mkdir()
     path.rename(kept / path.name)
+    (kept / f"{path.name}.secret").write_bytes(b"kept beside it")
     script = as_documented("rm -f").replace("/backup", str(kept)).replace("/var/lib/askfirst", str(path.parent))
     subprocess.run(["sh", "-euc", script], check=True)
     assert content(path) == {path.name: backup}
+    assert beside(path, ".secret").read_bytes() == b"kept beside it"
     assert await found(path) == 30
 
 
@@ -280,6 +282,7 @@ async def test_files_that_others_may_read_are_taken_from_them(path: Path, caplog
     finally:
         await store.close()
     told = [record.getMessage() for record in caplog.records]
+    assert told.pop(0).startswith(f"{secret} is missing: a new secret is made.")
     assert told == [f"other users could read {file} (mode 0644): now its owner alone can" for file in (path, secret)]
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -43,6 +44,7 @@ class Bot:
     """Raised by the next accepts, one each."""
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     series: dict[str, str] = field(default_factory=dict)
+    greeting: str | None = None
     url: str = ""
 
     async def accept(self, channel: Channel, parsed: Parsed) -> None:
@@ -65,11 +67,11 @@ class Bot:
         entries = self.log.setdefault(session, [])
         entries.append(Entry(seq=len(entries) + 1, stamp=now(), value={"buttons": [], "media": [], **value}))
 
-    def says(self, session: str, message_id: str, reply: Reply) -> None:
-        """Show a reply as a delivery does: its parts, one entry each."""
+    def says(self, session: str, message_id: str, reply: Reply, *, asks: Sequence[str] = ()) -> None:
+        """Show a reply as a delivery does: its parts, one entry each. `asks`: the ids of what it is the question of."""
         address = Address(channel="webchat", account="local", place=session)
         for number, part in enumerate(self.channel.render(address, reply)):
-            self.write(session, shown(part, f"{message_id}.{number}"))
+            self.write(session, {**shown(part, f"{message_id}.{number}"), **({"asks": [*asks]} if asks else {})})
 
     async def watch(self, session: str, after: int) -> AsyncIterator[Entry]:
         while True:
@@ -120,7 +122,12 @@ def bot(tmp_path: Path) -> Bot:
 
 
 def page(
-    bot: Bot, limits: Limits | None = None, *, console: bool = True, public_url: str | None = None
+    bot: Bot,
+    limits: Limits | None = None,
+    *,
+    console: bool = True,
+    public_url: str | None = None,
+    language: str | None = None,
 ) -> web.Application:
     """The application that shows the page."""
     app = web_app(
@@ -140,6 +147,8 @@ def page(
         artifacts=bot.artifacts,
         now=now,
         title="Invoices",
+        language=language,
+        greeting=bot.greeting,
         public_url=public_url,
         console=bot.feed if console else None,
     )
@@ -150,10 +159,8 @@ def page(
 @pytest.fixture
 def start(bot: Bot) -> Start:
     @contextlib.asynccontextmanager
-    async def start(
-        limits: Limits | None = None, *, console: bool = True, port: int = 0, public_url: str | None = None
-    ) -> AsyncIterator[Running]:
-        running = await serve(page(bot, limits, console=console, public_url=public_url), "127.0.0.1", port)
+    async def start(limits: Limits | None = None, *, port: int = 0, **options: Any) -> AsyncIterator[Running]:
+        running = await serve(page(bot, limits, **options), "127.0.0.1", port)
         bot.url = f"http://127.0.0.1:{running.port}"
         try:
             yield running

@@ -8,16 +8,18 @@ import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from html import escape
+from datetime import UTC, datetime
+from html import escape, unescape
 from typing import Any
 
 import aiohttp
 import pytest
 
-from channels import Button, ButtonPress, Message, Reply
+from channels import Button, ButtonPress, Message, Reply, Settled
 from channels.webchat import COOKIE, SECURE_COOKIE
 from gateway.store.base import StoreUnavailable
 from gateway.web.markdown import to_html
+from gateway.wording import LANGUAGES
 from tests.web.conftest import Bot, Start
 
 
@@ -261,6 +263,59 @@ def test_markdown_becomes_html_that_can_do_nothing(text: str, html: str) -> None
     assert to_html(text) == html
 
 
+LINK = '<a href="{0}" target="_blank" rel="noopener noreferrer nofollow" title="{0}">{1}</a>'
+
+
+def linked(address: str, words: str = "") -> str:
+    return LINK.format(address, words or address)
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("see https://a.example/x?y=1.", f"see {linked('https://a.example/x?y=1')}."),
+        ("(http://localhost:8080/z)", f"({linked('http://localhost:8080/z')})"),
+        ("mailto:ana@a.example", linked("mailto:ana@a.example")),
+        ("a.example ana@a.example ftp://a.example //a.example", "a.example ana@a.example ftp://a.example //a.example"),
+        ("`https://a.example`", "<code>https://a.example</code>"),
+        ("![chart](https://a.example/c.png)", linked("https://a.example/c.png", "chart")),
+        ("![](https://a.example/c.png)", linked("https://a.example/c.png")),
+        ("[![in](https://a.example/c.png)](https://b.example)", linked("https://b.example", "in")),
+        ("![chart](javascript:alert)", "![chart](javascript:alert)"),
+    ],
+)
+def test_an_address_and_a_picture_are_links_to_it(text: str, html: str) -> None:
+    assert to_html(text) == f"<p>{html}</p>\n"
+
+
+def test_no_value_of_a_question_becomes_a_link() -> None:
+    assert to_html("https://a\\.example http://localhost", links=False) == "<p>https://a.example http://localhost</p>\n"
+
+
+def test_a_task_is_a_box() -> None:
+    box = '<li class="task"><input type="checkbox" disabled{}> {}</li>\n'
+    html = to_html("- [ ] one\n- [x] https://a.example\n- [y] three\n\n[ ] four")
+    tasks = box.format("", "one") + box.format(" checked", linked("https://a.example"))
+    assert html == f"<ul>\n{tasks}<li>[y] three</li>\n</ul>\n<p>[ ] four</p>\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http://" * 2_200,
+        "mailto:a" * 1_900,
+        "http://" + "a@" * 7_500,
+        "http://a.b/ " * 1_300,
+        "http://x/" + "(" * 15_000,
+    ],
+    ids=["schemes", "mailboxes", "names", "links", "brackets"],
+)
+def test_finding_addresses_takes_no_time(text: str) -> None:
+    began = time.process_time()
+    to_html(text)
+    assert time.process_time() - began < 0.8
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -278,6 +333,66 @@ def test_text_that_no_parser_reads_at_once_is_shown_whole_and_can_do_nothing(tex
     assert html == f"<p>{escape(text)}</p>".replace("\n", "<br />\n") + "\n"
 
 
-def test_an_image_is_only_a_link() -> None:
-    html = to_html("![secret](https://evil.example/?words)")
-    assert "<img" not in html
+async def opened(url: str, accept_language: str | None) -> str:
+    headers = {"Accept-Language": accept_language} if accept_language else {}
+    async with aiohttp.ClientSession() as http, http.get(f"{url}/chat", headers=headers) as response:
+        return unescape(await response.text())
+
+
+@pytest.mark.parametrize(
+    ("accepts", "language"),
+    [("pt-BR,pt;q=0.9", "pt"), ("es", "es"), ("fr-FR, es;q=0.5", "en"), (None, "en"), ('"><script>', "en")],
+)
+async def test_the_page_speaks_the_persons_language(bot: Bot, start: Start, accepts: str | None, language: str) -> None:
+    async with start():
+        body = await opened(bot.url, accepts)
+    assert f'<html lang="{language}" dir="ltr">' in body
+    texts = {name: text for name, text in LANGUAGES[language].items() if name.startswith("page_")}
+    assert f'placeholder="{texts["page_placeholder"]}"' in body
+    [given] = re.findall(r'data-texts="(\{.*?\})"', body)
+    assert {f"page_{name}": text for name, text in json.loads(given).items()} == texts
+    assert "{{" not in body
+
+
+async def test_the_page_speaks_the_bots_language_where_it_has_one(bot: Bot, start: Start) -> None:
+    async with start(language="es-MX"):
+        assert '<html lang="es"' in await opened(bot.url, "pt-BR")
+
+
+@pytest.mark.parametrize("exact", [True, False])
+async def test_no_address_in_a_question_is_a_link(bot: Bot, start: Start, exact: bool) -> None:
+    reply = Reply(text="Open “http://localhost/x”?", exact=exact)
+    bot.answer = lambda bot, event: bot.says(event.address.place, "m1", reply)
+    async with start(), page(bot) as (http, _):
+        await say(http, "hello")
+        _, told = await shown(http, 2)
+    assert ("<a " in told["html"]) is not exact
+    assert "exact" not in told
+
+
+async def test_the_time_of_a_note_is_marked_and_no_other(bot: Bot, start: Start) -> None:
+    """The page shows it in the person's zone. The same time among the arguments stays as it was confirmed."""
+    at = datetime(2026, 3, 1, 14, 2, tzinfo=UTC)
+    text = "**Move it to 14:02 UTC**\n- to: 14:02 UTC\n\nConfirmed by you, done 14:02 UTC."
+    settled = (Settled(state="done", at=at, written="14:02 UTC"),)
+    bot.answer = lambda bot, event: bot.says(event.address.place, "m1", Reply(text=text, exact=True, settled=settled))
+    async with start(), page(bot) as (http, _):
+        await say(http, "hello")
+        _, told = await shown(http, 2)
+    assert told["settled"] == [{"state": "done", "at": at.isoformat(), "written": "14:02 UTC"}]
+    assert told["html"].count("<time") == 1
+    assert f'done <time datetime="{at.isoformat()}">14:02 UTC</time>.' in told["html"]
+
+
+async def test_the_console_says_which_conversation_it_is(bot: Bot, start: Start) -> None:
+    async with start(), page(bot) as (http, session):
+        bot.feed.publish("turn.finished", conversation=f"bot/webchat:local:{session}")
+        bot.feed.publish("turn.finished", conversation="bot/telegram:1:2")
+        bot.feed.publish("tool.listed")
+        found: list[tuple[str, bool]] = []
+        async with http.get("/chat/console") as response:
+            while len(found) < 3:
+                if (line := (await response.content.readline()).decode()).startswith("data: "):
+                    told = json.loads(line[6:])
+                    found.append((told["where"], told["here"]))
+    assert found == [(f"webchat:local:{session}", True), ("telegram:1:2", False), ("", False)]

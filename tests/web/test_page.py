@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+import struct
+import zlib
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 import pytest
-from playwright.async_api import BrowserContext, Page, async_playwright, expect
+import pytest_asyncio
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
-from channels import Address, Button, ButtonPress, Event, Message, Reply
+from channels import Address, Button, ButtonPress, Event, Message, Reply, Settled
 from gateway.store.base import StoreUnavailable
 from tests.web.conftest import Bot, Start
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 FLAGS = [
     "--no-sandbox",
@@ -44,18 +48,25 @@ def invoices(bot: Bot, event: Event) -> None:
         bot.says(session, "hostile", Reply(text="<img src=x onerror=\"document.title='owned'\"> | [x](javascript:1)"))
 
 
-@pytest.fixture
-async def context(browser_executable: Path) -> AsyncIterator[BrowserContext]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser(browser_executable: Path) -> AsyncIterator[Browser]:
+    """One browser for all of these tests: each has a context of its own, and a start takes as long as a test."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=browser_executable, args=FLAGS)
-        context = await browser.new_context(viewport={"width": 1200, "height": 800})
-        # A script or style that the policy stopped, a file that is not there or an error in ours is a broken page.
-        broken: list[str] = []
-        context.on("weberror", lambda error: broken.append(str(error.error)))
-        context.on("console", lambda said: broken.append(said.text) if re.search("Policy|404", said.text) else None)
-        yield context
+        yield browser
         await browser.close()
-        assert broken == []
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
+    context = await browser.new_context(viewport={"width": 1200, "height": 800})
+    # A script or style that the policy stopped, a file that is not there or an error in ours is a broken page.
+    broken: list[str] = []
+    context.on("weberror", lambda error: broken.append(str(error.error)))
+    context.on("console", lambda said: broken.append(said.text) if re.search("Policy|404", said.text) else None)
+    yield context
+    await context.close()
+    assert broken == []
 
 
 async def opened(context: BrowserContext, bot: Bot) -> Page:
@@ -238,3 +249,316 @@ async def test_words_sent_again_say_what_was_shown_at_first(bot: Bot, start: Sta
         await again.click()
         await bot.arrived(2)
     assert heard(bot) == [("hello", None), ("yes", "hello.0")]
+
+
+TABLE = """
+| number | customer | amount |
+| --- | --- | --: |
+| INV-7 | Blue Bakery of the Harbour | 1,280.00 EUR |
+"""
+CODE = f"```\nshort\n{'a long line ' * 20}\n```\n\n- [x] paid\n- [ ] sent\n\nhttps://a.example/x"
+
+
+def picture(width: int, height: int) -> bytes:
+    """A PNG of one colour."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    rows = zlib.compress(bytes(width + 1) * height)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+def pair(code: str) -> tuple[Button, Button]:
+    """The buttons of a question, with the tokens of one showing."""
+    return (
+        Button(label=f"Confirm {code}", token=f"{code} yes", style="confirm"),
+        Button(label=f"Cancel {code}", token=f"{code} no", style="cancel"),
+    )
+
+
+SCROLL_UP = """scroll => new Promise((done) => {
+    scroll.addEventListener("scroll", () => done(), { once: true });
+    scroll.scrollTo(0, 0);
+})"""
+AT_END = """() => {
+    const scroll = document.querySelector("#scroll");
+    return !window.growing && scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 2;
+}"""
+GROW_BEFORE_IT_IS_HEARD_THAT_THE_PAGE_SCROLLED = """
+    const grow = () => {
+        const item = document.createElement("li");
+        item.style.height = "300px";
+        document.querySelector("#log").append(item);
+    };
+    window.growing = true;
+    grow();
+    requestAnimationFrame(() => setTimeout(() => {
+        grow();
+        requestAnimationFrame(() => requestAnimationFrame(() => { window.growing = false; }));
+    }));
+"""
+"""Grow the log twice in a row, as a picture does that comes at once: the page hears of its own scrolling after that."""
+MARKS: list[tuple[Literal["done", "not_done", "failed", "unknown", "expired"], str]] = [
+    ("done", "Done"),
+    ("not_done", "Not done"),
+    ("failed", "Failed"),
+    ("unknown", "Outcome unknown"),
+    ("expired", "Expired"),
+]
+
+
+async def begun(page: Page, bot: Bot) -> str:
+    """Say something; return the session."""
+    await say(page, "hello")
+    await bot.arrived(1)
+    return bot.accepted[0].address.place
+
+
+async def asks(bot: Bot, session: str, message_id: str, *codes: str, **more: str) -> None:
+    """Show a question of the actions with these codes."""
+    buttons = tuple(button for code in codes for button in pair(f"{code}{more.get('showing', '')}"))
+    async with bot.changed:
+        bot.says(session, message_id, Reply(text="Delete?", buttons=buttons, exact=True), asks=codes)
+        bot.changed.notify_all()
+
+
+async def tops(page: Page) -> list[float]:
+    """How far down each button stands."""
+    found = await page.locator(".buttons button").evaluate_all(
+        "all => all.map((one) => one.getBoundingClientRect().top)"
+    )
+    return cast("list[float]", found)
+
+
+async def test_tables_code_tasks_and_links_are_legible_on_every_width(
+    bot: Bot, start: Start, context: BrowserContext
+) -> None:
+    await context.grant_permissions(["clipboard-read", "clipboard-write"])
+    async with start():
+        page = await opened(context, bot)
+        session = await begun(page, bot)
+        await shows(bot, session, "table", Reply(text=TABLE))
+        await shows(bot, session, "code", Reply(text=CODE))
+        amount = page.get_by_role("cell", name="1,280.00 EUR")
+        await expect(amount).to_have_css("text-align", "right")
+        assert await amount.evaluate("cell => cell.getClientRects().length === 1 && cell.offsetHeight < 45")
+        await page.get_by_role("button", name="Copy").click()
+        await expect(page.get_by_role("button", name="Copied")).to_be_visible()
+        assert await page.evaluate("navigator.clipboard.readText()") == f"short\n{'a long line ' * 20}\n"
+        assert await page.locator("pre").evaluate("code => code.scrollWidth > code.clientWidth")
+        boxes = page.get_by_role("checkbox")
+        assert [await box.is_checked() for box in await boxes.all()] == [True, False]
+        link = page.get_by_role("link", name="https://a.example/x")
+        assert "noopener" in (await link.get_attribute("rel") or "")
+        for width in (390, 320):
+            await page.set_viewport_size({"width": width, "height": 640})
+            await expect(page.locator("thead")).to_be_hidden()
+            name = "getComputedStyle(document.querySelectorAll('td')[1], '::before').content"
+            assert await page.evaluate(name) == '"customer"'
+            assert await page.evaluate("document.querySelector('#scroll').scrollWidth <= innerWidth")
+
+
+async def test_the_empty_page_has_the_greeting_and_its_phrases_can_be_pressed(
+    bot: Bot, start: Start, context: BrowserContext
+) -> None:
+    bot.greeting = "Hello! Try **list invoices**, or **delete INV-42**."
+    async with start():
+        page = await opened(context, bot)
+        assert await page.locator(".greeting").inner_text() == "Hello! Try list invoices, or delete INV-42."
+        await page.get_by_role("button", name="delete INV-42").click()
+        await bot.arrived(1)
+        await expect(page.locator("#empty")).to_be_hidden()
+    assert heard(bot) == [("delete INV-42", None)]
+
+
+async def test_it_follows_the_end_when_a_picture_comes_late(bot: Bot, start: Start, context: BrowserContext) -> None:
+    image, pdf = await bot.keeps(picture(400, 300), "chart.png"), await bot.keeps(b"%PDF-1.7", "INV-7.pdf")
+    async with start():
+        page = await opened(context, bot)
+        await page.set_viewport_size({"width": 390, "height": 400})
+        session = await begun(page, bot)
+        await shows(bot, session, "words", Reply(text="\n\n".join(["Here."] * 20)))
+        await shows(bot, session, "files", Reply(media=(image, pdf)))
+        await expect(page.get_by_role("link", name="INV-7.pdf")).to_be_in_viewport()
+        await page.wait_for_function("document.querySelector('img').naturalWidth === 400")
+        await page.wait_for_function(AT_END)
+        await page.evaluate(GROW_BEFORE_IT_IS_HEARD_THAT_THE_PAGE_SCROLLED)
+        await page.wait_for_function(AT_END)
+        await page.locator("#scroll").evaluate(SCROLL_UP)
+        await shows(bot, session, "more", Reply(text="More."))
+        await page.get_by_role("button", name="New messages").click()
+        await expect(page.get_by_text("More.")).to_be_in_viewport()
+
+
+async def test_the_keyboard_goes_on_in_the_box_and_a_draft_is_kept(
+    bot: Bot, start: Start, context: BrowserContext
+) -> None:
+    async with start():
+        page = await opened(context, bot)
+        session = await begun(page, bot)
+        await asks(bot, session, "ask", "A1")
+        confirm = page.get_by_role("button", name="Confirm A1")
+        await confirm.focus()
+        await page.keyboard.press("Enter")
+        await bot.arrived(2)
+        await page.keyboard.type("and now")
+        box = page.get_by_label("Your message")
+        await expect(box).to_have_value("and now")
+        await page.reload()
+        await expect(box).to_have_value("and now")
+
+
+async def test_the_page_speaks_portuguese(bot: Bot, start: Start, browser: Browser) -> None:
+    theirs = await browser.new_context(locale="pt-BR", timezone_id="America/Sao_Paulo")
+    async with start():
+        page = await theirs.new_page()
+        await page.goto(f"{bot.url}/chat")
+        await expect(page.get_by_role("status")).to_have_text("Conectado")
+        await page.get_by_placeholder("Escreva uma mensagem").fill("oi")
+        await page.keyboard.press("Enter")
+        await bot.arrived(1)
+        session = bot.accepted[0].address.place
+        await asks(bot, session, "ask", "A1")
+        at = datetime(2026, 3, 1, 21, 2, tzinfo=UTC)
+        note = Reply(
+            text="**Apagar**\n\n✅ Confirmado por você, feito às 21:02 UTC.",
+            edits="ask.0",
+            exact=True,
+            settled=(Settled(state="done", at=at, written="21:02 UTC"),),
+        )
+        await shows(bot, session, "edit", note)
+        bubble = page.locator(".bot .bubble")
+        await expect(bubble).to_have_text("FeitoApagar\nConfirmado por você, feito às 18:02.\n")
+        await theirs.close()
+
+
+async def test_a_question_is_answered_where_it_stands_last(bot: Bot, start: Start, context: BrowserContext) -> None:
+    """Each showing has tokens of its own. Its pairs of buttons never break."""
+    async with start():
+        page = await opened(context, bot)
+        session = await begun(page, bot)
+        await asks(bot, session, "first", "A1", "B2")
+        first, second = page.locator(".message.bot").first, page.locator(".message.bot").last
+        await expect(first.get_by_role("button")).to_have_text(["Confirm A1", "Cancel A1", "Confirm B2", "Cancel B2"])
+        for width in (560, 390, 320):
+            await page.set_viewport_size({"width": width, "height": 640})
+            one, other, three, four = await tops(page)
+            assert one == other < three == four
+        await asks(bot, session, "again", "A1", showing="x")
+        await expect(second.get_by_role("button")).to_have_text(["Confirm A1x", "Cancel A1x"])
+        await expect(first.get_by_role("button")).to_have_text(["Confirm B2", "Cancel B2"])
+        # An edit of the older showing brings no buttons back.
+        edit = Reply(
+            text="1\\. Done.\n\n2\\. Delete?",
+            buttons=(*pair("A1y"), *pair("B2y")),
+            edits="first.0",
+            settled=(Settled(state="open"), Settled(state="open")),
+        )
+        await shows(bot, session, "edit", edit)
+        await expect(first.get_by_role("button")).to_have_text(["Confirm B2y", "Cancel B2y"])
+        await expect(second.get_by_role("button")).to_have_text(["Confirm A1x", "Cancel A1x"])
+        await page.reload()
+        await expect(first.get_by_role("button")).to_have_text(["Confirm B2y", "Cancel B2y"])
+        await expect(second.get_by_role("button")).to_have_text(["Confirm A1x", "Cancel A1x"])
+
+
+async def test_what_has_expired_can_be_asked_again_where_that_is_told(
+    bot: Bot, start: Start, context: BrowserContext
+) -> None:
+    again = (Button(label="Ask again", token="again"),)
+    async with start():
+        page = await opened(context, bot)
+        session = await begun(page, bot)
+        await asks(bot, session, "ask", "A1")
+        await shows(bot, session, "told", Reply(text="This has expired.", buttons=again))
+        edit = Reply(text="**Delete**\n\nExpired.", edits="ask.0", buttons=again, settled=(Settled(state="expired"),))
+        await shows(bot, session, "edit", edit)
+        first, second = page.locator(".message.bot").first, page.locator(".message.bot").last
+        await expect(first.locator(".settled")).to_have_text("Expired")
+        await expect(first.get_by_role("button")).to_have_count(0)
+        await expect(second.get_by_role("button")).to_have_text(["Ask again"])
+        await expect(page.locator(".asks")).to_have_count(0)
+
+
+async def test_an_answered_question_of_two_keeps_its_place(bot: Bot, start: Start, context: BrowserContext) -> None:
+    async with start():
+        page = await opened(context, bot)
+        session = await begun(page, bot)
+        await asks(bot, session, "ask", "A1", "B2")
+        edit = Reply(
+            text="1\\. 🚫 Not done.\n\n2\\. Delete?",
+            buttons=(*pair("A1"), *pair("B2")),
+            edits="ask.0",
+            settled=(Settled(state="not_done"), Settled(state="open")),
+        )
+        await shows(bot, session, "edit", edit)
+        await expect(page.locator(".bubble").last).to_contain_text("Not done.")
+        for label in ("Confirm A1", "Cancel A1"):
+            await expect(page.get_by_role("button", name=label)).to_be_disabled()
+        await expect(page.get_by_role("button", name="Confirm B2")).to_be_enabled()
+        await expect(page.locator(".settled")).to_have_count(0)
+
+
+async def test_a_pressed_question_works_until_it_is_settled_and_then_says_how(
+    bot: Bot, start: Start, context: BrowserContext
+) -> None:
+    async with start():
+        page = await opened(context, bot)
+        session = await begun(page, bot)
+        for number, (state, mark) in enumerate(MARKS, start=1):
+            await asks(bot, session, f"ask{number}", f"A{number}")
+            message = page.locator(".message.bot").last
+            await message.get_by_role("button", name="Confirm").click()
+            await expect(message.locator(".meta")).to_have_text("Working on it…")
+            for button in await message.get_by_role("button").all():
+                await expect(button).to_be_disabled()
+            how = Settled(state=state)
+            edit = Reply(text="**Delete**\n\n🚫 So.", edits=f"ask{number}.0", exact=True, settled=(how,))
+            await shows(bot, session, "edit", edit)
+            await expect(message.locator(".bubble")).to_have_text(f"{mark}Delete\nSo.\n")
+            await expect(message.get_by_role("button")).to_have_count(0)
+        # A press that changes nothing is answered by a message, and can be made again.
+        await asks(bot, session, "last", "B2")
+        confirm = page.get_by_role("button", name="Confirm B2")
+        await confirm.click()
+        await bot.arrived(7)
+        await shows(bot, session, "no", Reply(text="This is not yours to answer."))
+        await expect(confirm).to_be_enabled()
+
+
+async def test_the_console_is_sifted_and_tells_outcomes_by_colour(
+    bot: Bot, start: Start, context: BrowserContext
+) -> None:
+    async with start():
+        page = await opened(context, bot)
+        session = await begun(page, bot)
+        here = f"bot/webchat:local:{session}"
+        tell = bot.feed.publish
+        tell("model.finished", conversation=here, milliseconds=1234, content="word " * 100)
+        tell("tool.finished", conversation="bot/telegram:1:2", tool="look", milliseconds=7)
+        tell("effect.finished", conversation=here, tool="delete_invoice", state="failed", milliseconds=3)
+        tell("effect.finished", conversation=here, tool="delete_invoice", state="unknown")
+        tell("effect.finished", conversation=here, tool="delete_invoice", state="done")
+        lines = page.locator("#notices > li:visible .what")
+        await expect(lines).to_have_count(5)
+        notices = page.locator("#notices > li")
+        tones = [(await notice.get_attribute("class") or "").split()[-1] for notice in await notices.all()]
+        assert tones == ["good", "good", "bad", "wait", "good"]
+        assert await page.locator(".took").all_inner_texts() == ["1.2 s", "7 ms", "3 ms"]
+        assert await page.locator(".where").all_inner_texts() == ["this chat", "telegram:1:2", *["this chat"] * 3]
+        await notices.first.locator("summary").click()
+        assert (await notices.first.locator("pre").inner_text()).strip() == ("word " * 100).strip()
+        await page.get_by_label("Kind").select_option("ask")
+        await expect(lines).to_have_count(3)
+        await page.get_by_label("Kind").select_option("problem")
+        await expect(lines).to_have_text(["effect finished · delete_invoice"])
+        await page.get_by_label("Kind").select_option("")
+        await page.get_by_label("Filter by text").fill("TELEGRAM")
+        await expect(lines).to_have_text(["tool finished · look"])
+        tell("tool.finished", tool="other")
+        await page.get_by_label("Filter by text").fill("")
+        await expect(lines).to_have_count(6)
+        await page.get_by_role("button", name="Clear").click()
+        await expect(notices).to_have_count(0)

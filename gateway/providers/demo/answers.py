@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway.providers.base import ToolSpec
-from gateway.providers.demo.schema import Parameter
+from gateway.providers.demo.schema import ID, Parameter
 from gateway.providers.demo.words import fold, label
 
 __all__ = ["ask_for", "help_text", "small_talk", "tell"]
@@ -121,6 +121,14 @@ def _summary(tool: ToolSpec) -> str:
     return first or label(tool.name)
 
 
+_ERROR = re.compile(
+    r"\s*(?:error\b(?: executing tool '[^']*')?:?"
+    r"|tool '[^']*'(?::| was not run and nobody was asked:| (?=timed out)))\s*",
+    re.IGNORECASE,
+)
+"""How the loop begins what it tells of a call that failed; the rest is the reason."""
+
+
 def tell(result: str, language: str) -> str:
     """A tool's result in words: JSON as a Markdown table or list, an error plainly, anything else as it is."""
     try:
@@ -143,9 +151,7 @@ def tell(result: str, language: str) -> str:
         case list():
             return _listed(value, language)
         case dict():
-            return "\n".join(
-                f"- **{_cell(label(key))}**: {_cell(item)}" for key, item in value.items() if key != "kind"
-            )
+            return "\n".join(f"- **{_heading(key)}**: {_cell(item)}" for key, item in value.items() if key != "kind")
         case None:
             return say(language, "done")
         case _:
@@ -153,9 +159,7 @@ def tell(result: str, language: str) -> str:
 
 
 def _tell_text(text: str, language: str) -> str:
-    if error := re.match(
-        r"\s*(?:error\b(?: executing tool '[^']*')?:?|tool '[^']*'(?::| (?=timed out)))\s*", text, re.I
-    ):
+    if error := _ERROR.match(text):
         return say(language, "failed", error=text[error.end() :] or text)
     return text if text.strip() else say(language, "done")
 
@@ -173,9 +177,15 @@ def _listed(items: Sequence[Any], language: str) -> str:
         columns = list(dict.fromkeys(key for item in shown for key in item))
         if len(columns) <= _COLUMNS:
             rows = [[_cell(item.get(column, "")) for column in columns] for item in shown]
-            lines = [[_cell(label(column)) for column in columns], ["---"] * len(columns), *rows]
+            lines = [[_heading(column) for column in columns], ["---"] * len(columns), *rows]
             return "\n".join(f"| {' | '.join(line)} |" for line in lines) + more
     return "\n".join(f"- {_cell(item)}" for item in shown) + more
+
+
+def _heading(key: str) -> str:
+    """A key as people write it; one that is the number of a thing stays as it is."""
+    is_number = ID.fullmatch(key) and (key.isupper() or not key.isidentifier())
+    return _cell(key if is_number else label(key))
 
 
 def _cell(value: object) -> str:

@@ -121,6 +121,9 @@ def _doing(tool: ToolSpec) -> _Doing:
     known = verb_of(verb)
     kinds = known.kinds if known else frozenset[str]()
     others = [other.kinds for word in words if (other := verb_of(word))]
+    if "create" in kinds:  # to record a payment is to pay
+        done = [verb_of(word.removesuffix("ment")) for word in words if word.endswith("ment")]
+        kinds = kinds.union(*(each.kinds for each in done if each))
     return _Doing(
         verbs={stem(word) for word in (verb, *described)},
         kinds=kinds,
@@ -199,6 +202,9 @@ def _read(
             several = [context.it]
     rest = [parameter for parameter in wanted if len(ids) != 1 or parameter is not ids[0]]
     shared = read_arguments(rest, sentence, today=context.today, known=context.known)
+    # The day on which something was done is today, unless another one is said.
+    past = [each.name for each in rest if each.kind == "day" and re.fullmatch(r"(paid|sent|\w+ed)_on", each.name)]
+    shared |= {name: context.today.isoformat() for name in past if verb and name not in shared}
     arguments = [{ids[0].name: one, **shared} for one in several] if several else [shared]
     missing = [parameter for parameter in wanted if parameter.required and parameter.name not in arguments[0]]
     return sentence, arguments, missing

@@ -1,14 +1,21 @@
 // The chat page. The server's log is the truth: what is shown comes from it, in its order, and a message of the
 // person's own is shown early and then taken over by its entry in the log.
 
+import { openConsole } from "./console.js";
+
 const at = (id) => document.getElementById(id);
+const texts = JSON.parse(document.body.dataset.texts); // in the person's language, as all that the page says
 const log = at("log"), scroll = at("scroll"), text = at("text"), state = at("state");
 const typing = at("typing"), newest = at("newest"), empty = at("empty");
 
-const STATES = { connecting: "Connecting…", open: "Connected", lost: "Reconnecting…", ended: "Session ended: reload the page" };
+const STATES = { connecting: texts.connecting, open: texts.connected, lost: texts.reconnecting, ended: texts.ended };
 const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 const RETRY_AFTER_MS = [500, 1500, 4000];
 const TYPING_MS = 6000;
+const ANSWERED_MS = 1500; // an answer to a press comes with an edit of the question, or shortly before it
+const PRESSED_MS = 15_000;
+const COPIED_MS = 2000;
+const SHORT = 14; // characters of a table's cell that is never broken
 
 const messages = new Map(); // message id -> its element
 let last = 0; // the newest entry that was seen
@@ -23,22 +30,35 @@ const make = (tag, name = "", words = "") => {
 
 const freshId = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
 const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+// The page's language in the person's own region, where the browser names one.
+const { lang } = document.documentElement;
+const locale = navigator.language.split("-")[0] === lang ? navigator.language : lang;
 const clock = (iso, seconds) =>
-  new Date(iso).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: seconds ? "2-digit" : undefined });
+  new Date(iso).toLocaleTimeString(locale, { hour: "2-digit", minute: "2-digit", second: seconds ? "2-digit" : undefined });
 
 // ---- scrolling: follow the conversation unless the person has scrolled away
 
 const atEnd = () => scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 80;
-const toEnd = () => { scroll.scrollTop = scroll.scrollHeight; newest.hidden = true; };
+let follows = true, top = 0; // whether the person reads the end, and where the page was scrolled to
+const toEnd = () => { scroll.scrollTop = scroll.scrollHeight; newest.hidden = follows = true; };
 
 const following = (change) => {
-  const follow = atEnd();
+  const follow = follows;
   change();
   if (follow) toEnd(); else newest.hidden = false;
 };
 
 newest.addEventListener("click", toEnd);
-scroll.addEventListener("scroll", () => { if (atEnd()) newest.hidden = true; }, { passive: true });
+// Only a person scrolls up. A page that is far from its end without that has grown, and goes on to be followed.
+scroll.addEventListener("scroll", () => {
+  follows = atEnd() || (follows && scroll.scrollTop >= top);
+  top = scroll.scrollTop;
+  if (follows) newest.hidden = true;
+}, { passive: true });
+// A picture that has come, a window that got smaller, a keyboard that opened.
+const grown = new ResizeObserver(() => { if (follows) toEnd(); });
+grown.observe(log);
+grown.observe(scroll);
 
 // ---- sending: tried again under the same id, which the server takes once
 
@@ -67,25 +87,39 @@ const say = async (words, id = freshId(), after = shown) => {
   message.classList.remove("sending");
   if (sent || message.settled) return;
   message.classList.add("failed");
-  const again = make("button", "", "Try again");
+  const again = make("button", "", texts.try_again);
   again.type = "button";
   again.addEventListener("click", () => say(words, id, after));
-  message.meta.replaceChildren("No answer came.", again);
+  message.meta.replaceChildren(texts.no_answer, again);
+};
+
+// The question shows that it works until it is edited. A press that changes nothing is answered by a message alone.
+const free = (message) => {
+  clearTimeout(message.frees);
+  if (message.classList.contains("working")) message.meta.textContent = message.time;
+  message.classList.remove("working");
+  for (const button of message.pressed ?? []) {
+    button.disabled = false;
+    button.removeAttribute("aria-busy");
+  }
+  message.pressed = null;
 };
 
 const press = async (message, pressed, button) => {
-  const all = [...message.buttons.children];
-  for (const other of all) other.disabled = true;
+  clearTimeout(message.frees);
+  message.pressed = message.buttons.querySelectorAll("button:enabled");
+  for (const other of message.pressed) other.disabled = true;
   pressed.setAttribute("aria-busy", "true");
   message.classList.remove("failed");
-  message.meta.textContent = "";
+  message.classList.add("working");
+  message.meta.textContent = texts.working;
+  message.frees = setTimeout(() => free(message), PRESSED_MS);
   button.client_id ??= freshId();
   const sent = await post("chat/presses", { client_id: button.client_id, token: button.token, message_id: message.messageId });
-  pressed.removeAttribute("aria-busy");
   if (sent) return;
-  for (const other of all) other.disabled = false;
+  free(message);
   message.classList.add("failed");
-  message.meta.textContent = "No answer came. Press again: it counts once.";
+  message.meta.textContent = texts.press_again;
 };
 
 // ---- showing
@@ -95,7 +129,7 @@ const messageOf = (id, from) => {
   if (known) return known;
   const message = make("li", `message ${from}`);
   message.messageId = id;
-  message.append(make("span", "unseen", from === "bot" ? "The bot: " : "You: "));
+  message.append(make("span", "unseen", `${from === "bot" ? texts.bot : texts.you} `));
   for (const part of ["bubble", "files", "buttons", "meta"]) {
     message[part] = make("div", part);
     message.append(message[part]);
@@ -107,8 +141,9 @@ const messageOf = (id, from) => {
 };
 
 const sizeOf = (bytes) => {
-  if (bytes < 1000) return `${bytes} bytes`;
-  return bytes < 1e6 ? `${Math.round(bytes / 1e3)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
+  const [size, unit, maximumFractionDigits] =
+    bytes < 1000 ? [bytes, "byte", 0] : bytes < 1e6 ? [bytes / 1e3, "kilobyte", 0] : [bytes / 1e6, "megabyte", 1];
+  return size.toLocaleString(locale, { style: "unit", unit, maximumFractionDigits });
 };
 
 const fileCard = (file) => {
@@ -119,13 +154,12 @@ const fileCard = (file) => {
     const image = make("img");
     image.src = file.link;
     image.alt = file.filename;
-    image.addEventListener("load", () => { if (atEnd()) toEnd(); });
     link.append(image);
     return link;
   }
   const ending = file.filename.includes(".") ? file.filename.split(".").pop().slice(0, 4) : "file";
   const words = make("span");
-  words.append(make("span", "name", file.filename), make("span", "size", `${sizeOf(file.size)} · Download`));
+  words.append(make("span", "name", file.filename), make("span", "size", `${sizeOf(file.size)} · ${texts.download}`));
   const kind = make("span", "kind", ending.toUpperCase());
   kind.setAttribute("aria-hidden", "true");
   link.append(kind, words);
@@ -135,23 +169,126 @@ const fileCard = (file) => {
 const buttonOf = (message, button) => {
   const element = make("button", button.style, button.label);
   element.type = "button";
-  element.addEventListener("click", () => press(message, element, button));
+  element.addEventListener("click", (event) => {
+    press(message, element, button);
+    if (event.detail === 0) text.focus(); // by keyboard: the button is about to go
+  });
   return element;
+};
+
+// On a phone a row is shown as a card, whose lines are named by the headings. Amounts and dates stay whole.
+const nameCells = (bubble) => {
+  for (const cell of bubble.querySelectorAll("td")) cell.classList.toggle("short", cell.textContent.length <= SHORT);
+  for (const table of bubble.querySelectorAll("table")) {
+    const names = [...table.querySelectorAll("th")].map((cell) => cell.textContent);
+    if (names.length < 3 || !names.some(Boolean)) continue;
+    table.classList.add("cards");
+    for (const row of table.tBodies[0]?.rows ?? []) {
+      [...row.cells].forEach((cell, index) => { cell.dataset.label = names[index]; });
+    }
+  }
+};
+
+// A long line goes on to the side; the whole can be copied.
+const addCopying = (bubble) => {
+  for (const code of bubble.querySelectorAll("pre")) {
+    const frame = make("div", "code"), copy = make("button", "copy", texts.copy);
+    copy.type = "button";
+    copy.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(code.textContent);
+      } catch { // the browser does not allow it: what is selected can be copied by hand
+        getSelection().selectAllChildren(code);
+        return;
+      }
+      copy.textContent = texts.copied;
+      setTimeout(() => { copy.textContent = texts.copy; }, COPIED_MS);
+    });
+    code.tabIndex = 0; // so that keys can scroll it
+    code.replaceWith(frame);
+    frame.append(code, ...(navigator.clipboard ? [copy] : []));
+  }
+};
+
+const SIGN = /^[✅🚫❌❔⏳]\s/u;
+
+// The outcome of a question stands in front of it once the message asks nothing any more; the signs in its text would
+// only repeat that.
+const addMarks = (bubble, settled) => {
+  const states = settled.map(({ state }) => state);
+  if (states.includes("open")) return;
+  const marks = new Set(states).size === 1 ? states.slice(0, 1) : states;
+  for (const { firstChild: words } of bubble.querySelectorAll(":scope > p")) {
+    if (marks.length && words?.nodeType === Node.TEXT_NODE) words.data = words.data.replace(SIGN, "");
+  }
+  bubble.prepend(...marks.map((state, index) => {
+    const mark = make("p", `settled ${state}`, marks.length > 1 ? `${index + 1}. ` : "");
+    mark.append(state === "running" ? texts.working : texts[state]);
+    return mark;
+  }));
+};
+
+// The buttons of one action stand together. A cancel button is the last of its action.
+const pairsOf = (buttons) => {
+  const pairs = [];
+  let open = false;
+  for (const button of buttons) {
+    if (open) pairs.at(-1).push(button); else pairs.push([button]);
+    open = button.style === "confirm";
+  }
+  return pairs;
+};
+
+const isAsked = (message) => Boolean(message.buttons.querySelector(".confirm, .cancel"));
+const asking = new Map(); // what is asked -> the pair of buttons that answers it
+
+// A question that is shown again is answered where it stands last.
+const addButtons = (message, buttons, settled) => {
+  const pairs = pairsOf(buttons);
+  message.buttons.replaceChildren();
+  pairs.forEach((pair, index) => {
+    const group = make("div", "pair");
+    group.append(...pair.map((button) => buttonOf(message, button)));
+    group.message = message;
+    message.buttons.append(group);
+    const decides = pair.at(-1).style === "cancel";
+    const answered = decides && settled.length === pairs.length && settled[index].state !== "open";
+    for (const element of answered ? group.children : []) element.disabled = true; // it keeps its place
+    const known = decides && pairs.length === message.asks?.length;
+    const asked = known ? message.asks[index] : pair[0].token;
+    const other = asking.get(asked);
+    const newer = other?.isConnected && other.compareDocumentPosition(group) & Node.DOCUMENT_POSITION_PRECEDING;
+    (newer ? group : other)?.remove();
+    if (!newer) asking.set(asked, group);
+    if (other) other.message.classList.toggle("asks", isAsked(other.message));
+  });
 };
 
 const show = (entry) => {
   // An edit replaces the words and buttons of a message that is there, and brings none of its own.
   const message = messageOf(entry.edits ?? entry.message_id, entry.from);
   message.settled = true;
-  if (entry.from === "bot") message.bubble.innerHTML = entry.html; // made safe by the server
-  else message.bubble.textContent = entry.text ?? "";
+  if (entry.from === "bot") {
+    message.bubble.innerHTML = entry.html; // made safe by the server
+    nameCells(message.bubble);
+    addCopying(message.bubble);
+    addMarks(message.bubble, entry.settled ?? []);
+    for (const time of message.bubble.querySelectorAll("time")) time.textContent = clock(time.dateTime);
+  } else message.bubble.textContent = entry.text ?? "";
   if (!entry.edits || entry.media.length) message.files.replaceChildren(...entry.media.map(fileCard));
-  const buttons = (entry.buttons ?? []).map((button) => buttonOf(message, button));
-  message.buttons.replaceChildren(...buttons);
-  message.className = `message ${entry.from}${buttons.length ? " asks" : ""}`;
-  message.meta.textContent = clock(entry.at);
+  free(message);
+  message.asks = entry.asks ?? message.asks;
+  addButtons(message, entry.buttons ?? [], entry.settled ?? []);
+  message.className = `message ${entry.from}${isAsked(message) ? " asks" : ""}`;
+  message.meta.textContent = message.time = clock(entry.at);
   if (entry.from !== "bot") return;
-  if (!entry.edits) shown = entry.message_id;
+  if (!entry.edits) {
+    shown = entry.message_id;
+    for (const pressed of log.querySelectorAll(".working")) {
+      clearTimeout(pressed.frees);
+      pressed.frees = setTimeout(() => free(pressed), ANSWERED_MS);
+    }
+  }
   stopTyping();
 };
 
@@ -208,10 +345,15 @@ listen(() => `chat/events?after=${last}`, {
 
 // ---- composer
 
+text.value = sessionStorage.getItem("draft") ?? "";
+const keepDraft = () => sessionStorage.setItem("draft", text.value);
+text.addEventListener("input", keepDraft);
+
 const submit = () => {
   const words = text.value.trim();
   if (!words) return;
   text.value = "";
+  keepDraft();
   text.focus();
   say(words);
 };
@@ -221,56 +363,17 @@ text.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); submit(); }
 });
 
-// ---- console
-
-const KINDS = [
-  ["bad", /error|fail|dead|unknown|doubt|drift/],
-  ["good", /outcome|done|executed|effect.finished/],
-  ["ask", /ask|pending|prompt|confirm|decision|decided|cancel|expire|press/],
-  ["tool", /tool|effect/],
-];
-const EMPTY = new Set(["null", '""', "{}", "[]"]);
-
-const showNotice = ({ at: when, name, fields }) => {
-  const { tool, conversation, ...rest } = fields; // there is one conversation beside the console: no need to name it
-  const notice = make("li", `notice ${KINDS.find(([, pattern]) => pattern.test(name))?.[0] ?? ""}`);
-  const line = make("div", "line");
-  const what = name.replaceAll(/[._]/g, " ") + (tool ? ` · ${tool}` : "");
-  line.append(make("span", "what", what), make("time", "", clock(when, true)));
-  const facts = make("dl");
-  notice.append(line, facts);
-  for (const [key, value] of Object.entries(rest)) {
-    const words = typeof value === "string" ? value : JSON.stringify(value);
-    const label = key.replaceAll("_", " ");
-    if (EMPTY.has(JSON.stringify(value))) continue;
-    if (words.includes("\nTraceback ") || words.startsWith("Traceback ")) {
-      const details = make("details");
-      details.open = true;
-      details.append(make("summary", "", label), make("pre", "", words.trimEnd()));
-      notice.append(details);
-    } else {
-      facts.append(make("dt", "", label), make("dd", "", words));
-    }
-  }
-  return notice;
-};
-
-if (document.body.dataset.console === "on") {
-  const panel = at("console"), notices = at("notices"), toggle = at("toggle");
-  let lastNotice = 0;
-  listen(() => "chat/console", {
-    notice: (notice, seq) => {
-      if (seq <= lastNotice) return;
-      lastNotice = seq;
-      const follow = panel.scrollHeight - panel.scrollTop - panel.clientHeight < 80;
-      notices.append(showNotice(notice));
-      while (notices.children.length > 500) notices.firstChild.remove();
-      if (follow) panel.scrollTop = panel.scrollHeight;
-    },
-  });
-  toggle.addEventListener("click", () => {
-    const open = document.body.toggleAttribute("data-show-console");
-    toggle.setAttribute("aria-expanded", String(open));
-    toggle.textContent = open ? "Chat" : "Console";
-  });
+// The bold phrases of the greeting are what a person may begin with.
+for (const phrase of empty.querySelectorAll(".greeting strong")) {
+  const starter = make("button", "starter", phrase.textContent);
+  starter.type = "button";
+  starter.addEventListener("click", () => say(starter.textContent));
+  // A comma or a full stop does not begin a line.
+  const together = make("span", "together"), after = phrase.nextSibling;
+  phrase.replaceWith(together);
+  const mark = after?.nodeType === Node.TEXT_NODE ? after.data.match(/^\p{P}*/u)[0] : "";
+  if (mark) after.data = after.data.slice(mark.length);
+  together.append(starter, mark);
 }
+
+if (document.body.dataset.console === "on") openConsole(listen, clock, texts);
