@@ -2,14 +2,14 @@
 
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
-SOURCES := $(wildcard gateway channels tests examples bench scripts)
+SOURCES := $(wildcard askfirst gateway channels tests examples bench scripts)
 BIN := .venv/bin
 MYPY = $(BIN)/mypy $(SOURCES)
 # Bytecode is kept whatever the environment says: workers and a hundred child processes would compile everything anew.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 -m "not chaos"
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation
 
-.PHONY: run test chaos fuzz soak bench lint style format told lock sbom
+.PHONY: run test docs lowest chaos fuzz soak bench lint style format told lock sbom
 
 ## The invoices example in the browser: offline model, embedded store, no account.
 run: .venv/run.installed
@@ -50,6 +50,10 @@ format: .venv/test.installed
 told: .venv/test.installed
 	$(BIN)/python -m scripts.told
 
+## Builds the site of docs/, README.md and examples/ into .site/; a dead link ends it.
+docs: .venv/test.installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 ## Writes what Askfirst is made of, with licences: .sbom/sbom.cdx.json and .sbom/licences.md.
 sbom: .venv/test.installed
 	$(BIN)/python -m scripts.sbom .sbom
@@ -57,20 +61,40 @@ sbom: .venv/test.installed
 ## Writes the locks from pyproject.toml. Versions that still fit stay; `make lock UPGRADE=--upgrade` takes the newest.
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock" $(UPGRADE)
+LIBRARIES = --extra telegram --extra slack --extra twilio --extra openai --extra anthropic --extra redis --group build
 lock: .venv/test.installed
-	$(COMPILE) pyproject.toml --all-extras --group build --output-file requirements/run.txt
-	$(COMPILE) pyproject.toml --all-extras --group build --group test --constraint requirements/run.txt \
-		--output-file requirements/test.txt
-	$(COMPILE) pyproject.toml --all-extras --group build --group bench --output-file requirements/bench.txt
+	$(COMPILE) pyproject.toml --extra all --group build --output-file requirements/run.txt
+	$(COMPILE) pyproject.toml $(LIBRARIES) --constraint requirements/run.txt --output-file requirements/image.txt
+	$(COMPILE) pyproject.toml --extra all --extra test --group build --group test --group docs \
+		--constraint requirements/run.txt --output-file requirements/test.txt
+	$(COMPILE) pyproject.toml --extra all --group build --group bench --constraint requirements/run.txt \
+		--output-file requirements/bench.txt
+	$(COMPILE) --group aiogram --output-file requirements/aiogram.txt
+	$(COMPILE) pyproject.toml --extra all --resolution lowest-direct --output-file .venv/lowest.txt
+	$(COMPILE) pyproject.toml --extra all --extra test --group build --group test --constraint .venv/lowest.txt \
+		--output-file requirements/lowest.txt
+
+## The contracts of channels, stores and models with the oldest libraries that pyproject.toml takes.
+lowest: .lowest/installed
+	.lowest/bin/pytest -n 2 tests/channels tests/providers tests/store tests/test_frame.py
+
+.lowest/installed: requirements/lowest.txt pyproject.toml
+	@echo "Installing requirements/lowest.txt"
+	@$(PYTHON) -m venv .lowest
+	@.lowest/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/lowest.txt
+	@.lowest/bin/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@touch $@
 
 ## Measures webhooks, whole turns, the start-up and asks with their yes, beside others that do less; quiet machine, 25 minutes.
 bench: .venv/test.installed .bench/installed
 	for part in webhooks replies startup confirm; do .bench/bin/python -m bench.$$part || exit 1; done
 
-.bench/installed: requirements/bench.txt .venv/run.installed
+.bench/installed: requirements/bench.txt requirements/aiogram.txt .venv/run.installed
 	@echo "Installing requirements/bench.txt"
 	@$(PYTHON) -m venv .bench
 	@.bench/bin/pip install --quiet --disable-pip-version-check --no-build-isolation --require-hashes --requirement requirements/bench.txt
+	@$(PYTHON) -m venv .bench/aiogram
+	@.bench/aiogram/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/aiogram.txt
 	@touch $@
 
 # Installed anew only when a lock or the project's own description changed. Nothing but the locks is asked of an index:

@@ -38,8 +38,12 @@ class Served:
 
 @contextlib.contextmanager
 def served(module: str, *arguments: str, environment: Mapping[str, str], log: Path) -> Iterator[Served]:
-    """Run ``python -m module arguments`` on the servers' core, what it says in `log`; it is killed at the end."""
-    command = [sys.executable, "-m", module, *arguments]
+    """Run ``python -m module arguments`` on the servers' core, what it says in `log`; it is killed at the end.
+
+    A contender that cannot share our libraries has an environment of its own, which is named like it.
+    """
+    own = ROOT / ".bench" / module.rpartition(".")[2].partition("_")[0] / "bin" / "python"
+    command = [str(own) if own.exists() else sys.executable, "-m", module, *arguments]
     variables = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **environment}
     with (
         log.open("ab") as said,

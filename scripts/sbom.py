@@ -73,11 +73,12 @@ def packages() -> list[Package]:
 
 
 def _running() -> set[str]:
-    """Return the names of what is needed to run Askfirst with all extras, as far as it is installed here."""
+    """Return the names of what is needed to run Askfirst with all extras of a server, as far as installed here."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project.get("optional-dependencies", {})
+    extras = project["optional-dependencies"]
+    served = {extra for line in extras["all"] for extra in Requirement(line).extras}
     waiting = [Requirement(line) for line in project["dependencies"]]
-    waiting += [Requirement(line) for extra in extras.values() for line in extra]
+    waiting += [Requirement(line) for extra in served for line in extras[extra]]
     seen: set[tuple[str, frozenset[str]]] = set()
     while waiting:
         requirement = waiting.pop()

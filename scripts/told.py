@@ -24,6 +24,7 @@ _END: Final = "<!-- /told -->"
 
 OCCASIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "the prompt": {
+        "run_tool": "the question of a tool with `confirm=True`",
         "prompt_shown": "what the model is told to say about a question",
         "prompt_window": "under a question: the time that is left",
         "prompt_code": "under a question with buttons",
@@ -51,6 +52,9 @@ OCCASIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "confirmed_by": "done",
         "cancelled_by": "refused",
         "cancelled_by_because": "refused, with a reason",
+        "cancelled_by_you": "the same two, by a person without a name in a chat of their own",
+        "cancelled_by_you_because": "the same two, by a person without a name in a chat of their own",
+        "you": "in place of such a person's name",
         "running_note": "confirmed, and not at its end yet",
         "failed_note": "the tool raised",
         "unknown_note": "the outcome is unknown",
@@ -67,6 +71,7 @@ OCCASIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "done": "done, and neither the tool nor `done=` says it in other words",
         "cancelled": "refused, or withdrawn by an operator",
         "cancelled_because": "refused, with a reason",
+        "cancelled_you_because": "the same, by a person without a name in a chat of their own",
         "failed": "the tool raised",
         "unknown": "a timeout, a broken connection, or a process that ended in the middle",
         "unknown_repeated": "the same, after more than one launch",

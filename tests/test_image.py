@@ -87,12 +87,12 @@ async def test_the_health_check_sees_whether_it_serves(tmp_path: Path) -> None:
     env = {"ASKFIRST_STORE": f"sqlite:///{tmp_path / 'askfirst.db'}", "ASKFIRST_ALLOW": "*"}
     bot = ROOT / next(source for source in copied() if source.endswith(".py"))
     async with running("serve", bot, "--host=127.0.0.1", "--port=0", cwd=tmp_path, env=env) as process:
-        port = (await process.url()).rpartition(":")[2]
-        assert ":8080/" in command[-1]
-        here = [sys.executable, *(word.replace("8080", port) for word in command[1:])]
-        healthy = await asyncio.create_subprocess_exec(*here)
+        here = {"PORT": (await process.url()).rpartition(":")[2]}  # `serve` listens there when its host sets it
+        healthy = await asyncio.create_subprocess_exec(sys.executable, *command[1:], env=here)
         assert await healthy.wait() == 0
-    ill = await asyncio.create_subprocess_exec(*here, stderr=asyncio.subprocess.DEVNULL)
+    ill = await asyncio.create_subprocess_exec(
+        sys.executable, *command[1:], env=here, stderr=asyncio.subprocess.DEVNULL
+    )
     assert await ill.wait() != 0
 
 

@@ -1,0 +1,4 @@
+"""Markdown in each platform's dialect, cut to its limits: the public names of `channels.formatting`."""
+
+from channels.formatting import *
+from channels.formatting import __all__ as __all__
