@@ -12,7 +12,7 @@ from typing import Literal
 
 from fpdf import FPDF
 
-from gateway import Agent, AgentConfig, ChannelAgent, Preview, ToolContext, tool
+from askfirst import Agent, AgentConfig, ChannelAgent, Preview, ToolContext, tool
 
 
 @dataclass
@@ -62,7 +62,7 @@ def send_invoice_pdf(invoice_id: str, ctx: ToolContext) -> str:
 
 
 async def about_to_delete(invoice_id: str, ctx: ToolContext) -> Preview:
-    """What the person sees before they say yes. The precondition is looked at again right before it happens."""
+    """Return the question. Its precondition is compared again right before the deletion."""
     invoice = find(ctx, invoice_id)
     table = [("Customer", invoice.customer), ("Amount", invoice.total)]
     return Preview(text=f"Delete invoice {invoice.number} for good?", table=table, precondition=str(invoice))
@@ -76,7 +76,7 @@ async def delete_invoice(invoice_id: str, ctx: ToolContext) -> str:
 
 
 async def about_to_record(invoice_id: str, ctx: ToolContext) -> str:
-    """A sentence is enough: the arguments are listed under it."""
+    """Return the question. A sentence is enough: the arguments are listed under it."""
     invoice = find(ctx, invoice_id)
     return f"Record {invoice.number} of {invoice.customer} ({invoice.total}) as paid?"
 
@@ -96,18 +96,15 @@ def draw(invoice: Invoice) -> bytes:
     pdf = FPDF()
     pdf.add_page()
     pdf.set_fill_color(32, 76, 110)
-    pdf.rect(0, 0, pdf.w, 42, style="F")
     pdf.set_text_color(255)
     pdf.set_font("Helvetica", "B", 26)
-    pdf.text(18, 27, f"Invoice {invoice.number}")
-    pdf.set_y(60)
+    pdf.cell(0, 30, f"  Invoice {invoice.number}", fill=True, new_x="LMARGIN", new_y="NEXT")
     pdf.set_text_color(40)
     rows = [("Customer", invoice.customer), ("Due", f"{invoice.due:%d %B %Y}"), ("State", invoice.state)]
     for name, value in [*rows, ("Amount", invoice.total)]:
-        pdf.set_x(18)
         pdf.set_font("Helvetica", "B" if name == "Amount" else "", 13)
-        pdf.cell(60, 12, name, border="B")
-        pdf.cell(114, 12, value, border="B", align="R", new_x="LMARGIN", new_y="NEXT")
+        pdf.cell(60, 14, name, border="B")
+        pdf.cell(0, 14, value, border="B", align="R", new_x="LMARGIN", new_y="NEXT")
     return bytes(pdf.output())
 
 

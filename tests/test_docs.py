@@ -37,6 +37,7 @@ VARIABLES = {
     str(field.validation_alias or f"ASKFIRST_{name.upper()}"): field for name, field in Settings.model_fields.items()
 }
 LARGEST_IMAGE = 200_000
+LONGEST_EXAMPLE = 120
 
 
 def blocks(page: str, *languages: str) -> Iterator[re.Match[str]]:
@@ -97,7 +98,11 @@ def find_command(words: list[str]) -> tuple[click.Command, list[str]]:
 
 
 @pytest.mark.parametrize("page", TEXT)
-def test_every_command_line_can_be_typed_as_it_stands(page: str) -> None:
+def test_every_command_line_can_be_typed_as_it_stands(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bot.py").touch()  # the commands look for it
+    monkeypatch.chdir(tmp_path)
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     for program, *words in commands(page):
         if program == "make":
@@ -165,6 +170,24 @@ def test_every_page_and_every_image_is_reached() -> None:
     assert [image.name for image in images if image.stat().st_size > LARGEST_IMAGE] == []
 
 
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_an_example_is_short_tested_and_linked_from_the_readme_and_a_page(example: Path) -> None:
+    text = example.read_text(encoding="utf-8")
+    assert len(text.splitlines()) < LONGEST_EXAMPLE
+    assert re.search(r"\brun\b", text.split('"""')[1], re.IGNORECASE), "its docstring does not say how to run it"
+    assert (ROOT / "tests" / "examples" / f"test_{example.name}").is_file()
+    linked = [name for name, text in TEXT.items() if f"examples/{example.name})" in text]
+    assert "README.md" in linked and len(linked) > 1, linked
+
+
+def test_proxies_let_through_what_the_platforms_and_people_need_and_nothing_inside() -> None:
+    (caddy,), (nginx,) = ([block["body"] for block in blocks("deploy.md", name)] for name in ("caddy", "nginx"))
+    for proxy in (caddy, nginx):
+        assert set(re.findall(r"(?:handle|location) (/\w+/)\*? \{", proxy)) == {"/webhooks/", "/artifacts/"}
+        assert set(re.findall(r"(?:reverse_proxy |proxy_pass http://)([\w.:]+)", proxy)) == {"127.0.0.1:8080"}
+        assert "404" in proxy
+
+
 @pytest.mark.parametrize("variable", VARIABLES)
 def test_every_setting_is_documented_with_its_default(variable: str) -> None:
     rows = [line for line in TEXT["settings.md"].splitlines() if line.startswith(f"| `{variable}` |")]
@@ -216,6 +239,25 @@ def test_each_sentence_about_an_action_has_its_occasion_and_no_other_has() -> No
     named = [name for section in told.OCCASIONS.values() for name in section]
     table = TEXT[told.PAGE.name].partition("<!-- told")[2].partition("<!-- /told")[0]
     assert sorted(named) == sorted(re.findall(r"\| `(\w+)` \|$", table, re.MULTILINE))
+
+
+SAYS = re.compile(r"\"(?P<quoted>[^\"]{12,})\"|`(?P<code>[^`]* [^`]* [^`]*)`")
+FILLED_IN = re.compile(r"\.\.\.|\d{4}|127\.0\.0\.1:\d+|\btelegram\b|\(Address already in use\)|[A-Z]+_[A-Z_]+|NAME|`")
+
+
+def test_what_troubleshooting_quotes_is_what_the_program_says() -> None:
+    sources = [
+        path.read_text(encoding="utf-8") for top in ("gateway", "channels") for path in (ROOT / top).rglob("*.py")
+    ]
+    said = re.sub(r"\"\s*\n\s*f?\"", "", "\n".join(sources))  # a sentence over several lines
+    said += (ROOT / "gateway" / "wording" / "en.toml").read_text(encoding="utf-8")
+    rows = [line.split(" | ")[0] for line in TEXT["troubleshooting.md"].splitlines() if line.startswith("| ")]
+    quotes = [found["quoted"] or found["code"] for row in rows for found in SAYS.finditer(row)]
+    assert len(quotes) > 15
+    for quote in quotes:
+        if not quote.startswith(("askfirst ", "curl ")):
+            pieces = [piece.strip(" .:()") for piece in FILLED_IN.split(quote)]
+            assert [piece for piece in pieces if piece not in said] == [], quote
 
 
 THREATS = [line for line in TEXT["threats.md"].splitlines() if re.match(r"\| T", line)]
