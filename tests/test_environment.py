@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from channels import MissingSetting
-from gateway.environment import SECRETS, environment, hide_secrets
+from gateway.environment import SECRETS, environment, hide_secrets, proxied
 from gateway.providers import make_provider
 from gateway.settings import Settings
 from tests.cli.processes import running
@@ -126,3 +126,19 @@ async def test_what_a_tool_starts_inherits_no_secret(tmp_path: Path) -> None:
     assert "'INVOICES_PASSWORD': 'own'" in inherited
     assert "canary" not in inherited
     assert telegram.token not in inherited
+
+
+@pytest.mark.parametrize(
+    ("url", "warned"),
+    [("http://joe:hunter2@proxy:3128", False), ("proxy:3128", True), ("socks5://joe:hunter2@p:1", True)],
+)
+def test_a_proxy_that_cannot_be_spoken_to_is_named_without_its_password(
+    environ: dict[str, str], caplog: pytest.LogCaptureFixture, url: str, *, warned: bool
+) -> None:
+    for name in [name for name in environ if name.lower() in ("http_proxy", "https_proxy")]:
+        del environ[name]
+    assert not proxied()
+    environ["HTTPS_PROXY"] = url
+    assert proxied()
+    assert ("HTTPS_PROXY is no http:// proxy" in caplog.text) is warned
+    assert "hunter2" not in caplog.text

@@ -67,10 +67,22 @@ def test_what_the_project_asks_for_is_what_is_locked() -> None:
     extras, groups = project["project"]["optional-dependencies"], project["dependency-groups"]
     run = [
         *project["project"]["dependencies"],
-        *(line for extra in extras.values() for line in extra),
+        *(line for name, extra in extras.items() if name != "test" for line in extra),
         *groups["build"],
     ]
-    wanted = {"run.txt": run, "test.txt": [*run, *groups["test"]], "bench.txt": [*run, *groups["bench"]]}
+    lowest = [*run, *extras["test"], *groups["test"]]
+    image = [
+        *project["project"]["dependencies"],
+        *(line for name, extra in extras.items() if name not in ("test", "dev", "examples", "all") for line in extra),
+    ]
+    wanted = {
+        "run.txt": run,
+        "image.txt": [*image, *groups["build"]],
+        "test.txt": [*lowest, *groups["docs"]],
+        "lowest.txt": lowest,
+        "bench.txt": [*run, *groups["bench"]],
+        "aiogram.txt": groups["aiogram"],
+    }
     assert {lock.name for lock in LOCKS} == set(wanted)
     for lock in LOCKS:
         pins = dict(PINNED.findall(lock.read_text(encoding="utf-8")))

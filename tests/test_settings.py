@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from channels import AskfirstError, MissingSetting, Way, catalogue
+from channels import AskfirstError, CanPoll, MissingSetting, Way, catalogue
 from gateway.settings import Role, Settings
 
 SECRET = "Zq3v9XkLw0sTnB7yRc5HdM1pEa8JgU2f"
@@ -38,6 +38,8 @@ VARIABLES = [
     "TWILIO_ACCOUNT_SID",
     "TWILIO_AUTH_TOKEN",
     "TWILIO_SHARED_KEY",
+    "TWILIO_API_KEY",
+    "TWILIO_API_SECRET",
     "TWILIO_MESSAGING_SERVICE_SID",
     "TWILIO_SMS_FROM",
     "TWILIO_WHATSAPP_FROM",
@@ -67,7 +69,7 @@ def test_without_any_variable_the_defaults_serve_a_laptop() -> None:
     assert settings.store == "sqlite:///.askfirst/askfirst.db"
     assert settings.telegram_api_url == "https://api.telegram.org"
     assert (settings.allow, settings.secret, settings.log_level) == (None, (), "INFO")
-    assert settings.channels_on("polling") == ()
+    assert settings.channels_on() == {}
 
 
 def test_values_are_read_from_the_environment(environ: dict[str, str]) -> None:
@@ -101,6 +103,23 @@ def test_a_file_beside_the_bot_that_is_not_text_is_said(
     (tmp_path / ".env").write_bytes(content)
     with pytest.raises(MissingSetting, match=r"\.env: it cannot be read: write it in UTF-8"):
         Settings.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("A=1\n\n# a comment\n\nthis is no setting\nB=2\n", 5),
+        ("A='never closed\nB=2\n", 1),
+        ("A=1\nTELEGRAM_BOT_TOKEN\n", 2),
+    ],
+)
+def test_a_line_of_the_file_that_is_no_setting_is_named(
+    environ: dict[str, str], tmp_path: Path, content: str, line: int
+) -> None:
+    (tmp_path / ".env").write_text(content)
+    with pytest.raises(MissingSetting, match=rf"\.env, line {line}: it is not NAME=value: write it so"):
+        Settings.load(tmp_path)
+    assert "A" not in environ, "nothing of it is read"
 
 
 def test_the_file_beside_the_bot_is_read_and_the_environment_wins(environ: dict[str, str], tmp_path: Path) -> None:
@@ -264,12 +283,44 @@ def test_half_a_channel_is_refused_by_the_name_of_the_other_half(
 )
 def test_a_channel_whose_settings_are_there_is_on(environ: dict[str, str], given: dict[str, str], way: Way) -> None:
     environ |= given
-    assert Settings().channels_on(way) == ("telegram",)
+    assert Settings().channels_on(way) == {"telegram": way}
+
+
+SLACK = {"SLACK_BOT_TOKEN": "xoxb-1-a"}
+SMS = {
+    "TWILIO_ACCOUNT_SID": "AC",
+    "TWILIO_AUTH_TOKEN": "t",
+    "TWILIO_SMS_FROM": "+1",
+    "ASKFIRST_PUBLIC_URL": "https://b.ex",
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "ways"),
+    [
+        ({"TELEGRAM_BOT_TOKEN": BOT_TOKEN}, {"telegram": "polling"}),
+        ({"TELEGRAM_BOT_TOKEN": BOT_TOKEN, "TELEGRAM_WEBHOOK_SECRET": SECRET}, {"telegram": "webhook"}),
+        (SLACK | {"SLACK_APP_TOKEN": "xapp-1"}, {"slack": "polling"}),
+        (SLACK | {"SLACK_SIGNING_SECRET": "s"}, {"slack": "webhook"}),
+        (SLACK | {"SLACK_SIGNING_SECRET": "s", "SLACK_APP_TOKEN": "xapp-1"}, {"slack": "webhook"}),
+        (SMS | {"TELEGRAM_BOT_TOKEN": BOT_TOKEN}, {"telegram": "polling", "sms": "webhook"}),
+    ],
+)
+def test_each_channel_comes_in_as_its_settings_say(
+    environ: dict[str, str], given: dict[str, str], ways: dict[str, Way]
+) -> None:
+    environ |= given
+    assert Settings().channels_on() == ways
+
+
+def test_what_the_catalogue_says_of_polling_is_true() -> None:
+    for name in catalogue.BUILT_IN:
+        assert catalogue.polls(name) == issubclass(catalogue.load(name), CanPoll)
 
 
 def test_an_address_alone_switches_no_channel_on(environ: dict[str, str]) -> None:
     environ["TELEGRAM_API_URL"] = "http://localhost:8081"
-    assert Settings().channels_on("webhook") == ()
+    assert Settings().channels_on() == {}
 
 
 def test_a_channel_gets_its_own_variables_and_no_others(environ: dict[str, str]) -> None:
@@ -385,10 +436,10 @@ def test_another_distribution_adds_a_channel_by_an_entry_point(tmp_path: Path) -
 from gateway.settings import Settings
 settings = Settings(allow="fax:1:2")
 settings.check_serve()
-print(settings.channels_on("webhook"), settings.channel_settings("fax"))
+print(settings.channels_on(), settings.channel_settings("fax"))
 """
     done = run(program, tmp_path, FAX_NUMBER="555")
-    assert (done.stdout.strip(), done.stderr) == ("('fax',) {'FAX_NUMBER': '555'}", "")
+    assert (done.stdout.strip(), done.stderr) == ("{'fax': 'webhook'} {'FAX_NUMBER': '555'}", "")
 
 
 def test_another_distributions_channel_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
