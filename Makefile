@@ -9,7 +9,7 @@ MYPY = $(BIN)/mypy $(SOURCES)
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 -m "not chaos"
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation
 
-.PHONY: run test docs lowest chaos fuzz soak bench lint style format told lock sbom
+.PHONY: run test docs lowest chaos fuzz soak bench lint style format told words lock sbom
 
 ## The invoices example in the browser: offline model, embedded store, no account.
 run: .venv/run.installed
@@ -50,6 +50,10 @@ format: .venv/test.installed
 told: .venv/test.installed
 	$(BIN)/python -m scripts.told
 
+## Writes the index of gateway/pending/words and the table of docs/confirmation.md that says how well they are read.
+words: .venv/test.installed
+	$(BIN)/python -m scripts.words
+
 ## Builds the site of docs/, README.md and examples/ into .site/; a dead link ends it.
 docs: .venv/test.installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -61,7 +65,8 @@ sbom: .venv/test.installed
 ## Writes the locks from pyproject.toml. Versions that still fit stay; `make lock UPGRADE=--upgrade` takes the newest.
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock" $(UPGRADE)
-LIBRARIES = --extra telegram --extra slack --extra twilio --extra openai --extra anthropic --extra redis --group build
+LIBRARIES = --extra telegram --extra slack --extra twilio --extra openai --extra anthropic --extra redis \
+	--extra languages --group build
 lock: .venv/test.installed
 	$(COMPILE) pyproject.toml --extra all --group build --output-file requirements/run.txt
 	$(COMPILE) pyproject.toml $(LIBRARIES) --constraint requirements/run.txt --output-file requirements/image.txt

@@ -5,16 +5,29 @@ from __future__ import annotations
 import re
 import unicodedata
 
-__all__ = ["base_language", "fold", "unaccented"]
+__all__ = ["base_language", "fold", "unaccented", "without_invisible"]
 
 _APOSTROPHES = dict.fromkeys(map(ord, "’‘ʼ´`＇"), "'")
+_MARKS = {**dict.fromkeys(map(ord, "、،。"), ","), **dict.fromkeys(map(ord, "۔।॥"), ".")}
+"""The full stop of Chinese and Japanese also stands where others have a comma."""
+_ARABIC = {
+    **dict.fromkeys(map(ord, "أإآٱ"), "ا"),
+    **dict.fromkeys(map(ord, "ىی"), "ي"),
+    **dict.fromkeys(map(ord, "ةہھۀە"), "ه"),
+    ord("ک"): "ك",
+}
+"""Letters that keyboards for Arabic, Persian and Urdu write the same words with (Unicode Standard, chapter 9.2)."""
+_NO_ACCENT = str.maketrans({"đ": "d", "ø": "o", "ł": "l", "ı": "i", "æ": "ae", "œ": "oe", "ß": "ss"})
+_VOWEL_SIGNS = re.compile("[\u0591-\u05bd\u05bf-\u05c7\u0640\u064b-\u0652\u0670]")
+"""Of Arabic and Hebrew; most people leave them out."""
 
 
 def fold(text: str) -> str:
     """Return the one form of all ways of typing the same words.
 
-    Width, case, composed or decomposed accents, invisible characters, skin tones, the kind of apostrophe, the two
-    Turkish i, and space, also around a comma, make no difference. Accents and the script of a letter do.
+    Width, case, composed or decomposed accents, invisible characters, skin tones, the kind of apostrophe, comma and
+    full stop, the two Turkish i, Arabic letter variants and vowel signs, and space, also around a comma, make no
+    difference. Accents and the script of a letter do.
     """
     text = text.translate(_APOSTROPHES)
     folded = text.lower() if text.isascii() else _fold_letters(text)
@@ -24,8 +37,9 @@ def fold(text: str) -> str:
 
 
 def unaccented(text: str) -> str:
-    """Return the text without the accents of its letters, decomposed."""
-    return "".join(char for char in unicodedata.normalize("NFD", text) if not unicodedata.combining(char))
+    """Return the text without the accents of its letters; other scripts keep their signs."""
+    bare = "".join(char for char in unicodedata.normalize("NFD", text) if not "\u0300" <= char <= "\u036f")
+    return unicodedata.normalize("NFC", bare).translate(_NO_ACCENT)
 
 
 def base_language(tag: str) -> str:
@@ -33,17 +47,24 @@ def base_language(tag: str) -> str:
     return re.split("[-_]", tag, maxsplit=1)[0].casefold()
 
 
+def without_invisible(text: str) -> str:
+    """Return the text without what nobody sees: direction marks, isolates, joiners, variation selectors."""
+    return text if text.isascii() else "".join(char for char in text if not _invisible(char))
+
+
 def _fold_letters(text: str) -> str:
-    visible = "".join(char for char in text if not _invisible(char))
+    visible = without_invisible(text)
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", visible).casefold())
+    folded = _VOWEL_SIGNS.sub("", folded.translate(_MARKS).translate(_ARABIC))
     return folded.replace("i\N{COMBINING DOT ABOVE}", "i").replace("\N{LATIN SMALL LETTER DOTLESS I}", "i")
 
 
 def _invisible(char: str) -> bool:
-    """Return True for format characters, variation selectors, the grapheme joiner, and the skin tones of emoji."""
+    """Return True for format characters, variation selectors, the grapheme joiner, and what varies an emoji."""
     return (
         unicodedata.category(char) == "Cf"
         or "\N{VARIATION SELECTOR-1}" <= char <= "\N{VARIATION SELECTOR-16}"
         or char == "\N{COMBINING GRAPHEME JOINER}"
         or "\N{EMOJI MODIFIER FITZPATRICK TYPE-1-2}" <= char <= "\N{EMOJI MODIFIER FITZPATRICK TYPE-6}"
+        or char in "\N{FEMALE SIGN}\N{MALE SIGN}"
     )

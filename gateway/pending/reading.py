@@ -1,22 +1,23 @@
 """Reading replies: whether a message is a yes, a no, or neither.
 
-The whole message must be a word or short phrase of the table (words.toml), once the wrapping is off: markup, quotes, a
-mention of the bot, a device's signature, politeness, a friendly emoji. Every other text is unclear, so a question, a
-condition, a second sentence or a look-alike letter needs no rule of its own. The rules never guess, since a wrong yes
-cannot be undone.
+The whole message must be an answer by the grammar of `grammar.py`, in the conversation's language or in English, once
+the wrapping is off: markup, quotes, a mention of the bot, a signature, a friendly emoji. Every other text is unclear.
+The rules never guess, since a wrong yes cannot be undone.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 from channels import ButtonPress, ConversationMoved, DeliveryReport, Event, Message, OptOut
-from gateway.pending.folding import fold
-from gateway.pending.verbs import in_place, verbs_in
-from gateway.pending.words import INTENTS, TABLE, Intent, Words
+from gateway.pending.folding import base_language, without_invisible
+from gateway.pending.grammar import Reading, readings
+from gateway.pending.signature import without_signature
+from gateway.pending.tokens import CODE_LETTERS
+from gateway.pending.words import INTENTS, Intent, common, heads, words_of
 from gateway.tools.verbs import NO_VERBS
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "ConfirmParser",
     "RegexConfirmParser",
     "ReplyParser",
+    "Spoken",
     "decides",
     "looks_like_decision",
     "read_beside_code",
@@ -44,9 +46,12 @@ Answer: TypeAlias = Literal["confirm", "cancel", "unclear"]
 MAX_LENGTH = 200
 """Characters. No answer with its signature is longer, and what is longer is not looked at."""
 
+Spoken: TypeAlias = str | Sequence[str]
+"""The language of a reply, or those that it may be in: BCP 47; the region does not matter."""
+
 ANY_VERB = "*"
 """Stands for every verb, where only the shape of an answer counts."""
-_GRAMMAR = 2
+_GRAMMAR = 3
 _WRAPPERS = (("*", "*"), ("_", "_"), ("'", "'"), ('"', '"'), ("“", "”"), ("„", "“"), ("«", "»"), ("‹", "›"))
 _END = re.compile(r"\s*(?:!+|[.,])$")
 """One full stop or comma, or any number of exclamation marks: "yes.." trails off and is not an answer."""
@@ -54,19 +59,31 @@ _BOT = r"@[a-z0-9_]{0,29}bot"
 _MENTION = re.compile(rf"^{_BOT}[,:]?\s|,?\s{_BOT}(?=[!.,]?$)")
 """A mention of a bot: the name of a Telegram bot ends in "bot" (core.telegram.org/bots/features)."""
 _QUESTION = re.compile("QUESTION|INTERROBANG")
-_SIGNATURE_RULE = re.compile(r"[-_—–]{1,3}")
 _DIGIT = re.compile("[0-9]")
+_OK = re.compile(r"^ok(?=$|[ ,])")
+"""Counts beside a code, which names the action beyond doubt."""
 
 _GAP = r"[ \-‐–]"
 _CODE = rf"(?P<code>[a-z0-9]{{4}}|[a-z0-9]{{2}}{_GAP}[a-z0-9]{{2}}|[a-z0-9](?:{_GAP}[a-z0-9]){{3}})"
 """Wider than what codes are made of (`tokens.CODE_LETTERS`): a mistyped code names no action, but is one."""
-_WORD_AND_CODE = (re.compile(rf"{_CODE}[,:]? (?P<words>.+)"), re.compile(rf"(?P<words>.+?)[,:]? {_CODE}"))
+_WORD_AND_CODE = tuple(
+    map(
+        re.compile,
+        (
+            rf"(?P<before>){_CODE}[,:]? (?P<after>.+)",
+            rf"(?P<before>.+?)[,:]? {_CODE}(?P<after>)",
+            rf"(?P<before>.+?)[,:]? {_CODE}[,:]? (?P<after>.+)",
+        ),
+    )
+)
 
 
+_MADE_OF = frozenset(CODE_LETTERS)
 _CODE_ALONE = re.compile(r"(?=[a-z]*[0-9])[a-z0-9]{4}[,.:;!–—-]*", re.IGNORECASE)
 _WORDS_BEFORE_CODE = 3
 _PAUSES = " ,.:;!–—-"
 _LONGEST_WITH_REASON = 1_000
+_LEAST_LETTERS = 2
 
 
 class CodeReply(NamedTuple):
@@ -80,8 +97,8 @@ class CodeReply(NamedTuple):
 class ReplyParser:
     """Reads a message as an answer to a prompt. Pure: the same text is always read alike."""
 
-    version: str = f"{_GRAMMAR}-{TABLE.version}"
-    """The version of the rules and of the table; it is stored with each action."""
+    version: str = f"{_GRAMMAR}-{heads().version}"
+    """The version of the rules and of the words; it is stored with each action."""
 
     def classify(self, text: str, lang: str = "en", *, verb: str | None = None) -> Answer:
         """Return what the text says, whole, in the conversation's language (BCP 47; the region does not matter).
@@ -90,13 +107,10 @@ class ReplyParser:
         words of a verb that is also a no ("cancel it") do not refuse a prompt of that verb. None: the prompt's verb is
         not known, and a phrase with a verb is unclear.
         """
-        core = _unwrapped(text)
-        if core is None:
-            return "unclear"
-        return _intent(core, TABLE.of(lang), lang, verb) or "unclear"
+        return read_words(text, lang, verb)
 
 
-def read_code(text: str, lang: str, *, verb: str | None = ANY_VERB) -> CodeReply | None:
+def read_code(text: str, lang: Spoken, *, verb: str | None = ANY_VERB) -> CodeReply | None:
     """Return the code and the intent of "OK K7P2", "k7-p2 sim", "NO K7P2", for a prompt of this verb.
 
     Counted are OK and NO in any language, the words of the conversation's own, and, since the code names the action
@@ -104,11 +118,11 @@ def read_code(text: str, lang: str, *, verb: str | None = ANY_VERB) -> CodeReply
     """
     if text.isascii() and not _DIGIT.search(text):  # most messages; every code has a digit
         return None
-    core = _unwrapped(text)
+    core = _unwrapped(text, lang)
     return None if core is None else _code_in(core, lang, verb)
 
 
-def read_refusal(text: str, lang: str, verb: str | None) -> Answer:
+def read_refusal(text: str, lang: Spoken, verb: str | None) -> Answer:
     """Return how "NO K7P2 wrong amount" reads to a question of this verb.
 
     Only a no has a reason: a yes with more behind it is no clear yes.
@@ -124,7 +138,7 @@ def reason_of(text: str) -> str:
     return found[1] if found is not None else ""
 
 
-def read_refused_code(text: str, lang: str) -> CodeReply | None:
+def read_refused_code(text: str, lang: Spoken) -> CodeReply | None:
     """Return the code and the no of "NO K7P2 wrong amount"; see `read_refusal`."""
     found = _split(text)
     if found is None or reads_as_answer(found[1], lang):  # "NO K7P2 yes": which of them is meant?
@@ -133,30 +147,30 @@ def read_refused_code(text: str, lang: str) -> CodeReply | None:
     return code if code is not None and code.intent == "cancel" else None
 
 
-def read_words(text: str, lang: str, verb: str | None) -> Answer:
+def read_words(text: str, lang: Spoken, verb: str | None) -> Answer:
     """Return how a message without a code reads to a question of this verb; see `ReplyParser.classify`."""
-    return ReplyParser().classify(text, lang, verb=verb)
+    core = _unwrapped(text, lang)
+    return (_intent(core, lang, verb) if core is not None else None) or "unclear"
 
 
-def read_beside_code(text: str, lang: str, verb: str | None) -> Answer:
+def read_beside_code(text: str, lang: Spoken, verb: str | None) -> Answer:
     """Return how the words beside a code read to a question of this verb; see `read_code`."""
     code = read_code(text, lang, verb=verb)
     return "unclear" if code is None else code.intent
 
 
-def reads_as_answer(text: str, lang: str) -> bool:
-    """Return True for a yes or a no to any prompt, alone or with a code, in this language or any other of the table."""
-    core = _unwrapped(text)
+def reads_as_answer(text: str, lang: Spoken) -> bool:
+    """Return True for a yes or a no to any prompt, alone or with a code, or a plain one in any other language."""
+    core = _unwrapped(text, lang)
     if core is None:
         return False
-    languages = dict.fromkeys((lang, *TABLE.languages))
-    alone = any(_readings(core, TABLE.of(each), each) for each in languages)
+    alone = any(_meanings(core, lang)) or any(form in heads().readings for form, _ in _without_emoji(core))
     return alone or _code_in(core, lang, ANY_VERB) is not None
 
 
 def looks_like_decision(
     text: str,
-    lang: str,
+    lang: Spoken,
     *,
     stop: bool = False,
     replies: bool = False,
@@ -220,29 +234,32 @@ class RegexConfirmParser:
 
     version: str = f"reply-{ReplyParser.version}:pt-en-es"
     _languages: ClassVar[tuple[str, ...]] = ("pt", "en", "es")
+    _nothing: ClassVar[frozenset[str]] = frozenset({"nada"})
+    """A no of the seed library's documents that is too doubtful elsewhere."""
 
     def is_confirm(self, message: str) -> bool:
-        """Whether it is a yes in one of the languages. A single letter is none: "y" is also the Spanish "and"."""
+        """Return True for a yes in one of the languages. A single letter is none: "y" is also the Spanish "and"."""
         return self._reads(message) == {"confirm"}
 
     def is_cancel(self, message: str) -> bool:
-        """Whether it is a no in one of the languages."""
+        """Return True for a no in one of the languages."""
         return self._reads(message) == {"cancel"}
 
-    def _reads(self, message: str) -> set[str]:
-        core = _unwrapped(message)
-        found: set[str] = set()
-        for lang in self._languages if core else ():
-            intent = _meant(_readings(core or "", TABLE.of(lang), lang, shortest=2), "delete")
-            found |= {intent} if intent is not None else set()
-        return found
+    def _reads(self, message: str) -> set[Intent]:
+        core = _unwrapped(message, "en") or ""
+        if min(len(form) for form, _ in _without_emoji(core)) < _LEAST_LETTERS:
+            return set()
+        if core in self._nothing:
+            return {"cancel"}
+        read = (_said(_meanings(core, lang, beside=False), "delete") for lang in self._languages)
+        return {intent for intent in read if intent is not None}
 
 
 def _split(text: str) -> tuple[str, str] | None:
     """Return a message up to its code and the word of its answer, and what stands behind; None when nothing does."""
     if text.isascii() and not _DIGIT.search(text):  # most messages; every code has a digit
         return None
-    words = text[:_LONGEST_WITH_REASON].split()
+    words = without_invisible(text[:_LONGEST_WITH_REASON]).split()
     places = [place for place, word in enumerate(words[: _WORDS_BEFORE_CODE + 1]) if _CODE_ALONE.fullmatch(word)]
     if not places:
         return None
@@ -251,14 +268,12 @@ def _split(text: str) -> tuple[str, str] | None:
     return (answer, reason[:MAX_LENGTH]) if any(map(str.isalnum, reason)) else None
 
 
-def _unwrapped(text: str) -> str | None:
+def _unwrapped(text: str, lang: Spoken) -> str | None:
     """The folded text without mention, signature, markup, quotes and end mark, or None when it cannot be an answer."""
     if len(text) > MAX_LENGTH or "?" in text or (not text.isascii() and any(map(_asks, text))):
         return None
-    lines = [line for raw in text.splitlines() if (line := fold(raw))]
-    while len(lines) > 1 and (TABLE.is_signature(_END.sub("", lines[-1])) or _SIGNATURE_RULE.fullmatch(lines[-1])):
-        lines.pop()
-    return _bare(_MENTION.sub(" ", " ".join(lines), count=1).strip())
+    lines = without_signature(text, dict.fromkeys((*_each(lang), "en")))
+    return _bare(_MENTION.sub(" ", " . ".join(lines), count=1).strip())
 
 
 def _asks(char: str) -> bool:
@@ -279,85 +294,85 @@ def _bare(text: str) -> str:
     return text
 
 
-class _Reading(NamedTuple):
-    """One way to read a text."""
-
-    intent: Intent
-    verb: str | None
-    """That it says, and the prompt must be of; None: none."""
-    names: frozenset[str]
-    """Every verb that stands in it."""
+def _each(lang: Spoken) -> Sequence[str]:
+    return (lang,) if isinstance(lang, str) else tuple(dict.fromkeys(lang))
 
 
-def _readings(core: str, words: Words, lang: str, *, with_code: bool = False, shortest: int = 1) -> set[_Reading]:
-    phrases, found = words.with_code if with_code else words.phrases, set[_Reading]()
-    for form, fitting in _forms(core, words):
-        names = verbs_in(form, lang)
-        for intent in fitting if len(form) >= shortest else ():
-            if form in phrases[intent]:
-                found.add(_Reading(intent, "delete" if "delete" in names else None, names))
-            for replaced, verb in in_place(form, lang):
-                if replaced in phrases[intent]:
-                    found.add(_Reading(intent, verb, names))
-    return found
+def _meanings(core: str, lang: Spoken, *, beside: bool = True) -> Iterator[Reading]:
+    """Yield every way to read a text in these languages, and `beside` them in English.
+
+    What is no answer in one of them is none in English either.
+    """
+    for form, fitting in _without_emoji(core):
+        tables = [words_of(each) for each in _each(lang)]
+        if beside and not any(words.language == "en" or words.says_nothing(form) for words in tables):
+            tables += [words_of("en")] if all(_counts_in_english(form, each) for each in _each(lang)) else []
+        for words in tables:
+            yield from (reading for reading in readings(form, words) if reading.intent in fitting)
 
 
-def _meant(readings: set[_Reading], verb: str | None) -> Intent | None:
+def _counts_in_english(form: str, lang: str) -> bool:
+    """Return False for a word that means something else in this language; single letters do in most."""
+    return len(form) > 1 and form not in common().exceptions.get(base_language(lang), ())
+
+
+def _said(meanings: Iterator[Reading], verb: str | None) -> Intent | None:
     """Return what the readings say to a prompt of this verb, when they say one thing."""
-    said = {
-        reading.intent
-        for reading in readings
-        if verb == ANY_VERB
-        or (reading.verb == verb and verb is not None)
-        or (reading.verb is None and not (verb in NO_VERBS and verb in reading.names))
-    }
+    read = list(meanings)
+    if verb == ANY_VERB:  # what says a verb may be a no without it: "cancel it"
+        read = [reading for reading in read if reading.verb is None] or read
+    said = {reading.intent for reading in read if verb == ANY_VERB or _answers(reading, verb)}
     return said.pop() if len(said) == 1 else None
 
 
-def _intent(core: str, words: Words, lang: str, verb: str | None) -> Intent | None:
-    return _meant(_readings(core, words, lang), verb)
+def _answers(reading: Reading, verb: str | None) -> bool:
+    """Return True for a reading that counts for a prompt of this verb; None: one whose verb is not known."""
+    if verb in reading.no_verbs:
+        return False
+    if reading.verb is None:
+        return True
+    # "Cancel it", said to "Cancel the order?", may be a yes or a no.
+    doubtful = verb in NO_VERBS and reading.intent == "confirm" and not reading.headed
+    return reading.verb == verb and not doubtful
 
 
-def _code_in(core: str, lang: str, verb: str | None) -> CodeReply | None:
-    readings: set[CodeReply] = set()
-    for form, fitting in _forms(core, TABLE.of(lang)):
-        for match in filter(None, (pattern.fullmatch(form) for pattern in _WORD_AND_CODE)):
-            code, intent = re.sub(_GAP, "", match["code"]).upper(), _intent_beside_code(match["words"], lang, verb)
-            if intent is not None and intent in fitting and any(map(str.isdigit, code)):
-                readings.add(CodeReply(code, intent))
-    return readings.pop() if len(readings) == 1 else None
+def _intent(core: str, lang: Spoken, verb: str | None) -> Intent | None:
+    return _said(_meanings(core, lang), verb)
 
 
-def _intent_beside_code(core: str, lang: str, verb: str | None) -> Intent | None:
-    own = _meant(_readings(core, TABLE.of(lang), lang, with_code=True), verb)
-    if own is not None:
-        return own
-    others = (
-        _meant(_readings(core, TABLE.of(other), other, with_code=True, shortest=2), verb) for other in TABLE.languages
-    )
-    return next((intent for intent in others if intent is not None), None)
+def _code_in(core: str, lang: Spoken, verb: str | None) -> CodeReply | None:
+    """Return the one way to read a text as code and words: by this language and English, else by any other."""
+    for intent_of in (_intent_beside_code, _intent_elsewhere):
+        found: set[CodeReply] = set()
+        for form, fitting in _without_emoji(core):
+            for match in filter(None, (pattern.fullmatch(form) for pattern in _WORD_AND_CODE)):
+                code = re.sub(_GAP, "", match["code"]).upper()
+                beside = ", ".join(filter(None, (match["before"], match["after"])))
+                intent = intent_of(beside, lang, verb) if any(map(str.isdigit, code)) else None
+                if intent is not None and intent in fitting:
+                    found.add(CodeReply(code, intent))
+        found = {reply for reply in found if set(reply.code) <= _MADE_OF} or found
+        if found:
+            return found.pop() if len(found) == 1 else None
+    return None
 
 
-def _forms(core: str, words: Words) -> Iterator[tuple[str, frozenset[Intent]]]:
-    """The text with and without its emoji and its politeness, and what it can then mean."""
-    bases = [(core, frozenset(INTENTS))]
-    for emoji, fitting in words.emoji.items():
+def _intent_beside_code(core: str, lang: Spoken, verb: str | None) -> Intent | None:
+    if core == common().with_code["cancel"]:
+        return "cancel"
+    return _intent(_OK.sub(next(iter(common().everywhere["confirm"])), core), lang, verb)
+
+
+def _intent_elsewhere(core: str, lang: Spoken, verb: str | None) -> Intent | None:
+    """Return what a plain yes or no of another language says: the code names the action beyond doubt."""
+    said = set(heads().readings.get(core, {}).values())
+    return said.pop() if len(said) == 1 and not any(words_of(each).says_nothing(core) for each in _each(lang)) else None
+
+
+def _without_emoji(core: str) -> Iterator[tuple[str, frozenset[Intent]]]:
+    """Yield the text with and without its emoji, and what it can then mean."""
+    yield core, frozenset(INTENTS)
+    for emoji, fitting in common().emoji.items():
         if core.endswith(emoji):
-            bases.append((_bare(core.removesuffix(emoji).strip()), fitting))
-    for base, fitting in bases:
-        yield from ((text, fitting) for text in _without_end(base, words))
-        for front in (polite for polite in words.polite if _begins(base, polite)):
-            rest = base.removeprefix(front).removeprefix(",").strip()
-            allowed = fitting if any(_begins(rest, head) for head in words.heads) else fitting - {"confirm"}
-            yield from ((text, allowed) for text in _without_end(rest, words))
-
-
-def _without_end(text: str, words: Words) -> Iterator[str]:
-    yield text
-    for polite in words.polite:
-        if text.endswith(f" {polite}"):
-            yield text.removesuffix(f" {polite}").removesuffix(",")
-
-
-def _begins(text: str, words: str) -> bool:
-    return text == words or text.startswith((f"{words} ", f"{words},"))
+            yield _bare(core.removesuffix(emoji).strip()), fitting
+            return

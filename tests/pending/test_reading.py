@@ -9,13 +9,12 @@ import tomllib
 import unicodedata
 from collections.abc import Callable
 from functools import cache
-from importlib.resources import files
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from channels import (
@@ -31,6 +30,7 @@ from channels import (
     Reaction,
 )
 from gateway.pending.folding import fold
+from gateway.pending.grammar import readings
 from gateway.pending.reading import (
     MAX_LENGTH,
     CodeReply,
@@ -46,9 +46,12 @@ from gateway.pending.reading import (
     reason_of,
 )
 from gateway.pending.tokens import make_code
-from gateway.pending.words import INTENTS, TABLE, Intent, WordTable, check_words, safe_words
+from gateway.pending.words import INTENTS, Intent, common, heads, languages, made_index, safe_words, words_of
+from gateway.pending.words.parsing import check_words, parsed
+from scripts import words as judge
 
 LANGUAGES = ("en", "es", "pt")
+"""Those whose every entry is tried in every variant; of the others some are drawn."""
 PARSER = ReplyParser()
 CORPUS = Path(__file__).parent / "corpus"
 FEW = settings(derandomize=True, max_examples=100, deadline=None)
@@ -59,12 +62,31 @@ def corpus(name: str) -> dict[str, Any]:
     return tomllib.loads((CORPUS / f"{name}.toml").read_text(encoding="utf-8"))
 
 
+def deleting(lang: str) -> dict[str, Any]:
+    return corpus(f"deleting/{lang}")
+
+
 def listed(part: str) -> list[Any]:
-    return [pytest.param(lang, text, id=f"{lang}-{text!a}") for lang in LANGUAGES for text in corpus(lang)[part]]
+    return [pytest.param(lang, text, id=f"{lang}-{text!a}") for lang in LANGUAGES for text in deleting(lang)[part]]
 
 
+def whole(lang: str, intent: Intent) -> list[str]:
+    """The plain yes or no, and the phrases without a verb, of one language."""
+    words = words_of(lang)
+    return sorted(
+        text
+        for text, pieces in words.pieces.items()
+        if not words.says_nothing(text)
+        and {(piece.intent, piece.role == "after", piece.verb, piece.no_verbs) for piece in pieces}
+        == {(intent, False, None, frozenset[str]())}
+    )
+
+
+@cache
 def phrases(intent: Intent) -> list[tuple[str, str]]:
-    return [(lang, phrase) for lang in LANGUAGES for phrase in sorted(TABLE.of(lang).phrases[intent])]
+    draw = random.Random(7)
+    drawn = [(lang, text) for lang in languages() for text in draw.sample(whole(lang, intent), 12)]
+    return [*((lang, text) for lang in LANGUAGES for text in whole(lang, intent)), *drawn]
 
 
 # ── what people write ──
@@ -88,16 +110,45 @@ def test_neither(lang: str, text: str) -> None:
     assert PARSER.classify(text, lang, verb="delete") == "unclear"
 
 
-def test_the_tables_are_long_enough() -> None:
+@pytest.mark.parametrize("folder", ["", judge.HELD])
+@pytest.mark.parametrize("lang", languages())
+def test_every_language_is_read(lang: str, folder: str) -> None:
+    """No false confirmation, no false cancellation, and nine in ten of what is plain."""
+    judgement = judge.judged(lang, folder)
+    assert judgement.false == []
+    assert judgement.recall >= 0.9
+
+
+def test_nearly_everything_plain_is_read_over_all() -> None:
+    for folder in ("", judge.HELD):
+        judgements = [judge.judged(lang, folder) for lang in languages()]
+        assert sum(each.read for each in judgements) / sum(each.plain for each in judgements) >= 0.97
+
+
+def test_the_corpus_is_long_enough() -> None:
     for lang in LANGUAGES:
-        sizes = [len(set(corpus(lang)[part])) for part in ("yes", "no", "near")]
+        sizes = [len(set(deleting(lang)[part])) for part in ("yes", "no", "near")]
         assert all(size >= least for size, least in zip(sizes, (40, 30, 60), strict=True)), (lang, sizes)
+    assert len(languages()) >= 39
+    seen, held = (
+        [text for lang in languages() for text in {case.text for case in judge.cases(lang, folder)}]
+        for folder in ("", judge.HELD)
+    )
+    assert len(seen) + len(held) >= 1200
+    assert len(held) >= (len(seen) + len(held)) / 6
+
+
+def test_the_index_and_the_table_of_the_documents_fit_the_words() -> None:
+    """Else: `make words`."""
+    assert made_index() == judge.INDEX.read_text(encoding="utf-8")
+    page = judge.PAGE.read_text(encoding="utf-8")
+    assert judge.written(page) == page
 
 
 def test_ordinary_chat_decides_nothing() -> None:
     draw = random.Random(20)
     for lang in LANGUAGES:
-        slots = corpus(lang)["slots"]
+        slots = deleting(lang)["slots"]
         sentences = [
             "".join((start, verb, " ", what, end))
             for start, verb, what, end in product(slots["start"], slots["verb"], slots["object"], slots["end"])
@@ -142,20 +193,25 @@ def test_one_other_word_makes_a_yes_unclear(phrase: tuple[str, str], data: st.Da
     others = st.sampled_from(OTHER_WORDS) | st.text("abcdefghijklmnopqrstuvwxyz", min_size=6)
     position = data.draw(st.integers(0, len(yes.split())))
     words = yes.split()
-    words.insert(position, data.draw(others))
+    other = data.draw(others)
+    assume(
+        not any(fold(other) in each for each in (words_of(lang).pieces, words_of(lang).polite, words_of("en").pieces))
+    )
+    words.insert(position, other)
     assert PARSER.classify(" ".join(words), lang, verb="delete") == "unclear"
 
 
 def test_no_no_is_a_yes_in_any_language() -> None:
-    for (_, no), lang in product(phrases("cancel"), LANGUAGES):
-        assert PARSER.classify(no, lang, verb="delete") != "confirm"
+    both = {"", "tak"}  # "tak" is yes in Polish and no in Indonesian
+    for (_, no), lang in product(phrases("cancel")[::7], languages()):
+        assert PARSER.classify(no, lang, verb="delete") != "confirm" or no in both, (no, lang)
 
 
 def test_a_no_beside_a_yes_is_never_a_yes() -> None:
     for lang in LANGUAGES:
-        words = TABLE.of(lang)
-        short = sorted(no for no in words.phrases["cancel"] if len(no) < 9)
-        for yes, no, join in product(sorted(words.heads), short, (" ", ", ", "\n", ". ", "! ")):
+        short = [no for no in whole(lang, "cancel") if len(no) < 7]
+        heads_of = [yes for yes in whole(lang, "confirm") if len(yes) < 5]
+        for yes, no, join in product(heads_of, short, (" ", ", ", "\n", ". ", "! ")):
             assert PARSER.classify(f"{yes}{join}{no}", lang, verb="delete") != "confirm"
             assert PARSER.classify(f"{no}{join}{yes}", lang, verb="delete") != "confirm"
 
@@ -215,7 +271,8 @@ def test_letters_of_another_script_are_unclear() -> None:
         for lang, phrase in phrases(intent):
             for position, char in enumerate(phrase):
                 other = char.translate(LOOK_ALIKES)
-                if other != char and not unicodedata.normalize("NFKC", other).isascii():
+                both = lang == "sr"  # it is written in Latin and in Cyrillic
+                if other != char and not both and not unicodedata.normalize("NFKC", other).isascii():
                     assert (
                         PARSER.classify(phrase[:position] + other + phrase[position + 1 :], lang, verb="delete")
                         == "unclear"
@@ -239,7 +296,7 @@ def test_a_question_mark_of_any_script_makes_it_a_question(
 def test_any_text_is_read_without_an_error(text: str, lang: str) -> None:
     core = fold(text).strip(" .,!*_'\"“”„«»‹›¡")
     if PARSER.classify(text, lang, verb="delete") == "confirm":
-        assert core[:1] in {phrase[:1] for phrase in TABLE.of(lang).phrases["confirm"]}
+        assert any(char.isalpha() for char in core)
     read_code(text, lang)
 
 
@@ -283,10 +340,13 @@ def test_hostile_texts_are_unclear_at_once(text: str) -> None:
         ("fr", "yes", "confirm"),
         ("fr", "Yes, please!", "confirm"),
         ("fr", "no thanks", "cancel"),
-        ("fr", "yep", "unclear"),
+        ("fr", "yep", "confirm"),
         ("fr", "ok", "unclear"),
         ("fr", "y", "unclear"),
-        ("fr", "oui", "unclear"),
+        ("fr", "oui", "confirm"),
+        ("no-NO", "ja", "confirm"),
+        ("xx", "oui", "unclear"),
+        ("xx", "go ahead", "confirm"),
         ("pl", "no", "unclear"),
         ("pl-PL", "No!", "unclear"),
         ("cs", "no", "unclear"),
@@ -300,56 +360,60 @@ def test_hostile_texts_are_unclear_at_once(text: str) -> None:
         ("pt", "n", "unclear"),
     ],
 )
-def test_only_the_words_of_the_conversations_language_count(lang: str, text: str, means: str) -> None:
+def test_the_words_of_the_conversations_language_and_english_count(lang: str, text: str, means: str) -> None:
     assert PARSER.classify(text, lang, verb="delete") == means
 
 
-def test_the_table_does_not_contradict_itself() -> None:
-    check_words()
-    assert TABLE.languages == LANGUAGES
+@pytest.mark.parametrize("lang", languages())
+def test_no_language_contradicts_itself(lang: str) -> None:
+    check_words(words_of(lang), common())
+
+
+FRENCH = """
+typed = { yes = "OUI", no = "NON" }
+polite = ["merci"]
+yes = ["oui"]
+yes_phrases = ["d'accord, supprime", "vas-y [vite|]"]
+no = ["non"]
+forms = ["imp"]
+yes_verb = ["{imp}-la"]
+[verbs]
+delete = ["supprime"]
+"""
 
 
 @pytest.mark.parametrize(
     ("line", "changed", "complaint"),
     [
-        ('no = ["no", "nope"', 'no = ["no", "yep", "nope"', "both a yes and a no: yep"),
-        ('typed = { yes = "OK"', 'typed = { yes = "YES"', "'YES' is a carrier's word"),
-        ('no = "NO" }', 'no = "SURE" }', "'SURE' is a carrier's word, or not read as cancel"),
+        ('no = ["non"]', 'no = ["non", "oui"]', "'oui' is both a yes and a no"),
+        ('yes = "OUI"', 'yes = "YES"', "'YES' is a carrier's word"),
+        ('no = "NON" }', 'no = "BIEN" }', "'BIEN' is a carrier's word, or not read as cancel"),
+        ("[vite|]", "[vite|", "'vas-y [vite|' is 1 texts, or its brackets do not match"),
+        ("delete =", "supprimer =", "supprimer is none of the verbs"),
     ],
 )
-def test_a_contradictory_table_is_refused(line: str, changed: str, complaint: str) -> None:
-    source = (files("gateway.pending") / "words.toml").read_text(encoding="utf-8")
-    assert line in source
+def test_a_contradictory_language_is_refused(line: str, changed: str, complaint: str) -> None:
+    assert line in FRENCH
     with pytest.raises(ValueError, match=re.escape(complaint)):
-        check_words(WordTable(source.replace(line, changed).encode()))
+        check_words(parsed(tomllib.loads(FRENCH.replace(line, changed, 1)), "fr", common()), common())
 
 
 def test_another_language_needs_no_code() -> None:
-    source = (files("gateway.pending") / "words.toml").read_bytes()
-    french = """
-        [fr]
-        typed = { yes = "OUI", no = "NON" }
-        polite = ["merci"]
-        yes = ["oui"]
-        yes_phrases = ["d'accord, supprime"]
-        no = ["non"]
-        no_phrases = []
-    """
-    table = WordTable(source + french.encode())
-    check_words(table)
-    assert "fr" in table.languages
-    assert {"oui", "yes", "d'accord, supprime", "daccord, supprime"} <= table.of("fr-CA").phrases["confirm"]
-    assert table.version != TABLE.version
+    words = parsed(tomllib.loads(FRENCH), "fr", common())
+    check_words(words, common())
+    assert {"oui", "yes", "d'accord, supprime", "daccord, supprime", "vas-y", "vas-y vite"} <= words.pieces.keys()
+    said = {(each.intent, each.verb) for each in readings("oui, supprime-la", words)}
+    assert said == {("confirm", "delete")}
 
 
-def test_every_entry_of_the_table_can_be_reached() -> None:
+def test_every_entry_can_be_reached() -> None:
     for intent in INTENTS:
         for lang, phrase in phrases(intent):
-            assert PARSER.classify(phrase, lang, verb="delete") == intent
-            assert fold(phrase) == phrase
+            assert PARSER.classify(phrase, lang, verb="delete") == intent, (lang, phrase)
+            assert fold(phrase) == phrase or lang in ("ja", "th", "zh")
 
 
-@pytest.mark.parametrize("lang", [*LANGUAGES, "fr", "pt-BR"])
+@pytest.mark.parametrize("lang", [*languages(), "pt-BR", "xx"])
 def test_what_people_are_told_to_type_is_read_and_no_carriers_word(lang: str) -> None:
     yes, no = safe_words(lang)
     assert read_code(f"{yes} 7KPA", lang) == CodeReply("7KPA", "confirm")
@@ -473,7 +537,7 @@ def test_the_seeds_parser(text: str, read: str) -> None:
 
 @pytest.mark.ledger("PEND-46")
 def test_the_versions_name_the_rules_and_the_table() -> None:
-    assert PARSER.version == f"2-{TABLE.version}"
+    assert PARSER.version == f"3-{heads().version}"
     assert RegexConfirmParser().version == f"reply-{PARSER.version}:pt-en-es"
 
 

@@ -1,0 +1,229 @@
+"""The grammar of an answer: a message is cut into pieces that all say the same, or it is no answer.
+
+    answer = polite* piece (join piece)* polite*
+
+A piece is a text of the language's words (`words.Piece`), a join is a space, a comma or a full stop. The whole message
+must be used up, so a question, a condition, another object or an unknown word needs no rule of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gateway.pending.words import Form, Intent, Piece, Words
+
+__all__ = ["Reading", "readings"]
+
+_MOST_WORDS = 12
+"""Of an answer with all its politeness; in an unspaced language three characters make a word."""
+_PER_WORD = 3
+_HEADS = {"confirm": 2, "cancel": 4}
+""""Yes yes" is a yes; more of them is impatience or a joke."""
+_TOKEN = re.compile(r"\s*([^\s,.!—–]+)((?:\s*[,.!—–]|\s-(?=\s))*)\s*")
+_DASHES = ("—", "–", "-")
+_LONG = re.compile(r"([^\s\d.,!—–-])\1{2,}")
+_LONG_END = re.compile(r"([^\W\d_])\1+(?=\W|$)")
+_DOUBLE = re.compile(r"([^\W\d_])\1+")
+_LONG_SIGNS = re.compile(r"([\u0900-\u0dff\uac00-\ud7af])\1+(?=\W|$)|(?<=[\u3040-\u30ff\u4e00-\u9fff])[ー〜~]+")
+"""What lengthens a word of a script whose vowels are signs, or a Japanese one, and is no part of it."""
+_REPEATED = re.compile(r"(?<!\S)(\S{2,}?)(?:,? \1){1,3}(?![^\s,.!])")
+"""A word that is written two to four times."""
+
+
+class Reading(NamedTuple):
+    """One way to read a whole message."""
+
+    intent: Intent
+    verb: str | None
+    """The verb that it says, and that the prompt must be of; None: none."""
+    headed: bool
+    """Whether a plain yes or no stands in it, beside what the verb says."""
+    no_verbs: frozenset[str]
+    """The verbs of NO_VERBS whose prompts it does not answer."""
+
+
+class _State(NamedTuple):
+    at: int
+    last: Piece | None
+    join: str
+    """Between the last piece and the next: empty, a space, a comma, a full stop."""
+    heads: int
+    verb: str | None
+    no_verbs: frozenset[str]
+    polite: bool
+    """Whether politeness stands before the first piece."""
+    first: int
+    """Where the first piece begins, and the last one ends: words of the message."""
+    end: int
+
+
+def readings(text: str, words: Words) -> frozenset[Reading]:
+    """Return every way to read a folded text in one language, spelt as it stands, or without its lengthened letters."""
+    for spelling in _spellings(text):
+        found = frozenset(_readings(spelling, words))
+        if found or _key(spelling, words) in words.unclear:
+            return found
+    return frozenset()
+
+
+def _spellings(text: str) -> Iterator[str]:
+    """Yield a text as it stands, then with fewer of its repeated letters, signs and words."""
+    yield text
+    tried = {text}
+    once = _REPEATED.sub(r"\1", text)
+    for base in (text, once):
+        for spelling in (
+            base,
+            _LONG.sub(r"\1\1", base),
+            _LONG.sub(r"\1", base),
+            _LONG_END.sub(r"\1", _LONG.sub(r"\1", base)),
+            _DOUBLE.sub(r"\1", base),
+            _LONG_SIGNS.sub("", base),
+        ):
+            if spelling not in tried:
+                tried.add(spelling)
+                yield spelling
+
+
+def _key(text: str, words: Words) -> str:
+    """Return a text as `Words.unclear` has it."""
+    tokens = [word for word, _ in _TOKEN.findall(text)]
+    return (" " if words.spaced else "").join(tokens)
+
+
+def _readings(text: str, words: Words) -> Iterator[Reading]:
+    message = _cut(text, words)
+    if message is None or _key(text, words) in words.unclear:
+        return
+    todo = [_State(0, None, "", 0, None, frozenset(), polite=False, first=0, end=0)]
+    seen = set(todo)
+    while todo:
+        state = todo.pop()
+        if state.at == len(message.tokens):
+            if state.last is not None and not _says_nothing(message, state, words):
+                yield Reading(state.last.intent, state.verb, state.heads > 0, state.no_verbs)
+            continue
+        for after in _steps(state, message, words):
+            if after not in seen:
+                seen.add(after)
+                todo.append(after)
+
+
+def _says_nothing(message: _Message, state: _State, words: Words) -> bool:
+    """Return True for what is no answer without its politeness either: "exactly, thanks"."""
+    tokens = message.tokens[state.first : state.end]
+    return _key(message.text[tokens[0].start : tokens[-1].end], words) in words.unclear
+
+
+class _Token(NamedTuple):
+    start: int
+    end: int
+    join: str
+    """What stands behind it: a space, a comma, a full stop; nothing between the characters of an unspaced language."""
+
+
+class _Message(NamedTuple):
+    text: str
+    """With one space, or a comma and a space, between the words."""
+    tokens: list[_Token]
+    verbs: list[tuple[int, int, Form]]
+    """Where forms of verbs stand in the text."""
+
+
+def _cut(text: str, words: Words) -> _Message | None:
+    """Return a text cut into words; None when it is too long for an answer, or its marks join nothing."""
+    tokens, parts, at, length = list[_Token](), list[str](), 0, 0
+    for match in _TOKEN.finditer(text):
+        if match.start() != at or len(tokens) > _MOST_WORDS * _PER_WORD:
+            return None
+        at = match.end()
+        word, marks = match[1], "".join(match[2].split())
+        if ".." in marks or (at == len(text) and marks):
+            return None
+        join = " " if not marks else "," if set(marks) <= {",", *_DASHES} else "."
+        if words.spaced:
+            tokens.append(_Token(length, length + len(word), join))
+            parts.append(word + (", " if join == "," else " "))
+        else:
+            tokens += [_Token(length + place, length + place + 1, "") for place in range(len(word))]
+            tokens[-1] = tokens[-1]._replace(join="" if join == " " else join)
+            parts.append(word + ("," if join == "," else ""))
+        length += len(parts[-1])
+    if at != len(text) or len(tokens) > _MOST_WORDS * (1 if words.spaced else _PER_WORD):
+        return None
+    joined = "".join(parts)
+    if words.spaced and tokens and not _begins(joined[: tokens[0].end], words):  # most messages end here
+        return None
+    return _Message(joined, tokens, list(_verbs_in(joined, tokens, words)))
+
+
+def _begins(word: str, words: Words) -> bool:
+    """Return True for a word that an answer may begin with."""
+    if word in words.first or words.prefixed:
+        return True
+    return any(word[:end] in words.first_of_forms for end in range(1, len(word) + 1))
+
+
+def _verbs_in(text: str, tokens: list[_Token], words: Words) -> Iterator[tuple[int, int, Form]]:
+    starts = range(len(text)) if words.prefixed else (token.start for token in tokens)
+    for start in starts if words.forms else ():
+        for end in range(start + 1, min(start + words.longest_form, len(text)) + 1):
+            for form in words.forms.get(text[start:end], ()):
+                yield start, end, form
+
+
+def _steps(state: _State, message: _Message, words: Words) -> Iterator[_State]:
+    first = message.tokens[state.at].start
+    for end in range(state.at + 1, len(message.tokens) + 1):
+        _, last, join = message.tokens[end - 1]
+        text = message.text[first:last]
+        if text in words.polite:
+            before = state.polite or state.last is None
+            yield state._replace(at=end, join=_wider(state.join, join) if state.last else "", polite=before)
+        for piece in (*words.pieces.get(text, ()), *_with_verb(message, first, last, words)):
+            if _fits(state, piece):
+                yield _State(
+                    at=end,
+                    last=piece,
+                    join=join,
+                    heads=state.heads + (piece.role in ("head", "comma head")),
+                    verb=state.verb or piece.verb,
+                    no_verbs=state.no_verbs | piece.no_verbs,
+                    polite=state.polite,
+                    first=state.at if state.last is None else state.first,
+                    end=end,
+                )
+        if join == ".":
+            return
+
+
+def _with_verb(message: _Message, first: int, last: int, words: Words) -> Iterator[Piece]:
+    """Yield how a part of the message reads with one of its verbs taken for what it is."""
+    for start, end, form in message.verbs:
+        if first <= start and end <= last:
+            text = f"{message.text[first:start]}{{{form.name}}}{message.text[end:last]}"
+            for intent in words.slots.get(text, ()):
+                yield Piece("then", intent, form.verb)
+
+
+def _wider(one: str, other: str) -> str:
+    return max(one, other, key=["", " ", ",", "."].index)
+
+
+def _fits(state: _State, piece: Piece) -> bool:
+    """Return True for a piece that may stand where the message has come to."""
+    last = state.last
+    if last is None:  # "please confirm" asks us to confirm something
+        return piece.role != "after" and (piece.intent == "cancel" or not state.polite or "head" in piece.role)
+    if piece.intent != last.intent or (state.verb and piece.verb and piece.verb != state.verb):
+        return False
+    if state.join == "." and piece.intent == "confirm":
+        return False
+    if "head" in piece.role:
+        return state.heads < _HEADS[piece.intent]
+    apart = state.join in (",", ".")
+    if piece.role == "after":
+        return state.heads > 0 and (apart or last.role != "comma head")
+    return apart or (piece.role == "then" and last.role in ("head", "after"))

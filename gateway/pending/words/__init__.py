@@ -1,0 +1,179 @@
+"""The words that answer a prompt: one file a language, in the form that README.md of this folder explains.
+
+Nothing is read at import. A language's file is read when it is first asked for, which blocks for some 50 ms; `prepare`
+reads several in a thread.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from gateway.pending.folding import base_language, fold, unaccented
+from gateway.pending.words.parsing import NAMES, parsed
+from gateway.pending.words.table import CARRIER_WORDS, INTENTS, Common, Form, Intent, Piece, Words
+
+__all__ = [
+    "CARRIER_WORDS",
+    "INTENTS",
+    "Common",
+    "Form",
+    "Heads",
+    "Intent",
+    "Piece",
+    "Words",
+    "common",
+    "heads",
+    "languages",
+    "made_index",
+    "prepare",
+    "prepared",
+    "safe_words",
+    "verb_of",
+    "words_of",
+]
+
+_LONGEST_VERB = 3
+"""Words."""
+_LONGEST_VERB_UNSPACED = 8
+"""Characters."""
+_HERE = files(__name__)
+_words: dict[str, Words] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """The plain yes and no of every language: the generated file index.json."""
+
+    version: str
+    """Of all word files; it is stored with each action."""
+    readings: Mapping[str, Mapping[str, Intent]]
+    """Folded word -> language -> what it says there."""
+    typed: Mapping[str, tuple[str, str]]
+    """Language -> the yes and the no that a prompt tells people to type with its code."""
+
+
+@cache
+def languages() -> tuple[str, ...]:
+    """Return the languages that have a file, sorted."""
+    names = (file.name.removesuffix(".toml") for file in _HERE.iterdir() if file.name.endswith(".toml"))
+    return tuple(sorted(name for name in names if name != "common"))
+
+
+@cache
+def common() -> Common:
+    """Return what common.toml says."""
+    source = tomllib.loads((_HERE / "common.toml").read_text(encoding="utf-8"))
+    everywhere, emoji = source["everywhere"], source["emoji"]
+    listed = {intent: {fold(each) for each in emoji[name]} for intent, name in NAMES.items()}
+    return Common(
+        everywhere={intent: frozenset(map(fold, everywhere[name])) for intent, name in NAMES.items()},
+        with_code={intent: fold(everywhere["with_code"][name]) for intent, name in NAMES.items()},
+        exceptions={lang: frozenset(map(fold, words)) for lang, words in everywhere["except"].items()},
+        same=source["same"],
+        emoji={
+            each: frozenset(intent for intent in INTENTS if each in listed[intent])
+            for each in sorted(listed["confirm"] | listed["cancel"], key=len, reverse=True)
+        },
+        devices=frozenset(
+            spelling(fold(word)) for word in source["signature"]["devices"] for spelling in (str, unaccented)
+        ),
+    )
+
+
+@cache
+def heads() -> Heads:
+    """Return the plain yes and no of every language."""
+    source = json.loads((_HERE / "index.json").read_text(encoding="utf-8"))
+    return Heads(source["version"], source["heads"], source["typed"])
+
+
+def words_of(lang: str) -> Words:
+    """Return the words of a language given as a BCP 47 tag; the region does not matter.
+
+    A language without a file has the few words that count everywhere.
+    """
+    name = _name(lang)
+    if name not in _words:
+        _words[name] = _read(name)
+    return _words[name]
+
+
+def prepare(*tags: str) -> None:
+    """Read the words of these languages, which blocks: call it in a thread."""
+    for tag in tags:
+        words_of(tag)
+
+
+def prepared(*tags: str) -> bool:
+    """Return True when the words of these languages have been read, so that `words_of` does not block."""
+    return all(_name(tag) in _words for tag in tags)
+
+
+def safe_words(lang: str) -> tuple[str, str]:
+    """Return the yes and the no that a prompt tells people to type with its code. No carrier acts on them."""
+    typed = heads().typed
+    yes, no = typed.get(_name(lang)) or typed["en"]
+    return yes, no
+
+
+def verb_of(question: str, lang: str) -> str | None:
+    """Return the verb that a question begins with, looked up in this language, then in English; None: none we know."""
+    text = fold(question).lstrip("¿¡*_\"'“«「")
+    for language in dict.fromkeys((base_language(lang), "en")):
+        words = words_of(language)
+        parts = (
+            re.findall(r"[^\s,?!.;:؟？]+", text)[:_LONGEST_VERB]
+            if words.spaced
+            else list(text[:_LONGEST_VERB_UNSPACED])
+        )
+        for count in range(len(parts), 0, -1):
+            forms = words.forms.get((" " if words.spaced else "").join(parts[:count]), ())
+            if len(found := {form.verb for form in forms}) == 1:
+                return found.pop()
+    return None
+
+
+def _name(tag: str) -> str:
+    """Return the language whose words are read for a tag: "-lv" for one without a file and with an exception."""
+    base = base_language(tag)
+    base = common().same.get(base, base)
+    return base if base in languages() else f"-{base}" if base in common().exceptions else ""
+
+
+def _read(name: str) -> Words:
+    if not name or name.startswith("-"):
+        return parsed({"typed": _source("en")["typed"]}, name.removeprefix("-"), common())
+    return parsed(_source(name), name, common())
+
+
+@cache
+def _source(lang: str) -> Mapping[str, Any]:
+    return tomllib.loads((_HERE / f"{lang}.toml").read_text(encoding="utf-8"))
+
+
+def made_index() -> str:
+    """Return what index.json has to be."""
+    names = sorted([*languages(), "common"])
+    version = hashlib.sha256(b"".join((_HERE / f"{name}.toml").read_bytes() for name in names)).hexdigest()[:8]
+    found: dict[str, dict[str, Intent]] = defaultdict(dict)
+    for lang in languages():
+        words = words_of(lang)
+        for text, pieces in words.pieces.items():
+            plain = {piece.intent for piece in pieces if piece.role in ("head", "comma head")}
+            plain |= {piece.intent for piece in pieces if text in map(fold, words.typed) and piece.verb is None}
+            if len(plain) == 1 and len(text) > 1 and text not in words.unclear:
+                found[text][lang] = plain.pop()
+    typed = {lang: words_of(lang).typed for lang in languages()}
+    return (
+        json.dumps({"version": version, "heads": found, "typed": typed}, ensure_ascii=False, sort_keys=True, indent=1)
+        + "\n"
+    )

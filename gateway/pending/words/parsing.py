@@ -1,0 +1,215 @@
+"""Reads the words of a language from its file, in the form that README.md of this folder explains."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, product
+from typing import Any
+
+from gateway.pending.folding import fold, unaccented
+from gateway.pending.words.table import CARRIER_WORDS, INTENTS, UNSPACED, Common, Form, Intent, Piece, Role, Words
+from gateway.tools.verbs import NO_VERBS, VERBS
+
+__all__ = ["NAMES", "check_words", "parsed"]
+
+_ALPHABETS = frozenset({"LATIN", "CYRILLIC", "GREEK", "ARABIC", "HEBREW"})
+_OPPOSITE = {"approve": "reject"}
+""""I approve", said to "Reject the invoice?", may be a yes or a no."""
+NAMES: Mapping[Intent, str] = {"confirm": "yes", "cancel": "no"}
+_MOST_TEXTS = 60
+_MOST_VARIED = 3
+_CHOICE = re.compile(r"\[([^\[\]]*)\]")
+_FORM = re.compile(r"\{(\w+)\}")
+_PREFIXED = re.compile(r"\S\{")
+_STEM = 4
+
+
+def parsed(source: Mapping[str, Any], lang: str, common: Common) -> Words:
+    """Return the words of one file. Raises ValueError, naming the line, for one that is not in the form."""
+    forms = _forms(source, lang)
+    # Without its accent such a word means something else: "sí, borra" is a yes, "si borra" is none.
+    other = tuple(f"{text} " for name in NAMES.values() for text in _texts(source, lang, f"{name}_comma"))
+    exact: dict[str, set[Piece]] = defaultdict(set)
+    slots: dict[str, set[Intent]] = defaultdict(set)
+    for intent, name in NAMES.items():
+        everywhere = common.everywhere[intent] - common.exceptions.get(lang, frozenset())
+        for text, piece in _plain_pieces(source, lang, intent, name, everywhere, forms):
+            exact[text].add(piece)
+        for text, verb in _fixed(source, lang, name):
+            exact[text].add(Piece("then", intent, verb))
+        for text in filter(_is_slot, _texts(source, lang, f"{name}_verb")):
+            for spelling in _spellings(text):
+                if spelling == text or not spelling.startswith(other):
+                    slots[spelling].add(intent)
+    pieces = _spelt(exact, other, lang)
+    polite = frozenset(chain.from_iterable(map(_spellings, _texts(source, lang, "polite"))))
+    unclear = frozenset(chain.from_iterable(map(_spellings, _texts(source, lang, "unclear"))))
+    return Words(
+        language=lang,
+        typed=(source["typed"]["yes"], source["typed"]["no"]),
+        pieces=pieces,
+        polite=polite,
+        closings=frozenset(chain.from_iterable(map(_spellings, _texts(source, lang, "closings")))),
+        sent_from=tuple(_signature(fold(line)) for line in source.get("sent_from", ())),
+        unclear=frozenset(text.replace(",", "") for text in unclear),
+        slots={text: frozenset(intents) for text, intents in slots.items() if len(intents) == 1},
+        forms=forms,
+        longest_form=max(map(len, forms), default=0),
+        first=frozenset(text.split()[0].strip(",") for text in chain(pieces, polite, slots) if text),
+        first_of_forms=frozenset(text.split()[0] for text in forms),
+        prefixed=lang in UNSPACED or any(_PREFIXED.search(text) for text in slots),
+    )
+
+
+def _plain_pieces(
+    source: Mapping[str, Any],
+    lang: str,
+    intent: Intent,
+    name: str,
+    everywhere: frozenset[str],
+    forms: Mapping[str, frozenset[Form]],
+) -> Iterator[tuple[str, Piece]]:
+    for text in chain(_texts(source, lang, name), everywhere):
+        yield text, Piece("head", intent)
+    for text in _texts(source, lang, f"{name}_comma"):
+        yield text, Piece("comma head", intent)
+    for text in _texts(source, lang, f"{name}_after"):
+        yield text, Piece("after", intent)
+    then = frozenset(_texts(source, lang, f"{name}_then"))
+    stems = _stems(forms, lang)
+    for text in chain(_texts(source, lang, f"{name}_phrases"), then):
+        role: Role = "then" if intent == "confirm" or text in then else "phrase"
+        yield text, Piece(role, intent, None, _no_verbs(text, lang, stems))
+
+
+def _fixed(source: Mapping[str, Any], lang: str, name: str) -> Iterator[tuple[str, str]]:
+    """Yield phrases with a verb that are in no template, and those whose template has several forms of it."""
+    for verb, fixed in source.get("fixed", {}).items():
+        yield from ((text, verb) for text in _texts(fixed, lang, name))
+    names = list(map(fold, source.get("forms", ())))
+    for pattern in _texts(source, lang, f"{name}_verb"):
+        for verb, lines in source["verbs"].items() if not _is_slot(pattern) else ():
+            for line in lines:
+                forms = dict(zip(names, (_joined(form, lang) for form in line.split("/")), strict=True))
+                if all(forms[form] not in ("", "-") for form in _FORM.findall(pattern)):
+                    yield pattern.format_map(forms), verb
+
+
+def _is_slot(pattern: str) -> bool:
+    return len(_FORM.findall(pattern)) == 1
+
+
+def _forms(source: Mapping[str, Any], lang: str) -> Mapping[str, frozenset[Form]]:
+    found: dict[str, set[Form]] = defaultdict(set)
+    for verb, lines in source.get("verbs", {}).items():
+        if verb not in VERBS:
+            raise ValueError(f"{lang}.toml: {verb} is none of the verbs.")
+        for line in lines:
+            for name, form in zip(source["forms"], map(str.strip, line.split("/")), strict=True):
+                if form not in ("", "-"):
+                    for text in _spellings(_joined(form, lang)):
+                        found[text].add(Form(fold(name), verb))
+    return {text: frozenset(forms) for text, forms in found.items()}
+
+
+def _no_verbs(text: str, lang: str, forms: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """Return the verbs of NO_VERBS that a text has a form of, or a word of the same stem: cancel, cancelled."""
+    if lang in UNSPACED:
+        return frozenset(chain.from_iterable(verbs for form, verbs in forms.items() if form in text))
+    words = re.findall(r"[^\s,]+", text)
+    spans = (" ".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, min(i + 3, len(words)) + 1))
+    stems = (word[:end] for word in words for end in range(_STEM, len(word) + 1))
+    return frozenset(chain.from_iterable(forms.get(each, ()) for each in chain(spans, stems)))
+
+
+def _stems(forms: Mapping[str, frozenset[Form]], lang: str) -> Mapping[str, frozenset[str]]:
+    """Return the verbs of NO_VERBS by their forms and by the stems of these."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for form, verbs in forms.items():
+        for each in {_OPPOSITE.get(verb.verb, verb.verb) for verb in verbs} & NO_VERBS:
+            found[form].add(each)
+            if lang not in UNSPACED:
+                found[form[: max(_STEM, round(len(form) * 0.7))]].add(each)
+    return {stem: frozenset(verbs) for stem, verbs in found.items()}
+
+
+def _spelt(exact: Mapping[str, set[Piece]], other: tuple[str, ...], lang: str) -> Mapping[str, frozenset[Piece]]:
+    """Return the pieces by every spelling; a spelling that a yes and a no share says neither."""
+    spelt: dict[str, set[Piece]] = {text: set(pieces) for text, pieces in exact.items()}
+    loose: dict[str, set[Piece]] = defaultdict(set)
+    for text, pieces in exact.items():
+        for spelling in _spellings(text) - spelt.keys():
+            if not spelling.startswith(other):
+                loose[spelling] |= pieces
+    spelt |= {text: pieces for text, pieces in loose.items() if not _contradicts(pieces)}
+    return {text: frozenset(pieces) for text, pieces in spelt.items() if text and not _is_letter(text, lang)}
+
+
+def _is_letter(text: str, lang: str) -> bool:
+    """Return True for a single letter, which is no answer but in English; a syllable of Hangul or a sign is a word."""
+    return lang != "en" and len(text) == 1 and unicodedata.name(text, "").split()[0] in _ALPHABETS
+
+
+def _contradicts(pieces: Iterable[Piece]) -> bool:
+    """Return True for a text that is a yes and a no by itself."""
+    return len({piece.intent for piece in pieces if piece.role != "after"}) > 1
+
+
+def _spellings(text: str) -> set[str]:
+    """Return a folded text, and the same with each word also without accents and apostrophes."""
+    words = [sorted({word, _plain(word)}) for word in text.split()]
+    if sum(len(each) > 1 for each in words) > _MOST_VARIED:
+        return {text, " ".join(map(_plain, text.split()))}
+    return {" ".join(each) for each in product(*words)}
+
+
+def _plain(word: str) -> str:
+    return (word if word.isascii() else unaccented(word)).replace("'", "")
+
+
+def _texts(source: Mapping[str, Any], lang: str, key: str) -> Iterator[str]:
+    for line in source.get(key, ()):
+        yield from (_joined(text, lang) for text in _expanded(line))
+
+
+def _joined(text: str, lang: str) -> str:
+    folded = fold(text)
+    return folded.replace(" ", "") if lang in UNSPACED else folded
+
+
+def _expanded(pattern: str) -> Iterator[str]:
+    parts = _CHOICE.split(pattern)
+    choices = [part.split("|") if place % 2 else [part] for place, part in enumerate(parts)]
+    count = 1
+    for choice in choices:
+        count *= len(choice)
+    if count > _MOST_TEXTS or "[" in "".join(parts) or "]" in "".join(parts):
+        raise ValueError(f"{pattern!r} is {count} texts, or its brackets do not match: at most {_MOST_TEXTS}.")
+    return ("".join(each) for each in product(*choices))
+
+
+def _signature(line: str) -> re.Pattern[str]:
+    before, _, after = line.partition("{device}")
+    return re.compile(rf"{re.escape(before)}(?P<device>.+){re.escape(after)}")
+
+
+def check_words(words: Words, common: Common) -> None:
+    """Raise ValueError, naming the words, when a language contradicts itself: the tests hold each file to it.
+
+    No text may be a yes and a no to the same question. The words that a prompt tells people to type must be read as
+    what they say, and no carrier may act on them.
+    """
+    for text, pieces in words.pieces.items():
+        for verb in {piece.verb for piece in pieces}:
+            said = [piece for piece in pieces if piece.verb in (None, verb) and verb not in piece.no_verbs]
+            if _contradicts(said) and text not in words.unclear:
+                raise ValueError(f"{words.language}.toml: {text!r} is both a yes and a no. Take it out on one side.")
+    for word, intent in zip(words.typed, INTENTS, strict=True):
+        own = {piece.intent for piece in words.pieces.get(fold(word), ())} | {
+            each for each, text in common.with_code.items() if text == fold(word)
+        }
+        if fold(word) in CARRIER_WORDS or own != {intent}:
+            raise ValueError(f"{words.language}.toml: typed: {word!r} is a carrier's word, or not read as {intent}.")

@@ -1,0 +1,108 @@
+"""The shapes of the words of a language."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+__all__ = ["CARRIER_WORDS", "INTENTS", "UNSPACED", "Common", "Form", "Intent", "Piece", "Role", "Words"]
+
+Intent: TypeAlias = Literal["confirm", "cancel"]
+Role: TypeAlias = Literal["head", "comma head", "after", "phrase", "then"]
+
+INTENTS: tuple[Intent, ...] = ("confirm", "cancel")
+CARRIER_WORDS = frozenset(
+    {"cancel", "end", "optout", "quit", "revoke", "start", "stop", "stopall", "unstop", "unsubscribe", "yes"}
+)
+"""Words by which carriers and Twilio opt the sender out or in before we see them (Twilio, "Advanced Opt-Out")."""
+UNSPACED = frozenset({"ja", "th", "zh"})
+"""Languages that are written without spaces between words."""
+
+_MODEL = re.compile(r"[a-z]{0,2}\d{1,3}[a-z+]?")
+"""The name of a device's model: s21, 15, a52s."""
+_STEM = 4
+
+
+class Piece(NamedTuple):
+    """One way to read a text that may be a part of an answer."""
+
+    role: Role
+    """head: a yes or a no. comma head: one that is followed by more only after a comma. after: what counts only behind
+    a head. phrase: a whole answer; a cancelling one stands behind a head only after a comma. then: one that does not.
+    """
+    intent: Intent
+    verb: str | None = None
+    """The verb that the phrase holds, and that the prompt has to be of; None: none."""
+    no_verbs: frozenset[str] = frozenset()
+    """The verbs of NO_VERBS that stand in a phrase which is no answer to a prompt of them."""
+
+
+class Form(NamedTuple):
+    """A form of a verb: "it is the imperative of delete"."""
+
+    name: str
+    verb: str
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words of one language, in the form that `fold` gives."""
+
+    language: str
+    typed: tuple[str, str]
+    """The yes and the no that a prompt tells people to type with its code, as they are shown."""
+    pieces: Mapping[str, frozenset[Piece]]
+    polite: frozenset[str]
+    """Texts that may stand before, behind and between the pieces of an answer."""
+    closings: frozenset[str]
+    """Texts that open a signature; a name may follow."""
+    sent_from: tuple[re.Pattern[str], ...]
+    unclear: frozenset[str]
+    """Whole messages that are no answer, whatever their pieces say."""
+    slots: Mapping[str, frozenset[Intent]]
+    """Phrases with a verb, which stands in them as "{the name of its form}"."""
+    forms: Mapping[str, frozenset[Form]]
+    """The verbs by their forms."""
+    longest_form: int
+    first: frozenset[str]
+    """The words that a piece or a polite text begins with."""
+    first_of_forms: frozenset[str]
+    prefixed: bool
+    """Whether a verb may stand behind letters in the same word."""
+
+    def says_nothing(self, text: str) -> bool:
+        """Return True for a folded text that is no answer in this language, whatever another says."""
+        return text.replace(",", "") in self.unclear
+
+    @property
+    def spaced(self) -> bool:
+        """Return True for a language that is written with spaces between words."""
+        return self.language not in UNSPACED
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """What holds in every language."""
+
+    everywhere: Mapping[Intent, frozenset[str]]
+    with_code: Mapping[Intent, str]
+    exceptions: Mapping[str, frozenset[str]]
+    """By language the words of `everywhere` that mean something else in it."""
+    same: Mapping[str, str]
+    emoji: Mapping[str, frozenset[Intent]]
+    """Emoji that may stand after an answer, and after an answer of which intents."""
+    devices: frozenset[str]
+
+    def is_device(self, text: str) -> bool:
+        """Return True for the folded name of a phone, a system or a mail program."""
+        return all(
+            word in self.devices or _MODEL.fullmatch(word) or any(map(word.startswith, self._stems))
+            for word in text.split()
+        )
+
+    @property
+    def _stems(self) -> tuple[str, ...]:
+        """The names that languages put endings to: iPhonu, Samsung-puhelimesta."""
+        return tuple(name[:-1] for name in self.devices if len(name) > _STEM)
