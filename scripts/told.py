@@ -29,6 +29,7 @@ OCCASIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "prompt_window": "under a question: the time that is left",
         "prompt_code": "under a question with buttons",
         "prompt_words": "under a question without buttons",
+        "prompt_words_do": "the same, where the action itself is to cancel something",
         "prompt_attached": "the question is too long for a message",
         "prompt_requester_only": "under a question in a group",
         "prompt_approvers": "under a question that others decide",

@@ -6,27 +6,87 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
+import unicodedata
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from string import Formatter
+from typing import Any
 
 import pytest
+from babel import Locale
 
 import gateway
-from gateway.wording import FALLBACK, LANGUAGES, clock_time, duration, listing, say
+from channels import Address, Reply
+from channels.formatting import GSM, drop_dear_accents
+from channels.twilio.render import render_sms
+from gateway import wording
+from gateway.pending.reading import read_code
+from gateway.pending.words import CARRIER_WORDS, safe_words
+from gateway.wording import FALLBACK, LANGUAGES, clock_time, direction, duration, listing, say
 
 UNITS = {
+    "ar": ("يومان يوم أيام يومًا", "ساعتان ساعة ساعات", "دقيقتان دقيقة دقائق", "ثانيتان ثانية ثوان"),
+    "de": ("Tag Tage", "Stunde Stunden", "Minute Minuten", "Sekunde Sekunden"),
     "en": ("day days", "hour hours", "minute minutes", "second seconds"),
     "es": ("día días", "hora horas", "minuto minutos", "segundo segundos"),
+    "fr": ("jour jours", "heure heures", "minute minutes", "seconde secondes"),
+    "hi": ("दिन", "घंटा घंटे", "मिनट", "सेकंड"),
+    "id": ("hari", "jam", "menit", "detik"),
+    "it": ("giorno giorni", "ora ore", "minuto minuti", "secondo secondi"),
+    "ja": ("日", "時間", "分", "秒"),
+    "nl": ("dag dagen", "uur", "minuut minuten", "seconde seconden"),
+    "pl": ("dzień dni", "godzina godziny godzin", "minuta minuty minut", "sekunda sekundy sekund"),
     "pt": ("dia dias", "hora horas", "minuto minutos", "segundo segundos"),
+    "ru": ("день дня дней", "час часа часов", "минута минуты минут", "секунда секунды секунд"),
+    "tr": ("gün", "saat", "dakika", "saniye"),
+    "zh": ("天", "小时", "分钟", "秒钟"),
 }
+"""The words for a day, an hour, a minute and a second; of Arabic, which has one for two of them, that one first."""
+LENGTHS = (86_400, 3_600, 60, 1)
+CHEAP = ("de", "en", "es", "fr", "it", "nl", "pt")
+"""Languages that text messages carry in GSM 03.38, some of their accents left out."""
+DEAR = frozenset("✅🚫⏳❌❔…")
+"""What the notes under settled questions begin and end with; a text message becomes no note."""
 AFTERNOON = datetime(2026, 3, 1, 14, 2, 59, tzinfo=UTC)
 ALERT = {"pressed_ok", "pressed_no", "one_moment", "not_yours", "not_here", "unknown_button", "still_waiting"}
 
 
 def places(sentence: str) -> set[str]:
     return {name for _, name, _, _ in Formatter().parse(sentence) if name is not None}
+
+
+def written(language: str) -> dict[str, Any]:
+    """The file of a language, as it stands."""
+    return tomllib.loads((Path(wording.__path__[0]) / f"{language}.toml").read_text(encoding="utf-8"))
+
+
+def variants(language: str) -> Iterator[tuple[str, str]]:
+    """Every sentence with its name, in each of its forms."""
+    for name, sentence in written(language).items():
+        yield from ((name, form) for form in (sentence.values() if isinstance(sentence, dict) else [sentence]))
+
+
+def sms(text: str) -> str:
+    """What a text message has of a sentence of ours in a prompt."""
+    place = Address(channel="sms", account="+15550001111", place="+15557654321")
+    (part,) = render_sms(place, Reply(text=drop_dear_accents(text), exact=True))
+    return str(part.arguments["body"])
+
+
+def stated(text: str, language: str) -> int:
+    """The seconds that a duration in words says."""
+    seconds, rest = 0, text
+    for length, words in zip(LENGTHS, UNITS[language], strict=True):
+        pattern = "|".join(sorted(words.split(), key=len, reverse=True))
+        for found in re.finditer(rf"(?:(\d+) ?)?({pattern})", rest):
+            alone = 2 if language == "ar" and found[2] == words.split()[0] else 1
+            assert found[1] or language == "ar"
+            seconds += length * int(found[1] or alone)
+        rest = re.sub(rf"(?:\d+ ?)?({pattern})", "", rest)
+    assert re.fullmatch(r"\D{0,3}", rest.strip()), text
+    return seconds
 
 
 def said() -> Iterator[tuple[str, ast.Call]]:
@@ -44,7 +104,42 @@ def said() -> Iterator[tuple[str, ast.Call]]:
 def test_every_language_has_every_sentence_with_the_same_places(language: str) -> None:
     theirs, ours = LANGUAGES[language], LANGUAGES[FALLBACK]
     assert list(theirs) == list(ours)
-    assert {name: places(theirs[name]) for name in ours} == {name: places(ours[name]) for name in ours}
+    assert [name for name, sentence in variants(language) if places(sentence) != places(ours[name])] == []
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES))
+def test_what_is_counted_has_each_plural_category_of_its_language(language: str) -> None:
+    tables = {name: sentence for name, sentence in written(language).items() if isinstance(sentence, dict)}
+    assert list(tables) == ["many_not_done_yet", "unknown_repeated"]
+    categories = Locale.parse(language).plural_form.tags | {"other"}
+    assert {name: set(forms) for name, forms in tables.items()} == dict.fromkeys(tables, categories)
+
+
+@pytest.mark.parametrize(
+    ("language", "count", "begins"),
+    [
+        ("en", 1, "1 action waits"),
+        ("en", "2", "2 actions wait"),
+        ("tlh", 0, "0 actions wait"),
+        ("es-MX", 1, "1 acción espera"),
+        ("fr", 0, "0 action attend"),
+        ("pt", 1_000_000, "1000000 ações esperam"),
+        ("pl", 22, "22 działania czekają"),
+        ("pl", 5, "5 działań czeka"),
+        ("ru", 21, "21 действие ждёт"),
+        ("ru", "3", "3 действия ждут"),
+        ("ar", 2, "إجراءان (\u20682\u2069)"),
+        ("ja", 1, "1件"),
+    ],
+)
+def test_a_number_chooses_the_form_of_its_sentence(language: str, count: object, begins: str) -> None:
+    assert say("many_not_done_yet", language, count=count).startswith(begins)
+
+
+def test_a_form_that_is_missing_is_the_one_for_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    spoken = wording._Spoken({"x": "{count} things"}, {"x": {"one": "a thing", "other": "{count} things"}})
+    monkeypatch.setattr(wording, "_read", lambda language: spoken)
+    assert [say("x", "pl", count=count) for count in (1, 2, 5)] == ["a thing", "2 things", "5 things"]
 
 
 def test_every_sentence_that_is_said_exists_and_gets_its_values() -> None:
@@ -57,7 +152,7 @@ def test_every_sentence_that_is_said_exists_and_gets_its_values() -> None:
 
 @pytest.mark.parametrize("language", sorted(LANGUAGES))
 def test_a_preview_ends_its_sentence_whatever_it_ends_with(language: str) -> None:
-    assert [sentence for sentence in LANGUAGES[language].values() if re.search(r"\{preview\}.", sentence)] == []
+    assert [sentence for _, sentence in variants(language) if re.search(r"\{preview\}.", sentence)] == []
 
 
 @pytest.mark.parametrize("language", sorted(LANGUAGES))
@@ -72,7 +167,18 @@ def test_what_answers_a_press_is_plain_and_fits_telegrams_alert(language: str) -
 @pytest.mark.parametrize("language", sorted(LANGUAGES))
 def test_nobody_is_told_to_type_a_word_that_carriers_act_on(language: str) -> None:
     carriers = r"\b(STOP|STOPALL|UNSUBSCRIBE|CANCEL|END|QUIT|START|YES|UNSTOP|HELP|INFO)\b"
-    assert [sentence for sentence in LANGUAGES[language].values() if re.search(carriers, sentence)] == []
+    assert [sentence for _, sentence in variants(language) if re.search(carriers, sentence)] == []
+    typed = [spell(word).casefold() for word in safe_words(language) for spell in (str, drop_dear_accents)]
+    assert CARRIER_WORDS.isdisjoint(typed)
+
+
+@pytest.mark.parametrize("language", CHEAP)
+def test_text_messages_are_in_the_cheap_alphabet(language: str) -> None:
+    for name, sentence in variants(language):
+        if not name.startswith("page_"):
+            assert set(sms(sentence)) - GSM <= DEAR, f"{language} {name}: {set(sms(sentence)) - GSM}"
+    spans = [duration(seconds, language) for seconds in (1, 59, 60, 90, 899, 3_601, 7_300, 86_400, 200_000)]
+    assert set(sms(" ".join([*spans, clock_time(AFTERNOON, language)]))) <= GSM
 
 
 @pytest.mark.parametrize(
@@ -101,8 +207,11 @@ def test_values_are_put_in_as_they_are() -> None:
 def test_a_sentence_or_a_value_that_is_missing_is_an_error() -> None:
     with pytest.raises(KeyError, match="no_such_sentence"):
         say("no_such_sentence", "en")
-    with pytest.raises(KeyError, match="preview"):
-        say("done", "en")
+    for language in ("en", "ar"):
+        with pytest.raises(KeyError, match="preview"):
+            say("done", language)
+        with pytest.raises(KeyError, match="count"):
+            say("many_not_done_yet", language)
 
 
 @pytest.mark.parametrize(
@@ -130,28 +239,35 @@ def test_a_duration_in_words_never_says_more_than_it_is(seconds: float, language
 
 
 @pytest.mark.parametrize("language", sorted(LANGUAGES))
-def test_every_unit_has_its_word_in_every_language(language: str) -> None:
-    for length, words in zip((86_400, 3_600, 60, 1), UNITS[language], strict=True):
-        one, many = words.split()
-        assert duration(length, language) == f"1 {one}"
-        assert [duration(count * length, language) for count in (2, 7, 20)] == [
-            f"{count} {many}" for count in (2, 7, 20)
+def test_in_no_language_does_a_duration_promise_more_time_than_there_is(language: str) -> None:
+    around = [
+        length * count + more for length in LENGTHS for count in (1, 2, 3, 11, 20, 21, 100) for more in (-1, 0, 1)
+    ]
+    for seconds in (*range(122), *around, *(int(1.7**power) for power in range(60)), 400 * 86_400, -60):
+        text = duration(seconds, language)
+        lost = max(seconds, 0) - stated(text, language)
+        assert 0 <= lost < (3_600 if seconds >= 86_400 else 60 if seconds >= 120 else 1), (seconds, text)
+    for length in LENGTHS:
+        assert [stated(duration(length * count, language), language) for count in (1, 2, 7, 20)] == [
+            length * count for count in (1, 2, 7, 20)
         ]
-    day, days, hour, hours = (word for words in UNITS[language][:2] for word in words.split())
-    assert duration(400 * 86_400, language) == f"400 {days}"
-    assert duration(90_000, language) == listing([f"1 {day}", f"1 {hour}"], language)
-    assert duration(2 * 90_000, language) == listing([f"2 {days}", f"2 {hours}"], language)
 
 
 @pytest.mark.parametrize("language", sorted(LANGUAGES))
-def test_no_duration_is_said_in_the_name_of_a_unit(language: str) -> None:
-    said = [duration(sign * 1.7**power, language) for power in range(60) for sign in (1, -1)]
-    assert not [text for text in said if "duration" in text or not re.fullmatch(r"\d+ \w+( \w+ \d+ \w+)?", text)]
+def test_between_a_number_and_its_unit_is_a_plain_space(language: str) -> None:
+    told = " ".join([clock_time(AFTERNOON, language), *(duration(1.7**power, language) for power in range(30))])
+    assert {char for char in told if char.isspace()} == {" "} and "\u2060" not in told
 
 
 def test_a_time_names_its_zone() -> None:
-    assert {clock_time(AFTERNOON, language) for language in LANGUAGES} == {"14:02 UTC"}
+    written = {language: clock_time(AFTERNOON, language) for language in LANGUAGES}
+    assert written == dict.fromkeys(LANGUAGES, "14:02 UTC") | {"id": "14.02 UTC"}
     assert clock_time(AFTERNOON.astimezone(timezone(timedelta(hours=-3), "BRT")), "pt") == "11:02 BRT"
+
+
+def test_a_time_has_plain_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("babel.dates.format_skeleton", lambda *given, locale: "2:02\u202fPM")
+    assert clock_time(AFTERNOON, "en") == "2:02 PM UTC"
 
 
 def test_a_list_reads_as_one_says_it() -> None:
@@ -163,8 +279,96 @@ def test_a_list_reads_as_one_says_it() -> None:
     assert listing([], "en") == ""
 
 
+# ── from right to left ──
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES))
+def test_we_know_in_which_direction_we_write(language: str) -> None:
+    assert direction(language) == direction(f"{language}-XX") == Locale.parse(language).text_direction
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES))
+def test_no_file_has_signs_that_are_not_seen(language: str) -> None:
+    hidden = {char for _, sentence in variants(language) for char in sentence if unicodedata.category(char) == "Cf"}
+    assert hidden <= {"\u200c", "\u200d"}, (
+        "joiners of Hindi and Persian; isolates are put around values when it is said"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("Pay INV-42?", "\u2068Pay INV-42?\u2069"),
+        ("`test:bot:ana`", "\u2068`test:bot:ana`\u2069"),
+        (-5, "\u2068-5\u2069"),
+        ("14:02 UTC", "\u206814:02 UTC\u2069"),
+        ("Print \u2068“שלום”\u2069 2 times?", "\u2068Print \u2068“שלום”\u2069 2 times?\u2069"),
+        ("دفع INV-42؟", "دفع INV-42؟"),
+        ("14 دقيقة", "14 دقيقة"),
+        ("\u2068“INV-42”\u2069", "\u2068“INV-42”\u2069"),
+        ("\u2068a\u2069 و\u2068b\u2069", "\u2068a\u2069 و\u2068b\u2069"),
+        ("\u2068a\u2069, \u2068b\u2069", "\u2068\u2068a\u2069, \u2068b\u2069\u2069"),
+        ("/new – بدء\n/pay – دفع", "\u2068/new\u2069 – بدء\n\u2068/pay\u2069 – دفع"),
+        ("", ""),
+    ],
+)
+def test_a_value_in_a_sentence_from_right_to_left_is_isolated_once(value: object, shown: str) -> None:
+    assert say("done", "ar", preview=value) == LANGUAGES["ar"]["done"].format(preview=shown)
+    assert say("done", "es", preview=value) == f"Hecho: {value}"
+
+
+def test_so_are_commands_and_what_is_listed() -> None:
+    assert say("many_not_done_yet", "ar", count=3).endswith(": \u2068/pending\u2069")
+    assert say("history_too_long", "ar-EG").count("\u2068/new\u2069") == 1
+    assert listing(["a", "b"], "ar") == "\u2068a\u2069 و\u2068b\u2069"
+    assert "\u2068" not in duration(5_400, "ar") and listing(["a", "b"], "en") == "a and b"
+    told = say("prompt_approvers", "ar", people=listing(["`a:b:c`"], "ar"))
+    assert told.count("\u2068") == told.count("\u2069") == 1
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES))
+def test_what_a_person_copies_from_a_prompt_is_read(language: str) -> None:
+    yes, no = safe_words(language)
+    for name in ("prompt_code", "prompt_words", "prompt_words_do"):
+        first, second = re.findall(r"\*\*(.+?)\*\*", say(name, language, yes_word=yes, no_word=no, code="K7PA"))
+        assert ("\u2068K7PA\u2069" in first and "\u2068K7PA\u2069" in second) is (direction(language) == "rtl")
+        assert read_code(first, language) == ("K7PA", "confirm")
+        assert read_code(second, language) == ("K7PA", "cancel")
+
+
+# ── when it is read ──
+
+
+def test_importing_the_gateway_reads_english_at_most_and_a_bot_what_it_is_prepared_for() -> None:
+    program = """
+import sys
+
+opened = set()
+sys.addaudithook(lambda event, arguments: opened.add(str(arguments[0])) if event == "open" else None)
+
+def read():
+    return {path.rpartition("/")[2] for path in opened if "/wording/" in path and path.endswith(".toml")}
+
+from gateway.wording import LANGUAGES, prepare, resolve, say
+assert read() <= {"en.toml"}, read()
+assert resolve("pt-BR") == "pt" and len(LANGUAGES) == len(list(LANGUAGES)) and "tlh" not in LANGUAGES
+assert read() <= {"en.toml"}, read()
+prepare("pt-BR", "tlh")
+assert read() == {"en.toml", "pt.toml"}, read()
+prepare()
+assert read() == {f"{language}.toml" for language in LANGUAGES}, read()
+"""
+    run = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+
+
+def test_a_language_without_a_file_is_none_of_ours() -> None:
+    with pytest.raises(KeyError, match="tlh"):
+        LANGUAGES["tlh"]
+
+
 def test_nothing_is_read_once_a_bot_runs() -> None:
-    """Sentences are read at import, the rest when a bot is entered, in a thread: a turn never waits for the disk."""
+    """All of it is read when a bot is entered, in a thread: a turn never waits for the disk."""
     program = """
 import asyncio, datetime, sys
 from gateway import Agent, ChannelAgent
@@ -177,7 +381,7 @@ async def main():
         sys.addaudithook(lambda event, arguments: opened.append(arguments[0]) if event in ("open", "import") else None)
         for language in LANGUAGES:
             say("greeting", language), duration(90, language), listing("abc", language)
-            clock_time(datetime.datetime.now(datetime.UTC), language)
+            clock_time(datetime.datetime.now(datetime.UTC), language), say("many_not_done_yet", language, count=2)
         seen = list(opened)
     return seen
 

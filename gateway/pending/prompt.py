@@ -309,7 +309,9 @@ def _left_seconds(action: PendingAction, now: datetime | None) -> float:
 def _answer(action: PendingAction, letters: Callable[[str], str], *, words: bool) -> str:
     language = action.language
     yes, no = map(letters, safe_words(language))
-    how = "prompt_words" if words else "prompt_code"
+    # "Reply NO to cancel" to "Cancel the order?" would say that a no cancels it.
+    in_words = "prompt_words_do" if action.verb in NO_VERBS else "prompt_words"
+    how = in_words if words else "prompt_code"
     answer = say(how, language, letters, yes_word=yes, no_word=no, code=action.code)
     if action.approvers:
         people = listing([_person(person) for person in action.approvers], language)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from gateway.pending.transitions import approve, close, finish, launch, show
 from gateway.pending.words import CARRIER_WORDS
 from gateway.tools.action import PendingAction
 from gateway.tools.escape import plain
+from gateway.tools.verbs import NO_VERBS
+from gateway.wording import LANGUAGES
 from tests.pending.records import ANA, BOB, EVA, GROUP, NOW, record
 
 CHAT = Address(channel="telegram", account="1", place="2")
@@ -63,6 +66,18 @@ def test_one_question() -> None:
 )
 def test_in_the_language_of_the_conversation(language: str, answer: str, window: str) -> None:
     assert read(asked(record(language=language))).endswith(f"{answer}\n\n{window}")
+
+
+def test_from_right_to_left_words_and_code_stay_readable_and_are_read_when_copied() -> None:
+    action = record(language="ar", table=(), preview="Delete invoice INV-42?", approvers=(str(BOB), str(EVA)))
+    text = read(asked(action))
+    assert "**" not in text and "أو الرد بكتابة نعم \u2068K7PA\u2069 أو لا \u2068K7PA\u2069." in text
+    assert "\u2068test:bot:bob\u2069 و\u2068test:bot:eva\u2069" in text
+    note = read(Reply(text=settled_note(done(replace(action, approvers=())), NOW)))
+    assert "\u2068Ana\u2069" in note and "\u206812:00 UTC\u2069" in note
+    assert not re.search("\u2068\u2068|\u2069\u2069", text + note)
+    typed = re.findall("\\w+ \u2068K7PA\u2069", text)
+    assert [read_code(each, "ar") for each in typed] == [("K7PA", "confirm"), ("K7PA", "cancel")]
 
 
 def test_several_questions_each_with_its_code_on_its_buttons() -> None:
@@ -190,7 +205,7 @@ def test_every_end_has_its_note_and_its_late_answer() -> None:
         "undelivered": close(record(), "undelivered", NOW),
         "drifted": close(action, "drifted", NOW),
     }
-    for language in ("en", "es", "pt"):
+    for language in LANGUAGES:
         notes = {settled_note(replace(end, language=language), NOW) for end in ends.values()}
         assert len(notes) == len(ends)
         assert not any("None" in note for note in notes)
@@ -261,6 +276,37 @@ def test_in_words_it_is_one_cheap_text_message_in_each_language(
         for reader in (language, "en", "pl"):
             assert read_code(typed, reader) == ("K7PA", intent)
         assert typed.split()[0].casefold() not in CARRIER_WORDS
+
+
+@pytest.mark.parametrize("language", ["de", "en", "es", "fr", "it", "nl", "pt"])
+@pytest.mark.parametrize("verb", [None, "cancel"])
+def test_in_words_every_prompt_is_cheap(language: str, verb: str | None) -> None:
+    asks = partial(record, language=language, verb=verb, table=(), args={"invoice_id": "INV-42"}, ttl_seconds=1800.0)
+    short = in_words(asks())
+    assert len(short) + sum(map(short.count, "^{}\\[~]|€")) <= 160
+    people = (str(BOB), str(EVA))
+    for action in (
+        asks(address=GROUP),
+        asks(approvers=people),
+        asks(approvers=people, need=2),
+        asks(preview="x" * 9999),
+    ):
+        assert set(short + in_words(action)) <= GSM
+
+
+@pytest.mark.parametrize(
+    ("verb", "answer"),
+    [
+        ("delete", "Reply OK K7PA to confirm or NO K7PA to cancel."),
+        (None, "Reply OK K7PA to confirm or NO K7PA to cancel."),
+        *((verb, "Reply OK K7PA to do it or NO K7PA to leave it as it is.") for verb in sorted(NO_VERBS)),
+    ],
+)
+def test_nobody_is_told_that_a_no_cancels_what_they_asked_to_cancel(verb: str | None, answer: str) -> None:
+    assert answer in in_words(record(verb=verb))
+    long = record(verb=verb, args={"note": "x" * 9999})
+    assert answer in read(asked(long)), "its file has no button to confirm"
+    assert read(asked(record(verb=verb))).count("OK K7PA or NO K7PA") == 1
 
 
 def test_what_a_tool_or_a_person_wrote_keeps_its_letters() -> None:

@@ -341,12 +341,20 @@ async def opened(url: str, accept_language: str | None) -> str:
 
 @pytest.mark.parametrize(
     ("accepts", "language"),
-    [("pt-BR,pt;q=0.9", "pt"), ("es", "es"), ("fr-FR, es;q=0.5", "en"), (None, "en"), ('"><script>', "en")],
+    [
+        ("pt-BR,pt;q=0.9", "pt"),
+        ("es", "es"),
+        ("fr-FR, es;q=0.5", "fr"),
+        ("ar-EG", "ar"),
+        ("tlh, es;q=0.5", "en"),
+        (None, "en"),
+        ('"><script>', "en"),
+    ],
 )
 async def test_the_page_speaks_the_persons_language(bot: Bot, start: Start, accepts: str | None, language: str) -> None:
     async with start():
         body = await opened(bot.url, accepts)
-    assert f'<html lang="{language}" dir="ltr">' in body
+    assert f'<html lang="{language}" dir="{"rtl" if language == "ar" else "ltr"}">' in body
     texts = {name: text for name, text in LANGUAGES[language].items() if name.startswith("page_")}
     assert f'placeholder="{texts["page_placeholder"]}"' in body
     [given] = re.findall(r'data-texts="(\{.*?\})"', body)
