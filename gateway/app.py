@@ -46,11 +46,13 @@ from gateway.engine.platforms import Platforms
 from gateway.engine.series import series_of
 from gateway.engine.shared import Shared
 from gateway.engine.skew import Skew, watched
+from gateway.engine.spoken import prepare_detection
 from gateway.environment import proxied
 from gateway.limits import Limits
 from gateway.observe import Feed
 from gateway.options import WrongOption, checked
 from gateway.pending.seal import Keyring
+from gateway.pending.words import prepare as prepare_words
 from gateway.settings import Role, ServeWay, Settings
 from gateway.store.base import Store
 from gateway.store.secret import kept_secret, new_secret, secret_of
@@ -173,11 +175,19 @@ def _home_at(settings: Settings, store: Store, files: Path) -> Home:
     return Home(store, keys, settings.artifacts or files)
 
 
+def _prepared(language: str | None) -> None:
+    """Read what a bot speaks and is spoken to with, which blocks. `language` is the one for everybody; None: none."""
+    prepare()
+    prepare_words("en", language or "en")
+    if language is None:
+        prepare_detection()
+
+
 @contextlib.asynccontextmanager
 async def _unserved(bot: ChannelAgent, home: Home, channels: Mapping[str, Channel]) -> AsyncIterator[Engine]:
     """The bot with its lifespan entered, on an open store, and an engine that was not started."""
     engine = assemble(bot, home, channels, allowed=AllowList(["*"]), feed=Feed(now=_now))
-    await asyncio.to_thread(prepare)
+    await asyncio.to_thread(_prepared, bot.language)
     async with contextlib.AsyncExitStack() as stack:
         await home.store.open()
         stack.push_async_callback(home.store.close)
@@ -277,7 +287,7 @@ class Gateway:
 
         A platform that cannot be reached holds nothing up: it is tried again, and `/readyz` tells of it.
         """
-        await asyncio.to_thread(prepare)
+        await asyncio.to_thread(_prepared, self.bot.language)
         async with contextlib.AsyncExitStack() as stack:
             await self.store.open()
             stack.push_async_callback(self.store.close)

@@ -15,6 +15,7 @@ import pytest
 from blockbuster import blockbuster_ctx
 
 from gateway import environment, wording
+from gateway.pending.words import prepare
 from gateway.web import webhooks
 from scripts import chromium
 
@@ -68,6 +69,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def nothing_blocks_the_loop() -> Iterator[None]:
+    prepare("en", "es", "pt")
     wording.prepare()  # as whoever enters a bot does; some tests work an engine by hand
     with blockbuster_ctx(["gateway", "channels"]) as blocking:
         # It writes no more than the pipe or terminal takes at once.

@@ -20,7 +20,7 @@ from gateway.pending import deciding
 from gateway.pending.actions import ConversationActions
 from gateway.pending.bare import BareWord
 from gateway.pending.index import LATELY, Index, Showing
-from gateway.pending.reading import read_words, reads_as_answer
+from gateway.pending.reading import Answer, read_words, reads_as_answer
 from gateway.store.base import Lease, QueuedPart
 
 __all__ = ["Answers"]
@@ -43,10 +43,14 @@ class Answers:
         person = message.person
         if len(batch.messages) > 1 or message.command is not None or message.attachments or person is None:
             return None
-        language = self._shared.language(person)
+        language = self._shared.language(person, self._shared.language_asked(lease) or "en")
+        await self._shared.read_words(language, self._shared.language_asked(lease))
         if not reads_as_answer(message.text, language):
             return None
-        reads = partial(read_words, message.text, language)
+
+        def reads(verb: str | None, asked: str) -> Answer:
+            return read_words(message.text, (language, asked), verb)
+
         await self._sends_ended(lease.lane)
         lately: bool | None = None
         for attempt in attempts():

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Literal, cast
+from typing import Literal, TypeAlias, cast
 
 from channels import (
     Address,
@@ -34,7 +35,7 @@ from gateway.engine.outgoing import said_later
 from gateway.engine.reports import Lost, report
 from gateway.engine.retrying import attempts
 from gateway.engine.series import end_links
-from gateway.engine.shared import Shared, in_thread, person_of, typed
+from gateway.engine.shared import Shared, asked_last, in_thread, person_of, typed
 from gateway.engine.visible import heard
 from gateway.memory import RESET
 from gateway.observe import describe_error
@@ -45,7 +46,9 @@ from gateway.pending.index import Index
 from gateway.pending.prompt import statement
 from gateway.pending.prompting import move
 from gateway.pending.reading import (
+    Answer,
     CodeReply,
+    Spoken,
     read_beside_code,
     read_code,
     read_refusal,
@@ -86,6 +89,9 @@ class _Outcome:
     """What the button was of."""
     way: Literal["button", "code", "reply", "/stop", "opt-out"] | None = None
     """How a person decided, for the log."""
+
+
+_HowToRead: TypeAlias = Callable[[str, Spoken, str | None], Answer]
 
 
 class Decisions:
@@ -244,18 +250,25 @@ class Decisions:
 
     async def _answered(self, conversation: str, message: Message, at: datetime) -> _Outcome:
         """A whole message of word and code, or a yes or no in reply to a prompt."""
+        await self._shared.read_words(message.person.language if message.person is not None else None)
         language = self._shared.language(message.person)
         fresh = typed(message)
         code, remark = read_code(message.text, language), ""
-        reads: deciding.Reads = partial(read_beside_code, message.text, language)
+        how: _HowToRead = read_beside_code
         if code is None and (code := read_refused_code(message.text, language)) is not None:
-            reads, remark = partial(read_refusal, message.text, language), reason_of(message.text)
+            how, remark = read_refusal, reason_of(message.text)
         actions = await self._shared.actions(conversation, find=partial(_meant, code=code, message=message))
+        language = self._shared.language(message.person, asked_last(actions.index) or "en")
+        await self._shared.read_words(language, *(entry.language for entry in actions.index.entries))
+
+        def reads(verb: str | None, asked: str) -> Answer:
+            return how(message.text, (language, asked), verb)
+
         if fresh and code is not None:
             decided = deciding.code(actions, code.code, reads, message.person, at, language, remark=remark)
             return _Outcome(actions, decided, way="code")
         if fresh and message.reply_to is not None:
-            beneath, reads = in_thread(message), partial(read_words, message.text, language)
+            beneath, how = in_thread(message), read_words
             decided = deciding.reply(actions, message.reply_to, reads, message.person, at, language, in_thread=beneath)
             return _Outcome(actions, decided, way="reply")
         return _Outcome(None, decided=False)

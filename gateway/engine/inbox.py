@@ -84,6 +84,7 @@ class Inbox:
     async def _store(self, channel: Channel, events: Sequence[Event], in_line: bool) -> list[tuple[Event, Incoming]]:
         """Those that are new."""
         taken: list[tuple[Event, Incoming]] = []
+        await self._shared.read_words(*(event.person.language for event in events if event.person is not None))
         received = await self._shared.clock.now()
         for event in events:
             if _is_nothing(event):

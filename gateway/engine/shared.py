@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -28,9 +29,11 @@ from gateway.engine.tasks import Tasks
 from gateway.limits import Limits
 from gateway.observe import Feed
 from gateway.pending.actions import ConversationActions
+from gateway.pending.index import Index
 from gateway.pending.loading import Counters, Find, ReadIndex, load_actions, read_index
 from gateway.pending.seal import Keyring, Purpose
 from gateway.pending.upgrade import upgrade
+from gateway.pending.words import prepare, prepared
 from gateway.store.base import (
     Cell,
     Committed,
@@ -51,7 +54,7 @@ log = logging.getLogger("askfirst.engine")
 
 _OTHER_RELEASE_WITHIN = timedelta(seconds=60)
 
-__all__ = ["Shared", "in_thread", "person_of", "typed"]
+__all__ = ["Shared", "asked_last", "in_thread", "person_of", "typed"]
 
 
 class Holding(Protocol):
@@ -156,14 +159,28 @@ class Shared:
 
     def language(self, person: Person | None, otherwise: str = "en") -> str:
         """The bot's own when it has one, else the person's, else this one."""
-        return self.bot.language or (person.language if person is not None else None) or otherwise
+        return self.named_language(person) or otherwise
+
+    def named_language(self, person: Person | None) -> str | None:
+        """Return the bot's own language when it has one, else that which the platform names for the person."""
+        return self.bot.language or (person.language if person is not None else None)
+
+    async def read_words(self, *tags: str | None) -> None:
+        """Have the words of these languages read, so that reading an answer blocks nothing."""
+        wanted = ["en", *filter(None, (self.bot.language, *tags))]
+        if not prepared(*wanted):
+            await asyncio.to_thread(prepare, *wanted)
 
     async def language_there(self, conversation: str, person: Person | None) -> str:
         """Return `language`, and where the person names none that of what was asked last in this conversation."""
         key = self.key(conversation, "open")
-        entries = self.read_index(conversation, (await self.store.get([key]))[key]).index.entries
-        latest = max(entries, key=lambda entry: entry.at, default=None)
-        return self.language(person, latest.language if latest is not None else "en")
+        index = self.read_index(conversation, (await self.store.get([key]))[key]).index
+        return self.language(person, asked_last(index) or "en")
+
+    def language_asked(self, lease: Lease) -> str | None:
+        """Return the language of what was asked last in the conversation of this lease; None: nothing was."""
+        read = self.index_of(lease)
+        return asked_last(read.index) if read is not None else None
 
     def key(self, conversation: str, name: str) -> Key:
         """A record or log of a conversation: ``session``, ``transcript``, ``receipts``, ``visible``."""
@@ -328,6 +345,12 @@ class Shared:
         held = self.held.get((kind, lane))
         if held is not None:
             held.look()
+
+
+def asked_last(index: Index) -> str | None:
+    """Return the language of what was asked last; None: nothing was."""
+    latest = max(index.entries, key=lambda entry: entry.at, default=None)
+    return latest.language if latest is not None else None
 
 
 def typed(message: Message) -> bool:

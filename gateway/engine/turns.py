@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import chain
 
 from channels import Address, CanType, Person, Reply, SendError
 from channels.direct import DirectChannel
@@ -29,6 +30,7 @@ from gateway.engine.results import leave_word
 from gateway.engine.retrying import attempts
 from gateway.engine.series import end_links
 from gateway.engine.shared import Shared
+from gateway.engine.spoken import spoken
 from gateway.engine.steps import Steps, are_genuine, events_of
 from gateway.engine.strangers import Strangers
 from gateway.memory import RESET, Transcripts, to_entries
@@ -51,6 +53,8 @@ log = logging.getLogger("askfirst.turns")
 DEADLINE_SECONDS = 60.0
 _CROWDED_SECONDS = 2.0
 _CHANNEL_OFF_SECONDS = 60.0
+_TEXTS_LOOKED_AT = 8
+"""Of what a person wrote before, for its language."""
 _TYPING_AFTER_SECONDS, _TYPING_SECONDS = 0.2, 4.0
 """An answer that is there at once is not announced: whoever is told is told again after so many seconds."""
 _MOST_WINDOWS = 5
@@ -218,7 +222,7 @@ class Turns:
         if batch.messages and (answered := await self._answers.take(lease, batch)) is not None:
             return answered
         if batch.again is not None:
-            context = self._context(running)
+            context = self._context(running, self._language(running))
             outcome = await ask_again(shared, lease.lane, batch.again, person=running.person, context=context)
             outcome.transcript = [*to_entries(batch.notes), *outcome.transcript]
         else:
@@ -270,7 +274,9 @@ class Turns:
     async def _run_bot(self, running: _Running) -> Outcome:
         shared, conversation = self._shared, running.lease.lane
         actions = await shared.actions(conversation, seen=running.seen)
-        turn = self._prepared(running, self._transcripts.read(conversation, running.lease.lines), actions)
+        history = self._transcripts.read(conversation, running.lease.lines)
+        language = self._language(running, [each.content for each in reversed(history) if each.role == "user"])
+        turn = self._prepared(running, language, history, actions)
         deadline = asyncio.timeout(self._deadline_seconds)
         typing = self._typing(running.address)
         try:
@@ -300,10 +306,11 @@ class Turns:
         leave_word(transaction, self._shared, running.lease.lane, running.batch, error)
         await self._shared.commit(transaction)
 
-    def _prepared(self, running: _Running, history: Sequence[ModelMessage], actions: ConversationActions) -> Turn:
+    def _prepared(
+        self, running: _Running, language: str, history: Sequence[ModelMessage], actions: ConversationActions
+    ) -> Turn:
         shared, batch, person = self._shared, running.batch, running.person
-        conversation, language = running.lease.lane, shared.language(running.person)
-
+        conversation = running.lease.lane
         just_read = [actions]
 
         async def read_actions() -> ConversationActions:
@@ -318,7 +325,7 @@ class Turns:
             notes=batch.notes,
             history=history,
             started=batch.at if batch.messages else actions.index.acted.get(str(person), _EVER),
-            context=self._context(running),
+            context=self._context(running, language),
             journal=running.steps,
             keep=partial(shared.keep, person=str(person)),
             actions=read_actions,
@@ -326,13 +333,25 @@ class Turns:
             publish=partial(trail.happened, shared.feed, trail.event_of(batch.taken[-1])),
         )
 
-    def _context(self, running: _Running) -> ToolContext:
+    def _language(self, running: _Running, said_before: Sequence[str] = ()) -> str:
+        """Return the language of the turn: as named, else as the person writes now, wrote before, or was asked in.
+
+        A single word says little: what is longer, and was written last, decides.
+        """
+        shared = self._shared
+        named = shared.named_language(running.person)
+        if named is not None:
+            return named
+        written = (message.text for message in reversed(running.batch.messages) if message.command is None)
+        return spoken(chain(written, said_before[:_TEXTS_LOOKED_AT])) or shared.language_asked(running.lease) or "en"
+
+    def _context(self, running: _Running, language: str) -> ToolContext:
         shared, conversation = self._shared, running.lease.lane
         return ToolContext(
             person=str(running.person),
             address=None if running.direct else running.address,
             conversation=conversation,
-            language=shared.language(running.person),
+            language=language,
             deps=shared.bot.deps,
             idempotency_key=f"{conversation}/{running.batch.taken[0].seq}",
             now=shared.wall_clock,
@@ -357,7 +376,7 @@ class Turns:
 
     async def _conclude(self, running: _Running, outcome: Outcome) -> None:
         shared, conversation, person = self._shared, running.lease.lane, running.person
-        language, cause = shared.language(person), trail.event_of(running.batch.taken[-1])
+        language, cause = self._language(running), trail.event_of(running.batch.taken[-1])
         at_first = True
         for attempt in attempts(patient=True):  # a commit that was made after all has given the lease back
             async with attempt:

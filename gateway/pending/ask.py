@@ -14,7 +14,7 @@ from gateway.pending.prompt import code_only
 from gateway.pending.reading import ReplyParser
 from gateway.pending.seal import compute_digest
 from gateway.pending.tokens import make_action_id, make_code
-from gateway.pending.verbs import verb_of
+from gateway.pending.words import verb_of
 from gateway.tools import Preview, Tool
 from gateway.tools.action import PendingAction, canonical_json, compute_args_digest
 from gateway.tools.previews import asked_with, differing, frozen

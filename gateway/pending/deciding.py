@@ -27,8 +27,8 @@ from gateway.wording import say
 
 __all__ = ["PressFeedback", "Reads", "code", "decide", "in_group", "press", "reply", "withdraw", "word"]
 
-Reads: TypeAlias = Callable[[str | None], Answer]
-"""Return how a message reads to a question of this verb."""
+Reads: TypeAlias = Callable[[str | None, str], Answer]
+"""Return how a message reads to a question of this verb, which was asked in this language."""
 
 _LAUNCH_GRACE = timedelta(seconds=5)
 """A launch that is under way when the approval becomes too old comes first."""
@@ -114,7 +114,7 @@ def reply(
         return _which(actions, [entry for entry in entries if _may_refuse(entry, person)], language)
     if in_thread and any(entry in actions.index.open for entry in entries):
         action = actions.get(entries[0].action_id)
-        if action is None or reads(action.verb) != "cancel":
+        if action is None or reads(action.verb, action.language) != "cancel":
             return False
     return bool(entries) and _answered(actions, entries, reads, person, at, language)
 
@@ -127,7 +127,7 @@ def word(actions: ConversationActions, reads: Reads, person: Person, said: BareW
         return _late_word(actions, reads, person, said, language)
     if len(mine) > 1:
         return _which(actions, [entry for entry in actions.index.open if _may_refuse(entry, person)], language)
-    action, intent = mine[0], reads(mine[0].verb)
+    action, intent = mine[0], reads(mine[0].verb, mine[0].language)
     if intent != "unclear" and (said.decides(intent, action, person) or transitions.expired(action, said.at)):
         _say_feedback(actions, action, _decide(actions, action, intent, person, said.at, language))
     else:
@@ -242,7 +242,7 @@ def _answered(
     remark: str = "",
 ) -> bool:
     action = actions.get(entries[0].action_id)
-    intent = reads(action.verb) if action is not None else "unclear"
+    intent = reads(action.verb, action.language) if action is not None else "unclear"
     if action is None or intent == "unclear":
         return False
     if _eligible(actions, action, intent, person, at):
@@ -262,7 +262,7 @@ def _say_feedback(actions: ConversationActions, action: PendingAction, feedback:
 def _late_word(actions: ConversationActions, reads: Reads, person: Person, said: BareWord, language: str) -> bool:
     entry = said.meant_of([entry for entry in actions.index.settled if _may_refuse(entry, person)])
     action = actions.get(entry.action_id) if entry is not None else None
-    intent = reads(action.verb) if action is not None else "unclear"
+    intent = reads(action.verb, action.language) if action is not None else "unclear"
     if action is None or intent == "unclear":
         return False
     _say_feedback(actions, action, _decide(actions, action, intent, person, said.at, language))

@@ -297,6 +297,7 @@ async def test_in_the_language_of_the_person(
     assert house.shop.deleted == ["INV-42"]
 
 
+@pytest.mark.ledger("MISC-17")
 async def test_a_bot_that_drops_what_the_person_left(tmp_path: Path) -> None:
     async with open_house(tmp_path, options={"on_unrelated": "drop"}) as house:
         prompt = await house.prompt()

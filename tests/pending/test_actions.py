@@ -32,7 +32,7 @@ async def group() -> AsyncIterator[Table]:
 
 def reads(intent: Any) -> deciding.Reads:
     """Words that say this to a question of any verb."""
-    return lambda verb: intent
+    return lambda verb, asked: intent
 
 
 # ── windows ──

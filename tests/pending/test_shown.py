@@ -76,7 +76,7 @@ async def private() -> AsyncIterator[Table]:
 
 
 def reads(intent: Any) -> deciding.Reads:
-    return lambda verb: intent
+    return lambda verb, asked: intent
 
 
 def seen(platform: str, action: PendingAction) -> str:

@@ -1,0 +1,99 @@
+"""A person whose platform names no language is spoken to, and read, in the one they write."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway.engine import spoken as detection
+from gateway.engine.spoken import prepare_detection, spoken
+from tests.engine.bots import Invoices
+from tests.engine.rig import Rig, rig
+from tests.engine.test_sealed import actions, work
+
+LONG = "Bom dia, gostaria de apagar uma fatura antiga do mês passado, por favor"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _detection() -> None:
+    prepare_detection()
+
+
+@pytest.fixture
+def invoices() -> Invoices:
+    return Invoices()
+
+
+@pytest.fixture
+async def chat(tmp_path: Path, invoices: Invoices) -> AsyncIterator[Rig]:
+    async with rig(invoices.bot(), tmp_path) as chat:
+        yield chat
+
+
+@pytest.fixture
+def without_the_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setitem(sys.modules, "eld", None)
+    detection._detector.cache_clear()
+    yield
+    detection._detector.cache_clear()
+
+
+async def asked(chat: Rig, *said: str) -> str:
+    for text in said:
+        await chat.says("ana", text)
+        await work(chat)
+    (action,) = await actions(chat)
+    return action.language
+
+
+async def test_the_language_of_what_a_person_wrote_before_is_that_of_the_question(chat: Rig) -> None:
+    assert await asked(chat, LONG, "delete INV-1") == "pt"
+    assert any("Confirmar" in button.label for _, part in chat.platform.sent for button in part.buttons)
+
+
+async def test_a_reply_is_read_in_the_language_of_the_question(chat: Rig, invoices: Invoices) -> None:
+    """The reply itself is too short to say what it is, and the platform names nothing."""
+    await asked(chat, LONG, "delete INV-1")
+    await chat.advance(5)
+    await chat.says("ana", "pode apagar")
+    await work(chat)
+    assert invoices.deleted == ["INV-1"]
+
+
+async def test_english_counts_beside_it(chat: Rig, invoices: Invoices) -> None:
+    await asked(chat, LONG, "delete INV-1")
+    await chat.advance(5)
+    await chat.says("ana", "go ahead")
+    await work(chat)
+    assert invoices.deleted == ["INV-1"]
+
+
+async def test_another_language_costs_a_question_more_and_is_no_yes(chat: Rig, invoices: Invoices) -> None:
+    await asked(chat, LONG, "delete INV-1")
+    await chat.advance(5)
+    await chat.says("ana", "oui, supprime-la")
+    await work(chat)
+    assert invoices.deleted == []
+
+
+async def test_a_short_message_alone_says_nothing(chat: Rig) -> None:
+    assert await asked(chat, "delete INV-1") == "en"
+
+
+async def test_what_the_bot_or_the_platform_names_comes_first(tmp_path: Path, invoices: Invoices) -> None:
+    async with rig(invoices.bot(language="fr"), tmp_path) as chat:
+        assert await asked(chat, LONG, "delete INV-1") == "fr"
+
+
+def test_the_newest_text_that_says_it_decides() -> None:
+    assert spoken(["ok", "please delete the oldest invoice of last month", LONG]) == "en"
+    assert spoken([LONG, "please delete the oldest invoice of last month"]) == "pt"
+    assert spoken(["sim", "INV-1 INV-2 INV-3 INV-4 INV-5 INV-6"]) is None
+
+
+@pytest.mark.usefixtures("without_the_library")
+def test_without_the_library_no_language_is_found() -> None:
+    assert spoken([LONG]) is None
