@@ -39,6 +39,7 @@ from gateway.tools import (
     tool,
 )
 from gateway.tools.action import PendingAction
+from gateway.tools.stash import stash_pending
 
 if typing.TYPE_CHECKING:
     from gateway.app import Gateway
@@ -83,6 +84,7 @@ __all__ = [
     "WebhookRequest",
     "WebhookResponse",
     "emit_artifact",
+    "stash_pending",
     "tool",
 ]
 

@@ -7,9 +7,10 @@ import contextlib
 import inspect
 import logging
 import re
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self, TypeAlias
 
@@ -26,6 +27,8 @@ from gateway.providers.base import ModelMessage, Provider
 from gateway.tools import PendingConfirmation, Tool, ToolContext, unasked
 from gateway.tools.action import Detail, PendingAction
 from gateway.tools.escape import link, plain
+from gateway.tools.stash import ADAPTER, Executor
+from gateway.tools.stashed import StashedTool
 from gateway.wording import say
 
 # Asking people takes half of what the package is made of, and only a running bot does it: imported there.
@@ -179,6 +182,8 @@ class ChannelAgent:
         self._lifespan = lifespan
         self._commands: dict[str, tuple[CommandHandler, str]] = {}
         self._on_outcome: list[ActionCallback] = []
+        self._stashed: OrderedDict[str, StashedTool] = OrderedDict()
+        self._factories: dict[str, Callable[[PendingAction], Executor]] = {}
         self._on_doubt: list[ActionCallback] = []
         self._runtime: Runtime | None = None
         self._entered: contextlib.AsyncExitStack | None = None
@@ -293,6 +298,13 @@ class ChannelAgent:
         """Have an async function called with every action this process executed, once it has ended."""
         self._on_outcome.append(callback)
 
+    def register_executor_factory(self, kind: str, factory: Callable[[PendingAction], Executor]) -> None:
+        """Have what `stash_pending` asked of this kind executed by what `factory` makes of its record.
+
+        Without one only the process that stashed an action can run it, and not after a restart.
+        """
+        self._factories[kind] = factory
+
     def on_doubt(self, callback: ActionCallback) -> None:
         """Have a function, async or not, called with every action whose outcome this process finds to be in doubt.
 
@@ -315,12 +327,27 @@ class ChannelAgent:
     def tool(self, name: str) -> Tool | None:
         return self.agent.tools.get(name)
 
+    def tool_for(self, action: PendingAction) -> Tool | None:
+        """Return what an action runs: its tool, or what was stashed with it; None: this process has neither."""
+        if action.tool_version != ADAPTER:
+            return self.tool(action.kind)
+        if (factory := self._factories.get(action.kind)) is not None:
+            return StashedTool(action, lambda: factory(action)())
+        stashed = self._stashed.get(action.pending_action_id)
+        return stashed if stashed is not None and stashed.runs else None
+
+    def keep_stashed(self, action_id: str, tool: StashedTool) -> None:
+        """Keep the executor of an action until it has ended, or so many others were stashed after it."""
+        self._stashed[action_id] = tool
+        while len(self._stashed) > _STASHED:
+            self._stashed.popitem(last=False)
+
     def drifted(self, action: PendingAction) -> Detail | None:
         """Return why an action may no longer happen as it was shown: another tool, template or approver rule by now,
         or denied by the policy; None: it may."""
         from gateway.pending.ask import asks_more
 
-        tool = self.tool(action.kind)
+        tool = self.tool_for(action)
         if tool is None or not tool.matches(action):
             return "other_release"
         if not tool.serves(action.conversation.partition("/")[2].partition(":")[0]):
@@ -360,6 +387,7 @@ class ChannelAgent:
 
     async def tell_outcome(self, action: PendingAction) -> None:
         """Call what `on_outcome` registered."""
+        self._stashed.pop(action.pending_action_id, None)
         await self._call(self._on_outcome, "on_outcome", action)
 
     async def tell_doubt(self, action: PendingAction) -> None:
@@ -489,6 +517,7 @@ class _Asking:
     def _verdict(self, actions: ConversationActions, ask: Ask) -> Verdict:
         from gateway.pending.ask import Refused, propose
         from gateway.pending.asked import as_asked
+        from gateway.pending.seal import compute_digest
 
         turn = self._turn
         proposed = propose(
@@ -505,6 +534,10 @@ class _Asking:
         )
         if isinstance(proposed, Refused):
             return proposed.why
+        if isinstance(ask.tool, StashedTool):
+            proposed = replace(proposed, pending_action_id=ask.tool.action.pending_action_id)
+            proposed = replace(proposed, digest=compute_digest(proposed))
+            self._bot.keep_stashed(proposed.pending_action_id, ask.tool)
         self._proposed.append(proposed)
         told = PendingConfirmation(
             action=ask.tool.name,
@@ -528,6 +561,8 @@ _STORE = re.compile(r"sqlite:///.|rediss?://.")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
 """The shape of a BCP 47 tag."""
 _CALLBACK_SECONDS = 60.0
+_STASHED = 5000
+"""Executors kept for actions that were stashed and have not ended."""
 
 _EXCUSES: Mapping[str, str] = {
     "answered": "empty_answer",

@@ -22,6 +22,7 @@ from gateway.providers.base import ToolCall
 from gateway.tools import (
     NothingDone,
     OutcomeUnknown,
+    Preview,
     Tool,
     ToolContext,
     ToolError,
@@ -34,6 +35,8 @@ from gateway.tools import (
     leaves_open,
     serialise,
 )
+from gateway.tools.stash import Stash, stashing
+from gateway.tools.stashed import StashedTool
 
 __all__ = ["CallRunner", "Keep"]
 
@@ -60,6 +63,13 @@ class _Checked:
     args: Mapping[str, Json]
     reason: str | None
     """Why it needs a yes; None: it does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """What a stashed executor returned that was approved at once."""
+
+    result: object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +185,7 @@ class CallRunner:
         context = replace(
             self.context, idempotency_key=f"{self.context.idempotency_key}/{each.key}", emit=emit_artifact
         )
-        with self.collect() as emitted:
+        with self.collect() as emitted, stashing(context) as stashed:
             try:
                 raw = await tool.run(
                     each.args,
@@ -185,13 +195,38 @@ class CallRunner:
                 )
             except ToolError as error:
                 return self._failed(call, _told(tool, error), error)
+        asked: Asked | None = None
+        for stash in stashed:
+            verdict = await self._stashed(call, stash, context)
+            if isinstance(verdict, str):
+                return self._failed(call, verdict)
+            asked, raw = (verdict, verdict.confirmation) if isinstance(verdict, Asked) else (None, verdict.result)
         text = serialise(raw)
         try:
             artifacts = tuple([await self._kept(artifact) for artifact in emitted])
         except NotKept as error:
             _log.error("tool %s has run, but its files are lost: %s", tool.name, error)
             artifacts, text = (), f"{text}\n\n{_FILES_LOST}"
-        return CallResult(text=text, artifacts=artifacts, stop=self._stop(tool, text))
+        return CallResult(text=text, artifacts=artifacts, stop=self._stop(tool, text), asked=asked)
+
+    async def _stashed(self, call: ToolCall, stash: Stash, context: ToolContext) -> Asked | _Ran | str:
+        """Have a person asked what a tool has stashed. A text says why nobody is."""
+        tool, action = StashedTool(stash.action, stash.executor), stash.action
+        preview = Preview(text=action.preview)
+        ask = Ask(call=call, tool=tool, args=action.args, preview=preview, reason="the tool stashed it")
+        (verdict,) = await self.on_confirm([ask])
+        if isinstance(verdict, str):
+            return f"Tool {call.name!r}: {verdict}"
+        if isinstance(verdict, Asked):
+            shown: dict[str, Json] = {"preview": action.preview, "action": verdict.action.pending_action_id}
+            self.on_event("tool.asked", {**_of(call), "args": dict(action.args), **shown})
+            return verdict
+        if not tool.runs:
+            return f"Tool {call.name!r}: what it stashed has no executor, so nothing was done."
+        try:
+            return _Ran(await tool.run({}, context, timeout_seconds=self.config.tool_timeout_seconds))
+        except ToolError as error:
+            return _told(tool, error)
 
     async def _kept(self, artifact: Artifact) -> Artifact:
         if self.keep is None or artifact.content is None:

@@ -4,7 +4,7 @@ Steps, in the order they were recorded:
 
 - ``{"reply": {...}}``: a reply of the model that calls tools. A reply without calls ends the turn and is not recorded.
 - ``{"started": key}``: a call is about to run that must not simply run again. A key is "reply.call", counted from 1.
-- ``{"finished": key, "result": {...}}``: the call's result, with its artifacts.
+- ``{"finished": key, "result": {...}}``: the call's result, with its artifacts and what it stashed.
 - ``{"asked": reply, "verdicts": [[key, {...}], ...]}``: what became of the calls that needed a person's yes. No verdict
   is a yes, and one that is not known refuses the call.
 
@@ -109,6 +109,8 @@ class Progress:
             fields = asdict(replace(artifact, content=None))
             artifacts.append({name: value for name, value in fields.items() if value is not None})
         body: dict[str, Json] = {"text": result.text, "failed": result.failed, "stop": result.stop}
+        if result.asked is not None:
+            body["asked"] = _verdict_to_json(result.asked)
         await self._record({"finished": key, "result": {**body, "artifacts": artifacts}})
 
     async def decided(self, reply: int, verdicts: Mapping[str, Verdict]) -> None:
@@ -129,7 +131,13 @@ class Progress:
                 self._started.add(key)
             case {"finished": str(key), "result": body}:
                 told = {name: body[name] for name in ("text", "failed", "stop", "artifacts")}
-                self._finished[key] = _adapter(CallResult).validate_python(told)
+                finished: CallResult = _adapter(CallResult).validate_python(told)
+                stashed = _verdict_from_json(body["asked"]) if body.get("asked") is not None else None
+                if isinstance(stashed, str):  # nobody was asked, whatever the tool has said
+                    finished = CallResult(text=stashed, failed=True)
+                elif stashed is not None:
+                    finished = replace(finished, asked=stashed)
+                self._finished[key] = finished
             case {"asked": int(reply), "verdicts": list(verdicts)}:
                 self._verdicts.setdefault(reply, {}).update((key, _verdict_from_json(body)) for key, body in verdicts)
             case _:

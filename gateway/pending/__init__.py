@@ -1,7 +1,45 @@
 """Deferred confirmation: one confirmation, one exact side effect, once."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from gateway.pending.reading import ConfirmParser, RegexConfirmParser, ReplyParser
 from gateway.tools.action import PendingAction, compute_args_digest
+from gateway.tools.stash import DEFAULT_TTL_SECONDS, PendingActionExistsError, stash_pending
 from gateway.tools.verbs import VERBS
 
-__all__ = ["VERBS", "ConfirmParser", "PendingAction", "RegexConfirmParser", "ReplyParser", "compute_args_digest"]
+if TYPE_CHECKING:
+    from gateway.pending.seed import InMemoryPendingStore, RedisPendingStore, SqlitePendingStore
+    from gateway.pending.seed_outcome import DEFAULT_IGNORE_TTL_SECONDS, ConfirmOutcome
+
+__all__ = [
+    "DEFAULT_IGNORE_TTL_SECONDS",
+    "DEFAULT_TTL_SECONDS",
+    "VERBS",
+    "ConfirmOutcome",
+    "ConfirmParser",
+    "InMemoryPendingStore",
+    "PendingAction",
+    "PendingActionExistsError",
+    "RedisPendingStore",
+    "RegexConfirmParser",
+    "ReplyParser",
+    "SqlitePendingStore",
+    "compute_args_digest",
+    "stash_pending",
+]
+
+_LATER = {
+    "DEFAULT_IGNORE_TTL_SECONDS": "seed_outcome",
+    "ConfirmOutcome": "seed_outcome",
+    "InMemoryPendingStore": "seed",
+    "RedisPendingStore": "seed",
+    "SqlitePendingStore": "seed",
+}
+"""Imported when first asked for: a bot's own questions need no pending store."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.testing.clock import FakeClock
 from gateway.testing.driver import ChatDriver, Shown
 from gateway.testing.provider import ScriptedProvider, ToolCall
+from gateway.testing.tools import ToolRun, run_tool
 
 if TYPE_CHECKING:
     from gateway.testing.channel_contract import (
@@ -41,7 +42,9 @@ __all__ = [
     "Shown",
     "StoreContract",
     "ToolCall",
+    "ToolRun",
     "Webhook",
+    "run_tool",
 ]
 
 

@@ -1,0 +1,297 @@
+"""Where an adapter of `seed.py` keeps its records: a store of this process, with its keys and its executors.
+
+All adapters over one store share them, so that each can run what another has stashed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import quote
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from channels import MissingSetting, Person
+from channels.catalogue import lacking
+from gateway import wording
+from gateway.pending.actions import ConversationActions
+from gateway.pending.index import Index
+from gateway.pending.loading import Counters, load_actions
+from gateway.pending.seal import Keyring
+from gateway.pending.seed_alive import alive, alive_put
+from gateway.pending.upgrade import upgrade
+from gateway.settings import Settings
+from gateway.store.base import Overloaded, Put, Store, Transaction
+from gateway.store.codec import micros, moment
+from gateway.store.secret import secret_of
+from gateway.store.sqlite import SqliteStore
+from gateway.tools.action import Detail, PendingAction
+from gateway.tools.stash import Executor
+
+__all__ = ["Factory", "Home", "Scope", "at_path", "at_url", "home_of"]
+
+log = logging.getLogger("askfirst.pending")
+
+Factory: TypeAlias = Callable[[PendingAction], Executor]
+"""Makes the executor of a record, in whichever process the answer comes to."""
+
+_GRACE_SECONDS = 10.0
+_SLOT = "seed/"
+_COUNTED_SECONDS = 1.0
+"""So often it is counted what other processes have stashed."""
+_KEPT = timedelta(days=30)
+"""An open action that nobody asks for again is forgotten so long after its end."""
+_SHARE = 10
+"""One person may fill one part in so many of a store, and this many at least."""
+_LEAST_SHARE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose action it is, and where: one may be open in each. Raises ValueError without a user."""
+
+    user_id: str
+    channel_id: str | None = None
+    conversation_id: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.user_id:
+            raise ValueError("user_id must not be empty: an action is somebody's")
+
+    @property
+    def person(self) -> str:
+        """The person as `ask_channel` writes them."""
+        return str(Person(channel="app", account=self.channel_id or "-", user_id=self.user_id))
+
+    @property
+    def user(self) -> str:
+        """What the conversations of this user begin with, and nobody else's do."""
+        return f"seed:{_quoted(self.user_id)}/"
+
+    @property
+    def conversation(self) -> str:
+        """The conversation of this scope's records: no other scope has it, nor has any channel."""
+        return f"{self.user}{_part(self.channel_id)}/{_part(self.conversation_id)}"
+
+
+@dataclass(eq=False)
+class Home:
+    """What the adapters over one store share in this process."""
+
+    keyring: Keyring | None = None
+    counters: Counters = field(default_factory=Counters)
+    executors: dict[str, tuple[Executor, datetime]] = field(default_factory=dict)
+    """Action id -> its closure, and until when an answer counts."""
+    running: Counter[str] = field(default_factory=Counter)
+    """The actions that this process runs or is about to launch."""
+    tasks: set[asyncio.Future[Any]] = field(default_factory=set)
+    users: int = 0
+    """Adapters that have opened it and not closed it."""
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _slots: dict[str, datetime] = field(default_factory=dict)
+    """Conversation with an open action -> until when an answer counts."""
+    _counted: float | None = None
+
+    async def open(self, store: Store, *, ours: bool) -> None:
+        """Open the store if nobody has, and find its keys. Raises StoreRefused and MissingSetting.
+
+        `ours`: an adapter made it, so there is no platform to ask whether this machine's clock is right.
+        """
+        async with self.opening:
+            if self.keyring is None:
+                self.keyring = Keyring(await asyncio.to_thread(_keys, store))
+                await asyncio.to_thread(wording.prepare)
+            await store.open()
+            if ours:
+                store.trust_clock()
+            if self.users == 0:
+                await upgrade(store, self.keyring, self._rewriting(store))
+            self.users += 1
+
+    async def close(self, store: Store, *, ours: bool) -> None:
+        """Close the store when no other adapter has it; one that is not `ours` stays open.
+
+        What runs has a while to end; then it is cancelled, and its outcome is unknown.
+        """
+        async with self.opening:
+            self.users -= 1
+            if self.users:
+                return
+            if self.tasks:
+                _, late = await asyncio.wait(self.tasks, timeout=_GRACE_SECONDS)
+                for task in late:
+                    task.cancel()
+                if late:
+                    await asyncio.wait(late)
+            if ours:
+                await store.close()
+
+    def _rewriting(self, store: Store) -> Callable[[str, frozenset[str]], Awaitable[None]]:
+        async def rewrite(conversation: str, action_ids: frozenset[str]) -> None:
+            actions = await self.load(store, conversation, *action_ids, first_form=True)
+            transaction = Transaction(partition=actions.partition)
+            actions.write(transaction)
+            await store.commit(transaction)
+
+        return rewrite
+
+    async def load(self, store: Store, conversation: str, *also: str, first_form: bool = False) -> ConversationActions:
+        """Read the actions of a conversation, the last settled one included. Raises NewerForm."""
+        if self.keyring is None:
+            raise RuntimeError("the home of a pending store was not opened")
+        actions = await load_actions(
+            store,
+            conversation,
+            keyring=self.keyring,
+            counters=self.counters,
+            drift=_never,
+            also=also,
+            find=_last_settled,
+            first_form=first_form,
+        )
+        for action_id in actions.changes.tampered:
+            log.error("action %s was changed in the store by somebody without the key: it does not run", action_id)
+        return actions
+
+    async def write(self, store: Store, actions: ConversationActions) -> None:
+        """Write what was changed, in one transaction. Nobody is told, and no model is. Raises Conflict."""
+        actions.changes.settled.clear()
+        transaction = Transaction(partition=actions.partition)
+        actions.write(transaction)
+        if not transaction.puts:
+            return
+        for action in actions.changes.actions.values():
+            if action.state == "running":
+                transaction.puts[alive(action.pending_action_id)] = alive_put(action, actions.now)
+            elif action.fence:
+                transaction.deletes.append(alive(action.pending_action_id))
+        slot = f"{_SLOT}{actions.conversation}"
+        ends = [action.expires_at for action in actions.open if action.expires_at is not None]
+        if ends and max(ends) > actions.now:
+            transaction.puts[slot] = Put(micros(max(ends)), (max(ends) - actions.now).total_seconds())
+        else:
+            transaction.deletes.append(slot)
+        for action in actions.open:
+            self._keep_for_a_while(transaction, action, actions.now)
+        await store.commit(transaction)
+        for action in actions.changes.actions.values():
+            if not action.open:
+                self.executors.pop(action.pending_action_id, None)
+        self._slots.pop(actions.conversation, None)
+        if ends:
+            self._slots[actions.conversation] = max(ends)
+
+    def _keep_for_a_while(self, transaction: Transaction, action: PendingAction, now: datetime) -> None:
+        seconds = (max(action.expires_at or now, now) - now + _KEPT).total_seconds()
+        for name in (f"action/{action.pending_action_id}", f"open/{action.conversation}"):
+            if (put := transaction.puts.get(name)) is not None:
+                transaction.puts[name] = Put(put.value, seconds)
+
+    async def make_room(self, store: Store, scope: Scope, most: int) -> None:
+        """Raise Overloaded when so many wait already, or as many of this user as one may have."""
+        now = await store.now()
+        for action_id in [each for each, (_, end) in self.executors.items() if end < now]:
+            del self.executors[action_id]
+        if self._counted is None or (store.shared and time.monotonic() - self._counted > _COUNTED_SECONDS):
+            await self._count(store, now)
+        if self._full(scope, most, now):
+            await self._count(store, now)
+            if why := self._full(scope, most, now):
+                raise Overloaded(f"{why}, which is all that may: the answers to some come first, or their ends")
+
+    def _full(self, scope: Scope, most: int, now: datetime) -> str | None:
+        """Return what keeps this user from one more, as far as is known here; None: nothing does."""
+        self._slots = {where: end for where, end in self._slots.items() if end >= now}
+        others, share = self._slots.keys() - {scope.conversation}, max(most // _SHARE, _LEAST_SHARE)
+        if len(others) >= most:
+            return f"{most} actions wait in this store"
+        if sum(where.startswith(scope.user) for where in others) >= share:
+            return f"{share} actions of this user wait"
+        return None
+
+    async def _count(self, store: Store, now: datetime) -> None:
+        self._counted = time.monotonic()
+        found = await store.scan(_SLOT)
+        self._slots = {
+            key.name.removeprefix(_SLOT): moment(record.value) if isinstance(record.value, int) else now
+            for key, record in found
+        }
+
+    def start(self, task: asyncio.Future[Any]) -> None:
+        """Keep a task until it has ended."""
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+
+_homes: WeakKeyDictionary[Store, Home] = WeakKeyDictionary()
+_stores: WeakValueDictionary[tuple[str, int], Store] = WeakValueDictionary()
+"""Those that adapters have made, by path or URL and the event loop they work in."""
+
+
+def home_of(store: Store) -> Home:
+    """Return what the adapters over this store share."""
+    return _homes.setdefault(store, Home())
+
+
+def at_path(path: Path | str) -> Store:
+    """Return the store of a file: the one that an adapter of this process has, else a new one, not opened yet."""
+    if str(path) == ":memory:":
+        return SqliteStore(":memory:")
+    file = Path(str(path).removeprefix("sqlite:///"))
+    return _shared(str(file.absolute()), lambda: SqliteStore(file))
+
+
+def at_url(url: str | Store) -> Callable[[], Store]:
+    """Return what gives the store of a Redis server; see `at_path`.
+
+    Raises ImportError without its package, and ValueError for another URL.
+    """
+    if not isinstance(url, str):
+        return lambda: url
+    if not url.startswith(("redis://", "rediss://")):
+        raise ValueError(f"should be redis://host:6379 or a Store, not a {url.partition(':')[0]!r} URL")
+    try:
+        from gateway.store.redis import RedisStore
+    except ImportError as error:
+        raise ImportError(lacking("RedisPendingStore", error, "redis")) from error
+    return lambda: _shared(url, lambda: RedisStore(url))
+
+
+def _shared(name: str, make: Callable[[], Store]) -> Store:
+    key = name, id(asyncio.get_running_loop())
+    store = _stores.get(key)
+    if store is None:
+        store = _stores[key] = make()
+    return store
+
+
+def _keys(store: Store) -> list[bytes]:
+    """Return the keys that seal what is in this store. Raises MissingSetting, and StoreRefused for a damaged one."""
+    keys = [secret.get_secret_value().encode() for secret in Settings().secret] or list(secret_of(store))
+    if not keys:
+        raise MissingSetting(
+            "ASKFIRST_SECRET", f"{type(store).__name__} outlives this process: set it, so that open questions hold"
+        )
+    return keys
+
+
+def _never(action: PendingAction) -> Detail | None:
+    return None
+
+
+def _last_settled(index: Index) -> Iterable[str]:
+    return [entry.action_id for entry in index.settled[:1]]
+
+
+def _part(given: str | None) -> str:
+    return "" if given is None else f"={_quoted(given)}"
+
+
+def _quoted(text: str) -> str:
+    return quote(text, safe="", errors="surrogatepass")

@@ -1,0 +1,153 @@
+"""The selectools way to ask: a tool stashes what it would do, and is run alone under test.
+
+`stash_pending` only writes down: whoever collects (`stashing`) has a person asked once the tool has returned.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from math import isfinite
+from typing import Any, TypeAlias
+
+from channels import Json
+from gateway.tools.action import PendingAction, canonical_json, compute_args_digest, json_text
+from gateway.tools.context import ToolContext
+from gateway.tools.errors import ToolError
+
+__all__ = [
+    "ADAPTER",
+    "DEFAULT_TTL_SECONDS",
+    "Executor",
+    "PendingActionExistsError",
+    "Stash",
+    "new_action",
+    "stash_pending",
+    "stashing",
+]
+
+ADAPTER = "adapter"
+"""The `tool_version` of an action that no tool of an agent stands behind."""
+DEFAULT_TTL_SECONDS = 60.0
+
+Executor: TypeAlias = Callable[[], Any]
+"""Does what was confirmed. Takes nothing; what it returns is told. Sync (run in a thread) or async."""
+
+
+class PendingActionExistsError(RuntimeError):
+    """An action of this person waits for an answer here already. That one stays as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stash:
+    """What one call of `stash_pending` wrote down."""
+
+    action: PendingAction
+    executor: Executor | None = field(default=None, repr=False)
+
+
+class _Collector:
+    """The stashes of one run, open for as long as the run lasts."""
+
+    def __init__(self, context: ToolContext) -> None:
+        self.context = context
+        self.stashes: list[Stash] = []
+        self.open = True
+
+
+_current: ContextVar[_Collector | None] = ContextVar("askfirst_stashes", default=None)
+
+
+@contextmanager
+def stashing(context: ToolContext) -> Iterator[list[Stash]]:
+    """Collect what is stashed inside the block into the list it yields; `context` is that of the run.
+
+    Concurrent runs do not see each other's. After the block has ended, stashing raises ToolError.
+    """
+    collector = _Collector(context)
+    token = _current.set(collector)
+    try:
+        yield collector.stashes
+    finally:
+        collector.open = False
+        _current.reset(token)
+
+
+def stash_pending(
+    *,
+    kind: str,
+    preview: str,
+    executor: Executor | None = None,
+    args: Mapping[str, Json] | None = None,
+    ttl_seconds: float | None = None,
+) -> PendingAction:
+    """Have the person of this run asked whether `executor` may run, and return what they are asked.
+
+    Call it inside a tool, and return a PendingConfirmation: nothing has happened yet, and the turn ends with the
+    question. `preview` says in one line what would happen. `args` must be plain JSON; they are copied. `ttl_seconds`:
+    how long the answer counts, a minute if nothing is said.
+
+    Raises ToolError where no tool is running, PendingActionExistsError for a second one in the same call of a tool, and
+    ValueError for what cannot be asked: no kind, no preview, a `ttl_seconds` that is no positive, finite number, `args`
+    that canonical JSON cannot hold.
+    """
+    collector = _current.get()
+    if collector is None or not collector.open:
+        raise ToolError(
+            "stash_pending was called outside a run: call it inside a tool, before the tool returns. "
+            "In a test, run the tool with askfirst.testing.run_tool"
+        )
+    if collector.stashes:
+        waiting = collector.stashes[0].action.kind
+        raise PendingActionExistsError(f"{waiting!r} was stashed in this call already: one question a call of a tool")
+    context = collector.context
+    action = new_action(
+        kind=kind,
+        preview=preview,
+        args=args,
+        ttl_seconds=DEFAULT_TTL_SECONDS if ttl_seconds is None else ttl_seconds,
+        at=context.clock(),
+        requester=context.person,
+        conversation=context.conversation,
+        address=context.address,
+        language=context.language,
+    )
+    collector.stashes.append(Stash(action, executor))
+    return action
+
+
+def new_action(
+    *, kind: str, preview: str, args: Mapping[str, Json] | None, ttl_seconds: float, at: datetime, **more: Any
+) -> PendingAction:
+    """Return the record of an action that no tool of an agent stands behind; `more` are other fields of it.
+
+    It has no code and no digest yet. Raises ValueError as `stash_pending`.
+    """
+    for name, text in (("kind", kind), ("preview", preview)):
+        if not isinstance(text, str) or not text.strip():
+            raise ValueError(f"{name} must be a text that is not empty: it is what the person is asked")
+        canonical_json(text)
+    try:
+        if not (isfinite(ttl_seconds) and ttl_seconds > 0):
+            raise ValueError
+        _ = at + timedelta(seconds=ttl_seconds)
+    except (ValueError, TypeError, OverflowError):
+        raise ValueError(f"ttl_seconds must be a positive, finite number of seconds, not {ttl_seconds!r}") from None
+    digest = compute_args_digest(args)
+    return PendingAction(
+        pending_action_id=secrets.token_hex(16),
+        kind=kind,
+        tool_version=ADAPTER,
+        args=json.loads(json_text(dict(args or {}))),
+        args_digest=digest,
+        preview=preview,
+        ttl_seconds=ttl_seconds,
+        answer_window_seconds=ttl_seconds,
+        requested_at=at,
+        **more,
+    )

@@ -1,0 +1,93 @@
+"""Where selectools' pending stores are tested: in memory, in a file, and on a Redis server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.pending import InMemoryPendingStore, RedisPendingStore, SqlitePendingStore
+from gateway.pending.seed_store import PendingStore
+from gateway.store.base import Key, Put, Store, Transaction
+from gateway.store.redis import RedisStore
+from tests.store.conftest import prefix, redis_url
+
+__all__ = ["SECRET", "Place", "kept", "place", "prefix", "redis_url"]
+
+SECRET = "kept-for-tests-0123456789-ABCDEFGHIJ"
+
+
+class Place:
+    """One kind of store, for as long as a test lasts."""
+
+    def __init__(self, kind: str, path: Path, url: str, prefix: str) -> None:
+        self.kind, self.path, self.url, self.prefix = kind, path, url, prefix
+        self._offset = 0.0
+        self._made: list[PendingStore] = []
+        self._stores: list[Store] = []
+
+    async def open(self, *, elsewhere: bool = False, **options: Any) -> PendingStore:
+        """A pending store with what the ones before it have stored; in memory there is nothing then.
+
+        `elsewhere`: as another process would have it, which on a file comes after this one.
+        """
+        made: PendingStore
+        match self.kind:
+            case "memory":
+                made = InMemoryPendingStore(**options)
+            case "file":
+                if elsewhere:
+                    await self.close()
+                made = SqlitePendingStore(self.path, **options)
+            case _:
+                if elsewhere or not self._stores:
+                    self._stores.append(RedisStore(self.url, prefix=self.prefix, ack_seconds=5))
+                made = RedisPendingStore(self._stores[-1], **options)
+        (await made.open()).offset_seconds = self._offset
+        self._made.append(made)
+        return made
+
+    async def later(self, seconds: float) -> None:
+        """So much time passes for the store."""
+        self._offset += seconds
+        for made in self._made:
+            (await made.open()).offset_seconds = self._offset
+
+    async def close(self) -> None:
+        """As at the end of the process."""
+        for made in self._made:
+            await made.close()
+        for store in self._stores:
+            await store.close()
+        self._made.clear()
+        self._stores.clear()
+
+    async def stored(self, pending: PendingStore, prefix: str) -> dict[Key, Any]:
+        """The records of these names as they are stored."""
+        return {key: record.value for key, record in await (await pending.open()).scan(prefix)}
+
+    async def change(self, pending: PendingStore, key: Key, value: Any) -> None:
+        """Write something into the store, as somebody without the key could."""
+        store = await pending.open()
+        await store.commit(Transaction(partition=key.partition, puts={key.name: Put(value)}))
+
+
+@pytest.fixture(params=["memory", "file", "redis"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Each kind of store, empty, with a secret."""
+    kind, url, own = str(request.param), "", ""
+    monkeypatch.setenv("ASKFIRST_SECRET", SECRET)
+    if kind == "redis":
+        url, own = request.getfixturevalue("redis_url"), request.getfixturevalue("prefix")
+    return Place(kind, tmp_path / "pending.db", url, own)
+
+
+@pytest.fixture
+async def place(kept: Place) -> AsyncIterator[Place]:
+    """The same, closed at the end."""
+    try:
+        yield kept
+    finally:
+        await kept.close()

@@ -1,0 +1,595 @@
+"""selectools' pending stores: stashing, confirming by text, and who may run what. On memory, a file and Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from gateway import emit_artifact
+from gateway.pending import (
+    DEFAULT_TTL_SECONDS,
+    ConfirmOutcome,
+    PendingAction,
+    PendingActionExistsError,
+    RegexConfirmParser,
+    compute_args_digest,
+)
+from gateway.pending.seed_home import home_of
+from gateway.pending.seed_store import PendingStore
+from gateway.store.base import Overloaded
+from tests.pending.seed_places import Place, kept, place, prefix, redis_url
+from tests.stored import edited
+
+__all__ = ["kept", "place", "prefix", "redis_url"]
+
+ARGS = {"invoice_id": "INV-42"}
+
+
+class Ran:
+    """What executors did, in order."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def deletes(self, invoice_id: str = "INV-42") -> Callable[[], str]:
+        def delete() -> str:
+            self.done.append(invoice_id)
+            return f"{invoice_id} is deleted."
+
+        return delete
+
+    def factory(self, record: PendingAction) -> Callable[[], str]:
+        return self.deletes(str(record.args["invoice_id"]))
+
+
+@pytest.fixture
+def ran() -> Ran:
+    return Ran()
+
+
+async def stashed(pending: PendingStore, executor: Any = None, user: str = "ana", **more: Any) -> PendingAction:
+    given = {"kind": "delete_invoice", "preview": "Delete invoice INV-42", "args": ARGS, **more}
+    return await pending.stash(user, executor=executor, **given)
+
+
+def status(outcome: ConfirmOutcome | None) -> str | None:
+    return None if outcome is None else outcome.status
+
+
+class NoYes:
+    """Reads nothing as a yes."""
+
+    version = "no-yes-1"
+
+    def is_confirm(self, message: str) -> bool:
+        return False
+
+    def is_cancel(self, message: str) -> bool:
+        return False
+
+
+# ── stashing ──
+
+
+@pytest.mark.ledger("PEND-13")
+async def test_a_stash_gives_a_pending_record_that_was_shown_at_once(place: Place) -> None:
+    pending = await place.open()
+    action = await stashed(pending)
+    assert (action.status, action.kind, action.preview) == ("pending", "delete_invoice", "Delete invoice INV-42")
+    assert action.args_digest == compute_args_digest(ARGS)
+    assert action.expires_at is not None and action.expires_at - action.requested_at == timedelta(seconds=60)
+    assert DEFAULT_TTL_SECONDS == action.ttl_seconds == action.answer_window_seconds == 60.0
+    assert (action.tool_version, action.shown_at) == ("adapter", action.requested_at)
+    assert len(action.pending_action_id) == 32
+    assert await pending.get("ana") == action
+
+
+@pytest.mark.ledger("PEND-07", "ERR-04")
+async def test_a_second_one_in_a_scope_is_refused_and_the_first_goes_on(place: Place, ran: Ran) -> None:
+    pending = await place.open()
+    first = await stashed(pending, ran.deletes("first"))
+    with pytest.raises(PendingActionExistsError, match="delete_invoice"):
+        await stashed(pending, ran.deletes("second"))
+    assert issubclass(PendingActionExistsError, RuntimeError)
+    outcome = await pending.pop_if_confirmed("ana", "yes")
+    assert outcome is not None and outcome.record.pending_action_id == first.pending_action_id
+    assert ran.done == ["first"]
+
+
+@pytest.mark.ledger("PEND-08")
+async def test_an_expired_one_gives_way(place: Place) -> None:
+    pending = await place.open()
+    await stashed(pending)
+    await place.later(61)
+    again = await stashed(pending)
+    assert await pending.get("ana") == again
+
+
+@pytest.mark.ledger("PEND-33")
+async def test_of_many_stashes_at_once_one_wins(place: Place) -> None:
+    stores = [await place.open(elsewhere=place.kind == "redis") for _ in range(2 if place.kind == "redis" else 1)]
+    tried = await asyncio.gather(
+        *(stashed(stores[number % len(stores)]) for number in range(8)), return_exceptions=True
+    )
+    won = [each for each in tried if isinstance(each, PendingAction)]
+    assert len(won) == 1
+    assert all(isinstance(each, PendingActionExistsError) for each in tried if each is not won[0])
+    assert await stores[0].get("ana") == won[0]
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 0.0, float("inf"), float("nan"), 1e15])
+async def test_a_time_that_makes_no_sense_is_refused(place: Place, seconds: float) -> None:
+    pending = await place.open()
+    with pytest.raises(ValueError, match="ttl_seconds"):
+        await stashed(pending, ttl_seconds=seconds)
+    assert await pending.get("ana") is None
+
+
+@pytest.mark.parametrize("bad", [datetime(2026, 1, 1, tzinfo=UTC), float("nan"), {1, 2}, b"x", 2**60])
+async def test_arguments_that_are_no_plain_json_are_refused(place: Place, bad: Any) -> None:
+    pending = await place.open()
+    with pytest.raises(ValueError, match="canonical JSON"):
+        await stashed(pending, args={"at": bad})
+    assert await pending.get("ana") is None
+
+
+@pytest.mark.parametrize("empty", [{"kind": ""}, {"preview": " "}])
+async def test_nothing_to_ask_is_refused(place: Place, empty: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=next(iter(empty))):
+        await stashed(await place.open(), **empty)
+
+
+@pytest.mark.ledger("PEND-11")
+async def test_a_user_is_needed_by_every_call_that_does_something(place: Place) -> None:
+    pending = await place.open()
+    calls: list[Callable[[], Any]] = [
+        lambda: stashed(pending, user=""),
+        lambda: pending.get(""),
+        lambda: pending.pop_if_confirmed("", "yes"),
+        lambda: pending.pop_if_intent("", "confirm"),
+        lambda: pending.tighten_ttl("", 1),
+        lambda: pending.drop(""),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="user_id"):
+            await call()
+    assert await pending.pop_if_confirmed("", "hello there") is None
+
+
+@pytest.mark.ledger("PEND-11")
+async def test_no_two_scopes_are_one(place: Place) -> None:
+    pending = await place.open()
+    scopes: list[tuple[str, str | None, str | None]] = [
+        ("ana", None, None),
+        ("ana", "", None),
+        ("ana", None, ""),
+        ("ana", "whatsapp", None),
+        ("ana", None, "whatsapp"),
+        ("ana/", "whatsapp", None),
+        ("ana//whatsapp", None, None),
+        ("ana", "=", None),
+        ("ana", "-", None),
+        ("ánа", None, None),
+    ]
+    made = {
+        scope: await stashed(pending, user=scope[0], channel_id=scope[1], conversation_id=scope[2]) for scope in scopes
+    }
+    for (user, channel, conversation), action in made.items():
+        assert await pending.get(user, channel_id=channel, conversation_id=conversation) == action
+    assert len({action.conversation for action in made.values()}) == len(scopes)
+
+
+@pytest.mark.ledger("PEND-26")
+async def test_a_full_store_refuses_and_evicts_nobody(place: Place, ran: Ran) -> None:
+    pending = await place.open(max_entries=3)
+    for user in ("ana", "bob", "eva"):
+        await stashed(pending, ran.deletes(user), user)
+    with pytest.raises(Overloaded, match="3 actions wait"):
+        await stashed(pending, user="mallory")
+    assert status(await pending.pop_if_confirmed("ana", "yes")) == "executed"
+    await stashed(pending, user="zoe")
+    await place.later(61)
+    for user in ("ana", "bob", "eva"):
+        await stashed(pending, user=user)
+
+
+async def test_one_user_cannot_take_all_the_room(place: Place) -> None:
+    pending = await place.open(max_entries=60)
+    for number in range(50):
+        await stashed(pending, user="mallory", conversation_id=str(number))
+    with pytest.raises(Overloaded, match="50 actions of this user"):
+        await stashed(pending, user="mallory", conversation_id="more")
+    await stashed(pending, user="ana")
+
+
+async def test_a_record_names_the_parser_that_was_there_when_it_was_stashed(place: Place) -> None:
+    assert (await stashed(await place.open())).parser_version == RegexConfirmParser().version
+    assert (await stashed(await place.open(parser=NoYes()), user="bob")).parser_version == "no-yes-1"
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"default_ttl_seconds": 0}, {"default_ttl_seconds": float("nan")}, {"max_entries": 0}]
+)
+async def test_options_that_make_no_sense_are_refused(place: Place, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        await place.open(**wrong)
+
+
+@pytest.mark.ledger("PEND-35")
+async def test_dropping_lets_go_and_says_what(place: Place, ran: Ran) -> None:
+    pending = await place.open()
+    action = await stashed(pending, ran.deletes())
+    dropped = await pending.drop("ana")
+    assert dropped is not None and dropped.pending_action_id == action.pending_action_id
+    assert dropped.status == "cancelled"
+    assert await pending.get("ana") is None
+    assert await pending.drop("ana") is None
+    assert await pending.pop_if_confirmed("ana", "yes") is None
+    assert ran.done == []
+
+
+async def test_dropping_what_has_expired_cancels_it_too(place: Place) -> None:
+    pending = await place.open()
+    await stashed(pending)
+    await place.later(61)
+    dropped = await pending.drop("ana")
+    assert dropped is not None and dropped.status == "cancelled"
+
+
+# ── confirming by text ──
+
+
+@pytest.mark.ledger("PEND-16")
+async def test_nobody_elses_yes_and_no_other_place_counts(place: Place, ran: Ran) -> None:
+    pending = await place.open()
+    action = await stashed(pending, ran.deletes(), channel_id="wa", conversation_id="c1")
+    where: list[tuple[str, dict[str, Any]]] = [
+        ("bob", {"channel_id": "wa", "conversation_id": "c1"}),
+        ("ana", {"channel_id": "wa", "conversation_id": "c2"}),
+        ("ana", {"channel_id": "wa"}),
+        ("ana", {}),
+    ]
+    for user, ids in where:
+        assert await pending.pop_if_confirmed(user, "yes", **ids) is None
+        assert await pending.pop_if_intent(user, "confirm", **ids) is None
+    assert await pending.get("ana", channel_id="wa", conversation_id="c1") == action
+    assert ran.done == []
+
+
+@pytest.mark.parametrize("text", ["", "hello", "no", "yes?", "yes, but tell me more first", "ok", "claro", "isso"])
+async def test_what_is_no_yes_touches_nothing(place: Place, ran: Ran, text: str) -> None:
+    pending = await place.open()
+    action = await stashed(pending, ran.deletes())
+    assert await pending.pop_if_confirmed("ana", text) is None
+    assert await pending.get("ana") == action
+
+
+@pytest.mark.ledger("PEND-15", "PEND-18", "PEND-22", "PEND-68")
+@pytest.mark.parametrize("text", ["yes", "Sim!", "sí", "yes please", "sim, por favor"])
+async def test_a_yes_executes_once_and_gives_what_was_returned(place: Place, ran: Ran, text: str) -> None:
+    pending = await place.open()
+    action = await stashed(pending, ran.deletes())
+    outcome = await pending.pop_if_confirmed("ana", text, args_digest=action.args_digest)
+    assert outcome is not None and outcome.executed
+    assert (outcome.status, outcome.result) == ("executed", "INV-42 is deleted.")
+    assert (outcome.record.status, outcome.record.outcome) == ("consumed", "INV-42 is deleted.")
+    assert await pending.pop_if_confirmed("ana", text) is None
+    assert await pending.get("ana") is None
+    assert ran.done == ["INV-42"]
+
+
+@pytest.mark.ledger("PEND-19", "PEND-20", "PEND-33")
+async def test_of_many_at_once_one_executes(place: Place, ran: Ran) -> None:
+    stores = [await place.open(elsewhere=place.kind == "redis") for _ in range(4 if place.kind == "redis" else 1)]
+    for each in stores:
+        each.register_executor_factory("delete_invoice", ran.factory)
+    await stashed(stores[0])
+    outcomes = await asyncio.gather(
+        *(stores[number % len(stores)].pop_if_confirmed("ana", "yes") for number in range(8))
+    )
+    assert sorted(map(str, map(status, outcomes))) == ["None"] * 7 + ["executed"]
+    assert ran.done == ["INV-42"]
+
+
+async def test_while_it_runs_a_twin_finds_nothing_and_the_next_may_be_stashed(place: Place, ran: Ran) -> None:
+    pending, begun, go_on = await place.open(), asyncio.Event(), asyncio.Event()
+
+    async def slow() -> str:
+        begun.set()
+        await go_on.wait()
+        return "slowly done"
+
+    await stashed(pending, slow)
+    running = asyncio.create_task(pending.pop_if_confirmed("ana", "yes"))
+    await begun.wait()
+    assert await pending.pop_if_confirmed("ana", "yes") is None
+    assert await pending.get("ana") is None
+    if place.kind == "redis":
+        assert await (await place.open(elsewhere=True)).pop_if_confirmed("ana", "yes") is None
+    await stashed(pending, ran.deletes("next"))
+    go_on.set()
+    outcome = await running
+    assert outcome is not None and (outcome.status, outcome.result) == ("executed", "slowly done")
+    assert status(await pending.pop_if_confirmed("ana", "yes")) == "executed"
+    assert ran.done == ["next"]
+
+
+@pytest.mark.ledger("PEND-43")
+async def test_a_late_yes_is_told_that_it_is_late(place: Place, ran: Ran) -> None:
+    pending = await place.open()
+    await stashed(pending, ran.deletes())
+    await place.later(61)
+    assert await pending.get("ana") is None
+    for _ in range(2):
+        outcome = await pending.pop_if_confirmed("ana", "yes")
+        assert outcome is not None
+        assert (outcome.status, outcome.record.status, outcome.result) == ("expired", "expired", None)
+    await place.later(601)
+    assert await pending.pop_if_confirmed("ana", "yes") is None
+    assert ran.done == []
+
+
+@pytest.mark.ledger("PEND-18", "PEND-24", "PEND-25")
+async def test_another_digest_disarms(place: Place, ran: Ran) -> None:
+    pending = await place.open()
+    await stashed(pending, ran.deletes())
+    outcome = await pending.pop_if_confirmed("ana", "yes", args_digest=compute_args_digest({"invoice_id": "INV-43"}))
+    assert outcome is not None
+    assert (outcome.status, outcome.executed, outcome.result) == ("digest_mismatch", False, None)
+    assert outcome.record.status == "cancelled"
+    assert await pending.get("ana") is None
+    assert await pending.pop_if_confirmed("ana", "yes") is None
+    await stashed(pending)
+    assert ran.done == []
+
+
+@pytest.mark.ledger("PEND-64")
+async def test_another_id_neither_fires_nor_disarms(place: Place, ran: Ran) -> None:
+    pending = await place.open()
+    action = await stashed(pending, ran.deletes())
+    outcome = await pending.pop_if_confirmed("ana", "yes", expected_id="5e" * 16)
+    assert outcome is not None and (outcome.status, outcome.detail) == ("kind_mismatch", "id_mismatch")
+    assert ran.done == []
+    assert await pending.get("ana") == action
+    assert status(await pending.pop_if_confirmed("ana", "yes", expected_id=action.pending_action_id)) == "executed"
+
+
+async def test_expired_comes_before_another_digest_and_another_id_before_expired(place: Place) -> None:
+    pending = await place.open()
+    await stashed(pending)
+    await place.later(61)
+    assert await pending.pop_if_confirmed("ana", "yes", expected_id="5e" * 16) is None
+    assert status(await pending.pop_if_confirmed("ana", "yes", args_digest="0" * 64)) == "expired"
+
+
+# ── executors ──
+
+
+@pytest.mark.ledger("PEND-24", "PEND-31")
+async def test_without_closure_and_factory_it_is_disarmed(place: Place) -> None:
+    pending = await place.open()
+    await stashed(pending)
+    outcome = await pending.pop_if_confirmed("ana", "yes")
+    assert outcome is not None and (outcome.status, outcome.record.status) == ("no_executor", "cancelled")
+    assert await pending.get("ana") is None
+    await stashed(pending)
+
+
+@pytest.mark.ledger("PEND-04")
+async def test_a_factory_runs_from_the_frozen_record_and_before_a_closure(place: Place, ran: Ran) -> None:
+    pending = await place.open()
+    pending.register_executor_factory("delete_invoice", ran.factory)
+    args = dict(ARGS)
+    await stashed(pending, ran.deletes("closure"), args=args)
+    args["invoice_id"] = "INV-43"
+    assert status(await pending.pop_if_confirmed("ana", "yes")) == "executed"
+    assert ran.done == ["INV-42"]
+
+
+@pytest.mark.ledger("PEND-26", "PEND-28", "PEND-29", "PEND-31")
+async def test_another_process_needs_a_factory(place: Place, ran: Ran) -> None:
+    if place.kind == "memory":
+        return  # nothing outlives its process
+    await stashed(await place.open(), ran.deletes("closure"))
+    other = await place.open(elsewhere=True)
+    assert (await other.get("ana")) is not None
+    assert status(await other.pop_if_confirmed("ana", "yes")) == "no_executor"
+    await stashed(other, ran.deletes("closure"))
+    third = await place.open(elsewhere=True)
+    third.register_executor_factory("delete_invoice", ran.factory)
+    assert status(await third.pop_if_confirmed("ana", "yes")) == "executed"
+    assert ran.done == ["INV-42"]
+
+
+async def test_a_factory_is_asked_only_when_it_is_to_run(place: Place) -> None:
+    pending = await place.open()
+    asked: list[PendingAction] = []
+    pending.register_executor_factory("delete_invoice", lambda record: asked.append(record) or str)  # type: ignore[func-returns-value]
+    await stashed(pending)
+    assert status(await pending.pop_if_confirmed("ana", "yes", args_digest="0" * 64)) == "digest_mismatch"
+    await stashed(pending)
+    await place.later(61)
+    assert status(await pending.pop_if_confirmed("ana", "yes")) == "expired"
+    assert asked == []
+    await stashed(pending)
+    assert status(await pending.pop_if_confirmed("ana", "yes")) == "executed"
+    assert len(asked) == 1
+
+
+@pytest.mark.ledger("PEND-21")
+@pytest.mark.parametrize("where", ["executor", "async executor", "factory"])
+async def test_an_error_is_told_by_its_type_and_never_retried(place: Place, where: str) -> None:
+    pending, tried = await place.open(), 0
+
+    def fails(*_: Any) -> Any:
+        nonlocal tried
+        tried += 1
+        raise RuntimeError("db down at 10.0.0.7")
+
+    async def fails_later() -> str:
+        fails()
+        return ""
+
+    if where == "factory":
+        pending.register_executor_factory("delete_invoice", fails)
+    await stashed(pending, fails_later if where.startswith("async") else fails)
+    outcome = await pending.pop_if_confirmed("ana", "yes")
+    assert outcome is not None
+    assert (outcome.status, outcome.executed, outcome.result) == ("failed", False, None)
+    assert (outcome.record.status, outcome.record.outcome) == ("consumed", "error: RuntimeError")
+    assert "db down" not in repr(outcome)
+    assert await pending.pop_if_confirmed("ana", "yes") is None
+    assert tried == 1
+
+
+async def test_an_error_that_leaves_it_open_is_unknown(place: Place) -> None:
+    pending = await place.open()
+
+    def breaks() -> str:
+        raise ConnectionResetError("after the request went out")
+
+    await stashed(pending, breaks)
+    assert status(await pending.pop_if_confirmed("ana", "yes")) == "unknown"
+    assert status(await pending.pop_if_confirmed("ana", "yes")) == "unknown"
+
+
+class Stop(BaseException):
+    """Ends more than one call."""
+
+
+async def test_what_ends_more_than_the_executor_leaves_unknown(place: Place) -> None:
+    pending = await place.open()
+
+    async def stops() -> str:
+        raise Stop
+
+    await stashed(pending, stops)
+    with pytest.raises(Stop):
+        await pending.pop_if_confirmed("ana", "yes")
+    outcome = await pending.pop_if_confirmed("ana", "yes")
+    assert outcome is not None and (outcome.status, outcome.record.outcome) == ("unknown", "error: Stop")
+
+
+async def test_a_caller_who_is_cancelled_leaves_unknown_and_a_thread_that_goes_on_settles_it(place: Place) -> None:
+    pending, begun, go_on = await place.open(), asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def slow() -> str:
+        loop.call_soon_threadsafe(begun.set)
+        assert go_on.wait(60)
+        return "done after all"
+
+    await stashed(pending, slow)
+    popping = asyncio.create_task(pending.pop_if_confirmed("ana", "yes"))
+    await begun.wait()
+    popping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await popping
+    outcome = await pending.pop_if_confirmed("ana", "yes")
+    assert outcome is not None and (outcome.status, outcome.record.state) == ("unknown", "unknown")
+    go_on.set()
+    await pending.close()  # waits for it
+    if place.kind == "redis":
+        again = await place.open()
+        assert await again.pop_if_confirmed("ana", "yes") is None
+        assert '"done after all"' in str(await place.stored(again, "action/"))
+
+
+@pytest.mark.ledger("PEND-04")
+@pytest.mark.parametrize("way", ["async", "returns a coroutine", "partial", "none", "number"])
+async def test_whatever_an_executor_is_and_returns(place: Place, way: str) -> None:
+    async def deletes(what: str = "it") -> str:
+        return f"deleted {what}"
+
+    executors: dict[str, tuple[Callable[[], Any], str | None]] = {
+        "async": (deletes, "deleted it"),
+        "returns a coroutine": (lambda: deletes("this"), "deleted this"),
+        "partial": (functools.partial(deletes, "that"), "deleted that"),
+        "none": (lambda: None, None),
+        "number": (lambda: {"deleted": 1}, '{"deleted": 1}'),
+    }
+    executor, result = executors[way]
+    pending = await place.open()
+    await stashed(pending, executor)
+    outcome = await pending.pop_if_confirmed("ana", "yes")
+    assert outcome is not None and (outcome.status, outcome.result) == ("executed", result)
+
+
+@pytest.mark.ledger("PEND-67")
+async def test_files_that_the_executor_emits_come_with_the_outcome(place: Place) -> None:
+    def exports() -> str:
+        emit_artifact(content=b"a,b", filename="export.csv")
+        return "exported"
+
+    pending = await place.open()
+    await stashed(pending, exports)
+    outcome = await pending.pop_if_confirmed("ana", "yes")
+    assert outcome is not None and [each.filename for each in outcome.artifacts] == ["export.csv"]
+
+
+# ── somebody with the store, and without the key ──
+
+
+async def test_arguments_changed_in_the_store_are_not_run(place: Place, ran: Ran) -> None:
+    pending = await place.open()
+    pending.register_executor_factory("delete_invoice", ran.factory)
+    await stashed(pending)
+    ((key, stored),) = (await place.stored(pending, "action/")).items()
+    await place.change(pending, key, edited(stored, args={"invoice_id": "INV-43"}))
+    outcome = await pending.pop_if_confirmed("ana", "yes")
+    assert outcome is not None and (outcome.status, outcome.detail) == ("digest_mismatch", "tampered")
+    assert outcome.record.status == "cancelled"
+    assert await pending.get("ana") is None
+    await stashed(pending)
+    assert ran.done == []
+
+
+async def test_a_record_that_is_none_any_more_is_told_and_not_run(
+    place: Place, ran: Ran, caplog: pytest.LogCaptureFixture
+) -> None:
+    pending = await place.open()
+    pending.register_executor_factory("delete_invoice", ran.factory)
+    await stashed(pending)
+    ((key, _),) = (await place.stored(pending, "action/")).items()
+    await place.change(pending, key, "{not json")
+    with caplog.at_level(logging.ERROR):
+        assert await pending.get("ana") is None
+    assert "without the key" in caplog.text
+    assert status(await pending.pop_if_confirmed("ana", "yes")) == "digest_mismatch"
+    assert ran.done == []
+    await stashed(pending)
+    assert status(await pending.pop_if_confirmed("ana", "yes")) == "executed"
+
+
+@pytest.mark.ledger("PEND-28")
+async def test_no_code_is_stored(place: Place, ran: Ran) -> None:
+    pending = await place.open()
+    await stashed(pending, ran.deletes())
+    assert "deletes" not in repr(await place.stored(pending, ""))
+
+
+@pytest.mark.ledger("PEND-29")
+async def test_no_closure_is_kept_for_what_has_ended(place: Place, ran: Ran) -> None:
+    pending = await place.open()
+    kept = home_of(await pending.open()).executors
+    for answer in (
+        lambda: pending.pop_if_confirmed("ana", "yes"),
+        lambda: pending.pop_if_intent("ana", "cancel"),
+        lambda: pending.drop("ana"),
+        lambda: pending.pop_if_confirmed("ana", "yes", args_digest="0" * 64),
+    ):
+        await stashed(pending, ran.deletes())
+        assert len(kept) == 1
+        assert await answer() is not None
+        assert kept == {}
+    await stashed(pending, ran.deletes())
+    await place.later(61)
+    await stashed(pending, user="bob")
+    assert kept == {}

@@ -1,0 +1,210 @@
+"""selectools' pending stores: the answers of buttons, and times that are cut short. On memory, a file and Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from gateway.pending import DEFAULT_IGNORE_TTL_SECONDS
+from tests.pending.seed_places import Place, kept, place, prefix, redis_url
+from tests.pending.test_seed import NoYes, Ran, ran, stashed, status
+
+__all__ = ["kept", "place", "prefix", "ran", "redis_url"]
+
+ANOTHER = "5e" * 16
+
+
+@pytest.mark.ledger("PEND-54", "PEND-68")
+async def test_a_button_needs_no_parser(place: Place, ran: Ran) -> None:
+    pending = await place.open(parser=NoYes())
+    action = await stashed(pending, ran.deletes())
+    assert await pending.pop_if_confirmed("ana", "yes") is None
+    pins: dict[str, Any] = {"expected_kind": "delete_invoice", "expected_id": action.pending_action_id}
+    outcome = await pending.pop_if_intent("ana", "confirm", **pins)
+    assert outcome is not None and (outcome.status, outcome.result) == ("executed", "INV-42 is deleted.")
+    assert await pending.pop_if_intent("ana", "confirm", **pins) is None
+    assert ran.done == ["INV-42"]
+
+
+async def test_of_many_presses_at_once_one_executes(place: Place, ran: Ran) -> None:
+    pending = await place.open()
+    await stashed(pending, ran.deletes())
+    outcomes = await asyncio.gather(*(pending.pop_if_intent("ana", "confirm") for _ in range(4)))
+    assert sorted(map(str, map(status, outcomes))) == ["None"] * 3 + ["executed"]
+    assert ran.done == ["INV-42"]
+
+
+@pytest.mark.ledger("PEND-25")
+async def test_a_cancel_disarms(place: Place, ran: Ran) -> None:
+    pending = await place.open()
+    await stashed(pending, ran.deletes())
+    outcome = await pending.pop_if_intent("ana", "cancel")
+    assert outcome is not None and (outcome.status, outcome.record.status) == ("cancelled", "cancelled")
+    assert await pending.get("ana") is None
+    assert await pending.pop_if_intent("ana", "confirm") is None
+    assert ran.done == []
+
+
+@pytest.mark.ledger("PEND-56")
+async def test_nothing_there_is_none_for_every_intent(place: Place) -> None:
+    pending = await place.open()
+    for intent in ("confirm", "cancel", "ignore", "bogus"):
+        assert await pending.pop_if_intent("ana", intent) is None
+
+
+@pytest.mark.ledger("PEND-25", "PEND-57", "PEND-58", "PEND-59")
+@pytest.mark.parametrize("intent", ["confirm", "cancel", "ignore", "bogus"])
+async def test_a_button_of_another_question_neither_fires_nor_disarms(place: Place, ran: Ran, intent: str) -> None:
+    pending = await place.open()
+    action = await stashed(pending, ran.deletes())
+    kind = await pending.pop_if_intent("ana", intent, expected_kind="cancel_subscription", expected_id=ANOTHER)
+    assert kind is not None and (kind.status, kind.detail, kind.record) == ("kind_mismatch", None, action)
+    other = await pending.pop_if_intent("ana", intent, expected_kind="delete_invoice", expected_id=ANOTHER)
+    assert other is not None and (other.status, other.detail) == ("kind_mismatch", "id_mismatch")
+    assert await pending.get("ana") == action
+    assert status(await pending.pop_if_confirmed("ana", "yes")) == "executed"
+
+
+@pytest.mark.ledger("PEND-60")
+async def test_an_ignore_leaves_it_for_a_moment(place: Place, ran: Ran) -> None:
+    pending = await place.open()
+    action = await stashed(pending, ran.deletes(), ttl_seconds=300)
+    outcome = await pending.pop_if_intent("ana", "ignore")
+    assert outcome is not None and outcome.status == "ignored"
+    left = await pending.get("ana")
+    assert left == outcome.record
+    assert left is not None and left.expires_at is not None and left.pending_action_id == action.pending_action_id
+    assert left.expires_at - action.requested_at < timedelta(seconds=DEFAULT_IGNORE_TTL_SECONDS + 5)
+    assert DEFAULT_IGNORE_TTL_SECONDS == 10.0
+    assert status(await pending.pop_if_intent("ana", "confirm")) == "executed"
+    assert ran.done == ["INV-42"]
+
+
+@pytest.mark.ledger("PEND-60")
+async def test_an_ignore_never_gives_more_time(place: Place, ran: Ran) -> None:
+    pending = await place.open()
+    action = await stashed(pending, ran.deletes(), ttl_seconds=3)
+    outcome = await pending.pop_if_intent("ana", "ignore", ignore_ttl_seconds=100)
+    assert outcome is not None and outcome.record.expires_at == action.expires_at
+    await place.later(4)
+    assert status(await pending.pop_if_intent("ana", "confirm")) == "expired"
+    assert await pending.get("ana") is None
+    assert ran.done == []
+
+
+async def test_an_ignore_for_no_time_at_all_is_its_end(place: Place) -> None:
+    pending = await place.open()
+    await stashed(pending)
+    assert status(await pending.pop_if_intent("ana", "ignore", ignore_ttl_seconds=0)) == "ignored"
+    await place.later(0.001)
+    assert await pending.get("ana") is None
+
+
+@pytest.mark.ledger("PEND-55")
+@pytest.mark.parametrize("intent", ["bogus", "", None, "yes"])
+async def test_an_unknown_intent_is_an_ignore_and_is_logged(
+    place: Place, caplog: pytest.LogCaptureFixture, intent: Any
+) -> None:
+    pending = await place.open()
+    await stashed(pending)
+    with caplog.at_level(logging.WARNING, "askfirst.pending"):
+        assert status(await pending.pop_if_intent("ana", intent)) == "ignored"
+    (line,) = [each.getMessage() for each in caplog.records if "intent" in each.getMessage()]
+    assert repr(intent) in line
+
+
+@pytest.mark.ledger("PEND-55")
+async def test_an_intent_is_trimmed_and_case_does_not_matter(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    pending = await place.open()
+    await stashed(pending, lambda: "ok")
+    with caplog.at_level(logging.WARNING, "askfirst.pending"):
+        assert status(await pending.pop_if_intent("ana", "  Confirm \n")) == "executed"
+    assert "intent" not in caplog.text
+
+
+@pytest.mark.ledger("PEND-56")
+@pytest.mark.parametrize("intent", ["confirm", "cancel", "ignore", "bogus"])
+async def test_what_has_expired_says_so_before_anything_else(place: Place, ran: Ran, intent: str) -> None:
+    pending = await place.open()
+    await stashed(pending, ran.deletes())
+    await place.later(61)
+    outcome = await pending.pop_if_intent("ana", intent, expected_kind="another", expected_id=ANOTHER)
+    assert status(outcome) == "expired"
+    assert ran.done == []
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
+async def test_seconds_that_are_none_are_refused_even_with_nothing_there(place: Place, seconds: float) -> None:
+    pending = await place.open()
+    with pytest.raises(ValueError, match="ignore_ttl_seconds"):
+        await pending.pop_if_intent("ana", "confirm", ignore_ttl_seconds=seconds)
+    with pytest.raises(ValueError, match="seconds"):
+        await pending.tighten_ttl("ana", seconds)
+
+
+@pytest.mark.ledger("PEND-62")
+async def test_tightening_shortens_and_keeps_all_else(place: Place, ran: Ran) -> None:
+    pending = await place.open()
+    action = await stashed(pending, ran.deletes(), ttl_seconds=3600)
+    tightened = await pending.tighten_ttl("ana", 15, expected_id=action.pending_action_id)
+    assert tightened is not None and tightened.expires_at is not None
+    assert tightened.pending_action_id == action.pending_action_id
+    assert timedelta(0) < tightened.expires_at - action.requested_at < timedelta(seconds=20)
+    assert await pending.tighten_ttl("ana", 100) == tightened
+    await place.later(10)
+    assert status(await pending.pop_if_confirmed("ana", "yes")) == "executed"
+    assert ran.done == ["INV-42"]
+
+
+@pytest.mark.ledger("PEND-62")
+async def test_tightening_what_is_not_there_changes_nothing(place: Place) -> None:
+    pending = await place.open()
+    assert await pending.tighten_ttl("ana", 5) is None
+    action = await stashed(pending)
+    assert await pending.tighten_ttl("ana", 5, expected_id=ANOTHER) is None
+    assert await pending.get("ana") == action
+    await place.later(61)
+    assert await pending.tighten_ttl("ana", 5) is None
+
+
+@pytest.mark.ledger("PEND-34")
+async def test_times_are_not_whole_seconds(place: Place) -> None:
+    pending = await place.open()
+    await stashed(pending, ttl_seconds=600)
+    tightened = await pending.tighten_ttl("ana", 30.5)
+    assert tightened is not None and tightened.expires_at is not None
+    left = tightened.expires_at - await (await pending.open()).now()
+    await place.later(left.total_seconds() - 5)
+    assert await pending.get("ana") is not None
+    await place.later(5.1)
+    assert await pending.get("ana") is None
+
+
+@pytest.mark.ledger("PEND-63", "PEND-64")
+async def test_tightening_and_pressing_at_once_revive_nothing_and_disarm_no_other(place: Place, ran: Ran) -> None:
+    """Whatever comes first: one execution, and the next action in the scope is as it was stashed."""
+    one = await place.open()
+    other = one if place.kind == "memory" else await place.open(elsewhere=place.kind == "redis")
+    for each in (one, other):
+        each.register_executor_factory("delete_invoice", ran.factory)
+    for number in range(10):
+        action = await stashed(one)
+        pinned: dict[str, Any] = {"expected_id": action.pending_action_id}
+        outcomes = await asyncio.gather(
+            other.pop_if_intent("ana", "confirm", **pinned),
+            one.tighten_ttl("ana", 5, **pinned),
+            one.pop_if_intent("ana", "confirm", **pinned),
+            other.tighten_ttl("ana", 6, **pinned),
+        )
+        assert [status(outcomes[0]), status(outcomes[2])].count("executed") == 1
+        assert len(ran.done) == number + 1
+        fresh = await stashed(one)
+        assert await other.tighten_ttl("ana", 1, **pinned) is None
+        late = await other.pop_if_intent("ana", "confirm", **pinned)
+        assert late is not None and late.detail == "id_mismatch"
+        assert await other.get("ana") == fresh
+        await one.drop("ana")
