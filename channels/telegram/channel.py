@@ -69,12 +69,10 @@ class TelegramChannel:
     ) -> None:
         self.account = token.partition(":")[0]
         """The bot's own id."""
-        self.username: str | None = None
-        """Without the @; known from `start` on."""
         self.moved: dict[str, str] = {}
         """Groups found to be supergroups now while we sent to them: old place -> new place."""
         self._token, self._secrets, self._api_url, self._sleep = token, keys(secret), api_url.rstrip("/"), sleep
-        self._reader = UpdateReader(self.name, self.account)
+        self.username = None
         self._started: BotApi | None = None
 
     @classmethod
@@ -95,6 +93,16 @@ class TelegramChannel:
             raise MissingSetting("TELEGRAM_API_URL", "begin it with https:// (or leave it out)")
         return cls(token, secret, api_url)
 
+    @property
+    def username(self) -> str | None:
+        """The bot's name without the @; known from `start` on, or once it is set."""
+        return self._username
+
+    @username.setter
+    def username(self, name: str | None) -> None:
+        self._username = name
+        self._reader = UpdateReader(self.name, self.account, name)
+
     async def start(self, http: aiohttp.ClientSession) -> None:
         """Learn the bot's name. Raises MissingSetting for a token that Telegram does not know, else SendError."""
         api = BotApi(http, self._api_url, self._token)
@@ -105,7 +113,6 @@ class TelegramChannel:
         except Undeliverable as refused:
             raise bad_token(refused.code) from None
         self.username = me.get("username")
-        self._reader = UpdateReader(self.name, self.account, self.username)
         self._started = api
 
     async def close(self) -> None:

@@ -14,7 +14,7 @@ __all__ = ["main"]
 _MODULES = {
     **{
         name: f"gateway.cli.{name}"
-        for name in ("chat", "dev", "doctor", "init", "preview", "serve", "slack", "tools", "webhooks")
+        for name in ("chat", "dev", "doctor", "init", "preview", "replay", "serve", "slack", "tools", "webhooks")
     },
     **dict.fromkeys(("dead", "pending", "people", "send", "waiting"), "gateway.cli.operating"),
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -65,6 +65,10 @@ class Actions:
         """Actions whose tool goes on in a thread, though their execution has ended."""
         self.late = Tasks()
         """Wait for these threads, and record what they come to."""
+
+    def rehearse(self, instead: Callable[[PendingAction], None]) -> None:
+        """Have this told what would run, in place of running it."""
+        self._effects.instead = instead
 
     async def run(self, lease: Lease) -> PendingAction | None:
         """Execute the action this lease is for, or see to what a dead worker left. The action, if that has ended it."""
@@ -203,7 +207,7 @@ class Actions:
 
     async def _checked(self, action: PendingAction) -> Detail | None:
         """Return why what is about to run is not what was shown, as far as that can be told; None: it is."""
-        tool = self._shared.bot.tool(action.kind)
+        tool = self._shared.bot.tool_for(action)
         if tool is None or action.state != "approved":
             return None
         if self._is_mute(action):

@@ -65,6 +65,8 @@ class Effects:
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
+        self.instead: Callable[[PendingAction], None] | None = None
+        """Is told of a launched action whose tool is then not run; None: they run."""
 
     def context(self, action: PendingAction) -> ToolContext:
         """Return what the action's tool is told about the call."""
@@ -88,7 +90,10 @@ class Effects:
         `on_late` is given the end that is still to come when the tool goes on in its thread after this call has ended,
         by its timeout or cancelled.
         """
-        tool = self._shared.bot.tool(action.kind)
+        if self.instead is not None:
+            self.instead(action)
+            return End("done", "not run: this is a rehearsal")
+        tool = self._shared.bot.tool_for(action)
         if tool is None:
             return End("failed", "the tool is gone")
         feed, goes_on = self._shared.feed, False
@@ -117,7 +122,7 @@ class Effects:
 
     async def after_a_death(self, action: PendingAction) -> End | None:
         """Return what is known of an effect whose worker died; None: it is to be run again, with the same key."""
-        shared, tool = self._shared, self._shared.bot.tool(action.kind)
+        shared, tool = self._shared, self._shared.bot.tool_for(action)
         died = End("unknown", "the worker died while it ran")
         if tool is None or shared.bot.drifted(action):
             return died

@@ -27,9 +27,10 @@ from gateway.engine.results import Call, Calls, Told
 from gateway.engine.shared import Shared, person_of
 from gateway.engine.turns import Turns
 from gateway.observe import describe_error
+from gateway.pending import seed_run
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.prompt import code_only
-from gateway.pending.reading import ReplyParser, decides, reads_as_answer
+from gateway.pending.reading import ReplyParser, decides, read_words, reads_as_answer
 from gateway.pending.tokens import make_action_id
 from gateway.pending.transitions import may_approve, may_refuse
 from gateway.store.base import Incoming, Kind, Lease, StoreError, StoreUnavailable, Transaction
@@ -49,6 +50,7 @@ _LINES_LOOKED_AT = 20
 """Of a visible log, from its end, to find what was said last."""
 _TICK_SECONDS = 1.0
 _SWEEP_SECONDS = 3600.0
+_DEAD_SECONDS = 600.0
 _AGAIN_SECONDS = 0.5
 _LEAST_PATIENCE_SECONDS, _MOST_PATIENCE_SECONDS = 0.01, 0.5
 """How long a call waits for news before it looks again: at first, and in the end."""
@@ -69,6 +71,7 @@ class Engine:
         self._loops: list[asyncio.Task[None]] = []
         self._sending: list[asyncio.Task[None]] = []
         """The loops that are stopped last."""
+        self._rehearses = False
 
     # ── running ──
 
@@ -79,6 +82,7 @@ class Engine:
             most = self.shared.limits.turns.all or 1
             turns, actions = self._crew("turn", most, self._turn), self._crew("action", _ACTIONS, self._action)
             works += [self._work("turn", turns), self._work("action", actions), self._sweep_files()]
+            works.append(self._sweep_executors())
             # Each channel's outboxes are a pool: a platform that is slow holds up its own alone.
             self.shared.sending = {
                 channel: self._crew("out", _SENDS, self._delivery.run) for channel in self.shared.channels
@@ -86,6 +90,14 @@ class Engine:
             sends = [self._work("out", crew, pool=channel) for channel, crew in self.shared.sending.items()]
             self._sending = [asyncio.ensure_future(send) for send in sends]
         self._loops = [asyncio.ensure_future(work) for work in works]
+
+    def rehearse(self, instead: Callable[[PendingAction], None]) -> None:
+        """Run no confirmed action from now on: `instead` is told of each, and it ends as done.
+
+        The bot's own `on_outcome` hears of none.
+        """
+        self._rehearses = True
+        self._actions.rehearse(instead)
 
     async def stop(self, grace_seconds: float = 20.0) -> None:
         """Take no more work, let what runs finish for so long and send what it says, hand the rest back."""
@@ -134,7 +146,8 @@ class Engine:
                 call.told = Told.of(outcome)
 
     async def _action(self, lease: Lease) -> None:
-        if (ended := await self._actions.run(lease)) is not None:  # a callback that hangs keeps nobody's place
+        ended = await self._actions.run(lease)
+        if ended is not None and not self._rehearses:  # a callback that hangs keeps nobody's place
             self.shared.tasks.start(self.shared.bot.tell_outcome(ended), "on_outcome")
 
     async def _work(self, kind: Kind, crew: Crew, *, pool: str = "") -> None:
@@ -164,6 +177,16 @@ class Engine:
             return _SWEEP_SECONDS
 
         await self._repeat("sweep of kept files", sweep)
+
+    async def _sweep_executors(self) -> None:
+        """End what a pending store's process was running when it died."""
+
+        async def sweep() -> float:
+            for action in await seed_run.sweep(self.shared.store, self.shared.keyring):
+                self.shared.alarms.sound(action, "unknown")
+            return _DEAD_SECONDS
+
+        await self._repeat("sweep of executors", sweep)
 
     async def _repeat(self, name: str, step: Callable[[], Awaitable[float]], *, times: int = 1) -> None:
         """Do this for ever, each time after as many seconds as the step says, and `times` beside each other. A failure
@@ -224,11 +247,14 @@ class Engine:
         if message.reply_to is not None:
             action = await find_by_id(shared, message.reply_to)
             verb = action.verb if action is not None else None
-            intent = self._parser.classify(message.text, shared.language(person), verb=verb)
+            asked = action.language if action is not None else "en"
+            await shared.read_words(person.language, asked)
+            intent = read_words(message.text, (shared.language(person, asked), asked), verb)
             needs_code = action is not None and intent == "confirm" and code_only(action)
             if intent != "unclear" and not needs_code:
                 return await self.decide(str(person), intent, action_id=message.reply_to, code=None, token=None)
         message_id = f"app/{make_action_id()}"
+        await shared.read_words(person.language)
         if reads_as_answer(message.text, shared.language(person)):  # it is about what was said before the call
             message = replace(message, after=await self._last_said(shared.conversation(address)))
         async with self._calls.begin(shared.conversation(address)) as call:
@@ -323,7 +349,8 @@ class Engine:
             for action_id in await self._approved(call.conversation):
                 if (lease := await self._lease("action", only=action_id)) is not None:
                     ran = True
-                    if (ended := await self._actions.run(lease)) is not None:
+                    ended = await self._actions.run(lease)
+                    if ended is not None and not self._rehearses:
                         await self.shared.bot.tell_outcome(ended)
             if (lease := await self._lease("out", only=call.conversation)) is not None:
                 ran = True

@@ -1,0 +1,39 @@
+"""What the page on stability says is so: each public module has a label, and the origins are named."""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import askfirst
+
+PAGE = (Path(__file__).parent.parent / "docs" / "stability.md").read_text(encoding="utf-8")
+LABELS = {"stable", "beta", "deprecated"}
+
+
+@pytest.mark.ledger("MISC-14")
+def test_every_public_module_has_one_label_and_every_label_is_explained() -> None:
+    modules = {f"askfirst.{each.name}" for each in pkgutil.iter_modules(askfirst.__path__) if each.name != "__main__"}
+    labelled = re.findall(r"^\| `(askfirst[\w.]*)` \| (\w+) \|", PAGE, re.MULTILINE)
+    assert sorted(name for name, _ in labelled) == sorted({"askfirst", *modules})
+    assert {label for _, label in labelled} <= LABELS
+    assert set(re.findall(r"^\| (stable|beta|deprecated) \| \w", PAGE, re.MULTILINE)) == LABELS
+
+
+@pytest.mark.ledger("MISC-16")
+@pytest.mark.parametrize(
+    ("issue", "idea"), [(58, "deferred confirmation"), (59, "results and artifacts"), (82, "buttons")]
+)
+def test_ideas_of_others_are_credited(issue: int, idea: str) -> None:
+    assert f"- issue {issue}, {idea}: " in PAGE
+
+
+@pytest.mark.ledger("MISC-15")
+@pytest.mark.parametrize("version", ["0.13.0", "0.15.0", "0.16.0", "0.16.3", "0.16.5", "0.22.0"])
+def test_versions_of_the_documents_are_history_and_none_is_a_version_of_ours(version: str) -> None:
+    assert re.search(rf"^\| {re.escape(version)} \| \w", PAGE, re.MULTILINE)
+    changelog = (Path(__file__).parent.parent / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert not re.search(rf"^## {re.escape(version)}\b", changelog, re.MULTILINE)
