@@ -630,6 +630,7 @@ async def test_resume_goes_on_after_the_outcome() -> None:
         script.assert_used_up()
 
 
+@pytest.mark.ledger("MISC-17")
 async def test_drop_lets_go_of_what_was_asked_when_something_else_is_said() -> None:
     invoices = Invoices()
     async with ChatDriver(invoices.bot(on_unrelated="drop")) as chat:
