@@ -19,6 +19,7 @@ __all__ = ["Reading", "readings"]
 _MOST_WORDS = 12
 """Of an answer with all its politeness; in an unspaced language three characters make a word."""
 _PER_WORD = 3
+_APART = (",", ".")
 _HEADS = {"confirm": 2, "cancel": 4}
 """"Yes yes" is a yes; more of them is impatience or a joke."""
 _TOKEN = re.compile(r"\s*([^\s,.!—–]+)((?:\s*[,.!—–]|\s-(?=\s))*)\s*")
@@ -53,7 +54,7 @@ class _State(NamedTuple):
     verb: str | None
     no_verbs: frozenset[str]
     polite: bool
-    """Whether politeness stands before the first piece."""
+    """Whether politeness stands right before the first piece, without a comma."""
     first: int
     """Where the first piece begins, and the last one ends: words of the message."""
     end: int
@@ -180,7 +181,7 @@ def _steps(state: _State, message: _Message, words: Words) -> Iterator[_State]:
         _, last, join = message.tokens[end - 1]
         text = message.text[first:last]
         if text in words.polite:
-            before = state.polite or state.last is None
+            before = state.polite if state.last else join not in _APART
             yield state._replace(at=end, join=_wider(state.join, join) if state.last else "", polite=before)
         for piece in (*words.pieces.get(text, ()), *_with_verb(message, first, last, words)):
             if _fits(state, piece):
@@ -223,7 +224,7 @@ def _fits(state: _State, piece: Piece) -> bool:
         return False
     if "head" in piece.role:
         return state.heads < _HEADS[piece.intent]
-    apart = state.join in (",", ".")
+    apart = state.join in _APART
     if piece.role == "after":
         return state.heads > 0 and (apart or last.role != "comma head")
     return apart or (piece.role == "then" and last.role in ("head", "after"))
