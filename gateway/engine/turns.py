@@ -355,6 +355,7 @@ class Turns:
             deps=shared.bot.deps,
             idempotency_key=f"{conversation}/{running.batch.taken[0].seq}",
             now=shared.wall_clock,
+            shared=shared.store.shared,
             stopping=running.ears.stopping,
         )
 

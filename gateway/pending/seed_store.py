@@ -113,7 +113,7 @@ class PendingStore:
 
         Raises PendingActionExistsError while another one is open in this scope (one that has expired gives way),
         Overloaded when so many wait as may, and ValueError for an empty user, kind or preview, a `ttl_seconds`
-        that is no positive, finite number, and `args` that canonical JSON cannot hold.
+        that is no positive, finite number, `args` that canonical JSON cannot hold, and none on Redis.
         """
         scope = Scope(user_id, channel_id, conversation_id)
         store, home = await self._home()
@@ -123,6 +123,7 @@ class PendingStore:
             preview=preview,
             args=args,
             ttl_seconds=self._default_ttl_seconds if ttl_seconds is None else ttl_seconds,
+            shared=store.shared,
             requester=scope.person,
             conversation=scope.conversation,
             parser_version=await asyncio.to_thread(lambda: self.parser.version),

@@ -37,6 +37,8 @@ class ToolContext:
     action: PendingAction | None = None
     """The confirmed action that is being executed; None for a call the model makes itself."""
     now: Callable[[], datetime] = _utc_now
+    shared: bool = field(default=False, repr=False)
+    """Whether other processes work on the same store: what is stashed has to be understood there too."""
     emit: Callable[..., Any] | None = field(default=None, repr=False)
     """What `emit_artifact` calls; None where no run collects artifacts."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event, repr=False)

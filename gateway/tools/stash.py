@@ -94,7 +94,7 @@ def stash_pending(
 
     Raises ToolError where no tool is running, PendingActionExistsError for a second one in the same call of a tool, and
     ValueError for what cannot be asked: no kind, no preview, a `ttl_seconds` that is no positive, finite number, `args`
-    that canonical JSON cannot hold.
+    that canonical JSON cannot hold, and none where processes share the store (Redis).
     """
     collector = _current.get()
     if collector is None or not collector.open:
@@ -112,6 +112,7 @@ def stash_pending(
         args=args,
         ttl_seconds=DEFAULT_TTL_SECONDS if ttl_seconds is None else ttl_seconds,
         at=context.clock(),
+        shared=context.shared,
         requester=context.person,
         conversation=context.conversation,
         address=context.address,
@@ -122,11 +123,19 @@ def stash_pending(
 
 
 def new_action(
-    *, kind: str, preview: str, args: Mapping[str, Json] | None, ttl_seconds: float, at: datetime, **more: Any
+    *,
+    kind: str,
+    preview: str,
+    args: Mapping[str, Json] | None,
+    ttl_seconds: float,
+    at: datetime,
+    shared: bool,
+    **more: Any,
 ) -> PendingAction:
     """Return the record of an action that no tool of an agent stands behind; `more` are other fields of it.
 
-    It has no code and no digest yet. Raises ValueError as `stash_pending`.
+    It has no code and no digest yet. `shared`: other processes work on the same store. Raises ValueError as
+    `stash_pending`.
     """
     for name, text in (("kind", kind), ("preview", preview)):
         if not isinstance(text, str) or not text.strip():
@@ -138,6 +147,11 @@ def new_action(
         _ = at + timedelta(seconds=ttl_seconds)
     except (ValueError, TypeError, OverflowError):
         raise ValueError(f"ttl_seconds must be a positive, finite number of seconds, not {ttl_seconds!r}") from None
+    if shared and args is None:
+        raise ValueError(
+            f"args must be given where processes share the store: one that did not stash {kind!r} has to see from them "
+            "what is asked, and a factory makes the executor of them. args={} says that there are none"
+        )
     digest = compute_args_digest(args)
     return PendingAction(
         pending_action_id=secrets.token_hex(16),

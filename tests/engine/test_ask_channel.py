@@ -55,6 +55,7 @@ async def test_calls_on_one_conversation_run_one_after_another_each_with_its_own
     assert len(invoices.model.requests) == 8
 
 
+@pytest.mark.ledger("PEND-37")
 async def test_calls_on_other_conversations_do_not_wait(invoices: Invoices) -> None:
     async with invoices.bot() as bot:
         slow = asyncio.create_task(bot.ask_channel("ana", "wait"))
@@ -65,6 +66,7 @@ async def test_calls_on_other_conversations_do_not_wait(invoices: Invoices) -> N
         assert (await slow).content == "You said: wait"
 
 
+@pytest.mark.ledger("PEND-37")
 @both
 async def test_ask_and_decide(entered: Any, invoices: Invoices, tmp_path: Path) -> None:
     async with entered(invoices.bot(), tmp_path) as bot:
@@ -126,6 +128,7 @@ async def test_decide_names_one_action(invoices: Invoices) -> None:
             await bot.ask_channel("", "hello")
 
 
+@pytest.mark.ledger("PEND-37")
 async def test_a_yes_in_reply_to_an_action_is_for_that_action(invoices: Invoices) -> None:
     async with invoices.bot() as bot:
         (first,) = (await bot.ask_channel("ana", "delete INV-1")).pending
@@ -142,6 +145,7 @@ async def test_a_yes_by_itself_counts_too(invoices: Invoices) -> None:
         assert (await bot.ask_channel("ana", "yes")).content == "Invoice INV-1 is deleted."
 
 
+@pytest.mark.ledger("PEND-37")
 async def test_attachments_are_told_to_the_model() -> None:
     script = ScriptedProvider(["Thanks."])
     async with ChannelAgent(Agent(provider=script)) as bot:

@@ -140,6 +140,19 @@ async def test_arguments_that_are_no_plain_json_are_refused(place: Place, bad: A
     assert await pending.get("ana") is None
 
 
+@pytest.mark.ledger("PEND-03")
+async def test_where_processes_share_the_store_arguments_are_required(place: Place) -> None:
+    """Another process sees from them what is asked, and a factory makes the executor of them."""
+    pending = await place.open()
+    if place.kind == "redis":
+        with pytest.raises(ValueError, match=r"args must be given.*'delete_invoice'.*what is asked"):
+            await stashed(pending, args=None)
+        assert await pending.get("ana") is None
+        assert (await stashed(pending, args={})).args == {}
+    else:
+        assert (await stashed(pending, args=None)).args == {}
+
+
 @pytest.mark.parametrize("empty", [{"kind": ""}, {"preview": " "}])
 async def test_nothing_to_ask_is_refused(place: Place, empty: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=next(iter(empty))):

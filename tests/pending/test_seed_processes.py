@@ -72,7 +72,7 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
     processes.end()
 
 
-@pytest.mark.ledger("PEND-19", "PEND-33")
+@pytest.mark.ledger("PEND-19", "PEND-30", "PEND-33")
 @on_redis
 async def test_eight_processes_pop_one_action_and_one_executes(place: Place, processes: Processes) -> None:
     """Each of the twelve actions, popped by all eight at once."""

@@ -1,0 +1,297 @@
+"""ask_channel as selectools' documents have it: what one call asks, the next one answers without the model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels import Address, Message, Person
+from gateway import Agent, AgentResult, ChannelAgent, PendingAction, PendingConfirmation, stash_pending, tool
+from gateway.store.base import Put, Store, Transaction
+from gateway.store.redis import RedisStore
+from gateway.testing import ChatDriver, ScriptedProvider, ToolCall, run_tool
+from gateway.tools import ToolExecutionError
+from gateway.wording import say
+from tests.pending.seed_places import SECRET
+from tests.store.conftest import prefix, redis_url
+from tests.stored import edited
+
+__all__ = ["prefix", "redis_url"]
+
+CALL = ToolCall("delete_invoice", {"invoice_id": "INV-42"})
+SHOWN = "Delete invoice INV\\-42"
+
+
+class Invoices:
+    """A tool that stashes, what it did, and bots that have it, each as a process of its own would."""
+
+    def __init__(self, *, gives_args: bool = True) -> None:
+        self.deleted: list[str] = []
+        self.error: Exception | None = None
+        self.gives_args = gives_args
+        self.model = ScriptedProvider([])
+
+    def delete(self, invoice_id: str) -> str:
+        self.deleted.append(invoice_id)
+        if self.error is not None:
+            raise self.error
+        return f"{invoice_id} is deleted."
+
+    def factory(self, record: PendingAction) -> Callable[[], str]:
+        return partial(self.delete, str(record.args["invoice_id"]))
+
+    def bot(self, *script: Any, **options: Any) -> ChannelAgent:
+        @tool
+        def delete_invoice(invoice_id: str) -> PendingConfirmation:
+            """Delete an invoice."""
+            action = stash_pending(
+                kind="delete_invoice",
+                preview=f"Delete invoice {invoice_id}",
+                executor=partial(self.delete, invoice_id),
+                args={"invoice_id": invoice_id} if self.gives_args else None,
+            )
+            return PendingConfirmation(action.kind, action.preview, "Reply yes or no.")
+
+        self.model = ScriptedProvider(script)
+        return ChannelAgent(Agent([delete_invoice], provider=self.model), **{"language": "en", **options})
+
+
+@pytest.fixture
+def invoices() -> Invoices:
+    return Invoices()
+
+
+def store_of(bot: ChannelAgent) -> Store:
+    store: Store = bot._running().shared.store  # type: ignore[attr-defined]
+    return store
+
+
+async def waiting(bot: ChannelAgent) -> list[PendingAction]:
+    actions = await bot._running().shared.actions("agent/app:-:user:ana")  # type: ignore[attr-defined]
+    return list(actions.open)
+
+
+async def asked(bot: ChannelAgent) -> PendingAction:
+    (action,) = (await bot.ask_channel("ana", "delete INV-42")).pending
+    return action
+
+
+def without_the_model(result: AgentResult, invoices: Invoices) -> str:
+    """What was said in a call that asked no model; `asked` has asked it once."""
+    assert (result.iterations, result.stop_reason, len(invoices.model.requests)) == (0, "decided", 1)
+    return result.content
+
+
+# ── which answer goes where ──
+
+
+@pytest.mark.ledger("PEND-40", "PEND-41")
+@pytest.mark.parametrize(
+    ("language", "word"), [("pt", "sim"), ("pt", "Sim!"), ("es", "sí"), ("en", "yes"), ("pt", "yes"), ("es", "yes")]
+)
+async def test_a_yes_is_answered_with_what_the_executor_says(invoices: Invoices, language: str, word: str) -> None:
+    async with invoices.bot(CALL, language=language) as bot:
+        await asked(bot)
+        assert invoices.deleted == []
+        said = without_the_model(await bot.ask_channel("ana", word), invoices)
+        assert (said, invoices.deleted) == ("INV-42 is deleted.", ["INV-42"])
+
+
+@pytest.mark.ledger("PEND-40", "PEND-41")
+@pytest.mark.parametrize(
+    ("language", "word"),
+    [("pt", "não"), ("pt", "Nao"), ("pt", "no"), ("pt", "cancel"), ("es", "no"), ("es", "cancel"), ("en", "cancel")],
+)
+async def test_a_no_is_answered_with_what_is_not_done(invoices: Invoices, language: str, word: str) -> None:
+    async with invoices.bot(CALL, language=language) as bot:
+        await asked(bot)
+        said = without_the_model(await bot.ask_channel("ana", word), invoices)
+        assert said == say("cancelled", language, preview=SHOWN)
+        assert (await waiting(bot), invoices.deleted) == ([], [])
+        assert "INV-42 is deleted." not in (await bot.ask_channel("ana", "yes")).content
+        assert invoices.deleted == []
+
+
+@pytest.mark.ledger("PEND-38")
+@pytest.mark.parametrize("text", ["no, yes", "yes, cancel it", "cancel, yes"])
+async def test_what_holds_a_no_confirms_nothing(invoices: Invoices, text: str) -> None:
+    async with invoices.bot(CALL, "Which one?") as bot:
+        await asked(bot)
+        await bot.ask_channel("ana", text)
+        assert invoices.deleted == []
+
+
+@pytest.mark.ledger("PEND-38")
+async def test_what_is_neither_goes_to_the_model_and_what_is_kept_gets_no_more_time(invoices: Invoices) -> None:
+    async with invoices.bot(CALL, "The one of March.") as bot:
+        action = await asked(bot)
+        store_of(bot).offset_seconds = 30
+        result = await bot.ask_channel("ana", "what is in it?")
+        assert result.content.startswith("The one of March.") and result.iterations == 1
+        (kept,) = await waiting(bot)
+        assert (kept.pending_action_id, kept.expires_at) == (action.pending_action_id, action.expires_at)
+        await bot.ask_channel("ana", "yes")
+        assert invoices.deleted == [], "a bare word is no answer any more: something else was said since"
+        assert (await bot.ask_channel("ana", f"OK {action.code}")).content == "INV-42 is deleted."
+
+
+@pytest.mark.ledger("PEND-38")
+async def test_what_is_neither_drops_it_where_the_bot_says_so(invoices: Invoices) -> None:
+    async with invoices.bot(CALL, "Sunny.", "Yes what?", on_unrelated="drop") as bot:
+        action = await asked(bot)
+        result = await bot.ask_channel("ana", "how is the weather?")
+        assert "Sunny." in result.content and say("dropped", "en") in result.content
+        assert await waiting(bot) == []
+        for answer in (f"OK {action.code}", "yes"):
+            await bot.ask_channel("ana", answer)
+        assert invoices.deleted == []
+
+
+# ── an answer that runs nothing ──
+
+
+@pytest.mark.ledger("PEND-42")
+async def test_a_late_yes_is_told_what_has_expired(invoices: Invoices) -> None:
+    async with invoices.bot(CALL) as bot:
+        await asked(bot)
+        store_of(bot).offset_seconds = 61
+        said = without_the_model(await bot.ask_channel("ana", "yes"), invoices)
+        assert SHOWN in said and "expired" in said and "Ask again" in said
+        assert invoices.deleted == []
+
+
+@pytest.mark.ledger("PEND-42")
+async def test_an_executor_that_broke_is_told_once_and_not_tried_again(invoices: Invoices) -> None:
+    invoices.error = RuntimeError("db down")
+    async with invoices.bot(CALL) as bot:
+        await asked(bot)
+        said = without_the_model(await bot.ask_channel("ana", "yes"), invoices)
+        assert said == say("failed", "en", preview=SHOWN)
+        without_the_model(await bot.ask_channel("ana", "yes"), invoices)
+        assert invoices.deleted == ["INV-42"]
+
+
+@pytest.mark.ledger("PEND-42")
+async def test_what_was_changed_in_the_store_is_not_run(invoices: Invoices) -> None:
+    async with invoices.bot(CALL) as bot:
+        bot.register_executor_factory("delete_invoice", invoices.factory)
+        await asked(bot)
+        store = store_of(bot)
+        ((key, stored),) = [(key, record.value) for key, record in await store.scan("action/")]
+        changed = Put(edited(stored, args={"invoice_id": "INV-43"}))
+        await store.commit(Transaction(partition=key.partition, puts={key.name: changed}))
+        said = without_the_model(await bot.ask_channel("ana", "yes"), invoices)
+        assert "changed from outside the chat" in said and "Ask again" in said
+        assert invoices.deleted == []
+
+
+@pytest.mark.ledger("PEND-42")
+async def test_a_process_that_has_no_executor_runs_nothing(invoices: Invoices, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'bot.db'}"
+    async with invoices.bot(CALL, store=store) as bot:
+        await asked(bot)
+    async with invoices.bot(store=store) as bot:
+        result = await bot.ask_channel("ana", "yes")
+        assert (result.iterations, invoices.model.requests) == (0, [])
+        assert SHOWN in result.content and "nothing was done" in result.content and "Ask again" in result.content
+        assert (await waiting(bot), invoices.deleted) == ([], [])
+
+
+@pytest.mark.ledger("PEND-42")
+async def test_a_twin_of_a_yes_runs_nothing_and_says_nothing(invoices: Invoices) -> None:
+    async with ChatDriver(invoices.bot(CALL)) as chat:
+        await chat.says("ana", "delete INV-42")
+        twin = Message(
+            event_ids=("the same",),
+            address=Address(channel="test", account="bot", place="ana"),
+            person=Person(channel="test", account="bot", user_id="ana"),
+            message_id="own twin",
+            text="yes",
+            after=str(chat.last.number),
+        )
+        await asyncio.gather(chat._take(twin), chat._take(twin))
+        await chat._take(twin)
+        assert [each.text for each in chat.messages[1:]] == ["INV-42 is deleted."]
+        assert (invoices.deleted, len(invoices.model.requests)) == (["INV-42"], 1)
+
+
+async def test_of_many_calls_with_a_yes_one_runs_it_and_none_asks_the_model(invoices: Invoices) -> None:
+    async with invoices.bot(CALL) as bot:
+        await asked(bot)
+        results = await asyncio.gather(*(bot.ask_channel("ana", "yes") for _ in range(8)))
+        said = [without_the_model(result, invoices) for result in results]
+        assert (said.count("INV-42 is deleted."), invoices.deleted) == (1, ["INV-42"])
+
+
+# ── other processes ──
+
+
+@pytest.mark.ledger("PEND-30")
+async def test_a_factory_makes_the_executor_of_the_record_in_the_next_process(
+    invoices: Invoices, tmp_path: Path
+) -> None:
+    store = f"sqlite:///{tmp_path / 'bot.db'}"
+    async with invoices.bot(CALL, store=store) as bot:
+        await asked(bot)
+    after = Invoices()
+    bot = after.bot(store=store)
+    bot.register_executor_factory("delete_invoice", after.factory)
+    async with bot:
+        assert (await bot.ask_channel("ana", "yes")).content == "INV-42 is deleted."
+    assert (after.deleted, invoices.deleted) == (["INV-42"], [])
+
+
+@pytest.mark.ledger("PEND-03")
+@pytest.mark.parametrize("gives_args", [True, False])
+async def test_where_processes_share_the_store_a_tool_has_to_give_args(
+    redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch, gives_args: bool
+) -> None:
+    monkeypatch.setenv("ASKFIRST_SECRET", SECRET)
+    invoices = Invoices(gives_args=gives_args)
+    async with invoices.bot(
+        CALL, "I cannot.", "Yes what?", store=RedisStore(redis_url, prefix=prefix, ack_seconds=5)
+    ) as bot:
+        result = await bot.ask_channel("ana", "delete INV-42")
+        assert len(result.pending) == len(await waiting(bot)) == int(gives_args)
+        if not gives_args:
+            told = invoices.model.requests[-1].messages[-1].content
+            assert told.startswith("Error executing tool 'delete_invoice': ValueError (stash.py:")
+            await bot.ask_channel("ana", "yes")
+        else:
+            assert (await bot.ask_channel("ana", "yes")).content == "INV-42 is deleted."
+        assert invoices.deleted == ["INV-42"] * gives_args
+
+
+@pytest.mark.ledger("PEND-03")
+async def test_a_tool_run_alone_as_on_redis_says_why_args_are_required() -> None:
+    @tool
+    async def asks() -> str:
+        """Ask, and say nothing of what."""
+        stash_pending(kind="delete_all", preview="Delete all invoices")
+        return ""
+
+    with pytest.raises(ToolExecutionError) as raised:
+        await run_tool(asks, {}, shared=True)
+    assert isinstance(raised.value.error, ValueError)
+    assert "args must be given where processes share the store" in str(raised.value.error)
+    assert "'delete_all' has to see from them what is asked" in str(raised.value.error)
+    assert len((await run_tool(asks, {})).asked) == 1
+
+
+@pytest.mark.ledger("PEND-03")
+async def test_in_one_process_a_tool_need_not_give_args() -> None:
+    invoices = Invoices(gives_args=False)
+    async with invoices.bot(CALL) as bot:
+        assert (await asked(bot)).args == {}
+        assert (await bot.ask_channel("ana", "yes")).content == "INV-42 is deleted."
+
+
+@pytest.mark.ledger("PEND-03")
+def test_stash_pending_takes_keywords_only() -> None:
+    with pytest.raises(TypeError, match="positional"):
+        stash_pending("delete_invoice", "Delete invoice INV-42")  # type: ignore[call-arg]
