@@ -179,8 +179,6 @@ def _prepared(language: str | None) -> None:
     """Read what a bot speaks and is spoken to with, which blocks. `language` is the one for everybody; None: none."""
     prepare()
     prepare_words("en", language or "en")
-    if language is None:
-        prepare_detection()
 
 
 @contextlib.asynccontextmanager
@@ -288,6 +286,8 @@ class Gateway:
         A platform that cannot be reached holds nothing up: it is tried again, and `/readyz` tells of it.
         """
         await asyncio.to_thread(_prepared, self.bot.language)
+        if self.bot.language is None:  # nothing waits for it: until then English is taken for granted
+            self.engine.shared.tasks.start(asyncio.to_thread(prepare_detection), "the detection of languages")
         async with contextlib.AsyncExitStack() as stack:
             await self.store.open()
             stack.push_async_callback(self.store.close)

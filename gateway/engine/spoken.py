@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
 from typing import Protocol
 
 __all__ = ["prepare_detection", "spoken"]
@@ -23,17 +22,20 @@ class _Detector(Protocol):
     def detect(self, text: str) -> _Found: ...
 
 
+_loaded: list[_Detector | None] = []
+
+
 def prepare_detection() -> None:
     """Load the statistics of the languages, which takes some 60 ms and 50 MB: call it in a thread."""
-    _detector()
+    _loaded[:] = [_detector()]
 
 
 def spoken(texts: Iterable[str]) -> str | None:
     """Return the language of these texts as a BCP 47 tag; None when they are too short or it is not sure.
 
-    The first text that says it decides. None also without the library (the extra ``languages``).
+    The first text that says it decides. None also until the library (the extra ``languages``) is loaded, or without it.
     """
-    detector = _detector()
+    detector = _loaded[0] if _loaded else None
     if detector is None:
         return None
     for text in texts:
@@ -44,7 +46,6 @@ def spoken(texts: Iterable[str]) -> str | None:
     return None
 
 
-@cache
 def _detector() -> _Detector | None:
     try:
         from eld import LanguageDetector

@@ -62,18 +62,18 @@ class _State(NamedTuple):
 
 def readings(text: str, words: Words) -> frozenset[Reading]:
     """Return every way to read a folded text in one language, spelt as it stands, or without its lengthened letters."""
-    for spelling in _spellings(text):
+    for spelling in _spellings(text, words):
         found = frozenset(_readings(spelling, words))
         if found or _key(spelling, words) in words.unclear:
             return found
     return frozenset()
 
 
-def _spellings(text: str) -> Iterator[str]:
+def _spellings(text: str, words: Words) -> Iterator[str]:
     """Yield a text as it stands, then with fewer of its repeated letters, signs and words."""
     yield text
     tried = {text}
-    once = _REPEATED.sub(r"\1", text)
+    once = _REPEATED.sub(lambda found: found[1] if _is_head(found[1], words) else found[0], text)
     for base in (text, once):
         for spelling in (
             base,
@@ -86,6 +86,11 @@ def _spellings(text: str) -> Iterator[str]:
             if spelling not in tried:
                 tried.add(spelling)
                 yield spelling
+
+
+def _is_head(word: str, words: Words) -> bool:
+    """Return True for a plain yes or no, which may be repeated; a repeated "not" is something else."""
+    return any("head" in piece.role for piece in words.pieces.get(word, ()))
 
 
 def _key(text: str, words: Words) -> str:

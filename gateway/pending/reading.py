@@ -313,7 +313,8 @@ def _meanings(core: str, lang: Spoken, *, beside: bool = True) -> Iterator[Readi
 
 def _counts_in_english(form: str, lang: str) -> bool:
     """Return False for a word that means something else in this language; single letters do in most."""
-    return len(form) > 1 and form not in common().exceptions.get(base_language(lang), ())
+    elsewhere = common().exceptions.get(base_language(lang), frozenset())
+    return len(form) > 1 and not {word.strip(",") for word in form.split()} <= elsewhere
 
 
 def _said(meanings: Iterator[Reading], verb: str | None) -> Intent | None:

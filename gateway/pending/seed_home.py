@@ -6,10 +6,12 @@ All adapters over one store share them, so that each can run what another has st
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from channels import MissingSetting, Person
+from channels import Json, MissingSetting, Person
 from channels.catalogue import lacking
 from gateway import wording
 from gateway.pending.actions import ConversationActions
@@ -54,15 +56,18 @@ _LEAST_SHARE = 50
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose action it is, and where: one may be open in each. Raises ValueError without a user."""
+    """Whose action it is, and where: one may be open in each. Raises ValueError without a user or for another type."""
 
     user_id: str
     channel_id: str | None = None
     conversation_id: str | None = None
 
     def __post_init__(self) -> None:
-        if not self.user_id:
-            raise ValueError("user_id must not be empty: an action is somebody's")
+        if not isinstance(self.user_id, str) or not self.user_id:
+            raise ValueError(f"user_id must be a text that is not empty, not {self.user_id!r}: an action is somebody's")
+        for name, given in (("channel_id", self.channel_id), ("conversation_id", self.conversation_id)):
+            if not isinstance(given, str | None):
+                raise ValueError(f"{name} must be a text or None, not {given!r}")
 
     @property
     def person(self) -> str:
@@ -96,6 +101,8 @@ class Home:
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     _slots: dict[str, datetime] = field(default_factory=dict)
     """Conversation with an open action -> until when an answer counts."""
+    _coming: Counter[str] = field(default_factory=Counter)
+    """The conversations that are stashed into just now."""
     _counted: float | None = None
 
     async def open(self, store: Store, *, ours: bool) -> None:
@@ -111,7 +118,12 @@ class Home:
             if ours:
                 store.trust_clock()
             if self.users == 0:
-                await upgrade(store, self.keyring, self._rewriting(store))
+                try:
+                    await upgrade(store, self.keyring, self._rewriting(store))
+                except BaseException:
+                    if ours:  # nobody has it, who would close it
+                        await store.close()
+                    raise
             self.users += 1
 
     async def close(self, store: Store, *, ours: bool) -> None:
@@ -193,8 +205,21 @@ class Home:
             if (put := transaction.puts.get(name)) is not None:
                 transaction.puts[name] = Put(put.value, seconds)
 
-    async def make_room(self, store: Store, scope: Scope, most: int) -> None:
-        """Raise Overloaded when so many wait already, or as many of this user as one may have."""
+    @asynccontextmanager
+    async def room(self, store: Store, scope: Scope, most: int) -> AsyncIterator[None]:
+        """Hold room for one more inside the block.
+
+        Raises Overloaded when so many wait already, or as many of this user as one may have.
+        """
+        await self._make_room(store, scope, most)
+        self._coming[scope.conversation] += 1
+        try:
+            yield
+        finally:
+            self._coming[scope.conversation] -= 1
+            self._coming += Counter()  # without what has come to nothing
+
+    async def _make_room(self, store: Store, scope: Scope, most: int) -> None:
         now = await store.now()
         for action_id in [each for each, (_, end) in self.executors.items() if end < now]:
             del self.executors[action_id]
@@ -208,7 +233,8 @@ class Home:
     def _full(self, scope: Scope, most: int, now: datetime) -> str | None:
         """Return what keeps this user from one more, as far as is known here; None: nothing does."""
         self._slots = {where: end for where, end in self._slots.items() if end >= now}
-        others, share = self._slots.keys() - {scope.conversation}, max(most // _SHARE, _LEAST_SHARE)
+        others = (self._slots.keys() | self._coming.keys()) - {scope.conversation}
+        share = max(most // _SHARE, _LEAST_SHARE)
         if len(others) >= most:
             return f"{most} actions wait in this store"
         if sum(where.startswith(scope.user) for where in others) >= share:
@@ -218,10 +244,7 @@ class Home:
     async def _count(self, store: Store, now: datetime) -> None:
         self._counted = time.monotonic()
         found = await store.scan(_SLOT)
-        self._slots = {
-            key.name.removeprefix(_SLOT): moment(record.value) if isinstance(record.value, int) else now
-            for key, record in found
-        }
+        self._slots = {key.name.removeprefix(_SLOT): _end(record.value, now) for key, record in found}
 
     def start(self, task: asyncio.Future[Any]) -> None:
         """Keep a task until it has ended."""
@@ -279,6 +302,13 @@ def _keys(store: Store) -> list[bytes]:
             "ASKFIRST_SECRET", f"{type(store).__name__} outlives this process: set it, so that open questions hold"
         )
     return keys
+
+
+def _end(stored: Json, now: datetime) -> datetime:
+    """Return until when a slot is taken; one that somebody else has written holds nobody up."""
+    with contextlib.suppress(OverflowError):
+        return moment(stored) if isinstance(stored, int) else now
+    return now
 
 
 def _never(action: PendingAction) -> Detail | None:

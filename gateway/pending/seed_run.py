@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from channels.threads import hand_over
@@ -143,7 +144,7 @@ async def _called(executor: Executor, on_late: Callable[[asyncio.Future[Any]], N
     """Return what the executor returns: an async one on the loop, any other in a thread."""
     if inspect.iscoroutinefunction(executor):
         return await executor()
-    call = hand_over(executor)
+    call = hand_over(partial(_sync, executor))
     try:
         result = await asyncio.shield(asyncio.wrap_future(call))
     except asyncio.CancelledError:
@@ -151,6 +152,13 @@ async def _called(executor: Executor, on_late: Callable[[asyncio.Future[Any]], N
             on_late(asyncio.wrap_future(call))
         raise
     return await result if inspect.isawaitable(result) else result
+
+
+def _sync(executor: Executor) -> Any:
+    try:
+        return executor()
+    except StopIteration as error:  # no future takes it: whoever waits would wait for ever
+        raise RuntimeError("the executor raised StopIteration") from error
 
 
 def _follow(store: Store, home: Home, action: PendingAction) -> Callable[[asyncio.Future[Any]], None]:
@@ -197,6 +205,16 @@ async def _beat(store: Store, action: PendingAction) -> None:
 
 
 async def _finish(store: Store, home: Home, action: PendingAction, end: _End) -> PendingAction:
+    """Write down how it ended, to the end also when the caller is cancelled, and return the record as it is then."""
+    writing = asyncio.ensure_future(_write_end(store, home, action, end))
+    try:
+        return await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        await asyncio.wait([writing])
+        raise
+
+
+async def _write_end(store: Store, home: Home, action: PendingAction, end: _End) -> PendingAction:
     """Write down how it ended, and return the record as it is then; a store that is away is waited for."""
     action_id, waits = action.pending_action_id, iter(_WAITS_SECONDS)
     while True:

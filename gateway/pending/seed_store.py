@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Self, TypeVar
@@ -130,19 +131,25 @@ class PendingStore:
             code=make_code(()),
         )
 
+        tried: list[str] = []
+
         def stash(actions: ConversationActions) -> PendingAction:
+            while tried:  # somebody else was faster
+                home.executors.pop(tried.pop(), None)
             if (waiting := seed_rules.waiting(actions)) is not None:
                 raise PendingActionExistsError(
                     f"an action of kind {waiting.kind!r} waits for this person's answer here: "
                     "it is answered, dropped or expires before the next one"
                 )
-            return seed_rules.stash(actions, make(at=actions.now))
+            action = seed_rules.stash(actions, make(at=actions.now))
+            if executor is not None and action.expires_at is not None:
+                # before it is written: its answer may come while the write does
+                home.executors[action.pending_action_id] = executor, action.expires_at
+                tried.append(action.pending_action_id)
+            return action
 
-        await home.make_room(store, scope, self._max_entries)
-        action = await self._changed(scope, stash)
-        if executor is not None and action.expires_at is not None:
-            home.executors[action.pending_action_id] = executor, action.expires_at
-        return action
+        async with home.room(store, scope, self._max_entries):
+            return await self._changed(scope, stash)
 
     async def get(
         self, user_id: str, *, channel_id: str | None = None, conversation_id: str | None = None
@@ -169,7 +176,10 @@ class PendingStore:
         None: the message is no yes, or nothing waits, as after a twin of this message. Raises ValueError for an empty
         user with a yes.
         """
-        if not await asyncio.to_thread(self.parser.is_confirm, message):
+        confirms: object = await asyncio.to_thread(self.parser.is_confirm, message)
+        if inspect.isawaitable(confirms):  # an async parser's: it would count as a yes, whatever it says
+            confirms = await confirms
+        if not confirms:
             return None
         scope = Scope(user_id, channel_id, conversation_id)
         answer = Answer(
@@ -241,9 +251,8 @@ class PendingStore:
             raise RuntimeError("the pending store was closed while it was used")
         return self._opened
 
-    async def _read(self, scope: Scope, *, expires: bool = True) -> ConversationActions:
+    async def _read(self, store: Store, home: Home, scope: Scope, *, expires: bool = True) -> ConversationActions:
         """Read what is there; what has died or (`expires`) expired has ended in it, and is not written yet."""
-        store, home = await self._home()
         actions = await home.load(store, scope.conversation)
         await end_dead(store, home, actions)
         if expires:
@@ -254,7 +263,7 @@ class PendingStore:
         """Read, change and write; again when somebody else was faster."""
         store, home = await self._home()
         for _ in range(_CONFLICTS):
-            actions = await self._read(scope, expires=expires)
+            actions = await self._read(store, home, scope, expires=expires)
             changed = change(actions)
             with contextlib.suppress(Conflict):
                 await home.write(store, actions)
@@ -264,7 +273,7 @@ class PendingStore:
     async def _answered(self, scope: Scope, answer: Answer) -> ConfirmOutcome | None:
         store, home = await self._home()
         for _ in range(_CONFLICTS):
-            actions = await self._read(scope)
+            actions = await self._read(store, home, scope)
             verdict = seed_rules.judge(actions, answer, lambda action: self._executor(home, action) is not None)
             with contextlib.suppress(Conflict):
                 if verdict is not None and verdict.status is None:

@@ -32,18 +32,11 @@ def _signed(lines: list[tuple[str, str]], tables: list[Words]) -> int:
     raw, last = lines[-1][0], lines[-1][1].strip(_END)
     if _RULE.fullmatch(lines[-1][1]) or any(_closes(raw, last, words) for words in tables):
         return 1
-    if not _is_name(raw.lstrip("-—–~ ")):
+    if not _is_name(raw):
         return 0
-    if raw[0] in "-—–~":
-        return 1
     before = lines[-2][1].strip(_END)
-    if _RULE.fullmatch(lines[-2][1]) or any(before in words.closings for words in tables):
-        return min(2, len(lines) - 1)
-    thanked = any(
-        before in words.polite or before.endswith(tuple(f"{sep}{text}" for text in words.polite for sep in (" ", ", ")))
-        for words in tables
-    )
-    return 1 if thanked else 0
+    named = _RULE.fullmatch(lines[-2][1]) or any(before in words.closings for words in tables)
+    return min(2, len(lines) - 1) if named else 0
 
 
 def _closes(raw: str, last: str, words: Words) -> bool:

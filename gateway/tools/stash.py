@@ -147,6 +147,8 @@ def new_action(
         _ = at + timedelta(seconds=ttl_seconds)
     except (ValueError, TypeError, OverflowError):
         raise ValueError(f"ttl_seconds must be a positive, finite number of seconds, not {ttl_seconds!r}") from None
+    if not isinstance(args, Mapping | None):
+        raise ValueError(f"args must be a mapping of names to values, not {args!r}")
     if shared and args is None:
         raise ValueError(
             f"args must be given where processes share the store: one that did not stash {kind!r} has to see from them "

@@ -35,10 +35,11 @@ async def chat(tmp_path: Path, invoices: Invoices) -> AsyncIterator[Rig]:
 
 @pytest.fixture
 def without_the_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = list(detection._loaded)
     monkeypatch.setitem(sys.modules, "eld", None)
-    detection._detector.cache_clear()
+    prepare_detection()
     yield
-    detection._detector.cache_clear()
+    detection._loaded[:] = before
 
 
 async def asked(chat: Rig, *said: str) -> str:

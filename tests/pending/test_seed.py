@@ -23,7 +23,7 @@ from gateway.pending import (
 )
 from gateway.pending.seed_home import home_of
 from gateway.pending.seed_store import PendingStore
-from gateway.store.base import Overloaded
+from gateway.store.base import Key, Overloaded, Transaction
 from tests.pending.seed_places import Place, kept, place, prefix, redis_url
 from tests.stored import edited
 
@@ -153,6 +153,18 @@ async def test_where_processes_share_the_store_arguments_are_required(place: Pla
         assert (await stashed(pending, args=None)).args == {}
 
 
+@pytest.mark.parametrize("bad", [[], "", [("invoice_id", "INV-42")], "INV-42"])
+async def test_arguments_without_names_are_refused(place: Place, bad: Any) -> None:
+    with pytest.raises(ValueError, match="args must be a mapping"):
+        await stashed(await place.open(), args=bad)
+
+
+@pytest.mark.parametrize("wrong", [{"user": 42}, {"user": b"ana"}, {"channel_id": 42}, {"conversation_id": 42}])
+async def test_ids_that_are_no_text_are_refused(place: Place, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"_id must be a text"):
+        await stashed(await place.open(), **wrong)
+
+
 @pytest.mark.parametrize("empty", [{"kind": ""}, {"preview": " "}])
 async def test_nothing_to_ask_is_refused(place: Place, empty: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=next(iter(empty))):
@@ -222,6 +234,47 @@ async def test_one_user_cannot_take_all_the_room(place: Place) -> None:
     await stashed(pending, user="ana")
 
 
+async def test_many_at_once_do_not_get_past_the_bound(place: Place) -> None:
+    pending = await place.open(max_entries=60)
+    tried = await asyncio.gather(
+        *(stashed(pending, user="mallory", conversation_id=str(number)) for number in range(55)), return_exceptions=True
+    )
+    assert sum(isinstance(each, PendingAction) for each in tried) == 50
+    assert all(isinstance(each, PendingAction | Overloaded) for each in tried)
+    await stashed(pending, user="ana")
+
+
+async def test_what_somebody_else_has_written_holds_no_stash_up(place: Place) -> None:
+    pending = await place.open()
+    store = await pending.open()
+    await place.change(pending, Key(store.partition("seed:z//"), "seed/seed:z//"), 10**15 * 1000)
+    await stashed(pending)
+
+
+async def test_an_answer_that_comes_while_it_is_stashed_finds_its_executor(
+    place: Place, ran: Ran, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pending = await place.open()
+    store, stored, go_on = await pending.open(), asyncio.Event(), asyncio.Event()
+    commit = store.commit
+
+    async def slowly(transaction: Transaction) -> Any:
+        try:
+            return await commit(transaction)
+        finally:
+            stored.set()
+            await go_on.wait()
+
+    monkeypatch.setattr(store, "commit", slowly)
+    stashing = asyncio.create_task(stashed(pending, ran.deletes()))
+    await stored.wait()
+    monkeypatch.setattr(store, "commit", commit)
+    assert status(await pending.pop_if_confirmed("ana", "yes")) == "executed"
+    go_on.set()
+    await stashing
+    assert ran.done == ["INV-42"]
+
+
 async def test_a_record_names_the_parser_that_was_there_when_it_was_stashed(place: Place) -> None:
     assert (await stashed(await place.open())).parser_version == RegexConfirmParser().version
     assert (await stashed(await place.open(parser=NoYes()), user="bob")).parser_version == "no-yes-1"
@@ -282,6 +335,20 @@ async def test_what_is_no_yes_touches_nothing(place: Place, ran: Ran, text: str)
     action = await stashed(pending, ran.deletes())
     assert await pending.pop_if_confirmed("ana", text) is None
     assert await pending.get("ana") == action
+
+
+async def test_an_async_parser_is_heard_out(place: Place, ran: Ran) -> None:
+    """What it returns is no yes before it is awaited."""
+
+    class Later(RegexConfirmParser):
+        async def is_confirm(self, message: str) -> bool:  # type: ignore[override]
+            return message == "go"
+
+    pending = await place.open(parser=Later())
+    await stashed(pending, ran.deletes())
+    assert await pending.pop_if_confirmed("ana", "no") is None
+    assert ran.done == []
+    assert status(await pending.pop_if_confirmed("ana", "go")) == "executed"
 
 
 @pytest.mark.ledger("PEND-15", "PEND-18", "PEND-22", "PEND-68")
@@ -471,6 +538,49 @@ async def test_an_error_that_leaves_it_open_is_unknown(place: Place) -> None:
     await stashed(pending, breaks)
     assert status(await pending.pop_if_confirmed("ana", "yes")) == "unknown"
     assert status(await pending.pop_if_confirmed("ana", "yes")) == "unknown"
+
+
+async def test_an_executor_that_raises_what_no_future_takes_has_failed(place: Place) -> None:
+    pending = await place.open()
+
+    def nothing_there() -> str:
+        return next(iter([]))
+
+    await stashed(pending, nothing_there)
+    outcome = await asyncio.wait_for(pending.pop_if_confirmed("ana", "yes"), 20)
+    assert outcome is not None and (outcome.status, outcome.record.outcome) == ("failed", "error: RuntimeError")
+
+
+async def test_a_caller_who_is_cancelled_once_it_is_done_leaves_it_done(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pending = await place.open()
+    store, writing, go_on, done = await pending.open(), asyncio.Event(), asyncio.Event(), False
+    commit = store.commit
+
+    async def slowly(transaction: Transaction) -> Any:
+        if done:
+            writing.set()
+            await go_on.wait()
+        return await commit(transaction)
+
+    async def deletes() -> str:
+        nonlocal done
+        done = True
+        return "it is deleted"
+
+    await stashed(pending, deletes)
+    monkeypatch.setattr(store, "commit", slowly)
+    popping = asyncio.create_task(pending.pop_if_confirmed("ana", "yes"))
+    await writing.wait()
+    popping.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await popping
+    assert await pending.pop_if_confirmed("ana", "yes") is None
+    (stored,) = (await place.stored(pending, "action/")).values()
+    assert '"state":"done"' in stored["body"]
 
 
 class Stop(BaseException):

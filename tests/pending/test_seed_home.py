@@ -11,10 +11,10 @@ import pytest
 
 from channels import MissingSetting
 from gateway import Agent, ChannelAgent
-from gateway.pending import InMemoryPendingStore, RedisPendingStore, SqlitePendingStore
+from gateway.pending import InMemoryPendingStore, RedisPendingStore, SqlitePendingStore, seed_home
 from gateway.pending.loading import stored_action
 from gateway.pending.seal import Keyring
-from gateway.store.base import Key
+from gateway.store.base import Conflict, Key, StoreUnavailable, Transaction
 from gateway.store.redis import RedisStore
 from gateway.store.secret import secret_of
 from gateway.store.sqlite import SqliteStore
@@ -146,6 +146,44 @@ async def test_the_first_calls_may_come_at_once(ran: Ran) -> None:
     assert list(map(status, outcomes)) == ["executed"] * 3
     assert sorted(ran.done) == ["ana", "bob", "eva"]
     await pending.close()
+
+
+async def test_what_cannot_be_brought_over_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuses(*_: object) -> None:
+        raise StoreUnavailable("just now")
+
+    monkeypatch.setattr(seed_home, "upgrade", refuses)
+    pending = SqlitePendingStore(tmp_path / "pending.db")
+    with pytest.raises(StoreUnavailable):
+        await pending.get("ana")
+    monkeypatch.undo()
+    other = SqliteStore(tmp_path / "pending.db")
+    await other.open()
+    await other.close()
+    assert await pending.get("ana") is None
+    await pending.close()
+
+
+async def test_what_was_under_way_at_the_end_does_not_open_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would close it then, and the file would stay taken."""
+    pending = SqlitePendingStore(tmp_path / "pending.db")
+    await stashed(pending)
+    store = await pending.open()
+
+    async def closes(transaction: Transaction) -> None:
+        await pending.close()
+        raise Conflict("somebody else was faster")
+
+    monkeypatch.setattr(store, "commit", closes)
+    with pytest.raises(StoreUnavailable, match="not open"):
+        await pending.drop("ana")
+    monkeypatch.undo()
+    assert pending._opened is None
+    other = SqliteStore(tmp_path / "pending.db")
+    await other.open()
+    await other.close()
 
 
 async def test_closing_waits_for_what_runs() -> None:

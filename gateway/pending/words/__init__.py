@@ -79,6 +79,7 @@ def common() -> Common:
         with_code={intent: fold(everywhere["with_code"][name]) for intent, name in NAMES.items()},
         exceptions={lang: frozenset(map(fold, words)) for lang, words in everywhere["except"].items()},
         same=source["same"],
+        going_on=tuple(map(fold, source["going_on"]["stems"])),
         emoji={
             each: frozenset(intent for intent in INTENTS if each in listed[intent])
             for each in sorted(listed["confirm"] | listed["cancel"], key=len, reverse=True)

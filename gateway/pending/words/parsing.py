@@ -16,7 +16,9 @@ from gateway.tools.verbs import NO_VERBS, VERBS
 __all__ = ["NAMES", "check_words", "parsed"]
 
 _ALPHABETS = frozenset({"LATIN", "CYRILLIC", "GREEK", "ARABIC", "HEBREW"})
-_OPPOSITE = {"approve": "reject"}
+_ENDS = frozenset({"cancel", "drop", "reject", "skip", "stop"})
+"""Prompts that would end something: "yes, continue" may be a no to them."""
+_ALIKE = {"approve": ("reject",), "keep": ("keep", "leave"), "leave": ("keep", "leave")}
 """"I approve", said to "Reject the invoice?", may be a yes or a no."""
 NAMES: Mapping[Intent, str] = {"confirm": "yes", "cancel": "no"}
 _MOST_TEXTS = 60
@@ -37,7 +39,8 @@ def parsed(source: Mapping[str, Any], lang: str, common: Common) -> Words:
     for intent, name in NAMES.items():
         everywhere = common.everywhere[intent] - common.exceptions.get(lang, frozenset())
         for text, piece in _plain_pieces(source, lang, intent, name, everywhere, forms):
-            exact[text].add(piece)
+            goes_on = intent == "confirm" and any(stem in text for stem in common.going_on)
+            exact[text].add(piece._replace(no_verbs=piece.no_verbs | _ENDS) if goes_on else piece)
         for text, verb in _fixed(source, lang, name):
             exact[text].add(Piece("then", intent, verb))
         for text in filter(_is_slot, _texts(source, lang, f"{name}_verb")):
@@ -129,7 +132,7 @@ def _stems(forms: Mapping[str, frozenset[Form]], lang: str) -> Mapping[str, froz
     """Return the verbs of NO_VERBS by their forms and by the stems of these."""
     found: dict[str, set[str]] = defaultdict(set)
     for form, verbs in forms.items():
-        for each in {_OPPOSITE.get(verb.verb, verb.verb) for verb in verbs} & NO_VERBS:
+        for each in {other for verb in verbs for other in _ALIKE.get(verb.verb, (verb.verb,))} & NO_VERBS:
             found[form].add(each)
             if lang not in UNSPACED:
                 found[form[: max(_STEM, round(len(form) * 0.7))]].add(each)

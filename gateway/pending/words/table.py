@@ -94,6 +94,8 @@ class Common:
     emoji: Mapping[str, frozenset[Intent]]
     """Emoji that may stand after an answer, and after an answer of which intents."""
     devices: frozenset[str]
+    going_on: tuple[str, ...]
+    """Stems of "continue" and "keep going": to a prompt that would stop something they may mean not to."""
 
     def is_device(self, text: str) -> bool:
         """Return True for the folded name of a phone, a system or a mail program."""
