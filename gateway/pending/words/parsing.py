@@ -39,7 +39,7 @@ def parsed(source: Mapping[str, Any], lang: str, common: Common) -> Words:
     for intent, name in NAMES.items():
         everywhere = common.everywhere[intent] - common.exceptions.get(lang, frozenset())
         for text, piece in _plain_pieces(source, lang, intent, name, everywhere, forms):
-            goes_on = intent == "confirm" and any(stem in text for stem in common.going_on)
+            goes_on = intent == "confirm" and _goes_on(text, lang, common.going_on)
             exact[text].add(piece._replace(no_verbs=piece.no_verbs | _ENDS) if goes_on else piece)
         for text, verb in _fixed(source, lang, name):
             exact[text].add(Piece("then", intent, verb))
@@ -99,6 +99,11 @@ def _fixed(source: Mapping[str, Any], lang: str, name: str) -> Iterator[tuple[st
                 forms = dict(zip(names, (_joined(form, lang) for form in line.split("/")), strict=True))
                 if all(forms[form] not in ("", "-") for form in _FORM.findall(pattern)):
                     yield pattern.format_map(forms), verb
+
+
+def _goes_on(text: str, lang: str, stems: Iterable[str]) -> bool:
+    """Return True for a text with a word that begins with one of these stems."""
+    return any(stem in text if lang in UNSPACED else f" {stem}" in f" {text}" for stem in stems)
 
 
 def _is_slot(pattern: str) -> bool:
