@@ -177,7 +177,9 @@ async def test_on_a_full_disk_nothing_is_half_written_and_with_room_all_goes_on(
             said = [line for line in loud(process) if REFUSED not in line]
             assert said
             assert len(said) == len(set(said)), "each says once that it waits"
-            assert all(MEND[disk.is_real] in line or line.endswith("make room") for line in said)
+            # On a machine that has no time a lease is not renewed either, which says so in a line of its own.
+            others = [line for line in said if "could not renew" not in line and not line.endswith("make room")]
+            assert [line for line in others if MEND[disk.is_real] not in line] == []
             with contextlib.closing(disk.database()) as found:
                 assert found.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
                 assert found.execute("SELECT count(*) FROM event").fetchone() == (0,)
