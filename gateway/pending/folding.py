@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 
 __all__ = ["base_language", "fold", "unaccented", "without_invisible"]
 
@@ -59,6 +60,7 @@ def _fold_letters(text: str) -> str:
     return folded.replace("i\N{COMBINING DOT ABOVE}", "i").replace("\N{LATIN SMALL LETTER DOTLESS I}", "i")
 
 
+@lru_cache(4096)
 def _invisible(char: str) -> bool:
     """Return True for format characters, variation selectors, the grapheme joiner, and what varies an emoji."""
     return (

@@ -1,7 +1,7 @@
 """The words that answer a prompt: one file a language, in the form that README.md of this folder explains.
 
-Nothing is read at import. A language's file is read when it is first asked for, which blocks for some 50 ms; `prepare`
-reads several in a thread.
+At import only the index is read. A language's file is read when it is first asked for, which blocks for 50 to 250 ms;
+`prepare` reads several in a thread.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import threading
 import tomllib
 from collections import defaultdict
 from collections.abc import Mapping
@@ -47,6 +48,7 @@ _LONGEST_VERB_UNSPACED = 8
 """Characters."""
 _HERE = files(__name__)
 _words: dict[str, Words] = {}
+_reading = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +111,10 @@ def words_of(lang: str) -> Words:
 
 
 def prepare(*tags: str) -> None:
-    """Read the words of these languages, which blocks: call it in a thread."""
-    for tag in tags:
-        words_of(tag)
+    """Read the words of these languages, which blocks: call it in a thread. Threads at once read them once."""
+    with _reading:
+        for tag in tags:
+            words_of(tag)
 
 
 def prepared(*tags: str) -> bool:

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from itertools import chain, product
 from typing import Any
 
@@ -24,6 +25,7 @@ NAMES: Mapping[Intent, str] = {"confirm": "yes", "cancel": "no"}
 _MOST_TEXTS = 60
 _MOST_VARIED = 3
 _CHOICE = re.compile(r"\[([^\[\]]*)\]")
+_COMMA = re.compile(r"\s*,\s*")
 _FORM = re.compile(r"\{(\w+)\}")
 _PREFIXED = re.compile(r"\S\{")
 _STEM = 4
@@ -32,14 +34,16 @@ _STEM = 4
 def parsed(source: Mapping[str, Any], lang: str, common: Common) -> Words:
     """Return the words of one file. Raises ValueError, naming the line, for one that is not in the form."""
     forms = _forms(source, lang)
+    stems = _stems(forms, lang)
+    going_on = re.compile(f"{'' if lang in UNSPACED else '(?:^| )'}(?:{'|'.join(map(re.escape, common.going_on))})")
     # Without its accent such a word means something else: "sí, borra" is a yes, "si borra" is none.
     other = tuple(f"{text} " for name in NAMES.values() for text in _texts(source, lang, f"{name}_comma"))
     exact: dict[str, set[Piece]] = defaultdict(set)
     slots: dict[str, set[Intent]] = defaultdict(set)
     for intent, name in NAMES.items():
         everywhere = common.everywhere[intent] - common.exceptions.get(lang, frozenset())
-        for text, piece in _plain_pieces(source, lang, intent, name, everywhere, forms):
-            goes_on = intent == "confirm" and _goes_on(text, lang, common.going_on)
+        for text, piece in _plain_pieces(source, lang, intent, name, everywhere, stems):
+            goes_on = intent == "confirm" and going_on.search(text) is not None
             exact[text].add(piece._replace(no_verbs=piece.no_verbs | _ENDS) if goes_on else piece)
         for text, verb in _fixed(source, lang, name):
             exact[text].add(Piece("then", intent, verb))
@@ -73,7 +77,7 @@ def _plain_pieces(
     intent: Intent,
     name: str,
     everywhere: frozenset[str],
-    forms: Mapping[str, frozenset[Form]],
+    stems: Mapping[str, frozenset[str]],
 ) -> Iterator[tuple[str, Piece]]:
     for text in chain(_texts(source, lang, name), everywhere):
         yield text, Piece("head", intent)
@@ -82,7 +86,6 @@ def _plain_pieces(
     for text in _texts(source, lang, f"{name}_after"):
         yield text, Piece("after", intent)
     then = frozenset(_texts(source, lang, f"{name}_then"))
-    stems = _stems(forms, lang)
     for text in chain(_texts(source, lang, f"{name}_phrases"), then):
         role: Role = "then" if intent == "confirm" or text in then else "phrase"
         yield text, Piece(role, intent, None, _no_verbs(text, lang, stems))
@@ -99,11 +102,6 @@ def _fixed(source: Mapping[str, Any], lang: str, name: str) -> Iterator[tuple[st
                 forms = dict(zip(names, (_joined(form, lang) for form in line.split("/")), strict=True))
                 if all(forms[form] not in ("", "-") for form in _FORM.findall(pattern)):
                     yield pattern.format_map(forms), verb
-
-
-def _goes_on(text: str, lang: str, stems: Iterable[str]) -> bool:
-    """Return True for a text with a word that begins with one of these stems."""
-    return any(stem in text if lang in UNSPACED else f" {stem}" in f" {text}" for stem in stems)
 
 
 def _is_slot(pattern: str) -> bool:
@@ -149,8 +147,8 @@ def _spelt(exact: Mapping[str, set[Piece]], other: tuple[str, ...], lang: str) -
     spelt: dict[str, set[Piece]] = {text: set(pieces) for text, pieces in exact.items()}
     loose: dict[str, set[Piece]] = defaultdict(set)
     for text, pieces in exact.items():
-        for spelling in _spellings(text) - spelt.keys():
-            if not spelling.startswith(other):
+        for spelling in _spellings(text):
+            if spelling not in spelt and not spelling.startswith(other):
                 loose[spelling] |= pieces
     spelt |= {text: pieces for text, pieces in loose.items() if not _contradicts(pieces)}
     return {text: frozenset(pieces) for text, pieces in spelt.items() if text and not _is_letter(text, lang)}
@@ -174,18 +172,25 @@ def _spellings(text: str) -> set[str]:
     return {" ".join(each) for each in product(*words)}
 
 
+@lru_cache(4096)
 def _plain(word: str) -> str:
     return (word if word.isascii() else unaccented(word)).replace("'", "")
 
 
 def _texts(source: Mapping[str, Any], lang: str, key: str) -> Iterator[str]:
     for line in source.get(key, ()):
-        yield from (_joined(text, lang) for text in _expanded(line))
+        folded = fold(line)  # once, and not each of up to sixty texts
+        yield from (_tidied(text, lang) for text in _expanded(folded))
 
 
 def _joined(text: str, lang: str) -> str:
-    folded = fold(text)
-    return folded.replace(" ", "") if lang in UNSPACED else folded
+    return _tidied(fold(text), lang)
+
+
+def _tidied(text: str, lang: str) -> str:
+    """Return a folded text with the spaces of `fold`; in an unspaced language without any."""
+    text = unicodedata.normalize("NFC", _COMMA.sub(", ", text))
+    return "".join(text.split()) if lang in UNSPACED else " ".join(text.split())
 
 
 def _expanded(pattern: str) -> Iterator[str]:

@@ -100,8 +100,7 @@ class Common:
     def is_device(self, text: str) -> bool:
         """Return True for the folded name of a phone, a system or a mail program."""
         return all(
-            word in self.devices or _MODEL.fullmatch(word) or any(map(word.startswith, self._stems))
-            for word in text.split()
+            word in self.devices or _MODEL.fullmatch(word) or word.startswith(self._stems) for word in text.split()
         )
 
     @property
