@@ -24,7 +24,6 @@ from channels import (
     AskfirstError,
     Channel,
     Json,
-    MissingSetting,
     Parsed,
     SendError,
     WebhookRequest,
@@ -55,7 +54,7 @@ from gateway.pending.seal import Keyring
 from gateway.pending.words import prepare as prepare_words
 from gateway.settings import Role, ServeWay, Settings
 from gateway.store.base import Store
-from gateway.store.secret import kept_secret, new_secret, secret_of
+from gateway.store.secret import kept_secret, keys_of, new_secret
 from gateway.store.sqlite import SqliteStore
 from gateway.tools import permissions
 from gateway.web import ASGIApp, Bridge, Deaf, Ready, Webhooks, asgi, receive, web_app
@@ -106,9 +105,7 @@ def home_of(settings: Settings, url: str | None = None) -> Home:
     if url.startswith("redis") and not (settings.secret and settings.artifacts):
         raise AskfirstError("On Redis set ASKFIRST_SECRET and ASKFIRST_ARTIFACTS: every instance needs the same ones.")
     store, path = open_store(url), Path(url.removeprefix("sqlite:///"))
-    keys = [secret.get_secret_value().encode() for secret in settings.secret]
-    if not keys:
-        keys = [new_secret() if path.name == _MEMORY else kept_secret(path)]
+    keys = settings.keys or [new_secret() if path.name == _MEMORY else kept_secret(path)]
     return Home(store, keys, settings.artifacts or path.with_name("artifacts"))
 
 
@@ -167,12 +164,7 @@ def _home_at(settings: Settings, store: Store, files: Path) -> Home:
     What is sealed there outlives the process, and so does the key: kept beside the file, else given. Raises
     MissingSetting, and AskfirstError when the kept one cannot be read.
     """
-    keys = [secret.get_secret_value().encode() for secret in settings.secret] or secret_of(store)
-    if not keys:
-        raise MissingSetting(
-            "ASKFIRST_SECRET", f"{type(store).__name__} outlives this process: set it, so that open questions hold"
-        )
-    return Home(store, keys, settings.artifacts or files)
+    return Home(store, keys_of(settings, store), settings.artifacts or files)
 
 
 def _prepared(language: str | None) -> None:

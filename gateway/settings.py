@@ -158,6 +158,11 @@ class Settings(BaseSettings):
         _refuse(self._half_there(ways))
         return ways
 
+    @property
+    def keys(self) -> list[bytes]:
+        """The secrets that are set, as the keys that seal and sign."""
+        return [secret.get_secret_value().encode() for secret in self.secret]
+
     def channel_settings(self, name: str) -> Mapping[str, str]:
         """What one channel may know: its own variables, and of those the ones that are set."""
         return {setting.name: value for setting in settings_of(name) if (value := self._value(setting)) is not None}

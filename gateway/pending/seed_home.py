@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from channels import Json, MissingSetting, Person
+from channels import Json, Person
 from channels.catalogue import lacking
 from gateway import wording
 from gateway.pending.actions import ConversationActions
@@ -31,7 +31,7 @@ from gateway.pending.upgrade import upgrade
 from gateway.settings import Settings
 from gateway.store.base import Overloaded, Put, Store, Transaction
 from gateway.store.codec import micros, moment
-from gateway.store.secret import secret_of
+from gateway.store.secret import keys_of
 from gateway.store.sqlite import SqliteStore
 from gateway.tools.action import Detail, PendingAction
 from gateway.tools.stash import Executor
@@ -112,7 +112,7 @@ class Home:
         """
         async with self.opening:
             if self.keyring is None:
-                self.keyring = Keyring(await asyncio.to_thread(_keys, store))
+                self.keyring = Keyring(await asyncio.to_thread(lambda: keys_of(Settings(), store)))
                 await asyncio.to_thread(wording.prepare)
             await store.open()
             if ours:
@@ -292,16 +292,6 @@ def _shared(name: str, make: Callable[[], Store]) -> Store:
     if store is None:
         store = _stores[key] = make()
     return store
-
-
-def _keys(store: Store) -> list[bytes]:
-    """Return the keys that seal what is in this store. Raises MissingSetting, and StoreRefused for a damaged one."""
-    keys = [secret.get_secret_value().encode() for secret in Settings().secret] or list(secret_of(store))
-    if not keys:
-        raise MissingSetting(
-            "ASKFIRST_SECRET", f"{type(store).__name__} outlives this process: set it, so that open questions hold"
-        )
-    return keys
 
 
 def _end(stored: Json, now: datetime) -> datetime:

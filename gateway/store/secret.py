@@ -10,11 +10,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from channels import MissingSetting
+from gateway.settings import Settings
 from gateway.store.base import Store, StoreRefused
 from gateway.store.private import keep_private
 from gateway.store.sqlite import SqliteStore
 
-__all__ = ["kept_secret", "new_secret", "secret_of"]
+__all__ = ["kept_secret", "keys_of", "new_secret", "secret_of"]
 
 log = logging.getLogger("askfirst.store")
 
@@ -31,6 +33,19 @@ def secret_of(store: Store) -> Sequence[bytes]:
     if not isinstance(store, SqliteStore):
         return ()
     return (new_secret() if store.path is None else kept_secret(store.path),)
+
+
+def keys_of(settings: Settings, store: Store) -> Sequence[bytes]:
+    """Return the keys that seal what is in a store: those of the settings, else the one that is kept beside its file.
+
+    Raises MissingSetting where neither is there, and StoreRefused for a kept one that is damaged.
+    """
+    keys = settings.keys or secret_of(store)
+    if not keys:
+        raise MissingSetting(
+            "ASKFIRST_SECRET", f"{type(store).__name__} outlives this process: set it, so that open questions hold"
+        )
+    return keys
 
 
 def new_secret() -> bytes:
