@@ -44,6 +44,7 @@ from channels.direct import DirectChannel, own_place
 from channels.webchat import WebChatChannel
 from gateway.cli.terminal import from_markdown, lines, visible
 from gateway.engine.engine import Engine
+from gateway.engine.shared import in_thread
 from gateway.pending.reading import read_code, read_refused_code
 from gateway.settings import Settings
 from gateway.tools.action import PendingAction
@@ -354,9 +355,9 @@ class Replay:
         if not isinstance(event, Message):
             return event
         if event.reply_to is not None and event.reply_to not in self._theirs:
-            shown = told.newest(replace(event.address, thread=None) if _in_its_thread(event) else event.address)
+            shown = told.newest(replace(event.address, thread=None) if in_thread(event) else event.address)
             if shown is not None:
-                thread = shown.message_id if _in_its_thread(event) else event.address.thread
+                thread = shown.message_id if in_thread(event) else event.address.thread
                 event = replace(event, reply_to=shown.message_id, address=replace(event.address, thread=thread))
         return replace(event, text=await self._with_code(event))
 
@@ -372,11 +373,6 @@ class Replay:
         self._transcript.note(f"{found.code} is {now} here")
         self._transcript.said = False
         return re.sub(r"[\W_]?".join(found.code), now, message.text, flags=re.IGNORECASE)
-
-
-def _in_its_thread(message: Message) -> bool:
-    """Return whether it stands in the thread that the message it answers began."""
-    return message.reply_to is not None and message.reply_to == message.address.thread
 
 
 def _what(event: Event, request: WebhookRequest) -> str:

@@ -43,8 +43,9 @@ class Answers:
         person = message.person
         if len(batch.messages) > 1 or message.command is not None or message.attachments or person is None:
             return None
-        language = self._shared.language(person, self._shared.language_asked(lease) or "en")
-        await self._shared.read_words(language, self._shared.language_asked(lease))
+        asked_in = self._shared.language_asked(lease) or "en"
+        language = self._shared.language(person, asked_in)
+        await self._shared.read_words(language, asked_in)
         if not reads_as_answer(message.text, language):
             return None
 

@@ -30,7 +30,7 @@ from gateway.observe import describe_error
 from gateway.pending import seed_run
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.prompt import code_only
-from gateway.pending.reading import ReplyParser, decides, read_words, reads_as_answer
+from gateway.pending.reading import decides, read_words, reads_as_answer
 from gateway.pending.tokens import make_action_id
 from gateway.pending.transitions import may_approve, may_refuse
 from gateway.store.base import Incoming, Kind, Lease, StoreError, StoreUnavailable, Transaction
@@ -67,7 +67,6 @@ class Engine:
         self._actions = Actions(shared)
         self._delivery = Delivery(shared)
         self._calls = Calls(shared)
-        self._parser = ReplyParser()
         self._loops: list[asyncio.Task[None]] = []
         self._sending: list[asyncio.Task[None]] = []
         """The loops that are stopped last."""

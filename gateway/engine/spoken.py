@@ -39,8 +39,9 @@ def spoken(texts: Iterable[str]) -> str | None:
     if detector is None:
         return None
     for text in texts:
-        if sum(map(str.isalpha, text[:_MOST_CHARACTERS])) >= _LEAST_LETTERS:
-            found = detector.detect(text[:_MOST_CHARACTERS])
+        beginning = text[:_MOST_CHARACTERS]
+        if sum(map(str.isalpha, beginning)) >= _LEAST_LETTERS:
+            found = detector.detect(beginning)
             if found.language and found.is_reliable():
                 return found.language
     return None

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 
 from channels import Address, CanType, Person, Reply, SendError
 from channels.direct import DirectChannel
@@ -221,13 +221,15 @@ class Turns:
             return None
         if batch.messages and (answered := await self._answers.take(lease, batch)) is not None:
             return answered
+        history = self._transcripts.read(lease.lane, lease.lines)
+        language = self._language(running, history)
         if batch.again is not None:
-            context = self._context(running, self._language(running))
+            context = self._context(running, language)
             outcome = await ask_again(shared, lease.lane, batch.again, person=running.person, context=context)
             outcome.transcript = [*to_entries(batch.notes), *outcome.transcript]
         else:
-            outcome = await self._run_bot(running)
-        await self._conclude(running, outcome)
+            outcome = await self._run_bot(running, language, history)
+        await self._conclude(running, outcome, language)
         self._shared.feed.publish("turn.finished", conversation=lease.lane, stop_reason=outcome.stop_reason)
         return outcome
 
@@ -271,11 +273,9 @@ class Turns:
 
     # ── the bot's own turn ──
 
-    async def _run_bot(self, running: _Running) -> Outcome:
+    async def _run_bot(self, running: _Running, language: str, history: Sequence[ModelMessage]) -> Outcome:
         shared, conversation = self._shared, running.lease.lane
         actions = await shared.actions(conversation, seen=running.seen)
-        history = self._transcripts.read(conversation, running.lease.lines)
-        language = self._language(running, [each.content for each in reversed(history) if each.role == "user"])
         turn = self._prepared(running, language, history, actions)
         deadline = asyncio.timeout(self._deadline_seconds)
         typing = self._typing(running.address)
@@ -333,7 +333,7 @@ class Turns:
             publish=partial(trail.happened, shared.feed, trail.event_of(batch.taken[-1])),
         )
 
-    def _language(self, running: _Running, said_before: Sequence[str] = ()) -> str:
+    def _language(self, running: _Running, history: Sequence[ModelMessage]) -> str:
         """Return the language of the turn: as named, else as the person writes now, wrote before, or was asked in.
 
         A single word says little: what is longer, and was written last, decides.
@@ -343,7 +343,8 @@ class Turns:
         if named is not None:
             return named
         written = (message.text for message in reversed(running.batch.messages) if message.command is None)
-        return spoken(chain(written, said_before[:_TEXTS_LOOKED_AT])) or shared.language_asked(running.lease) or "en"
+        before = (each.content for each in reversed(history) if each.role == "user")
+        return spoken(chain(written, islice(before, _TEXTS_LOOKED_AT))) or shared.language_asked(running.lease) or "en"
 
     def _context(self, running: _Running, language: str) -> ToolContext:
         shared, conversation = self._shared, running.lease.lane
@@ -375,9 +376,9 @@ class Turns:
 
     # ── the one atomic step at the end ──
 
-    async def _conclude(self, running: _Running, outcome: Outcome) -> None:
+    async def _conclude(self, running: _Running, outcome: Outcome, language: str) -> None:
         shared, conversation, person = self._shared, running.lease.lane, running.person
-        language, cause = self._language(running), trail.event_of(running.batch.taken[-1])
+        cause = trail.event_of(running.batch.taken[-1])
         at_first = True
         for attempt in attempts(patient=True):  # a commit that was made after all has given the lease back
             async with attempt:

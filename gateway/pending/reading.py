@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 from channels import ButtonPress, ConversationMoved, DeliveryReport, Event, Message, OptOut
-from gateway.pending.folding import base_language, without_invisible
+from gateway.pending.folding import without_invisible
 from gateway.pending.grammar import Reading, readings
 from gateway.pending.signature import without_signature
 from gateway.pending.tokens import CODE_LETTERS
@@ -305,15 +305,17 @@ def _meanings(core: str, lang: Spoken, *, beside: bool = True) -> Iterator[Readi
     """
     for form, fitting in _without_emoji(core):
         tables = [words_of(each) for each in _each(lang)]
-        if beside and not any(words.language == "en" or words.says_nothing(form) for words in tables):
-            tables += [words_of("en")] if all(_counts_in_english(form, each) for each in _each(lang)) else []
+        if beside:
+            others = [words for words in tables if words.language != "en"]
+            barred = any(words.says_nothing(form) or not _counts_in_english(form, words.language) for words in others)
+            tables = others if barred else [*others, words_of("en")]
         for words in tables:
             yield from (reading for reading in readings(form, words) if reading.intent in fitting)
 
 
 def _counts_in_english(form: str, lang: str) -> bool:
     """Return False for a word that means something else in this language; single letters do in most."""
-    elsewhere = common().exceptions.get(base_language(lang), frozenset())
+    elsewhere = common().exceptions.get(lang, frozenset())
     return len(form) > 1 and not {word.strip(",") for word in form.split()} <= elsewhere
 
 
