@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,8 @@ from gateway.engine import answers, retrying
 from gateway.store.base import Store
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
+from tests.engine.bots import Invoices
+from tests.engine.rig import Rig, rig
 from tests.machine.places import OnRedis, OnSqlite, Places
 from tests.store.conftest import prefix, redis_url
 
@@ -43,6 +47,17 @@ def places(kept_on: str, request: pytest.FixtureRequest) -> Places:
         return OnSqlite
     url, own, numbers = request.getfixturevalue("redis_url"), request.getfixturevalue("prefix"), itertools.count()
     return lambda: OnRedis(url, f"{own}:{next(numbers)}")
+
+
+@pytest.fixture
+def invoices() -> Invoices:
+    return Invoices()
+
+
+@pytest.fixture
+async def chat(tmp_path: Path, invoices: Invoices) -> AsyncIterator[Rig]:
+    async with rig(invoices.bot(), tmp_path) as chat:
+        yield chat
 
 
 @pytest.fixture

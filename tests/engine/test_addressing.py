@@ -68,11 +68,6 @@ class Group:
         return [line.content for line in lines if line.role in ("user", "event")]
 
 
-@pytest.fixture
-def invoices() -> Invoices:
-    return Invoices()
-
-
 async def test_what_is_not_addressed_leaves_nothing_in_the_store(tmp_path: Path, invoices: Invoices) -> None:
     async with rig(invoices.bot(), tmp_path) as chat:
         group = Group(chat, invoices)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,19 +10,8 @@ from channels import ButtonPress, Person
 from gateway.testing import ChatDriver
 from gateway.tools import Confirm, Preview
 from tests.engine.bots import Invoices
-from tests.engine.rig import Rig, here, rig
+from tests.engine.rig import Rig, here
 from tests.engine.test_sealed import actions, ask, texts, work
-
-
-@pytest.fixture
-def invoices() -> Invoices:
-    return Invoices()
-
-
-@pytest.fixture
-async def chat(tmp_path: Path, invoices: Invoices) -> AsyncIterator[Rig]:
-    async with rig(invoices.bot(), tmp_path) as chat:
-        yield chat
 
 
 async def test_an_approval_of_sixteen_minutes_is_not_launched(chat: Rig, invoices: Invoices) -> None:

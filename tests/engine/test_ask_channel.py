@@ -22,11 +22,6 @@ from tests.engine.rig import user_lines
 DOWN = ProviderError("openai", "503", retryable=False)
 
 
-@pytest.fixture
-def invoices() -> Invoices:
-    return Invoices()
-
-
 @contextlib.asynccontextmanager
 async def alone(bot: ChannelAgent, files: Path) -> AsyncIterator[ChannelAgent]:
     async with bot:

@@ -92,11 +92,6 @@ def code(chat: ChatDriver) -> str:
     return str(re.findall(r"\*\*OK ([0-9A-Z]{4})\*\*", "\n".join(shown.text for shown in chat.messages))[-1])
 
 
-@pytest.fixture
-def invoices() -> Invoices:
-    return Invoices()
-
-
 def approved_by(invoices: Invoices, *people: str, **rule: Any) -> ChannelAgent:
     confirm = Confirm("Delete invoice {invoice_id}?", approvers=Approvers(people=list(people), **rule))
     return invoices.bot(confirm=confirm)

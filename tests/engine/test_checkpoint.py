@@ -77,11 +77,6 @@ async def put_aside(chat: Rig) -> bool:
     return nothing and len(await chat.store.dead()) == 1 and "went wrong" in text
 
 
-@pytest.fixture
-def invoices() -> Invoices:
-    return Invoices()
-
-
 async def test_a_taken_over_ask_is_asked_once(tmp_path: Path, invoices: Invoices) -> None:
     async with rig(invoices.bot(), tmp_path) as chat:
         action = await asked(chat)

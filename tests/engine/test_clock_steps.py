@@ -57,11 +57,6 @@ def kept(kept_on: str, request: pytest.FixtureRequest) -> Steppable:
 
 
 @pytest.fixture
-def invoices() -> Invoices:
-    return Invoices()
-
-
-@pytest.fixture
 async def chat(
     tmp_path: Path, invoices: Invoices, kept: Steppable, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Rig]:

@@ -21,11 +21,6 @@ PEOPLE = ("mallory", "trudy", "oscar")
 
 
 @pytest.fixture
-def invoices() -> Invoices:
-    return Invoices()
-
-
-@pytest.fixture
 async def chat(tmp_path: Path, invoices: Invoices) -> AsyncIterator[Rig]:
     async with rig(invoices.bot(), tmp_path, limits=Limits.usual()) as chat:
         yield chat

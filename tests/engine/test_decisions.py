@@ -15,11 +15,6 @@ from gateway.testing import ChatDriver
 from tests.engine.bots import Invoices
 
 
-@pytest.fixture
-def invoices() -> Invoices:
-    return Invoices()
-
-
 def press(
     chat: ChatDriver, event_id: str, *, person: str = "ana", place: str = "ana", token: str | None = None
 ) -> Parsed:

@@ -23,11 +23,6 @@ from tests.stored import action_of
 
 
 @pytest.fixture
-def invoices() -> Invoices:
-    return Invoices()
-
-
-@pytest.fixture
 async def chat(invoices: Invoices, tmp_path: Path) -> AsyncIterator[Rig]:
     async with rig(invoices.bot(), tmp_path) as chat:
         yield chat

@@ -23,11 +23,6 @@ ZOE = "agent/app:-:user:zoe"
 
 
 @pytest.fixture
-def invoices() -> Invoices:
-    return Invoices()
-
-
-@pytest.fixture
 def one_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chance gives the first action of every conversation the same code, 7777."""
     monkeypatch.setattr(secrets, "choice", lambda letters: "7")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -12,22 +10,11 @@ from channels import Address, Person, Reaction
 from gateway.memory import HISTORY
 from gateway.store.base import FOLDED_AFTER_SECONDS
 from tests.engine.bots import Invoices
-from tests.engine.rig import Rig, here, rig
+from tests.engine.rig import Rig, here
 from tests.engine.test_sealed import actions, work
 
 ANA = Person(channel="test", account="bot", user_id="ana", name="Ana")
 _numbers = itertools.count(1)
-
-
-@pytest.fixture
-def invoices() -> Invoices:
-    return Invoices()
-
-
-@pytest.fixture
-async def chat(tmp_path: Path, invoices: Invoices) -> AsyncIterator[Rig]:
-    async with rig(invoices.bot(), tmp_path) as chat:
-        yield chat
 
 
 async def settled(chat: Rig, place: str, invoice: str = "INV-1") -> None:

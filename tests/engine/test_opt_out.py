@@ -28,11 +28,6 @@ HELLO = "Hello! Tell me what you need. I always ask before I do something that c
 
 
 @pytest.fixture
-def invoices() -> Invoices:
-    return Invoices()
-
-
-@pytest.fixture
 async def chat(tmp_path: Path, invoices: Invoices) -> AsyncIterator[Rig]:
     async with rig(invoices.bot(), tmp_path, buttons=0, edit=False, opt_out=True) as chat:
         yield chat

@@ -25,11 +25,6 @@ LOST = "taken by the platform, but it did not arrive: 30003"
 
 
 @pytest.fixture
-def invoices() -> Invoices:
-    return Invoices()
-
-
-@pytest.fixture
 async def chat(tmp_path: Path, invoices: Invoices) -> AsyncIterator[Rig]:
     async with rig(invoices.bot(), tmp_path, buttons=0, edit=False, reports=True) as chat:
         yield chat

@@ -6,10 +6,8 @@ Each test is one row or line that was put back, swapped, copied, edited or delet
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -20,23 +18,12 @@ from gateway.engine.leases import READS
 from gateway.store.base import Conflict, Incoming, Key, Put, Record, Transaction
 from gateway.tools.action import PendingAction
 from tests.engine.bots import Invoices
-from tests.engine.rig import Platform, Rig, here, rig
+from tests.engine.rig import Platform, Rig, here
 from tests.stored import action_of, edited
 
 CHAT = "agent/test:bot:ana"
 GONE = "changed from outside the chat"
 _numbers = iter(range(10_000))
-
-
-@pytest.fixture
-def invoices() -> Invoices:
-    return Invoices()
-
-
-@pytest.fixture
-async def chat(tmp_path: Path, invoices: Invoices) -> AsyncIterator[Rig]:
-    async with rig(invoices.bot(), tmp_path) as chat:
-        yield chat
 
 
 async def ask(chat: Rig, *numbers: int) -> list[PendingAction]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,17 +20,6 @@ LONG = "Bom dia, gostaria de apagar uma fatura antiga do mês passado, por favor
 @pytest.fixture(scope="module", autouse=True)
 def _detection() -> None:
     prepare_detection()
-
-
-@pytest.fixture
-def invoices() -> Invoices:
-    return Invoices()
-
-
-@pytest.fixture
-async def chat(tmp_path: Path, invoices: Invoices) -> AsyncIterator[Rig]:
-    async with rig(invoices.bot(), tmp_path) as chat:
-        yield chat
 
 
 @pytest.fixture
@@ -55,29 +44,23 @@ async def test_the_language_of_what_a_person_wrote_before_is_that_of_the_questio
     assert any("Confirmar" in button.label for _, part in chat.platform.sent for button in part.buttons)
 
 
-async def test_a_reply_is_read_in_the_language_of_the_question(chat: Rig, invoices: Invoices) -> None:
+@pytest.mark.parametrize(
+    ("reply", "deleted"),
+    [
+        ("pode apagar", ["INV-1"]),
+        pytest.param("go ahead", ["INV-1"], id="English counts beside it"),
+        pytest.param("oui, supprime-la", [], id="another language costs a question more and is no yes"),
+    ],
+)
+async def test_a_reply_is_read_in_the_language_of_the_question(
+    chat: Rig, invoices: Invoices, reply: str, deleted: list[str]
+) -> None:
     """The reply itself is too short to say what it is, and the platform names nothing."""
     await asked(chat, LONG, "delete INV-1")
     await chat.advance(5)
-    await chat.says("ana", "pode apagar")
+    await chat.says("ana", reply)
     await work(chat)
-    assert invoices.deleted == ["INV-1"]
-
-
-async def test_english_counts_beside_it(chat: Rig, invoices: Invoices) -> None:
-    await asked(chat, LONG, "delete INV-1")
-    await chat.advance(5)
-    await chat.says("ana", "go ahead")
-    await work(chat)
-    assert invoices.deleted == ["INV-1"]
-
-
-async def test_another_language_costs_a_question_more_and_is_no_yes(chat: Rig, invoices: Invoices) -> None:
-    await asked(chat, LONG, "delete INV-1")
-    await chat.advance(5)
-    await chat.says("ana", "oui, supprime-la")
-    await work(chat)
-    assert invoices.deleted == []
+    assert invoices.deleted == deleted
 
 
 async def test_a_short_message_alone_says_nothing(chat: Rig) -> None:

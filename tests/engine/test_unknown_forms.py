@@ -19,11 +19,6 @@ UNKNOWN: list[Json] = ["newer", 7, True, [], {}, {"state": "newer"}]
 
 
 @pytest.fixture
-def invoices() -> Invoices:
-    return Invoices()
-
-
-@pytest.fixture
 async def chat(tmp_path: Path, invoices: Invoices) -> AsyncIterator[Rig]:
     async with rig(invoices.bot(), tmp_path, opt_out=True, reports=True) as chat:
         yield chat

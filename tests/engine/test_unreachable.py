@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -18,17 +17,6 @@ from tests.stored import action_of
 
 _numbers = itertools.count(1)
 BLOCKED = Unreachable("blocked")
-
-
-@pytest.fixture
-def invoices() -> Invoices:
-    return Invoices()
-
-
-@pytest.fixture
-async def chat(tmp_path: Path, invoices: Invoices) -> AsyncIterator[Rig]:
-    async with rig(invoices.bot(), tmp_path) as chat:
-        yield chat
 
 
 async def notify(chat: Rig, *texts: str, place: str = "ana") -> None:

@@ -8,12 +8,6 @@ from gateway import Confirm
 from gateway.testing import ChatDriver
 from tests.engine.bots import Invoices
 
-
-@pytest.fixture
-def invoices() -> Invoices:
-    return Invoices()
-
-
 MISSED = [
     ("Pay invoice {invoice_id}?", "en", "yes, delete it"),
     ("Send newsletter {invoice_id}?", "en", "yes, delete them"),

@@ -14,11 +14,6 @@ from tests.engine.rig import rig
 from tests.engine.test_sealed import CHAT, actions, ask, work
 
 
-@pytest.fixture
-def invoices() -> Invoices:
-    return Invoices()
-
-
 async def test_a_yes_written_before_the_question_decides_nothing(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "hello")

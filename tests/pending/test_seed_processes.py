@@ -11,6 +11,7 @@ import pytest
 
 from gateway.pending.seal import Keyring
 from gateway.pending.seed_run import sweep
+from gateway.pending.seed_store import PendingStore
 from tests.children import children
 from tests.pending import seed_worker
 from tests.pending.seed_places import SECRET, Place, kept, place, prefix, redis_url
@@ -90,8 +91,8 @@ async def test_eight_processes_pop_one_action_and_one_executes(place: Place, pro
     assert await pending.get(seed_worker.USERS[0]) is None
 
 
-@not_in_memory
-async def test_a_process_that_dies_while_it_runs_leaves_unknown(place: Place, processes: Processes, ran: Ran) -> None:
+async def running_elsewhere(place: Place, processes: Processes) -> tuple[PendingStore, Process]:
+    """Stash an action that another process runs and does not end; a file is left to that process."""
     pending = await place.open()
     await stashed(pending, user=seed_worker.USERS[0])
     if place.kind == "file":
@@ -100,6 +101,12 @@ async def test_a_process_that_dies_while_it_runs_leaves_unknown(place: Place, pr
     assert (await dying.hear())[0] == "open"
     dying.pipe.send("go")
     assert await dying.hear() == ("running", "INV-42")
+    return pending, dying
+
+
+@not_in_memory
+async def test_a_process_that_dies_while_it_runs_leaves_unknown(place: Place, processes: Processes, ran: Ran) -> None:
+    pending, dying = await running_elsewhere(place, processes)
     if place.kind == "redis":
         assert await pending.get(seed_worker.USERS[0]) is None
         assert await pending.pop_if_confirmed(seed_worker.USERS[0], "yes") is None, "it runs over there"
@@ -118,14 +125,7 @@ async def test_a_process_that_dies_while_it_runs_leaves_unknown(place: Place, pr
 
 @not_in_memory
 async def test_a_get_finds_the_dead_one_too(place: Place, processes: Processes) -> None:
-    pending = await place.open()
-    await stashed(pending, user=seed_worker.USERS[0])
-    if place.kind == "file":
-        await place.close()
-    dying = await processes.start(place, "hang")
-    await dying.hear()
-    dying.pipe.send("go")
-    await dying.hear()
+    pending, dying = await running_elsewhere(place, processes)
     await dying.kill()
     if place.kind == "file":
         pending = await place.open()
@@ -138,14 +138,7 @@ async def test_a_get_finds_the_dead_one_too(place: Place, processes: Processes) 
 
 @not_in_memory
 async def test_who_serves_the_store_finds_the_dead_without_being_asked(place: Place, processes: Processes) -> None:
-    pending = await place.open()
-    await stashed(pending, user=seed_worker.USERS[0])
-    if place.kind == "file":
-        await place.close()
-    dying = await processes.start(place, "hang")
-    await dying.hear()
-    dying.pipe.send("go")
-    await dying.hear()
+    pending, dying = await running_elsewhere(place, processes)
     if place.kind == "redis":
         store = await pending.open()
         assert await sweep(store, Keyring([SECRET.encode()])) == [], "it runs over there"
