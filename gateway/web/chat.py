@@ -26,7 +26,7 @@ from gateway.artifacts import LINK_SECONDS, ArtifactStore, OfSession
 from gateway.observe import Feed
 from gateway.store.base import Entry
 from gateway.web.connections import gone
-from gateway.web.direct import answer
+from gateway.web.fast_path import answer
 from gateway.web.markdown import to_html
 from gateway.web.server import SESSION, as_called, headers_of
 from gateway.web.webhooks import Accept, receive

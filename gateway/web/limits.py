@@ -17,7 +17,7 @@ from aiohttp.typedefs import Handler
 
 from gateway.observe import Seldom, describe_error
 from gateway.web import webhooks
-from gateway.web.direct import Written
+from gateway.web.fast_path import Written
 
 __all__ = ["LIMITS", "MAX_BODY_BYTES", "Limits", "handler_args", "limit_bodies"]
 

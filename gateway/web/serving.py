@@ -11,7 +11,7 @@ from typing import TypeAlias, cast
 from aiohttp import web
 
 from gateway.web.connections import Connection, Connections
-from gateway.web.direct import WEBHOOKS, is_ordinary, written
+from gateway.web.fast_path import WEBHOOKS, is_ordinary, written
 from gateway.web.limits import LIMITS, MAX_BODY_BYTES, Limits
 
 __all__ = ["Running", "serve"]
