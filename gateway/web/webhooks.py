@@ -22,8 +22,8 @@ from channels import (
     WebhookRequest,
     WebhookResponse,
 )
-from gateway.web.deadlines import Deadline
 from gateway.web.deaf import Deaf
+from gateway.web.shared_timeout import Deadline
 from gateway.wording import say
 
 __all__ = ["ACCEPT_SECONDS", "Accept", "Unstored", "Webhooks", "in_english", "receive"]

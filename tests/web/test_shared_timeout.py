@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from gateway.web.deadlines import Deadline
+from gateway.web.shared_timeout import Deadline
 
 SOON = 0.01
 
