@@ -1,8 +1,8 @@
 """The web server: webhooks, kept files, health and the chat page."""
 
 from gateway.web.asgi import ASGIApp, Bridge, asgi
-from gateway.web.deaf import Deaf
 from gateway.web.limits import Limits
+from gateway.web.refusals import Deaf
 from gateway.web.server import Ready, web_app
 from gateway.web.serving import Running, serve
 from gateway.web.webhooks import Accept, Webhooks, receive

@@ -15,9 +15,9 @@ from aiohttp.typedefs import Handler
 from channels import Channel, Json, WebhookRequest, WebhookResponse
 from gateway.artifacts import ArtifactStore, BadLink, OfSession
 from gateway.store.base import StoreUnavailable
-from gateway.web.deaf import Deaf
 from gateway.web.fast_path import WEBHOOKS, Take, answer
 from gateway.web.limits import MAX_BODY_BYTES, Limits, handler_args, limit_bodies
+from gateway.web.refusals import Deaf
 from gateway.web.webhooks import Accept, Unstored, Webhooks, in_english, receive
 
 __all__ = ["SESSION", "Ready", "Series", "as_called", "headers_of", "web_app"]

@@ -22,7 +22,7 @@ from channels import (
     WebhookRequest,
     WebhookResponse,
 )
-from gateway.web.deaf import Deaf
+from gateway.web.refusals import Deaf
 from gateway.web.shared_timeout import Deadline
 from gateway.wording import say
 

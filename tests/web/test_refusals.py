@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from channels import Forged, Stale
-from gateway.web.deaf import Deaf
+from gateway.web.refusals import Deaf
 
 
 class Clock:
