@@ -9,9 +9,9 @@ import click
 
 from channels import AskfirstError, MissingSetting
 from gateway.channel_agent import ChannelAgent
-from gateway.cli import examining
+from gateway.cli import checks
 from gateway.cli.bots import BotRef, bot_argument, load_settings
-from gateway.cli.examining import Finding, faults, looked
+from gateway.cli.checks import Finding, faults, looked
 from gateway.cli.terminal import json_text
 from gateway.misspelt import misspelt
 
@@ -48,7 +48,7 @@ def _findings(bot: BotRef, *, asks_model: bool) -> Iterator[Finding]:
     except MissingSetting as error:
         yield from faults("settings", error)
         return
-    yield from looked("settings", lambda: examining.settings(settings))
+    yield from looked("settings", lambda: checks.settings(settings))
     yield from (Finding("settings", True, warning, warns=True) for warning in misspelt())
     agent: ChannelAgent | None = None
     try:
@@ -58,12 +58,12 @@ def _findings(bot: BotRef, *, asks_model: bool) -> Iterator[Finding]:
         yield Finding("bot", False, " ".join(dict.fromkeys([str(error).splitlines()[0], str(error).splitlines()[-1]])))
     else:
         yield Finding("bot", True, f"{bot.written} is loaded")
-        yield from examining.tools(agent)
-        yield from looked("model", lambda: examining.model(agent, asks=asks_model))
-        yield from examining.previews(agent, bot.written)
-        yield from examining.approvers(agent, settings)
-    yield from examining.platforms(settings, bot.written)
+        yield from checks.tools(agent)
+        yield from looked("model", lambda: checks.model(agent, asks=asks_model))
+        yield from checks.previews(agent, bot.written)
+        yield from checks.approvers(agent, settings)
+    yield from checks.platforms(settings, bot.written)
     own = agent.store if agent is not None else None
     placed = settings.model_copy(update={"store": own}) if isinstance(own, str) else settings
-    yield from looked("store", lambda: examining.store(placed))
-    yield from looked("artifacts", lambda: examining.artifacts(placed))
+    yield from looked("store", lambda: checks.store(placed))
+    yield from looked("artifacts", lambda: checks.artifacts(placed))
