@@ -16,7 +16,7 @@ _MODULES = {
         name: f"gateway.cli.{name}"
         for name in ("chat", "dev", "doctor", "init", "preview", "replay", "serve", "slack", "tools", "webhooks")
     },
-    **dict.fromkeys(("dead", "pending", "people", "send", "waiting"), "gateway.cli.operating"),
+    **dict.fromkeys(("dead", "pending", "people", "send", "waiting"), "gateway.cli.operator_commands"),
 }
 
 
