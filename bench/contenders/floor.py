@@ -20,7 +20,7 @@ from aiohttp import web
 
 from bench.contenders.limit import HANDLERS
 from bench.messages import ANSWER, PATHS
-from gateway.cli.running import event_loop
+from gateway.cli.process import event_loop
 
 Row = tuple[bytes, "asyncio.Future[None]"]
 

@@ -6,7 +6,7 @@ import asyncio
 import sys
 
 from gateway import Agent, Gateway
-from gateway.cli.running import event_loop, log_to_stderr, run
+from gateway.cli.process import event_loop, log_to_stderr, run
 
 
 def nobody(url: str) -> None:

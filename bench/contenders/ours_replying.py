@@ -10,7 +10,7 @@ from dataclasses import replace
 from bench.messages import ANSWER
 from channels import Pace
 from gateway import Agent, ChannelAgent, Gateway
-from gateway.cli.running import event_loop, log_to_stderr, run
+from gateway.cli.process import event_loop, log_to_stderr, run
 from gateway.providers import Request, Response
 
 UNPACED = Pace(account_per_second=1e6, place_per_second=1e6)

@@ -19,7 +19,7 @@ from gateway.app import in_memory
 from gateway.artifacts import Artifact
 from gateway.channel_agent import ChannelAgent, media_of
 from gateway.cli.bots import BotRef, bot_argument, load_settings
-from gateway.cli.running import log_to_stderr
+from gateway.cli.process import log_to_stderr
 from gateway.cli.terminal import from_markdown, visible
 from gateway.engine.engine import Engine
 from gateway.pending.prompt import labels

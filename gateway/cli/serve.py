@@ -11,7 +11,7 @@ from gateway.access.entries import EVERYBODY, vain_entries
 from gateway.app import Gateway
 from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.container import goes_with_container
-from gateway.cli.running import event_loop, leave, leave_after, log_to_stderr, run, until_signal
+from gateway.cli.process import event_loop, leave, leave_after, log_to_stderr, run, until_signal
 from gateway.cli.tools import in_short
 from gateway.cli.webhooks import polled, webhook_url
 from gateway.misspelt import misspelt

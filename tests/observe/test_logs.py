@@ -298,7 +298,7 @@ def test_lines_are_written_in_each_loop_also_when_one_ended_before_it_wrote_them
 def test_a_process_that_ends_has_written_all_it_told(end: str) -> None:
     program = f"""
 import asyncio, logging
-from gateway.cli.running import leave
+from gateway.cli.process import leave
 from gateway.observe import configure_logging, logs
 
 async def main():

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from gateway import Agent, Gateway, Settings
-from gateway.cli.running import run
+from gateway.cli.process import run
 from tests.e2e.house import SIGNING
 
 
@@ -34,7 +34,7 @@ def test_names_that_nobody_answers_for_hold_up_few_others() -> None:
     """uvloop has four threads for them, of which two look names up, unless it is told otherwise before it begins."""
     code = (
         "import asyncio, os\n"
-        "from gateway.cli.running import event_loop\n"
+        "from gateway.cli.process import event_loop\n"
         "with asyncio.Runner(loop_factory=event_loop) as runner:\n"
         "    runner.run(asyncio.wait_for(runner.get_loop().getaddrinfo('localhost', 80), 10))\n"
         "    print(len(os.listdir('/proc/self/task')))\n"
