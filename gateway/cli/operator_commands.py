@@ -15,7 +15,7 @@ import click
 from channels import AskfirstError
 from channels.catalogue import load
 from gateway.cli.bots import BotRef, load_settings
-from gateway.cli.control import operate
+from gateway.cli.control_socket import operate
 from gateway.cli.terminal import json_text, visible
 from gateway.control import store_file
 from gateway.engine.operator import LETTERS_A_PAGE
