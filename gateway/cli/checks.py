@@ -22,7 +22,7 @@ from gateway.access.entries import EVERYBODY, vain_entries
 from gateway.app import in_memory, open_store, started
 from gateway.channel_agent import ChannelAgent
 from gateway.cli.control_socket import operate
-from gateway.cli.previewing import previewed_twice
+from gateway.cli.preview_drift import previewed_twice
 from gateway.cli.slack import SCOPES
 from gateway.cli.tools import in_short
 from gateway.cli.webhooks import polled, webhook_url

@@ -13,7 +13,7 @@ from channels import Address, AskfirstError, Json, Person, Reply
 from gateway.app import in_memory
 from gateway.channel_agent import ChannelAgent
 from gateway.cli.bots import BotRef, bot_argument, load_settings
-from gateway.cli.previewing import previewed_twice
+from gateway.cli.preview_drift import previewed_twice
 from gateway.cli.terminal import from_markdown, lines
 from gateway.pending.ask import Refused, propose
 from gateway.pending.prompt import full_text
