@@ -19,8 +19,8 @@ from gateway.cli.bots import BotRef, NoBot, authors_traceback, bot_argument, loa
 from gateway.cli.process import leave, log_to_stderr, run, until_signal
 from gateway.cli.tools import in_short
 from gateway.cli.webhooks import polled
-from gateway.misspelt import misspelt
 from gateway.providers import ProviderConfigurationError
+from gateway.suggestions import misspelt
 from gateway.tools import unasked
 
 __all__ = ["dev"]

@@ -14,8 +14,8 @@ from gateway.cli.container import goes_with_container
 from gateway.cli.process import event_loop, leave, leave_after, log_to_stderr, run, until_signal
 from gateway.cli.tools import in_short
 from gateway.cli.webhooks import polled, webhook_url
-from gateway.misspelt import misspelt
 from gateway.settings import Role, ServeWay
+from gateway.suggestions import misspelt
 from gateway.tools import unasked
 
 __all__ = ["serve"]

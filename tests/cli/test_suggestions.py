@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from gateway.cli import main
-from gateway.misspelt import misspelt
+from gateway.suggestions import misspelt
 from tests.cli.conftest import here
 from tests.cli.processes import askfirst
 
