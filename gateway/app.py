@@ -38,7 +38,7 @@ from gateway.access.approvers import check_approvers, check_channels
 from gateway.agent import Agent
 from gateway.artifacts import ArtifactStore
 from gateway.channel_agent import ChannelAgent, Runtime
-from gateway.control import control, store_file
+from gateway.control_server import control, store_file
 from gateway.engine.engine import Engine
 from gateway.engine.operator import Operator, claim
 from gateway.engine.platforms import Platforms

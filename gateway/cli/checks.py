@@ -26,7 +26,7 @@ from gateway.cli.preview_drift import previewed_twice
 from gateway.cli.slack import SCOPES
 from gateway.cli.tools import in_short
 from gateway.cli.webhooks import polled, webhook_url
-from gateway.control import socket_file, store_file
+from gateway.control_server import socket_file, store_file
 from gateway.engine.skew import skew_of
 from gateway.environment import proxied
 from gateway.observe import describe_error

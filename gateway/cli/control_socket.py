@@ -21,7 +21,7 @@ from channels.catalogue import load
 from channels.direct import DirectChannel
 from channels.webchat import WebChatChannel
 from gateway.app import home_of
-from gateway.control import socket_file, store_file
+from gateway.control_server import socket_file, store_file
 from gateway.engine.operator import NotDone, Operator
 from gateway.pending.seal import Keyring
 from gateway.settings import Settings

@@ -17,7 +17,7 @@ from channels.catalogue import load
 from gateway.cli.bots import BotRef, load_settings
 from gateway.cli.control_socket import operate
 from gateway.cli.terminal import json_text, visible
-from gateway.control import store_file
+from gateway.control_server import store_file
 from gateway.engine.operator import LETTERS_A_PAGE
 from gateway.settings import Settings
 

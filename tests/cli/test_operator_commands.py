@@ -23,7 +23,7 @@ from channels import Person as Newcomer
 from gateway import Agent, ChannelAgent
 from gateway.app import open_store
 from gateway.cli import main
-from gateway.control import control, socket_file
+from gateway.control_server import control, socket_file
 from gateway.engine.newcomers import Newcomers
 from gateway.engine.operator import LETTERS_A_PAGE, NotDone, Operator
 from gateway.engine.shapes import Shapes
