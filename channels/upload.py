@@ -10,7 +10,7 @@ from typing import IO, Final
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
 
-from channels.threads import FILES, in_thread
+from channels.cancellable_threads import FILES, in_thread
 
 __all__ = ["Upload"]
 

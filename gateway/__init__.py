@@ -38,7 +38,7 @@ from gateway.tools import (
     ToolResult,
     tool,
 )
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 from gateway.tools.stash import stash_pending
 
 if typing.TYPE_CHECKING:

@@ -25,9 +25,10 @@ from gateway.observe import describe_error
 from gateway.options import WrongOption, checked
 from gateway.providers.base import ModelMessage, Provider
 from gateway.tools import PendingConfirmation, Tool, ToolContext, unasked
-from gateway.tools.action import Detail, PendingAction
 from gateway.tools.escape import link, plain
-from gateway.tools.stash import ADAPTER, Executor
+from gateway.tools.executor import Factory, check_factory, made_by
+from gateway.tools.pending_action import Detail, PendingAction
+from gateway.tools.stash import ADAPTER
 from gateway.tools.stashed import StashedTool
 from gateway.wording import say
 
@@ -168,6 +169,8 @@ class ChannelAgent:
         if isinstance(store, str) and not _STORE.match(store):
             scheme = store.partition(":")[0]  # the rest may hold a password
             wrong["store"] = f"should be sqlite:///path/to/file.db, redis://host:6379 or a Store, not a {scheme!r} URL"
+        elif store is not None and not isinstance(store, str) and not hasattr(store, "commit"):
+            wrong["store"] = f"should be a URL or a Store, not {type(store).__name__}"
         if language is not None and not _LANGUAGE.fullmatch(language):
             wrong["language"] = f"should be a language tag such as 'en' or 'pt-BR', not {language!r}"
         if strict and (alone := unasked(agent.tools.values(), agent.policy)) is not None:
@@ -183,7 +186,7 @@ class ChannelAgent:
         self._commands: dict[str, tuple[CommandHandler, str]] = {}
         self._on_outcome: list[ActionCallback] = []
         self._stashed: OrderedDict[str, StashedTool] = OrderedDict()
-        self._factories: dict[str, Callable[[PendingAction], Executor]] = {}
+        self._factories: dict[str, Factory] = {}
         self._on_doubt: list[ActionCallback] = []
         self._runtime: Runtime | None = None
         self._entered: contextlib.AsyncExitStack | None = None
@@ -298,11 +301,13 @@ class ChannelAgent:
         """Have an async function called with every action this process executed, once it has ended."""
         self._on_outcome.append(callback)
 
-    def register_executor_factory(self, kind: str, factory: Callable[[PendingAction], Executor]) -> None:
+    def register_executor_factory(self, kind: str, factory: Factory) -> None:
         """Have what `stash_pending` asked of this kind executed by what `factory` makes of its record.
 
-        Without one only the process that stashed an action can run it, and not after a restart.
+        Without one only the process that stashed an action can run it, and not after a restart. Raises ValueError for
+        a factory that is async or no function.
         """
+        check_factory(kind, factory)
         self._factories[kind] = factory
 
     def on_doubt(self, callback: ActionCallback) -> None:
@@ -332,7 +337,7 @@ class ChannelAgent:
         if action.tool_version != ADAPTER:
             return self.tool(action.kind)
         if (factory := self._factories.get(action.kind)) is not None:
-            return StashedTool(action, lambda: factory(action)())
+            return StashedTool(action, made_by(factory, action))
         stashed = self._stashed.get(action.pending_action_id)
         return stashed if stashed is not None and stashed.runs else None
 

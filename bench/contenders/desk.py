@@ -14,7 +14,7 @@ from gateway.pending.loading import Counters, load_actions
 from gateway.pending.seal import Keyring
 from gateway.store.base import Store, Transaction
 from gateway.tools import Preview, Tool
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 
 __all__ = ["Rules"]
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from channels.cancellable_threads import FILES, in_thread
 from channels.channel import Ambiguous, Capabilities, MissingSetting, Parsed, Unavailable, Undeliverable, WebhookRequest
 from channels.events import Address, Attachment, Event, Message, Person
 from channels.keys import keys
@@ -23,7 +24,6 @@ from channels.slack.render import CAPABILITIES, POST, linked, render, shown
 from channels.slack.socket import envelopes
 from channels.slack.stamps import moment, position
 from channels.slack.verify import verify
-from channels.threads import FILES, in_thread
 
 __all__ = ["SlackChannel"]
 

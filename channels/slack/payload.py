@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Required, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, with_config
 from typing_extensions import TypedDict  # pydantic reads the standard library's from Python 3.12 on
 
-from channels.halves import validated
+from channels.surrogates import validated
 
 __all__ = [
     "BlockActions",

@@ -11,7 +11,7 @@ from channels.channel import Capabilities, Pace
 from channels.events import Address
 from channels.formatting import Span, Styled, label, read_markdown, split
 from channels.replies import Button, Json, Media, Part, Reply
-from channels.slack.rich import rich_text
+from channels.slack.styles import rich_text
 
 __all__ = ["CAPABILITIES", "POST", "linked", "render", "shown"]
 

@@ -14,7 +14,7 @@ from telegram.error import BadRequest, Conflict, InvalidToken, TelegramError
 from channels.channel import Ambiguous, Undeliverable
 from channels.telegram.errors import PollingRefused, send_error
 from channels.telegram.media import download
-from channels.telegram.request import SessionRequest
+from channels.telegram.transport import SessionRequest
 
 __all__ = ["UPDATES", "BotApi"]
 

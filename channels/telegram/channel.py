@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from channels.cancellable_threads import FILES, in_thread
 from channels.channel import (
     Ambiguous,
     Capabilities,
@@ -30,14 +31,13 @@ from channels.events import Address, Attachment, Event, Message, Person
 from channels.keys import keys
 from channels.replies import Json, Media, OpenMedia, Part, Receipt, Reply
 from channels.telegram.api import BotApi
-from channels.telegram.entities import utf16_length
 from channels.telegram.errors import Moved, bad_token
 from channels.telegram.media import open_upload
 from channels.telegram.parse import UpdateReader
 from channels.telegram.render import CAPABILITIES, FILE_FIELD, render
-from channels.telegram.update import moment
+from channels.telegram.stamps import moment, position
+from channels.telegram.styles import utf16_length
 from channels.telegram.verify import verify
-from channels.threads import FILES, in_thread
 
 __all__ = ["TelegramChannel"]
 
@@ -47,7 +47,6 @@ _API_URL = "https://api.telegram.org"
 _TOKEN = re.compile(r"\d+:[A-Za-z0-9_-]+")
 _SECRET = re.compile(r"[A-Za-z0-9_-]{16,256}")
 """Telegram takes 1 to 256 of these (https://core.telegram.org/bots/api#setwebhook); fewer than 16 can be guessed."""
-_MESSAGE_ID = re.compile(r"\d{1,18}", re.ASCII)
 _LONGEST_PAUSE_SECONDS = 30.0
 _LONGEST_ANSWER = 200
 """UTF-16 units. https://core.telegram.org/bots/api#answercallbackquery."""
@@ -156,7 +155,7 @@ class TelegramChannel:
 
     def follows(self, message: Message, receipt: Receipt) -> bool:
         """Return whether Telegram gave `message` a higher number than ours, and no earlier time."""
-        theirs, ours = _number(message.message_id), _number(receipt.message_id)
+        theirs, ours = position(message.message_id), position(receipt.message_id)
         if theirs is None or ours is None or theirs <= ours:
             return False
         return message.sent_at is None or receipt.sent_at is None or message.sent_at >= receipt.sent_at
@@ -284,10 +283,6 @@ class TelegramChannel:
         except RuntimeError:  # no thread can be started: nothing was sent
             raise Unavailable("no_thread") from None
         return await self._api.call(call, **arguments, **{FILE_FIELD[call]: upload})
-
-
-def _number(message_id: str | None) -> int | None:
-    return int(message_id) if message_id is not None and _MESSAGE_ID.fullmatch(message_id) else None
 
 
 def _shortened(text: str, units: int) -> str:

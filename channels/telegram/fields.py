@@ -7,7 +7,7 @@ Fields that older servers send, or that Telegram adds without documenting them, 
 from __future__ import annotations
 
 from channels.fields import Fields, Judged
-from channels.telegram.update import Message
+from channels.telegram.payload import Message
 
 __all__ = ["FIELDS", "SERVICE", "judge"]
 

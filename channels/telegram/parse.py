@@ -22,7 +22,8 @@ from channels.events import (
 )
 from channels.events import Message as MessageEvent
 from channels.telegram.fields import SERVICE, judge
-from channels.telegram.update import Callback, Chat, Entity, File, MemberChange, Message, User, moment, update_from
+from channels.telegram.payload import Callback, Chat, Entity, File, MemberChange, Message, User, update_from
+from channels.telegram.stamps import moment
 
 __all__ = ["UpdateReader"]
 

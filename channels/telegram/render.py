@@ -8,7 +8,7 @@ from channels.channel import Capabilities, Pace
 from channels.events import Address
 from channels.formatting import Styled, label, read_markdown, split
 from channels.replies import Button, Json, Media, Part, Reply
-from channels.telegram.entities import to_entities, utf16_length
+from channels.telegram.styles import to_entities, utf16_length
 
 __all__ = ["CAPABILITIES", "FILE_FIELD", "render"]
 

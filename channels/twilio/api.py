@@ -2,108 +2,30 @@
 
 from __future__ import annotations
 
-import json
-import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, final
-from urllib.parse import urlencode
+from typing import Any
 
 import aiohttp
-from aiohttp import hdrs
 from twilio.base.exceptions import TwilioException
-from twilio.http import AsyncHttpClient
-from twilio.http.response import Response
 from twilio.rest import Client
 from twilio.rest.api import Api
 from twilio.rest.messaging import Messaging
-from yarl import URL
 
-from channels.bounded import read_bounded
-from channels.channel import Ambiguous, RateLimited, Unavailable, Undeliverable
-from channels.twilio.errors import Patience, refusal
+from channels.channel import Ambiguous, RateLimited, Undeliverable
+from channels.twilio.errors import Patience
+from channels.twilio.transport import Login, SessionClient
 
-__all__ = ["API_URL", "Login", "TwilioApi", "at"]
+__all__ = ["TwilioApi"]
 
-API_URL = "https://api.twilio.com"
-
-_CONNECT_SECONDS = 10.0
-_ANSWER_SECONDS = 30.0
-_LONGEST_ANSWER = 2**20
 _LOOKED_AT = 20
-
-_log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Login:
-    """By what the API knows us: the account's sid and token, or an API key and its secret."""
-
-    user: str
-    password: str
-    setting: str
-    """Where the password stands."""
-
-    @property
-    def header(self) -> dict[str, str]:
-        return {hdrs.AUTHORIZATION: aiohttp.encode_basic_auth(self.user, self.password)}
-
-
-@final
-class _SessionClient(AsyncHttpClient):  # type: ignore[misc]  # the library has no types
-    """One aiohttp session as the library's transport.
-
-    It makes each call once: the library's own transport knows no time limit, and its retries send a message twice. It
-    writes no log either: the library's has numbers and addresses in it.
-    """
-
-    def __init__(self, http: aiohttp.ClientSession, api_url: str, login: Login) -> None:
-        super().__init__(_log, is_async=True)
-        self._http, self._api_url, self._login = http, api_url, login
-
-    async def request(
-        self,
-        method: str,
-        uri: str,
-        params: Mapping[str, Any] | None = None,
-        data: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
-        auth: tuple[str, str] | None = None,
-        timeout: float | None = None,
-        allow_redirects: bool = False,
-    ) -> Response:
-        """One HTTP call. Raises SendError for everything but a success."""
-        try:
-            async with self._http.request(
-                method,
-                at(self._api_url, uri),
-                params=params,
-                data=urlencode(data, doseq=True).encode() if data else None,
-                headers={**(headers or {}), **self._login.header},
-                timeout=aiohttp.ClientTimeout(total=_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
-                allow_redirects=False,
-            ) as response:
-                payload = await read_bounded(response, _LONGEST_ANSWER)
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
-            raise Unavailable("no_connection") from None
-        except (aiohttp.ClientError, OSError):
-            raise Ambiguous("no_answer") from None
-        if payload is None:
-            raise Ambiguous("answer_too_large")
-        text = payload.decode("utf-8", "replace")
-        if not 200 <= response.status < 300:
-            raise refusal(response.status, response.headers, text, self._login.setting)
-        if not _is_documented(text):
-            raise Ambiguous("unreadable_answer")
-        return Response(response.status, text, response.headers)
 
 
 class TwilioApi:
     """One account's side of the API."""
 
     def __init__(self, http: aiohttp.ClientSession, api_url: str, account_sid: str, login: Login) -> None:
-        transport = _SessionClient(http, api_url, login)
+        transport = SessionClient(http, api_url, login)
         client = Client(login.user, login.password, account_sid, http_client=transport)
         self._patience = Patience()
         # The client has both, but loads their code only in the middle of the first call.
@@ -199,24 +121,6 @@ class TwilioApi:
         return found[0]
 
 
-def _is_documented(text: str) -> bool:
-    """Whether an answer has the shape of all of Twilio's: an object, whose lists hold objects, and whose dates are
-    text. The library takes that for granted: https://www.twilio.com/docs/usage/twilios-response."""
-    try:
-        answer = json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    if not isinstance(answer, dict):
-        return False
-    listed = [one for value in answer.values() if isinstance(value, list) for one in value]
-    return all(isinstance(one, dict) for one in listed) and all(
-        isinstance(value, str | None)
-        for one in (answer, *listed)
-        for name, value in one.items()
-        if name.startswith("date_")
-    )
-
-
 _EARLIER = {
     "read": ("delivered", "sent", "sending", "queued"),
     "delivered": ("sent", "sending", "queued"),
@@ -226,11 +130,3 @@ _EARLIER = {
 """Status -> those that a message had before: https://www.twilio.com/docs/messaging/guides/outbound-message-status-in-status-callbacks."""
 _UNREADABLE = (LookupError, ValueError, TwilioException)
 """What the library raises for a success whose body is not what the API documents."""
-
-
-def at(api_url: str, url: str) -> URL:
-    """Where an URL of Twilio's really is: `api_url` stands for all of its hosts."""
-    asked = URL(url, encoded=True)
-    if api_url == API_URL or not (asked.host or "").endswith(".twilio.com"):
-        return asked
-    return URL(api_url + asked.raw_path_qs, encoded=True)

@@ -8,7 +8,7 @@ import aiohttp
 from yarl import URL
 
 from channels.channel import Unavailable, Undeliverable
-from channels.twilio.api import at
+from channels.twilio.transport import at
 
 __all__ = ["LARGEST_DOWNLOAD", "download"]
 

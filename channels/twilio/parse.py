@@ -19,7 +19,7 @@ from multidict import MultiMapping
 from channels.channel import Parsed, WebhookRequest, WebhookResponse
 from channels.events import Address, Attachment, ButtonPress, DeliveryReport, Message, OptOut, Person
 from channels.twilio.fields import MOST_MEDIA, judge
-from channels.twilio.form import ADDRESS_PREFIX, read_form
+from channels.twilio.payload import ADDRESS_PREFIX, read_form
 from channels.twilio.shapes import ADDRESS, SID, doubt
 
 __all__ = ["KEY", "OPTED_OUT", "FormReader", "spoken"]

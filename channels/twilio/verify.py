@@ -12,7 +12,7 @@ from twilio.request_validator import HMAC_SHA1, HMAC_SHA256, RequestValidator, g
 
 from channels.channel import Forged, Malformed, NotOurs, WebhookRequest
 from channels.keys import keys
-from channels.twilio.form import is_json, read_form
+from channels.twilio.payload import is_json, read_form
 
 __all__ = ["Verifier"]
 

@@ -4,61 +4,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from channels.channel import Malformed, WebhookRequest
 from channels.events import Address, ButtonPress, Event, Message, Person
+from channels.webchat.payload import Press, payload_from
 from channels.webchat.verify import is_secure, session_of
 
-__all__ = ["MAX_MESSAGE", "address_of", "language_of", "parse_event"]
-
-MAX_MESSAGE = 16_000
-"""Characters a person may write at once."""
+__all__ = ["address_of", "language_of", "parse_event"]
 
 _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_-]{0,31})(?:\s+(.*))?", re.DOTALL)
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
-
-_Id: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
-"""Made by the page once per message or press, and the same when it tries again."""
-
-
-_MessageId: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
-"""Of a message of the bot, as the visible log has it."""
-
-
-class _Sent(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    client_id: _Id
-
-
-class _Message(_Sent):
-    text: Annotated[str, Field(min_length=1, max_length=MAX_MESSAGE)]
-    after: _MessageId | None = None
-    """The bot's newest message on the page when the person pressed send, however often the page then tried."""
-
-
-class _Press(_Sent):
-    token: Annotated[str, Field(min_length=1, max_length=200)]
-    message_id: _MessageId
-
-
-_ADAPTER: TypeAdapter[_Message | _Press] = TypeAdapter(_Message | _Press)
 
 
 def parse_event(request: WebhookRequest) -> Event:
     """The event of one request of the page. Raises Malformed for anything else."""
     try:
-        sent = _ADAPTER.validate_json(request.body)
+        sent = payload_from(request.body)
     except ValidationError as error:
         raise Malformed("neither a message nor a press of the chat page") from error
     session = session_of(request.headers, secure=is_secure(request))
     address = address_of(session)
     person = Person(channel="webchat", account="local", user_id=session, language=language_of(request.headers))
     event_ids = (f"{session}:{sent.client_id}",)
-    if isinstance(sent, _Press):
+    if isinstance(sent, Press):
         return ButtonPress(
             event_ids=event_ids, address=address, person=person, token=sent.token, message_id=sent.message_id
         )

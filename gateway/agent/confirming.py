@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 from channels import Json
 from gateway.providers.base import ToolCall
 from gateway.tools import PendingConfirmation, Preview, Tool
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 
 __all__ = ["Ask", "Asked", "OnConfirm", "Verdict"]
 

@@ -26,7 +26,7 @@ from gateway.agent.confirming import Asked, Verdict
 from gateway.artifacts import Artifact
 from gateway.providers.base import Response
 from gateway.tools import PendingConfirmation
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 
 __all__ = ["CallResult", "Journal", "Progress", "UnreadableStep"]
 

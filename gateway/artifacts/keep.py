@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from channels import AskfirstError, Media, OpenMedia
-from channels.threads import FILES, in_thread
+from channels.cancellable_threads import FILES, in_thread
 from gateway.artifacts.emit import Artifact
 from gateway.artifacts.links import Holder, Links
 from gateway.artifacts.names import clean_filename, sniff_type

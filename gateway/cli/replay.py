@@ -17,7 +17,10 @@ from gateway.app import in_memory
 from gateway.channel_agent import ChannelAgent
 from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.process import log_to_stderr
-from gateway.cli.replay_session import Line, Record, Replay, Transcript, named, offline
+from gateway.cli.replay_channels import named, offline
+from gateway.cli.replay_records import Line, Record
+from gateway.cli.replay_session import Replay
+from gateway.cli.replay_transcript import Transcript
 from gateway.settings import Settings
 
 __all__ = ["replay"]

@@ -1,246 +1,45 @@
-"""Recorded requests taken through their channel and the bot, and what would be said to them written down."""
+"""Session of ``askfirst replay``: passes recorded requests through their channel to the bot, one at a time."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import re
-import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, Protocol, runtime_checkable
-from urllib.parse import parse_qsl
-
-from pydantic import AwareDatetime, BaseModel, ConfigDict, PrivateAttr
+from typing import Protocol, runtime_checkable
 
 from channels import (
-    Address,
     AskfirstError,
-    Button,
     ButtonPress,
-    CanAnswer,
-    CanOrder,
-    CanType,
     Channel,
     DeliveryReport,
     Event,
-    Json,
     Malformed,
     Message,
-    MessageEdited,
-    Pace,
     Parsed,
-    Part,
     Person,
-    Receipt,
-    Reply,
     WebhookRequest,
     WebhookResponse,
 )
-from channels.catalogue import load, names
 from channels.direct import DirectChannel, own_place
-from channels.webchat import WebChatChannel
-from gateway.cli.terminal import from_markdown, lines, visible
+from gateway.cli.replay_records import Line, Record, button_label, described
+from gateway.cli.replay_transcript import Transcript
 from gateway.engine.engine import Engine
 from gateway.engine.shared import in_thread
 from gateway.pending.reading import read_code, read_refused_code
-from gateway.settings import Settings
-from gateway.tools.action import PendingAction
 from gateway.web import Webhooks
 
-__all__ = ["Line", "Record", "Replay", "Transcript", "named", "offline"]
+__all__ = ["Replay"]
 
-_STAND_INS = {
-    "TELEGRAM_BOT_TOKEN": "0:replay",
-    "TELEGRAM_WEBHOOK_SECRET": "replay-needs-no-secret",
-    "SLACK_BOT_TOKEN": "xoxb-replay",
-    "SLACK_SIGNING_SECRET": "replay-needs-no-secret",
-    "TWILIO_ACCOUNT_SID": f"AC{'0' * 32}",
-    "TWILIO_AUTH_TOKEN": "replay-needs-no-token",
-    "TWILIO_SMS_FROM": "+10000000000",
-    "TWILIO_WHATSAPP_FROM": "+10000000000",
-    "ASKFIRST_PUBLIC_URL": "https://replay.invalid",
-}
-"""For settings that a channel insists on and that nothing here depends on: nothing is sent, and nothing is proven."""
-_FIRST_ID = 10**12
-"""Ids of the bot's messages are counted from here: no platform's are so large, and every channel reads them."""
 _LOOK_SECONDS = 0.002
 _TOLD_SECONDS = 60.0
-_INDENT = "    "
-
-
-class Record(BaseModel):
-    """One webhook request as it was recorded."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    channel: str
-    """The channel's name, or what follows ``/webhooks/`` in the URL that several share: ``twilio``."""
-    body: dict[str, Any] | str
-    """The JSON that was posted, or the text of the body: a form, or JSON."""
-    headers: dict[str, str] = {}
-    at: AwareDatetime | None = None
-    """When it came; None: when its platform says that it was sent."""
-    bot_name: str | None = None
-    """The bot's name on Telegram, without the @: in a group it says who is meant."""
-    _source: str = PrivateAttr("")
-
-    @property
-    def source(self) -> str:
-        """Where it was read."""
-        return self._source
-
-    @source.setter
-    def source(self, source: str) -> None:
-        self._source = source
-
-    def request(self) -> WebhookRequest:
-        """Return the request as the platform made it."""
-        is_json = isinstance(self.body, dict) or self.body.lstrip().startswith("{")
-        body = json.dumps(self.body) if isinstance(self.body, dict) else self.body.strip()
-        headers = {"content-type": "application/json" if is_json else "application/x-www-form-urlencoded"}
-        headers |= {name.lower(): value for name, value in self.headers.items()}
-        return WebhookRequest("POST", f"https://replay.invalid/webhooks/{self.channel}", headers, body.encode())
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One message of somebody whose platform does not matter."""
-
-    source: str
-    text: str
 
 
 @runtime_checkable
 class _HasName(Protocol):
     username: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """A message of the bot."""
-
-    message_id: str
-    address: Address
-    buttons: Sequence[Button]
-
-
-class Transcript:
-    """What is said in a replay, printed as it comes."""
-
-    def __init__(self, echo: Callable[[str], None]) -> None:
-        self._echo = echo
-        self._begun = self._shows = False
-        """Whether anything is printed yet, and whether a message of the bot was last."""
-        self._numbers = itertools.count(_FIRST_ID)
-        self.shown: dict[str, _Shown] = {}
-        self.here: Address | None = None
-        """Where what is replayed was written."""
-        self.seen = 0
-        """How many messages of the bot were there when it was written."""
-        self.said = False
-        """Whether anything came of it."""
-
-    def begins(self, source: str, channel: str, what: str, address: Address | None = None) -> None:
-        """Print what is replayed next."""
-        self.here, self.seen, self.said = address, len(self.shown), False
-        self._part()
-        self._echo(f"{source}  {channel}  {lines(what)}")
-
-    def note(self, text: str) -> None:
-        """Print what came of it."""
-        self.said = True
-        self._echo(textwrap.indent(text, _INDENT).rstrip())
-
-    def would_run(self, action: PendingAction) -> None:
-        """Print a confirmed action, which is not run."""
-        self.note(f"would run: {action.kind} {visible(json.dumps(dict(action.args), ensure_ascii=False))}")
-
-    def show(self, address: Address, part: Part) -> Receipt:
-        """Print a message of the bot."""
-        text, edits = from_markdown(str(part.arguments["text"])), part.arguments["edits"]
-        labels = "  ".join(f"[ {visible(button.label)} ]" for button in part.buttons)
-        file = f"[file: {visible(part.media.filename)}]" if part.media is not None else ""
-        told = "\n\n".join(filter(None, [file, text, labels]))
-        elsewhere = f"to {address}:\n" if self.here is not None and address != self.here else ""
-        changed = "a message above now says:\n" if edits is not None else ""
-        self._part(after_words=True)
-        self.note(f"{elsewhere}{changed}{told}")
-        self._shows = True
-        message_id = str(next(self._numbers)) if edits is None else str(edits)
-        self.shown[message_id] = _Shown(message_id, address, part.buttons)
-        return Receipt(message_id=message_id)
-
-    def _part(self, *, after_words: bool = False) -> None:
-        """Print an empty line, `after_words` only after a message of the bot."""
-        if self._begun and (self._shows or not after_words):
-            self._echo("")
-        self._begun, self._shows = True, False
-
-    def newest(self, address: Address, label: str | None = None) -> _Shown | None:
-        """Return the newest message of the bot in this chat, in its thread if one is there: one with such a button, or
-        else one with buttons before one without."""
-        here = [each for each in self.shown.values() if replace(each.address, thread=address.thread) == address]
-        here.sort(key=lambda each: (each.address == address, bool(each.buttons), int(each.message_id)))
-        for each in reversed(here):
-            if label is None or any(button.label == label for button in each.buttons):
-                return each
-        return None
-
-
-def named(record: Record) -> Sequence[str]:
-    """Return the channels that the request may be for. Raises AskfirstError when there is none of that name."""
-    if record.channel == WebChatChannel.name:
-        raise AskfirstError(
-            f"{record.source}: the web chat has no webhook: write what was said into a .txt file, a message a line"
-        )
-    if record.channel in names():
-        return [record.channel]
-    sharing = [name for name in names() if record.channel in getattr(load(name), "webhooks", ())]
-    if not sharing:
-        raise AskfirstError(f"{record.source}: there is no channel {record.channel!r}, only {', '.join(names())}")
-    return sharing
-
-
-def offline(name: str, settings: Settings, transcript: Transcript) -> Channel:
-    """Return a channel that reads as its platform's and sends nothing. Raises MissingSetting.
-
-    What a reply says is kept as it is, before the platform's own formatting, which is made all the same.
-    """
-    kind: Any = DirectChannel if name == DirectChannel.name else load(name)
-
-    def render(self: Channel, address: Address, reply: Reply) -> Sequence[Part]:
-        if not kind.render(self, address, reply):
-            return []
-        said: dict[str, Json] = {"text": reply.text, "edits": reply.edits}
-        files = [Part(call="show", arguments={"text": "", "edits": None}, media=media) for media in reply.media]
-        words = [Part(call="show", arguments=said, buttons=reply.buttons)] if reply.text or reply.buttons else []
-        return [*files, *words] if reply.buttons else [*words, *files]
-
-    async def send(self: Channel, address: Address, part: Part, *, key: str) -> Receipt:
-        return transcript.show(address, part)
-
-    async def answer(self: Channel, handle: str, text: str, *, private: bool) -> None:
-        if text:
-            transcript.note(f"to the presser{' alone' if private else ''}: {visible(text)}")
-
-    async def typing(self: Channel, address: Address) -> None:
-        """Nobody sees it."""
-
-    def follows(self: Channel, message: Message, receipt: Receipt) -> bool:
-        return receipt.message_id in list(transcript.shown)[: transcript.seen]
-
-    methods: dict[str, Any] = {"render": render, "send": send}
-    for power, method in ((CanAnswer, answer), (CanType, typing), (CanOrder, follows)):
-        if issubclass(kind, power):
-            methods[method.__name__] = method
-    needed = _STAND_INS | dict(settings.channel_settings(name)) if name in names() else {}
-    made: Any = type(f"Offline{kind.__name__}", (kind,), methods)
-    channel: Channel = made.from_settings(needed, way="webhook")
-    channel.capabilities = replace(channel.capabilities, pace=Pace())
-    return channel
 
 
 class Replay:
@@ -303,7 +102,7 @@ class Replay:
         await self._follow(record.at or (sent_at[0] if sent_at else None))
         events = []
         for event in parsed.events:
-            told.begins(record.source, channel.name, _what(event, request), event.address)
+            told.begins(record.source, channel.name, described(event, request), event.address)
             events.append(await self._as_here(event, request))
         await self._hear(channel, events)
 
@@ -342,7 +141,7 @@ class Replay:
     async def _as_here(self, event: Event, request: WebhookRequest) -> Event:
         told = self._transcript
         if isinstance(event, ButtonPress):
-            label = _label(request, event.token)
+            label = button_label(request, event.token)
             shown = told.newest(event.address, label) if label is not None else None
             if shown is None:
                 told.note("this replay has shown no such button")
@@ -373,46 +172,3 @@ class Replay:
         self._transcript.note(f"{found.code} is {now} here")
         self._transcript.said = False
         return re.sub(r"[\W_]?".join(found.code), now, message.text, flags=re.IGNORECASE)
-
-
-def _what(event: Event, request: WebhookRequest) -> str:
-    person = event.person
-    who = (person.name or person.user_id) if person is not None else "nobody"
-    match event:
-        case Message():
-            command = f"/{event.command}" if event.command else ""
-            words = " ".join(filter(None, [command, event.text, *(f"[{each.kind}]" for each in event.attachments)]))
-            return f"{who}: {words}"
-        case ButtonPress():
-            return f"{who} presses [ {_label(request, event.token) or 'a button without a label'} ]"
-        case MessageEdited():
-            return f"{who} changes a message: {event.text}"
-        case _:
-            return f"{who}: {type(event).__name__}"
-
-
-def _label(request: WebhookRequest, token: str) -> str | None:
-    """Return the label of the button that carries this token, as the request itself tells it."""
-    try:
-        body = json.loads(request.body)
-    except ValueError:
-        form = dict(parse_qsl(request.body.decode(errors="replace"), keep_blank_values=True))
-        try:
-            body = json.loads(form["payload"]) if "payload" in form else form
-        except ValueError:
-            return None
-    labels = (
-        each.get("text") or each.get("ButtonText")
-        for each in _objects(body)
-        if token in (value for value in each.values() if isinstance(value, str))
-    )
-    texts = (label.get("text") if isinstance(label, dict) else label for label in labels)
-    return next((label for label in texts if isinstance(label, str)), None)
-
-
-def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield every object in a JSON value."""
-    if isinstance(value, dict):
-        yield value
-    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _objects(each)

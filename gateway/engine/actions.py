@@ -31,7 +31,7 @@ from gateway.pending.transitions import is_stale
 from gateway.store.base import Conflict, Fenced, Key, Lease, StoreError, Transaction
 from gateway.store.form import NewerForm
 from gateway.tools import ToolError, cause_of
-from gateway.tools.action import Detail, PendingAction
+from gateway.tools.pending_action import Detail, PendingAction
 from gateway.tools.previews import LAUNCH_PREVIEW_SECONDS, asked_with, changed
 from gateway.wording import say
 

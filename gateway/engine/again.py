@@ -10,7 +10,7 @@ from gateway.pending.ask import Refused, propose
 from gateway.pending.prompt import statement
 from gateway.providers.base import ModelMessage
 from gateway.tools import ToolContext, ToolError
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 from gateway.tools.previews import LAUNCH_PREVIEW_SECONDS
 from gateway.wording import say
 

@@ -11,7 +11,7 @@ from gateway.channel_agent import ChannelAgent
 from gateway.engine.tasks import Tasks
 from gateway.observe import Feed
 from gateway.store.base import QueuedPart
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 
 __all__ = ["Alarms", "Why", "outcomes"]
 

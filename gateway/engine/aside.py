@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from channels import OptedOut, Person, Unreachable
-from gateway.access.silence import opt_out, opt_out_key, unreachable, unreachable_key
+from gateway.access.suppression import opt_out, opt_out_key, unreachable, unreachable_key
 from gateway.engine import doubt, reports
 from gateway.engine.outgoing import address_from_json, part_from_json
 from gateway.engine.shared import Shared

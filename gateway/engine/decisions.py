@@ -27,7 +27,7 @@ from channels import (
     Reply,
 )
 from channels.events import event_from_json
-from gateway.access.silence import note_silence
+from gateway.access.suppression import update_suppression
 from gateway.engine import trail
 from gateway.engine.bounds import once_a_minute, refusals, security_line
 from gateway.engine.notes import NOTES, is_note
@@ -60,8 +60,8 @@ from gateway.pending.tokens import token_partition, token_sha256
 from gateway.pending.words import Intent
 from gateway.store.base import Dead, Incoming, Key, StoreError, Transaction, Waiting
 from gateway.store.form import FORM, NewerForm, check_form, is_newer
-from gateway.tools.action import PendingAction
 from gateway.tools.escape import plain
+from gateway.tools.pending_action import PendingAction
 from gateway.wording import say
 
 __all__ = ["OVERTAKING", "Decisions", "named"]
@@ -381,7 +381,7 @@ class Decisions:
                 )
         if event is not None:
             channel = self._shared.channels.get(event.address.channel)
-            note_silence(transaction, self._shared.store, channel, conversation, event, waiting.stamp)
+            update_suppression(transaction, self._shared.store, channel, conversation, event, waiting.stamp)
 
     def _put_aside(self, waiting: Waiting, error: str, *, genuine: bool = True) -> Transaction:
         conversation = waiting.conversation

@@ -29,7 +29,7 @@ from channels import (
     Undeliverable,
     Unreachable,
 )
-from gateway.access.silence import opt_out_key, silences
+from gateway.access.suppression import is_suppressed, opt_out_key
 from gateway.artifacts import NotKept, OfConversation
 from gateway.engine import doubt, trail
 from gateway.engine.leases import Held, at_last, for_newer
@@ -208,7 +208,7 @@ class _Lane:
 
     async def _silenced(self, queued: QueuedPart) -> bool:
         key = opt_out_key(self._shared.store, queued.conversation)
-        return silences((await self._shared.store.get([key]))[key], queued.part_id)
+        return is_suppressed((await self._shared.store.get([key]))[key], queued.part_id)
 
     async def _send(self, channel: Channel, address: Address, part: Part, key: str) -> Receipt:
         try:

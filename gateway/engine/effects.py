@@ -34,8 +34,8 @@ from gateway.tools import (
     leaves_open,
     serialise,
 )
-from gateway.tools.action import PendingAction
 from gateway.tools.escape import link
+from gateway.tools.pending_action import PendingAction
 from gateway.wording import say
 
 __all__ = ["Effects", "End"]

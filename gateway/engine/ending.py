@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 from channels import Address, Person, Reply
-from gateway.access.silence import unreachable_key
+from gateway.access.suppression import unreachable_key
 from gateway.engine import trail
 from gateway.engine.batch import Batch
 from gateway.engine.notes import forget_folded

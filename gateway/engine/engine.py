@@ -12,7 +12,7 @@ from typing import Literal, cast
 
 from channels import Address, Json, Message, Person, Reply
 from channels.direct import DirectChannel
-from gateway.access.silence import check_silence
+from gateway.access.suppression import check_suppression
 from gateway.agent import AgentResult
 from gateway.channel_agent import NotAllowed
 from gateway.engine.actions import MOST_OF_A_TOOL, Actions
@@ -34,7 +34,7 @@ from gateway.pending.reading import decides, read_words, reads_as_answer
 from gateway.pending.tokens import make_action_id
 from gateway.pending.transitions import may_approve, may_refuse
 from gateway.store.base import Incoming, Kind, Lease, StoreError, StoreUnavailable, Transaction
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 
 __all__ = ["Engine"]
 
@@ -317,7 +317,7 @@ class Engine:
         if address.channel not in shared.channels:
             raise ValueError(f"no channel {address.channel!r} is on: {address}")
         conversation = shared.conversation(address)
-        await check_silence(shared.store, conversation)
+        await check_suppression(shared.store, conversation)
         transaction = Transaction(partition=shared.store.partition(conversation))
         if after_seconds:
             due = await shared.store.now() + timedelta(seconds=after_seconds)

@@ -15,7 +15,7 @@ from gateway.pending.loading import conversation_of
 from gateway.pending.tokens import token_sha256
 from gateway.pending.transitions import may_refuse
 from gateway.store.form import NewerForm
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 
 __all__ = ["find_by_code", "find_by_id", "find_by_token"]
 

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from channels import Address, AskfirstError, Channel, Json, OptedOut, Reply, Unreachable
-from gateway.access.silence import check_silence
+from gateway.access.suppression import check_suppression
 from gateway.engine.newcomers import Newcomers
 from gateway.engine.outgoing import PartRenderer
 from gateway.engine.retrying import attempts
@@ -26,7 +26,7 @@ from gateway.pending.seal import Keyring
 from gateway.pending.upgrade import first_form_counts
 from gateway.store.base import Conflict, Dead, Incoming, Key, Put, QueuedPart, Store, StoreRefused, Transaction, Waiting
 from gateway.store.form import NewerForm
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 from gateway.wording import say
 
 __all__ = ["LETTERS_A_PAGE", "NotDone", "Operator", "claim", "served_bot"]
@@ -217,7 +217,7 @@ class Operator:
             raise NotDone("no bot was ever served from this store: start it once with `askfirst serve`")
         conversation = f"{bot}/{where}"
         try:
-            await check_silence(self._store, conversation)
+            await check_suppression(self._store, conversation)
         except OptedOut:
             raise NotDone(f"{where} has opted out: nothing is sent there until they write START") from None
         except Unreachable as error:

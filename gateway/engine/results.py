@@ -25,7 +25,7 @@ from gateway.engine.batch import Batch
 from gateway.engine.shared import Shared
 from gateway.providers.base import ModelMessage, ProviderError, ToolCall, Usage
 from gateway.store.base import Entry, Key, Put, Transaction
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 
 __all__ = ["Call", "Calls", "Told", "leave_word"]
 

@@ -48,7 +48,7 @@ from gateway.store.base import (
     Written,
 )
 from gateway.store.codec import micros
-from gateway.tools.action import Detail, PendingAction
+from gateway.tools.pending_action import Detail, PendingAction
 
 log = logging.getLogger("askfirst.engine")
 

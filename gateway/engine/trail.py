@@ -14,7 +14,7 @@ from typing import Any
 from channels import Event, Json
 from gateway.observe import Feed
 from gateway.store.base import QueuedPart, Transaction, Waiting
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 
 __all__ = [
     "accepted",

@@ -13,7 +13,7 @@ from itertools import chain, islice
 
 from channels import Address, CanType, Person, Reply, SendError
 from channels.direct import DirectChannel
-from gateway.access.silence import has_opted_out, opt_out_key
+from gateway.access.suppression import has_opted_out, opt_out_key
 from gateway.channel_agent import BUILT_IN, Outcome, Turn
 from gateway.engine import trail
 from gateway.engine.again import ask_again

@@ -3,6 +3,6 @@
 from gateway.observe.feed import Feed, Notice
 from gateway.observe.logs import configure_logging, describe_error, redact
 from gateway.observe.people import pseudonyms
-from gateway.observe.seldom import Seldom
+from gateway.observe.ratelimit import RateLimitFilter
 
-__all__ = ["Feed", "Notice", "Seldom", "configure_logging", "describe_error", "pseudonyms", "redact"]
+__all__ = ["Feed", "Notice", "RateLimitFilter", "configure_logging", "describe_error", "pseudonyms", "redact"]

@@ -21,7 +21,7 @@ from gateway.pending.index import Index
 from gateway.pending.seal import Keyring
 from gateway.store.base import Transaction
 from gateway.store.form import NewerForm
-from gateway.tools.action import Detail, PendingAction
+from gateway.tools.pending_action import Detail, PendingAction
 
 __all__ = ["ConversationActions", "Drift", "OutgoingReply", "in_order"]
 

@@ -16,7 +16,7 @@ from gateway.pending.seal import compute_digest
 from gateway.pending.tokens import make_action_id, make_code
 from gateway.pending.words import verb_of
 from gateway.tools import Preview, Tool
-from gateway.tools.action import PendingAction, canonical_json, compute_args_digest
+from gateway.tools.pending_action import PendingAction, canonical_json, compute_args_digest
 from gateway.tools.previews import asked_with, differing, frozen
 
 __all__ = ["QUOTA", "Refused", "asks_more", "propose"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from channels import AskfirstError
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 
 __all__ = ["NotAsked", "as_asked", "taken_over"]
 

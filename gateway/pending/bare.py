@@ -14,7 +14,7 @@ from channels import Person
 from gateway.pending import transitions
 from gateway.pending.index import LATELY, Entry, Showing
 from gateway.pending.words import Intent
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 
 __all__ = ["BareWord"]
 

@@ -11,7 +11,7 @@ from channels import Json
 from gateway.pending.index import Index
 from gateway.pending.seal import Keyring
 from gateway.store.base import Incoming, Put, Timer, Transaction
-from gateway.tools.action import PendingAction, canonical_json, why_closed
+from gateway.tools.pending_action import PendingAction, canonical_json, why_closed
 
 __all__ = ["KEPT_SECONDS", "Changes", "Deadline"]
 

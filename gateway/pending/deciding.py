@@ -21,8 +21,8 @@ from gateway.pending.reading import Answer
 from gateway.pending.settling import close, close_if_drifted, expire
 from gateway.pending.tokens import token_sha256
 from gateway.pending.words import Intent, safe_words
-from gateway.tools.action import PendingAction
 from gateway.tools.escape import plain
+from gateway.tools.pending_action import PendingAction
 from gateway.wording import say
 
 __all__ = ["PressFeedback", "Reads", "code", "decide", "in_group", "press", "reply", "withdraw", "word"]

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from channels import Address, Json
 from gateway.store.codec import micros
-from gateway.tools.action import PendingAction, State, canonical_json, json_text
+from gateway.tools.pending_action import PendingAction, State, canonical_json, json_text
 
 __all__ = ["LATELY", "Entry", "Index", "Showing", "same_ask"]
 

@@ -20,7 +20,7 @@ from gateway.pending.seal import Keyring, is_sealed
 from gateway.pending.settling import end_tampered
 from gateway.store.base import Key, Record, Snapshot, Store
 from gateway.store.form import NewerForm
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 
 __all__ = ["Counters", "Find", "ReadIndex", "conversation_of", "load_actions", "read_index", "stored_action"]
 

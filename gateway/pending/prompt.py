@@ -14,8 +14,8 @@ from channels import Button, Json, Media, Person, Reply, Settled
 from channels.formatting import is_quick
 from gateway.artifacts import Artifact
 from gateway.pending.words import Intent, safe_words
-from gateway.tools.action import PendingAction, why_closed
 from gateway.tools.escape import has_right_to_left, isolated, legible, named, plain, shown, visible
+from gateway.tools.pending_action import PendingAction, why_closed
 from gateway.tools.template import as_text
 from gateway.tools.verbs import NO_VERBS
 from gateway.wording import clock_time, duration, listing, say

@@ -15,7 +15,7 @@ from gateway.pending.prompt import attached, code_only, media_of, prompt, questi
 from gateway.pending.tokens import make_token, token_sha256
 from gateway.pending.transitions import may_ask_again
 from gateway.pending.words import INTENTS, safe_words
-from gateway.tools.action import ButtonIntent, PendingAction, Token
+from gateway.tools.pending_action import ButtonIntent, PendingAction, Token
 from gateway.wording import say
 
 __all__ = [

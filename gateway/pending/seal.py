@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias, TypeGuard
 
 from channels import Json
 from gateway.store.form import FORM, NewerForm
-from gateway.tools.action import PendingAction, canonical_json, json_text
+from gateway.tools.pending_action import PendingAction, canonical_json, json_text
 
 __all__ = ["Keyring", "Purpose", "Sealed", "compute_digest", "is_sealed", "step_context"]
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from channels import Json
 from gateway.store.base import Put
 from gateway.store.codec import micros
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 
 __all__ = ["ALIVE", "alive", "alive_put", "is_alive"]
 

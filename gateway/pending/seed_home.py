@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import quote
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -33,15 +33,12 @@ from gateway.store.base import Overloaded, Put, Store, Transaction
 from gateway.store.codec import micros, moment
 from gateway.store.secret import keys_of
 from gateway.store.sqlite import SqliteStore
-from gateway.tools.action import Detail, PendingAction
-from gateway.tools.stash import Executor
+from gateway.tools.executor import Executor
+from gateway.tools.pending_action import Detail, PendingAction
 
-__all__ = ["Factory", "Home", "Scope", "at_path", "at_url", "home_of"]
+__all__ = ["Home", "Scope", "at_path", "at_url", "home_of"]
 
 log = logging.getLogger("askfirst.pending")
-
-Factory: TypeAlias = Callable[[PendingAction], Executor]
-"""Makes the executor of a record, in whichever process the answer comes to."""
 
 _GRACE_SECONDS = 10.0
 _SLOT = "seed/"

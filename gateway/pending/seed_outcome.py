@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from gateway.artifacts import Artifact
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 
 __all__ = ["DEFAULT_IGNORE_TTL_SECONDS", "ConfirmOutcome", "OutcomeStatus"]
 

@@ -12,7 +12,7 @@ from gateway.pending.actions import ConversationActions
 from gateway.pending.index import LATELY
 from gateway.pending.seal import compute_digest
 from gateway.pending.seed_outcome import DEFAULT_IGNORE_TTL_SECONDS, OutcomeStatus
-from gateway.tools.action import Detail, PendingAction, Reason, compute_args_digest
+from gateway.tools.pending_action import Detail, PendingAction, Reason, compute_args_digest
 
 __all__ = [
     "Answer",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from channels.threads import hand_over
+from channels.cancellable_threads import hand_over
 from gateway.artifacts import Artifact, collecting
 from gateway.observe import describe_error
 from gateway.pending import transitions
@@ -24,8 +24,8 @@ from gateway.pending.seed_home import Home, home_of
 from gateway.pending.seed_outcome import ConfirmOutcome
 from gateway.store.base import Conflict, Key, Store, StoreError, StoreUnavailable, Transaction
 from gateway.tools import OutcomeUnknown, leaves_open, serialise
-from gateway.tools.action import PendingAction
-from gateway.tools.stash import Executor
+from gateway.tools.executor import Executor, called
+from gateway.tools.pending_action import PendingAction
 
 __all__ = ["end_dead", "run", "sweep"]
 
@@ -156,7 +156,7 @@ async def _called(executor: Executor, on_late: Callable[[asyncio.Future[Any]], N
 
 def _sync(executor: Executor) -> Any:
     try:
-        return executor()
+        return called(executor)
     except StopIteration as error:  # no future takes it: whoever waits would wait for ever
         raise RuntimeError("the executor raised StopIteration") from error
 

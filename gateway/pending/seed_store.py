@@ -18,14 +18,15 @@ from channels import Json
 from gateway.pending import seed_rules
 from gateway.pending.actions import ConversationActions
 from gateway.pending.reading import ConfirmParser, RegexConfirmParser
-from gateway.pending.seed_home import Factory, Home, Scope, home_of
+from gateway.pending.seed_home import Home, Scope, home_of
 from gateway.pending.seed_outcome import DEFAULT_IGNORE_TTL_SECONDS, ConfirmOutcome
 from gateway.pending.seed_rules import Answer
 from gateway.pending.seed_run import end_dead, run
 from gateway.pending.tokens import make_code
-from gateway.store.base import Conflict, Store
-from gateway.tools.action import PendingAction
-from gateway.tools.stash import Executor, PendingActionExistsError, new_action
+from gateway.store.base import Conflict, Store, StoreUnavailable
+from gateway.tools.executor import Executor, Factory, check_executor, check_factory, made_by
+from gateway.tools.pending_action import PendingAction
+from gateway.tools.stash import PendingActionExistsError, new_action
 
 __all__ = ["PendingStore"]
 
@@ -94,8 +95,10 @@ class PendingStore:
     def register_executor_factory(self, kind: str, factory: Factory) -> None:
         """Have actions of this kind executed by what `factory` makes of their record, whichever process stashed them.
 
-        It comes before the closure that `stash` was given: a closure may have seen its arguments change since.
+        It comes before the closure that `stash` was given: a closure may have seen its arguments change since. Raises
+        ValueError for a factory that is async or no function.
         """
+        check_factory(kind, factory)
         self._factories[kind] = factory
 
     async def stash(
@@ -114,9 +117,11 @@ class PendingStore:
 
         Raises PendingActionExistsError while another one is open in this scope (one that has expired gives way),
         Overloaded when so many wait as may, and ValueError for an empty user, kind or preview, a `ttl_seconds`
-        that is no positive, finite number, `args` that canonical JSON cannot hold, and none on Redis.
+        that is no positive, finite number, `args` that canonical JSON cannot hold, none on Redis, and an `executor`
+        that is no function or needs arguments.
         """
         scope = Scope(user_id, channel_id, conversation_id)
+        check_executor(kind, executor)
         store, home = await self._home()
         make = partial(
             new_action,
@@ -174,13 +179,16 @@ class PendingStore:
         """Execute what waits here when the message confirms it, and return what that came to.
 
         None: the message is no yes, or nothing waits, as after a twin of this message. Raises ValueError for an empty
-        user with a yes.
+        user with a yes, and StoreUnavailable when the store is closed while the parser reads.
         """
+        opened = await self._home()
         confirms: object = await asyncio.to_thread(self.parser.is_confirm, message)
         if inspect.isawaitable(confirms):  # an async parser's: it would count as a yes, whatever it says
             confirms = await confirms
         if not confirms:
             return None
+        if self._opened != opened:  # nobody would close it again
+            raise StoreUnavailable("the pending store was closed while a yes was read: nothing was run")
         scope = Scope(user_id, channel_id, conversation_id)
         answer = Answer(
             person=scope.person, intent="confirm", by_text=True, action_id=expected_id, args_digest=args_digest
@@ -197,11 +205,13 @@ class PendingStore:
         conversation_id: str | None = None,
         expected_id: str | None = None,
         ignore_ttl_seconds: float = DEFAULT_IGNORE_TTL_SECONDS,
+        args_digest: str | None = None,
     ) -> ConfirmOutcome | None:
         """Take the answer of a button: ``confirm``, ``cancel`` or ``ignore``; any other is an ``ignore``.
 
         `expected_kind` and `expected_id` are those of the question that the button stands under. ``ignore`` leaves the
-        action open for `ignore_ttl_seconds` at most. None: nothing waits. Raises ValueError for an empty user and for
+        action open for `ignore_ttl_seconds` at most. With `args_digest`, that of the arguments that were shown, a
+        ``confirm`` runs no others. None: nothing waits. Raises ValueError for an empty user and for
         seconds that are negative or not finite.
         """
         seed_rules.check_seconds("ignore_ttl_seconds", ignore_ttl_seconds)
@@ -212,6 +222,7 @@ class PendingStore:
             kind=expected_kind,
             action_id=expected_id,
             ignore_seconds=ignore_ttl_seconds,
+            args_digest=args_digest,
         )
         return await self._answered(scope, answer)
 
@@ -288,7 +299,7 @@ class PendingStore:
     def _executor(self, home: Home, action: PendingAction) -> Executor | None:
         """Return what executes this action here: made by a factory of its record, else its closure."""
         if (factory := self._factories.get(action.kind)) is not None:
-            return lambda: factory(action)()
+            return made_by(factory, action)
         closure = home.executors.get(action.pending_action_id)
         return closure[0] if closure is not None else None
 

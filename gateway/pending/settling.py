@@ -12,7 +12,7 @@ from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.prompt import decided_by, is_you, remark, statement
 from gateway.pending.prompting import again_button, edit_prompt
-from gateway.tools.action import Detail, PendingAction, Reason, why_closed
+from gateway.tools.pending_action import Detail, PendingAction, Reason, why_closed
 from gateway.wording import say
 
 __all__ = [

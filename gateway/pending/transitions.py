@@ -16,7 +16,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Literal
 
-from gateway.tools.action import Detail, PendingAction, Reason, Vote
+from gateway.tools.pending_action import Detail, PendingAction, Reason, Vote
 
 __all__ = [
     "APPROVED_FOR",

@@ -11,7 +11,7 @@ from gateway.pending.restamping import restamping
 from gateway.pending.seal import Keyring, is_sealed
 from gateway.store.base import Conflict, Key, Put, Store, Transaction
 from gateway.store.embedded import is_embedded
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 
 __all__ = ["first_form_counts", "first_form_until", "upgrade"]
 

@@ -1,6 +1,5 @@
 """Tools: what a model may call, how a call is checked, shown to a person, and run."""
 
-from gateway.tools.action import PendingAction, compute_args_digest
 from gateway.tools.arguments import Injected
 from gateway.tools.confirm import Approvers, Confirm, Preview
 from gateway.tools.context import ToolContext
@@ -18,6 +17,7 @@ from gateway.tools.errors import (
     cause_of,
 )
 from gateway.tools.network import leaves_open
+from gateway.tools.pending_action import PendingAction, compute_args_digest
 from gateway.tools.permission import Permission, permission, permissions, unasked
 from gateway.tools.policy import ToolPolicy
 from gateway.tools.registry import ToolRegistry

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from channels import Address, Person
-from gateway.tools.action import PendingAction
 from gateway.tools.errors import ToolError
+from gateway.tools.pending_action import PendingAction
 
 __all__ = ["ToolContext"]
 

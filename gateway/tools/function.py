@@ -11,7 +11,7 @@ from contextlib import aclosing
 from functools import cached_property, partial
 from typing import Any, TypeVar, get_args
 
-from channels.threads import hand_over
+from channels.cancellable_threads import hand_over
 from gateway.tools.context import ToolContext
 from gateway.tools.errors import OutcomeUnknown
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from pydantic_core import to_jsonable_python
 
-from gateway.tools.action import PendingAction, canonical_json
 from gateway.tools.confirm import Preview
+from gateway.tools.pending_action import PendingAction, canonical_json
 
 __all__ = ["LAUNCH_PREVIEW_SECONDS", "asked_with", "changed", "differing", "frozen"]
 

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import isfinite
-from typing import Any, TypeAlias
+from typing import Any
 
 from channels import Json
-from gateway.tools.action import PendingAction, canonical_json, compute_args_digest, json_text
 from gateway.tools.context import ToolContext
 from gateway.tools.errors import ToolError
+from gateway.tools.executor import Executor, check_executor
+from gateway.tools.pending_action import PendingAction, canonical_json, compute_args_digest, json_text
 
 __all__ = [
     "ADAPTER",
@@ -34,9 +35,6 @@ __all__ = [
 ADAPTER = "adapter"
 """The `tool_version` of an action that no tool of an agent stands behind."""
 DEFAULT_TTL_SECONDS = 60.0
-
-Executor: TypeAlias = Callable[[], Any]
-"""Does what was confirmed. Takes nothing; what it returns is told. Sync (run in a thread) or async."""
 
 
 class PendingActionExistsError(RuntimeError):
@@ -94,7 +92,8 @@ def stash_pending(
 
     Raises ToolError where no tool is running, PendingActionExistsError for a second one in the same call of a tool, and
     ValueError for what cannot be asked: no kind, no preview, a `ttl_seconds` that is no positive, finite number, `args`
-    that canonical JSON cannot hold, and none where processes share the store (Redis).
+    that canonical JSON cannot hold, none where processes share the store (Redis), and an `executor` that is no function
+    or needs arguments.
     """
     collector = _current.get()
     if collector is None or not collector.open:
@@ -105,6 +104,7 @@ def stash_pending(
     if collector.stashes:
         waiting = collector.stashes[0].action.kind
         raise PendingActionExistsError(f"{waiting!r} was stashed in this call already: one question a call of a tool")
+    check_executor(kind, executor)
     context = collector.context
     action = new_action(
         kind=kind,

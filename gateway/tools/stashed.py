@@ -6,10 +6,11 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gateway.tools.action import PendingAction
 from gateway.tools.confirm import Confirm
 from gateway.tools.context import ToolContext
-from gateway.tools.stash import ADAPTER, Executor
+from gateway.tools.executor import Executor, called
+from gateway.tools.pending_action import PendingAction
+from gateway.tools.stash import ADAPTER
 from gateway.tools.tool import Tool
 
 __all__ = ["StashedTool"]
@@ -47,6 +48,6 @@ def _taking_nothing(executor: Executor) -> Callable[[], Any]:
         return later
 
     def now() -> Any:
-        return executor()
+        return called(executor)
 
     return now

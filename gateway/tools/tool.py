@@ -17,7 +17,6 @@ from pydantic import ValidationError
 
 from channels import Json
 from gateway.options import checked
-from gateway.tools.action import PendingAction, canonical_json
 from gateway.tools.arguments import Arguments
 from gateway.tools.confirm import AskFunction, Confirm, Preview
 from gateway.tools.context import ToolContext
@@ -33,6 +32,7 @@ from gateway.tools.errors import (
 from gateway.tools.escape import plain, shown
 from gateway.tools.function import Function, GoesOn, NotBegun
 from gateway.tools.locks import held, outlasted
+from gateway.tools.pending_action import PendingAction, canonical_json
 from gateway.tools.previews import frozen
 from gateway.tools.results import serialise
 from gateway.tools.template import Template, as_text

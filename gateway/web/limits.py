@@ -15,7 +15,7 @@ from aiohttp import HttpVersion10, HttpVersion11, hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
-from gateway.observe import Seldom, describe_error
+from gateway.observe import RateLimitFilter, describe_error
 from gateway.web import webhooks
 from gateway.web.fast_path import Written
 
@@ -130,6 +130,6 @@ def _of_channel(record: logging.LogRecord) -> tuple[str, str, str]:
 def _server_log() -> logging.Logger:
     """The server's own. Neither it nor the webhooks' tells more than a line a second of what may befall any request."""
     logger = logging.getLogger("gateway.web.http")
-    logger.filters[:] = [Seldom(_failure), _without_bytes]
-    logging.getLogger(webhooks.__name__).filters[:] = [Seldom(_of_channel)]
+    logger.filters[:] = [RateLimitFilter(_failure), _without_bytes]
+    logging.getLogger(webhooks.__name__).filters[:] = [RateLimitFilter(_of_channel)]
     return logger

@@ -15,7 +15,7 @@ from gateway.agent.config import AgentConfig
 from gateway.agent.loop import AgentSpec, run_loop
 from gateway.providers import ModelMessage, ProviderError, Request, Response, ToolCall, Usage
 from gateway.tools import PendingConfirmation, Tool, ToolContext, ToolPolicy
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 
 ASKED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 

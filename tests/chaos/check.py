@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from gateway.app import open_store
 from gateway.store.base import Dead, Key, Store
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 from tests.chaos.record import Line
 from tests.chaos.run import Run
 from tests.chaos.story import HOPELESS

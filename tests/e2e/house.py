@@ -13,7 +13,7 @@ import aiohttp
 from gateway import Gateway, Settings
 from gateway.providers import make_provider
 from gateway.store.base import Key
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 from gateway.web import serve
 from tests.e2e.shop import Shop
 from tests.fakes.openai import Answer, Call, FakeOpenAI

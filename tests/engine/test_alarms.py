@@ -14,7 +14,7 @@ from channels import Json, Undeliverable, Unreachable
 from gateway import ChannelAgent, OutcomeUnknown
 from gateway.engine.alarms import _SENTENCES, Why
 from gateway.store.base import Incoming, Put, Transaction
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, rig
 

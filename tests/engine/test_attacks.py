@@ -25,7 +25,7 @@ from gateway.pending.tokens import make_token
 from gateway.store.base import Key, Put, StoreUnavailable, Transaction
 from gateway.store.form import FORM
 from gateway.testing import ChatDriver, FakeClock, ScriptedProvider, ToolCall
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices
 from tests.stored import action_of, edited
 

@@ -14,7 +14,7 @@ from gateway.pending.ask import propose
 from gateway.pending.seal import compute_digest
 from gateway.store.base import Transaction
 from gateway.tools import PendingAction, Preview
-from gateway.tools.action import Token, Vote
+from gateway.tools.pending_action import Token, Vote
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, message, rig
 

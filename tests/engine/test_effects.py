@@ -15,7 +15,7 @@ from gateway.engine import actions
 from gateway.engine.actions import MOST_OF_A_TOOL, Actions
 from gateway.testing import ChatDriver
 from gateway.tools import Tool
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices, Model
 from tests.engine.rig import Rig, Worker, rig
 

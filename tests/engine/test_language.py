@@ -22,7 +22,7 @@ from gateway import Agent, ChannelAgent, Confirm, NothingDone, OutcomeUnknown, P
 from gateway.engine.operator import Operator
 from gateway.engine.shared import Shared
 from gateway.tools import Tool, ToolBusy
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 from gateway.wording import LANGUAGES
 from tests.engine.bots import Model
 from tests.engine.rig import Platform, Rig, here, message, rig

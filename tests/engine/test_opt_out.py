@@ -13,11 +13,11 @@ import pytest
 
 from channels import OptedOut, OptOut, Parsed, Reply, WebhookResponse
 from gateway.access import AllowList
-from gateway.access.silence import has_opted_out
+from gateway.access.suppression import has_opted_out
 from gateway.engine.inbox import Inbox
 from gateway.engine.operator import NotDone, Operator
 from gateway.pending.seal import Keyring
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices
 from tests.engine.rig import KEYS, Rig, here, message, rig
 from tests.stored import action_of

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from channels import Address, Ambiguous, DeliveryReport, Part, Reply, Unavailable, Undeliverable
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 from gateway.wording import say
 from tests.engine.bots import Invoices
 from tests.engine.rig import Platform, Rig, Worker, here, rig

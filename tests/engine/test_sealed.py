@@ -16,7 +16,7 @@ from channels import ButtonPress, Json, Message, Person
 from channels.events import event_to_json
 from gateway.engine.leases import READS
 from gateway.store.base import Conflict, Incoming, Key, Put, Record, Transaction
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices
 from tests.engine.rig import Platform, Rig, here
 from tests.stored import action_of, edited

@@ -25,8 +25,8 @@ from gateway.pending.tokens import token_partition, token_sha256
 from gateway.store.base import Incoming, Key
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
-from gateway.tools.action import PendingAction
 from gateway.tools.locks import Lock
+from gateway.tools.pending_action import PendingAction
 from gateway.tools.tool import Tool
 
 __all__ = [

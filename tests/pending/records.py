@@ -20,7 +20,7 @@ from gateway.pending.seal import Keyring, compute_digest
 from gateway.store.base import Key, Put, Transaction
 from gateway.store.sqlite import SqliteStore
 from gateway.tools import Approvers, Confirm, Preview, Tool, tool
-from gateway.tools.action import PendingAction, compute_args_digest
+from gateway.tools.pending_action import PendingAction, compute_args_digest
 
 __all__ = [
     "ANA",

@@ -55,12 +55,21 @@ class Place:
         for made in self._made:
             (await made.open()).offset_seconds = self._offset
 
+    @property
+    def passed(self) -> float:
+        """How many seconds have passed so."""
+        return self._offset
+
     async def close(self) -> None:
         """As at the end of the process."""
         for made in self._made:
             await made.close()
         for store in self._stores:
             await store.close()
+        self.forget()
+
+    def forget(self) -> None:
+        """Leave what was opened here to somebody who has closed it."""
         self._made.clear()
         self._stores.clear()
 

@@ -14,7 +14,7 @@ from gateway.pending.bare import BareWord
 from gateway.pending.index import Showing
 from gateway.pending.seal import Keyring
 from gateway.store.base import Conflict, Key, Transaction
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 from tests.pending.records import ANA, BOB, EVA, GROUP, Table, make_tool, said, table
 
 

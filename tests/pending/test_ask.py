@@ -14,7 +14,7 @@ from gateway.pending.ask import QUOTA, Refused, asks_more, propose
 from gateway.pending.reading import ReplyParser
 from gateway.pending.seal import compute_digest
 from gateway.tools import Confirm, Preview, Tool
-from gateway.tools.action import PendingAction, compute_args_digest
+from gateway.tools.pending_action import PendingAction, compute_args_digest
 from tests.pending.records import ANA, BOB, EVA, GROUP, Table, deletion, make_tool, table
 
 

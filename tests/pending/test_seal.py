@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from channels import Address
 from gateway.pending.seal import Keyring, compute_digest
 from gateway.store.form import FORM, NewerForm
-from gateway.tools.action import PendingAction, Token, Vote, compute_args_digest
+from gateway.tools.pending_action import PendingAction, Token, Vote, compute_args_digest
 from tests.pending.records import BOB, KEYRING, NOW, record
 
 OTHER: dict[str, Any] = {
@@ -178,6 +178,54 @@ def test_the_seeds_digest_over_arguments_alone() -> None:
     assert compute_args_digest({"invoice_id": "INV-42"}) == invoice
     assert compute_args_digest({"a": 1, "b": 2}) == compute_args_digest({"b": 2, "a": 1})
     assert compute_args_digest({"a": "1"}) != compute_args_digest({"a": 1}) != compute_args_digest({"a": True})
+
+
+@pytest.mark.ledger("PEND-12")
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (1, 1.0, True),  # JSON has one kind of number; the seed told them apart
+        (0, -0.0, True),
+        (1, 1.5, False),
+        (1, True, False),
+        (0, False, False),
+        (1, "1", False),
+        (None, False, False),
+        (None, "", False),
+        ((1, (2,)), [1, [2]], True),
+        ([1, 2], [2, 1], False),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
+        ("\u00e9", "e\u0301", False),
+    ],
+)
+def test_which_arguments_have_one_digest(one: Any, other: Any, *, same: bool) -> None:
+    digests = {compute_args_digest({"value": each}) for each in (one, other)}
+    assert len(digests) == (1 if same else 2)
+    assert all(len(each) == 64 and int(each, 16) for each in digests)
+    assert compute_args_digest({}) not in digests | {compute_args_digest({"value": None})}
+
+
+@pytest.mark.ledger("PEND-12")
+@pytest.mark.parametrize(
+    "args",
+    [
+        {1: "INV-42"},
+        {1: "INV-42", "1": "INV-43"},
+        {"lines": {1: "a", "b": 2}},
+        {"lines": [{None: 1}]},
+        {b"invoice_id": "INV-42"},
+        {"value": float("nan")},
+        {"value": [float("-inf")]},
+        {"value": NOW},
+        {"value": 2**53},
+        {"value": {1, 2}},
+        {"value": object()},
+    ],
+)
+def test_arguments_that_are_no_plain_json_have_no_digest(args: Any) -> None:
+    """The seed took a key 1 for a key "1", and a date for its text: two calls that differ had one digest."""
+    with pytest.raises(ValueError, match="canonical JSON"):
+        compute_args_digest(args)
 
 
 json_values = st.recursive(

@@ -6,9 +6,9 @@ import asyncio
 import functools
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -89,6 +89,26 @@ async def test_a_stash_gives_a_pending_record_that_was_shown_at_once(place: Plac
     assert (action.tool_version, action.shown_at) == ("adapter", action.requested_at)
     assert len(action.pending_action_id) == 32
     assert await pending.get("ana") == action
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ("delete", "must be a function, not a str"),
+        (lambda invoice_id: invoice_id, "missing a required argument: 'invoice_id'"),
+        (functools.partial(max, key=len), None),
+        (str, None),
+    ],
+)
+async def test_an_executor_that_cannot_be_called_is_refused(place: Place, wrong: Any, why: str | None) -> None:
+    """One whose parameters cannot be read is found out when it runs."""
+    pending = await place.open()
+    if why is None:
+        await stashed(pending, wrong)
+        return
+    with pytest.raises(ValueError, match=f"executor of 'delete_invoice'.*{why}"):
+        await stashed(pending, wrong)
+    assert await pending.get("ana") is None
 
 
 @pytest.mark.ledger("PEND-07", "ERR-04")
@@ -351,6 +371,31 @@ async def test_an_async_parser_is_heard_out(place: Place, ran: Ran) -> None:
     assert status(await pending.pop_if_confirmed("ana", "go")) == "executed"
 
 
+@pytest.mark.ledger("PEND-36", "PEND-45")
+async def test_a_parser_that_is_given_alone_reads_the_text(place: Place, ran: Ran) -> None:
+    """It is heard for every text, and no other word is a yes beside its own."""
+
+    class Codeword:
+        version = "codeword-1"
+        heard: ClassVar[list[str]] = []
+
+        def is_confirm(self, message: str) -> bool:
+            self.heard.append(message)
+            return message == "abracadabra"
+
+        def is_cancel(self, message: str) -> bool:
+            return False
+
+    pending = await place.open(parser=Codeword())
+    assert isinstance(pending.parser, Codeword)
+    assert (await stashed(pending, ran.deletes())).parser_version == "codeword-1"
+    assert await pending.pop_if_confirmed("ana", "yes") is None
+    assert ran.done == []
+    outcome = await pending.pop_if_confirmed("ana", "abracadabra")
+    assert outcome is not None and (outcome.status, outcome.record.parser_version) == ("executed", "codeword-1")
+    assert Codeword.heard == ["yes", "abracadabra"]
+
+
 @pytest.mark.ledger("PEND-15", "PEND-18", "PEND-22", "PEND-68")
 @pytest.mark.parametrize("text", ["yes", "Sim!", "sí", "yes please", "sim, por favor"])
 async def test_a_yes_executes_once_and_gives_what_was_returned(place: Place, ran: Ran, text: str) -> None:
@@ -473,6 +518,33 @@ async def test_a_factory_runs_from_the_frozen_record_and_before_a_closure(place:
     assert ran.done == ["INV-42"]
 
 
+async def test_arguments_changed_after_the_stash_stay_frozen(place: Place) -> None:
+    """A closure alone runs what it closes over; what is shown, kept and given to a factory is what was stashed."""
+    pending, seen = await place.open(), list[Any]()
+
+    async def asked() -> dict[str, Any]:
+        args: dict[str, Any] = {"invoices": ["INV-42"]}
+
+        def closure() -> str:
+            seen.append(list(args["invoices"]))
+            return ""
+
+        action = await stashed(pending, closure, args=args)
+        args["invoices"].append("INV-43")
+        action.args["invoices"].append("INV-44")  # type: ignore[union-attr]
+        return args
+
+    for _ in range(2):
+        args = await asked()
+        waiting = await pending.get("ana")
+        assert waiting is not None and waiting.args == {"invoices": ["INV-42"]}
+        outcome = await pending.pop_if_confirmed("ana", "yes", args_digest=compute_args_digest(waiting.args))
+        assert outcome is not None and outcome.executed and outcome.record.args == {"invoices": ["INV-42"]}
+        assert args == {"invoices": ["INV-42", "INV-43"]}
+        pending.register_executor_factory("delete_invoice", lambda record: lambda: seen.append(record.args["invoices"]))
+    assert seen == [["INV-42", "INV-43"], ["INV-42"]]
+
+
 @pytest.mark.ledger("PEND-26", "PEND-28", "PEND-29", "PEND-31")
 async def test_another_process_needs_a_factory(place: Place, ran: Ran) -> None:
     if place.kind == "memory":
@@ -501,6 +573,27 @@ async def test_a_factory_is_asked_only_when_it_is_to_run(place: Place) -> None:
     await stashed(pending)
     assert status(await pending.pop_if_confirmed("ana", "yes")) == "executed"
     assert len(asked) == 1
+
+
+async def test_a_factory_that_makes_no_executor_is_refused(place: Place) -> None:
+    """One that is known to be wrong when it is registered, else when it is to run: nothing runs then."""
+    pending = await place.open()
+
+    async def later(record: PendingAction) -> Any:
+        raise AssertionError
+
+    class Later:
+        async def __call__(self, record: PendingAction) -> Any:
+            raise AssertionError
+
+    for wrong in (later, Later(), functools.partial(later), None, "delete"):
+        with pytest.raises(ValueError, match="factory of 'delete_invoice' must"):
+            pending.register_executor_factory("delete_invoice", wrong)  # type: ignore[arg-type]
+    for makes in (lambda record: later(record), lambda record: None):
+        pending.register_executor_factory("delete_invoice", makes)  # type: ignore[arg-type]
+        await stashed(pending)
+        outcome = await pending.pop_if_confirmed("ana", "yes")
+        assert outcome is not None and (outcome.status, outcome.record.outcome) == ("failed", "error: TypeError")
 
 
 @pytest.mark.ledger("PEND-21")
@@ -587,17 +680,31 @@ class Stop(BaseException):
     """Ends more than one call."""
 
 
-async def test_what_ends_more_than_the_executor_leaves_unknown(place: Place) -> None:
-    pending = await place.open()
+@pytest.mark.parametrize("error", [Stop, asyncio.CancelledError])
+@pytest.mark.parametrize("where", ["sync", "async", "factory"])
+async def test_what_ends_more_than_the_executor_leaves_unknown(
+    place: Place, where: str, error: type[BaseException]
+) -> None:
+    pending, tried = await place.open(), 0
 
-    async def stops() -> str:
-        raise Stop
+    def stops() -> str:
+        nonlocal tried
+        tried += 1
+        raise error
 
-    await stashed(pending, stops)
-    with pytest.raises(Stop):
+    async def stops_later() -> str:
+        return stops()
+
+    if where == "factory":
+        pending.register_executor_factory("delete_invoice", lambda _: stops)
+    await stashed(pending, {"sync": stops, "async": stops_later}.get(where))
+    with pytest.raises(error):
         await pending.pop_if_confirmed("ana", "yes")
     outcome = await pending.pop_if_confirmed("ana", "yes")
-    assert outcome is not None and (outcome.status, outcome.record.outcome) == ("unknown", "error: Stop")
+    assert outcome is not None and (outcome.status, outcome.record.state) == ("unknown", "unknown")
+    assert outcome.record.outcome == ("error: Stop" if error is Stop else "stopped while running")
+    assert tried == 1
+    await stashed(pending)
 
 
 async def test_a_caller_who_is_cancelled_leaves_unknown_and_a_thread_that_goes_on_settles_it(place: Place) -> None:
@@ -626,10 +733,22 @@ async def test_a_caller_who_is_cancelled_leaves_unknown_and_a_thread_that_goes_o
 
 
 @pytest.mark.ledger("PEND-04")
-@pytest.mark.parametrize("way", ["async", "returns a coroutine", "partial", "none", "number"])
-async def test_whatever_an_executor_is_and_returns(place: Place, way: str) -> None:
+@pytest.mark.parametrize(
+    "way",
+    ["async", "returns a coroutine", "partial", "none", "number", "generator", "async generator", "pieces left over"],
+)
+@pytest.mark.parametrize("made", [False, True])
+async def test_whatever_an_executor_is_and_returns(place: Place, way: str, *, made: bool) -> None:
     async def deletes(what: str = "it") -> str:
         return f"deleted {what}"
+
+    def piece_by_piece() -> Iterator[str]:
+        yield "deleted "
+        yield "all"
+
+    async def piece_by_piece_later() -> AsyncIterator[str]:
+        for piece in piece_by_piece():
+            yield piece
 
     executors: dict[str, tuple[Callable[[], Any], str | None]] = {
         "async": (deletes, "deleted it"),
@@ -637,10 +756,15 @@ async def test_whatever_an_executor_is_and_returns(place: Place, way: str) -> No
         "partial": (functools.partial(deletes, "that"), "deleted that"),
         "none": (lambda: None, None),
         "number": (lambda: {"deleted": 1}, '{"deleted": 1}'),
+        "generator": (piece_by_piece, "deleted all"),
+        "async generator": (piece_by_piece_later, "deleted all"),
+        "pieces left over": (lambda: (piece for piece in ("deleted ", 2)), "deleted 2"),
     }
     executor, result = executors[way]
     pending = await place.open()
-    await stashed(pending, executor)
+    if made:
+        pending.register_executor_factory("delete_invoice", lambda _: executor)
+    await stashed(pending, None if made else executor)
     outcome = await pending.pop_if_confirmed("ana", "yes")
     assert outcome is not None and (outcome.status, outcome.result) == ("executed", result)
 

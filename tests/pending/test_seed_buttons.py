@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from gateway.pending import DEFAULT_IGNORE_TTL_SECONDS
+from gateway.pending import DEFAULT_IGNORE_TTL_SECONDS, compute_args_digest
+from gateway.pending.seal import compute_digest
 from tests.pending.seed_places import Place, kept, place, prefix, redis_url
 from tests.pending.test_seed import NoYes, Ran, ran, stashed, status
+from tests.stored import action_of, edited
 
 __all__ = ["kept", "place", "prefix", "ran", "redis_url"]
 
@@ -46,6 +49,49 @@ async def test_a_cancel_disarms(place: Place, ran: Ran) -> None:
     assert outcome is not None and (outcome.status, outcome.record.status) == ("cancelled", "cancelled")
     assert await pending.get("ana") is None
     assert await pending.pop_if_intent("ana", "confirm") is None
+    assert ran.done == []
+
+
+@pytest.mark.ledger("PEND-18", "PEND-24")
+async def test_a_button_runs_no_other_arguments_than_it_shows(place: Place, ran: Ran) -> None:
+    pending = await place.open()
+    action = await stashed(pending, ran.deletes())
+    another = compute_args_digest({"invoice_id": "INV-43"})
+    assert status(await pending.pop_if_intent("ana", "ignore", args_digest=another)) == "ignored"
+    outcome = await pending.pop_if_intent("ana", "confirm", args_digest=another)
+    assert outcome is not None
+    assert (outcome.status, outcome.detail, outcome.result) == ("digest_mismatch", None, None)
+    assert (outcome.record.pending_action_id, outcome.record.status) == (action.pending_action_id, "cancelled")
+    assert await pending.get("ana") is None
+    assert await pending.pop_if_intent("ana", "confirm", args_digest=action.args_digest) is None
+    assert ran.done == []
+    again = await stashed(pending, ran.deletes())
+    assert status(await pending.pop_if_intent("ana", "confirm", args_digest=again.args_digest)) == "executed"
+
+
+@pytest.mark.ledger("PEND-18", "PEND-24")
+@pytest.mark.parametrize("intent", ["confirm", "cancel", "ignore"])
+@pytest.mark.parametrize("digest_too", [False, True])
+async def test_a_button_runs_no_arguments_changed_in_the_store(
+    place: Place, ran: Ran, intent: str, *, digest_too: bool
+) -> None:
+    """Also when the digests were made anew to fit: the seal is over them too."""
+    pending = await place.open()
+    pending.register_executor_factory("delete_invoice", ran.factory)
+    action = await stashed(pending, ran.deletes("closure"))
+    ((key, stored),) = (await place.stored(pending, "action/")).items()
+    args = {"invoice_id": "INV-43"}
+    changes: dict[str, Any] = {"args": args}
+    if digest_too:
+        digest = compute_digest(replace(action_of(stored), args=args))
+        changes |= {"args_digest": compute_args_digest(args), "digest": digest}
+    await place.change(pending, key, edited(stored, **changes))
+    for _ in range(2):
+        outcome = await pending.pop_if_intent("ana", intent, expected_id=action.pending_action_id)
+        assert outcome is not None
+        assert (outcome.status, outcome.detail) == ("digest_mismatch", "tampered")
+        assert outcome.record.status == "cancelled"
+    assert await pending.get("ana") is None
     assert ran.done == []
 
 
@@ -182,6 +228,28 @@ async def test_times_are_not_whole_seconds(place: Place) -> None:
     assert await pending.get("ana") is not None
     await place.later(5.1)
     assert await pending.get("ana") is None
+
+
+@pytest.mark.ledger("PEND-62")
+@pytest.mark.parametrize("how", ["tighten", "ignore", "not at all"])
+async def test_what_is_stored_goes_as_its_shorter_time_says(place: Place, how: str) -> None:
+    """What takes up room goes with the time for an answer, the record of the action 30 days later."""
+    pending = await place.open()
+    await stashed(pending, ttl_seconds=86400)
+    if how == "tighten":
+        await pending.tighten_ttl("ana", 10)
+    elif how == "ignore":
+        await pending.pop_if_intent("ana", "ignore")
+    left = 86400 if how == "not at all" else 10
+    month = 30 * 86400
+    for name, ends in (("seed/", left), ("action/", left + month), ("open/", left + month)):
+        await place.later(ends - 5 - place.passed)
+        assert len(await place.stored(pending, name)) == 1
+        await place.later(ends + 1 - place.passed)
+        if name == "seed/":
+            assert await place.stored(pending, name) == {}
+    for name in ("seed/", "action/", "open/"):
+        assert await place.stored(pending, name) == {}
 
 
 @pytest.mark.ledger("PEND-63", "PEND-64")

@@ -12,16 +12,17 @@ import pytest
 
 from channels import Address, Message, Person
 from gateway import Agent, AgentResult, ChannelAgent, PendingAction, PendingConfirmation, stash_pending, tool
+from gateway.options import WrongOption
+from gateway.pending import InMemoryPendingStore, RegexConfirmParser
 from gateway.store.base import Put, Store, Transaction
 from gateway.store.redis import RedisStore
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall, run_tool
 from gateway.tools import ToolExecutionError
 from gateway.wording import say
-from tests.pending.seed_places import SECRET
-from tests.store.conftest import prefix, redis_url
+from tests.pending.seed_places import SECRET, Place, kept, place, prefix, redis_url
 from tests.stored import edited
 
-__all__ = ["prefix", "redis_url"]
+__all__ = ["kept", "place", "prefix", "redis_url"]
 
 CALL = ToolCall("delete_invoice", {"invoice_id": "INV-42"})
 SHOWN = "Delete invoice INV\\-42"
@@ -152,6 +153,37 @@ async def test_what_is_neither_drops_it_where_the_bot_says_so(invoices: Invoices
         assert invoices.deleted == []
 
 
+@pytest.mark.ledger("PEND-36")
+async def test_a_bot_reads_with_its_own_words_beside_a_parser(invoices: Invoices, place: Place) -> None:
+    """The parser of a pending store on the same store is that store's alone, and no option of a bot."""
+
+    class Codeword(RegexConfirmParser):
+        def is_confirm(self, message: str) -> bool:
+            return message == "abracadabra"
+
+    pending, done = await place.open(parser=Codeword()), list[str]()
+    await pending.stash("ana", kind="k", preview="Do it", args={}, executor=lambda: done.append("k"))
+    async with invoices.bot(CALL, "Which one?", store=await pending.open()) as bot:
+        await asked(bot)
+        assert (await bot.ask_channel("ana", "abracadabra")).iterations == 1
+        assert (invoices.deleted, await pending.pop_if_confirmed("ana", "yes")) == ([], None)
+        (action,) = await waiting(bot)
+        assert (await bot.ask_channel("ana", f"yes {action.code}")).content == "INV-42 is deleted."
+        outcome = await pending.pop_if_confirmed("ana", "abracadabra")
+        assert outcome is not None and outcome.executed
+        assert (invoices.deleted, done) == (["INV-42"], ["k"])
+    place.forget()
+
+
+@pytest.mark.ledger("PEND-36")
+async def test_a_bot_takes_no_pending_store_and_no_parser() -> None:
+    """selectools' ChannelAgent does; ours keeps its own records, and would look at neither."""
+    with pytest.raises(WrongOption, match="store should be a URL or a Store, not InMemoryPendingStore"):
+        ChannelAgent(Agent(), store=InMemoryPendingStore())
+    with pytest.raises(WrongOption, match="parser is no option"):
+        ChannelAgent(Agent(), parser=RegexConfirmParser())  # type: ignore[call-arg]
+
+
 # ── an answer that runs nothing ──
 
 
@@ -226,6 +258,45 @@ async def test_of_many_calls_with_a_yes_one_runs_it_and_none_asks_the_model(invo
         results = await asyncio.gather(*(bot.ask_channel("ana", "yes") for _ in range(8)))
         said = [without_the_model(result, invoices) for result in results]
         assert (said.count("INV-42 is deleted."), invoices.deleted) == (1, ["INV-42"])
+
+
+# ── what the model knows of it ──
+
+
+@pytest.mark.ledger("PEND-44")
+@pytest.mark.parametrize(
+    ("answer", "error", "told"),
+    [
+        ("yes", None, "confirmed by the person and done. Result: INV-42 is deleted."),
+        ("no", None, "refused by the person: it was NOT done."),
+        ("yes", RuntimeError("db down"), "confirmed by the person, but it failed. Result: error: RuntimeError"),
+        ("yes", ConnectionResetError(), "confirmed by the person; it may or may not have happened."),
+        (None, None, "not answered in time: it was NOT done."),
+    ],
+    ids=["done", "refused", "failed", "unknown", "expired"],
+)
+async def test_the_next_call_of_the_model_knows_the_outcome(
+    invoices: Invoices, kept: Place, answer: str | None, error: Exception | None, told: str
+) -> None:
+    """Between what was asked and what the person says next, and once."""
+    stores: dict[str, Any] = {"memory": None, "file": f"sqlite:///{kept.path}"}
+    store = stores[kept.kind] if kept.kind in stores else RedisStore(kept.url, prefix=kept.prefix, ack_seconds=5)
+    invoices.error = error
+    async with invoices.bot(CALL, "Noted.", "Still noted.", store=store) as bot:
+        await asked(bot)
+        if answer is None:
+            store_of(bot).offset_seconds = 61
+        else:
+            without_the_model(await bot.ask_channel("ana", answer), invoices)
+        for text in ("what now?", "and now?"):
+            await bot.ask_channel("ana", text)
+            *before, last = invoices.model.requests[-1].messages
+            assert (last.role, last.content) == ("user", text)
+            outcomes = [at for at, each in enumerate(before) if each.role == "event" and told in each.content]
+            tools = [at for at, each in enumerate(before) if each.role == "tool"]
+            assert len(outcomes) == len(tools) == 1 and outcomes > tools
+            assert "Delete invoice INV-42" in before[outcomes[0]].content
+            assert "db down" not in str(before)
 
 
 # ── other processes ──

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from channels import MissingSetting
 from gateway import Agent, ChannelAgent
-from gateway.pending import InMemoryPendingStore, RedisPendingStore, SqlitePendingStore, seed_home
+from gateway.pending import InMemoryPendingStore, RedisPendingStore, RegexConfirmParser, SqlitePendingStore, seed_home
 from gateway.pending.loading import stored_action
 from gateway.pending.seal import Keyring
 from gateway.store.base import Conflict, Key, StoreUnavailable, Transaction
@@ -105,8 +106,7 @@ async def test_the_store_that_a_bot_runs_on_holds_both(place: Place, ran: Ran) -
         assert (await bot.ask_channel("ana", "yes")).content == "you are welcome"
         assert await pending.get("ana") == action
         assert status(await pending.pop_if_confirmed("ana", "yes")) == "executed"
-    place._made.clear()  # the bot has closed its store
-    place._stores.clear()
+    place.forget()  # the bot has closed its store
 
 
 async def test_a_yes_after_days_of_rest_is_late(tmp_path: Path, ran: Ran) -> None:
@@ -184,6 +184,33 @@ async def test_what_was_under_way_at_the_end_does_not_open_it_again(
     other = SqliteStore(tmp_path / "pending.db")
     await other.open()
     await other.close()
+
+
+async def test_a_yes_that_is_read_at_the_end_does_not_open_it_again(tmp_path: Path, ran: Ran) -> None:
+    reading, go_on, loop = asyncio.Event(), threading.Event(), asyncio.get_running_loop()
+
+    class Slow(RegexConfirmParser):
+        def is_confirm(self, message: str) -> bool:
+            loop.call_soon_threadsafe(reading.set)
+            assert go_on.wait(60)
+            return super().is_confirm(message)
+
+    pending = SqlitePendingStore(tmp_path / "pending.db", parser=Slow())
+    await stashed(pending, ran.deletes())
+    popping = [asyncio.create_task(pending.pop_if_confirmed("ana", text)) for text in ("yes", "hello")]
+    await reading.wait()
+    await pending.close()
+    go_on.set()
+    with pytest.raises(StoreUnavailable, match="closed while a yes was read"):
+        await popping[0]
+    assert await popping[1] is None
+    other = SqliteStore(tmp_path / "pending.db")
+    await other.open()
+    await other.close()
+    pending.register_executor_factory("delete_invoice", ran.factory)
+    assert status(await pending.pop_if_confirmed("ana", "yes")) == "executed"
+    await pending.close()
+    assert ran.done == ["INV-42"]
 
 
 async def test_closing_waits_for_what_runs() -> None:

@@ -112,6 +112,8 @@ async def test_a_second_stash_in_one_call_is_refused() -> None:
         ({"ttl_seconds": -1}, "ttl_seconds"),
         ({"ttl_seconds": float("nan")}, "ttl_seconds"),
         ({"args": {"at": NOW}}, "canonical JSON"),
+        ({"executor": "delete"}, "executor of 'k' must be a function, not a str"),
+        ({"executor": lambda invoice_id: invoice_id}, "executor of 'k' is called without arguments"),
     ],
 )
 async def test_what_cannot_be_asked_is_refused(wrong: dict[str, Any], named: str) -> None:

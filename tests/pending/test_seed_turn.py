@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -115,6 +115,45 @@ async def test_a_factory_runs_from_the_record() -> None:
         await chat.says("ana", "delete INV-42")
         await chat.says("ana", "yes")
         assert chat.last.text == "INV-42 is deleted."
+
+
+@pytest.mark.parametrize("made", [False, True])
+@pytest.mark.parametrize("way", ["generator", "async generator", "async"])
+async def test_whatever_an_executor_is_its_end_is_told(way: str, *, made: bool) -> None:
+    invoices = Invoices(closure=not made)
+
+    def pieces(invoice_id: str) -> Iterator[str]:
+        invoices.deleted.append(invoice_id)
+        yield f"{invoice_id} is "
+        yield "deleted."
+
+    async def pieces_later(invoice_id: str) -> AsyncIterator[str]:
+        for piece in pieces(invoice_id):
+            yield piece
+
+    async def whole(invoice_id: str) -> str:
+        return "".join(pieces(invoice_id))
+
+    executors: dict[str, Any] = {"generator": pieces, "async generator": pieces_later, "async": whole}
+    invoices.delete = executors[way]  # type: ignore[method-assign]
+    async with invoices.chat(CALL) as chat:
+        if made:
+            chat.bot.register_executor_factory("delete_invoice", lambda record: partial(executors[way], "INV-42"))
+        await chat.says("ana", "delete INV-42")
+        assert invoices.deleted == []
+        await chat.says("ana", "yes")
+        assert (chat.last.text, invoices.deleted) == ("INV-42 is deleted.", ["INV-42"])
+
+
+async def test_a_bot_refuses_a_factory_that_cannot_make_one() -> None:
+    bot = Invoices().chat().bot
+
+    async def later(record: PendingAction) -> Any:
+        raise AssertionError
+
+    for wrong in (later, "delete"):
+        with pytest.raises(ValueError, match="factory of 'delete_invoice' must"):
+            bot.register_executor_factory("delete_invoice", wrong)  # type: ignore[arg-type]
 
 
 async def test_an_executor_that_fails_is_told_without_its_words() -> None:

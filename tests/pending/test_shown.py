@@ -22,8 +22,8 @@ from gateway.pending.prompt import attached, code_only, full_text, media_of, pro
 from gateway.pending.tokens import token_sha256
 from gateway.pending.transitions import approve, finish, launch, show
 from gateway.tools import Confirm
-from gateway.tools.action import PendingAction, Token
 from gateway.tools.lookalikes import LIKE_ASCII
+from gateway.tools.pending_action import PendingAction, Token
 from gateway.tools.template import Template
 from tests.engine.rig import Platform
 from tests.pending.platforms import SEEN, read_argument, read_rows

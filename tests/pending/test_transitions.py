@@ -24,7 +24,7 @@ from gateway.pending.transitions import (
     show,
     tighten,
 )
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 from tests.pending.records import ANA, BOB, EVA, NOW, record
 
 STATES = ["pending", "approved", "running", "done", "failed", "unknown", "closed"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from channels import Json
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 from tests.fakes.telegram import Chat, Press, User
 from tests.upgrade.books import APPROVERS, Books
 from tests.upgrade.loading import Asked, Manifest

@@ -23,7 +23,7 @@ from gateway.pending.upgrade import upgrade
 from gateway.store.base import Incoming
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 from tests.fakes.telegram import User
 from tests.store.conftest import redis_url
 from tests.upgrade.books import Books

@@ -17,7 +17,7 @@ from typing import Any
 from channels import Json, Pace
 from gateway import ChannelAgent, Gateway, Settings
 from gateway.engine.operator import LETTERS_A_PAGE, Operator
-from gateway.tools.action import PendingAction
+from gateway.tools.pending_action import PendingAction
 from gateway.web import serve
 from tests.fakes.telegram import Chat, FakeTelegram, Message, Press, User
 from tests.stored import action_of

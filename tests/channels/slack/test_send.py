@@ -222,7 +222,7 @@ async def test_what_may_work_later_and_what_is_in_doubt(
 async def test_an_answer_without_end_is_not_read_to_its_end(
     slack: FakeSlack, channel: SlackChannel, ana: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("channels.slack.api._LONGEST_ANSWER", 50)
+    monkeypatch.setattr("channels.slack.transport._LONGEST_ANSWER", 50)
     with pytest.raises(Ambiguous, match="answer_too_large"):
         await say(channel, place(slack, slack.direct(ana)), "hi")
 

@@ -356,7 +356,7 @@ async def test_an_answer_that_is_no_answer_is_ambiguous(
 async def test_an_answer_without_end_is_not_read_to_its_end(
     channel: TelegramChannel, ana: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("channels.telegram.request._LONGEST_ANSWER", 50)
+    monkeypatch.setattr("channels.telegram.transport._LONGEST_ANSWER", 50)
     with pytest.raises(Ambiguous):
         await say(channel, private(channel, ana), "hi")
 

@@ -25,8 +25,8 @@ from channels import (
     WebhookRequest,
 )
 from channels.events import event_from_json, event_to_json
-from channels.twilio.form import is_for, read_form
 from channels.twilio.parse import FormReader, spoken
+from channels.twilio.payload import is_for, read_form
 from gateway.pending.reading import CodeReply, read_code
 from tests.channels.twilio.forms import ANA, FORMS, MEDIA, OF_OURS, OURS, SID, request
 

@@ -191,7 +191,7 @@ async def test_a_token_that_was_revoked_names_its_mend(sms: SmsChannel, twilio: 
 
 
 async def test_an_answer_without_end_is_not_read_to_its_end(sms: SmsChannel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("channels.twilio.api._LONGEST_ANSWER", 50)
+    monkeypatch.setattr("channels.twilio.transport._LONGEST_ANSWER", 50)
     with pytest.raises(Ambiguous, match="answer_too_large"):
         await sms.send(place(sms), TEXT, key="1")
 

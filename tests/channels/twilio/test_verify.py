@@ -15,7 +15,7 @@ from twilio.request_validator import HMAC_SHA1, HMAC_SHA256, RequestValidator
 
 from channels import Forged, Malformed, NotOurs, WebhookRequest
 from channels.twilio import SmsChannel, WhatsAppChannel
-from channels.twilio.form import read_form
+from channels.twilio.payload import read_form
 from channels.twilio.verify import Verifier
 from tests.channels.twilio.forms import ACCOUNT_SID, FORMS, OURS, SERVICE, request
 

@@ -13,14 +13,14 @@ from channels import ButtonPress, Channel, DeliveryReport, Event, Message, Opted
 from gateway.store.base import Key, Put, Record, Store, Transaction
 
 __all__ = [
-    "check_silence",
+    "check_suppression",
     "has_opted_out",
-    "note_silence",
+    "is_suppressed",
     "opt_out",
     "opt_out_key",
-    "silences",
     "unreachable",
     "unreachable_key",
+    "update_suppression",
 ]
 
 _UNREACHABLE_SECONDS = 86400.0
@@ -44,7 +44,7 @@ def unreachable(at: datetime, code: str) -> Put:
     return Put({"at": at.isoformat(), "code": code}, _UNREACHABLE_SECONDS)
 
 
-def note_silence(
+def update_suppression(
     transaction: Transaction, store: Store, channel: Channel | None, conversation: str, event: Event, at: datetime
 ) -> None:
     """Remember that nothing is to be sent there, or that something may be again, as this event says."""
@@ -63,7 +63,7 @@ def note_silence(
             transaction.deletes.append(shut)
 
 
-def silences(record: Record, part_id: str) -> bool:
+def is_suppressed(record: Record, part_id: str) -> bool:
     """Whether this part may not go out any more to who has opted out. A record that cannot be read silences."""
     match record.value:
         case None:
@@ -79,7 +79,7 @@ async def has_opted_out(store: Store, conversation: str) -> bool:
     return (await store.get([key]))[key].value is not None
 
 
-async def check_silence(store: Store, conversation: str) -> None:
+async def check_suppression(store: Store, conversation: str) -> None:
     """Before something is said there that nobody asked for. Raises OptedOut and Unreachable."""
     keys = opt_out_key(store, conversation), unreachable_key(store, conversation)
     snapshot = await store.get(keys)

@@ -6,13 +6,12 @@ building objects of thirty fields took longer than all else about reading a mess
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated, Literal, Required
 
 from pydantic import ConfigDict, Field, TypeAdapter, with_config
 from typing_extensions import TypedDict  # pydantic reads the standard library's from Python 3.12 on
 
-from channels.halves import validated
+from channels.surrogates import validated
 
 __all__ = [
     "Callback",
@@ -26,7 +25,6 @@ __all__ = [
     "Photo",
     "Update",
     "User",
-    "moment",
     "update_from",
 ]
 
@@ -157,11 +155,3 @@ _UPDATE: TypeAdapter[Update] = TypeAdapter(Update)
 def update_from(body: bytes) -> Update:
     """Raises ValidationError."""
     return validated(_UPDATE, body)
-
-
-def moment(seconds: object) -> datetime | None:
-    """Return the time that a Unix time stands for: None for 0, an unknown date, and for what no calendar holds."""
-    try:
-        return datetime.fromtimestamp(seconds, UTC) if seconds and isinstance(seconds, int) else None
-    except (ValueError, OverflowError, OSError):
-        return None

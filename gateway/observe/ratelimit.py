@@ -6,10 +6,10 @@ import logging
 import time
 from collections.abc import Callable, Hashable
 
-__all__ = ["Seldom"]
+__all__ = ["RateLimitFilter"]
 
 
-class Seldom(logging.Filter):
+class RateLimitFilter(logging.Filter):
     """Lets through one record a second of each kind, with how many were left out since the last in `left_out`.
 
     `kind` names a record's; what is of none (None) always goes through. `now` is in seconds.

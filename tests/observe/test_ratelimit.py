@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from gateway.observe import Seldom
+from gateway.observe import RateLimitFilter
 
 
 @pytest.fixture
@@ -16,9 +16,9 @@ def now() -> list[float]:
 
 @pytest.fixture
 def log(now: list[float]) -> logging.Logger:
-    logger = logging.getLogger("tests.seldom")
+    logger = logging.getLogger("tests.ratelimit")
     logger.filters[:] = [
-        Seldom(lambda record: record.msg if record.levelno >= logging.WARNING else None, lambda: now[0])
+        RateLimitFilter(lambda record: record.msg if record.levelno >= logging.WARNING else None, lambda: now[0])
     ]
     return logger
 

@@ -10,7 +10,7 @@ import aiohttp
 from telegram.error import TelegramError
 from telegram.request import BaseRequest, RequestData
 
-from channels.bounded import read_bounded
+from channels.limited_read import read_bounded
 from channels.telegram.errors import Flooded, NoAnswer, NotTaken, Refused
 from channels.upload import Upload
 
