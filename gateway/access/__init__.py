@@ -1,4 +1,4 @@
-"""Who may talk to the bot."""
+"""The allow-list: the people that may talk to the bot."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from channels import Person
 __all__ = ["PAIRING", "AllowList"]
 
 PAIRING = "pairing"
-"""The entry by which people who are not on the list are given a code."""
+"""The entry that gives a pairing code to people that are not on the list."""
 
 
 class AllowList:
-    """The allow-list: persons as written (``telegram:123:456``), whole channels (``telegram:*``), everybody (``*``).
+    """The allow-list: persons (``telegram:123:456``), whole channels (``telegram:*``), everybody (``*``).
 
-    `pairing`: who is not on it is given a code, by which they can be let in.
+    `pairing` is True when a person that is not on the list gets a code, with which an operator can admit them.
     """
 
     def __init__(self, entries: Sequence[str]) -> None:
@@ -24,11 +24,14 @@ class AllowList:
         self._people = frozenset(entries)
 
     def __call__(self, person: Person | None) -> bool:
-        """Return True for who may talk. What no person sent (a delivery report) always passes; a bot never does."""
+        """Return True if the sender of an event may talk to the bot.
+
+        An event without a sender (a delivery report) always passes. A bot never does.
+        """
         if person is None:
             return True
         return not person.is_bot and (self._everybody or person.channel in self._channels or self.names(person))
 
     def names(self, person: Person) -> bool:
-        """Return True for a person whom an entry of their own names."""
+        """Return True if one entry names exactly this person."""
         return not person.is_bot and str(person) in self._people

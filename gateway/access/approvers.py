@@ -1,4 +1,4 @@
-"""Whether the approvers and channels that tools name are there, before anything is served."""
+"""Checks at start that the approvers and channels that tools name exist."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ log = logging.getLogger("askfirst.access")
 def check_approvers(
     tools: Iterable[Tool], channels: Collection[str], allowed: AllowList, *, refuse: bool = True
 ) -> None:
-    """Look at every approver: their channel must be on, and the allow-list must let them in.
+    """Check that the channel of every approver is on, and that the allow-list admits the approver.
 
-    Raises MissingSetting for tools that nobody could confirm, unless `refuse` is False; what is less is logged.
+    Logs a warning for each approver that can never answer. Raises MissingSetting when too few approvers of a tool are
+    left to confirm it, unless `refuse` is False.
     """
     refused: list[str] = []
     for tool in tools:
@@ -45,7 +46,7 @@ def check_approvers(
 
 
 def check_channels(tools: Iterable[Tool]) -> None:
-    """Look at the channels that tools name. Raises MissingSetting for one that there is not."""
+    """Check the channels that tools name. Raises MissingSetting for an unknown channel."""
     known = {*names(), DirectChannel.name}
     wrong = [
         f"tool {tool.name}: {', '.join(other)}" for tool in tools if (other := sorted((tool.channels or known) - known))
@@ -60,7 +61,7 @@ def _kept_off(tool: Tool, person: Person) -> str | None:
 
 
 def _silent(person: Person, channels: Collection[str], allowed: AllowList) -> str | None:
-    """Why this person could never answer, and the mend."""
+    """Return why this person could never answer, with the remedy; None if they can."""
     if person.channel == DirectChannel.name:
         return None
     if person.channel not in names():

@@ -1,4 +1,4 @@
-"""What an allow-list admits, before anybody writes: entries that nobody can match, and the one that everybody does."""
+"""Checks of the allow-list at start: entries that match no person, and the entry that matches everybody."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ EVERYBODY = "ASKFIRST_ALLOW has *: whoever finds the bot may talk to it, on ever
 
 
 def vain_entries(entries: Sequence[str], accounts: Mapping[str, str | None]) -> Iterator[str]:
-    """Yield a sentence with the mend for each entry that admits nobody here, and one more when that is all of them.
+    """Yield a sentence with the remedy for each entry that admits nobody here, and one more if that is true of all.
 
-    `accounts`: each channel that is on, and our account there; None where it is not known yet.
+    `accounts` maps each channel that is on to the bot's account there, or to None while the account is unknown.
     """
     vain = 0
     for entry in entries:

@@ -1,7 +1,7 @@
-"""Where nothing is to be sent: to who wants to hear nothing more, and where the platform lets nothing through.
+"""The suppression list: people that opted out, and conversations that the platform refuses to deliver to.
 
-Both are remembered with their conversation: the one until they take it back, the other until something comes from
-there, and for a day at most: nobody tells us that a bot was let in again.
+Both are stored with their conversation. An opt-out stays until the person takes it back. An unreachable conversation
+stays on the list until an event comes from it, for a day at most: no platform reports that a bot was let in again.
 """
 
 from __future__ import annotations
@@ -35,19 +35,22 @@ def unreachable_key(store: Store, conversation: str) -> Key:
 
 
 def opt_out(at: datetime, *, last_words: Iterable[str] = ()) -> Put:
-    """The record. `last_words` are the ids of the parts that tell them so, which still go out."""
+    """Return the record of an opt-out.
+
+    `last_words` are the ids of the parts that acknowledge the opt-out to the person. They are still sent.
+    """
     return Put({"at": at.isoformat(), "last_words": list(last_words)})
 
 
 def unreachable(at: datetime, code: str) -> Put:
-    """The record. `code` is the platform's reason."""
+    """Return the record of an unreachable conversation, which expires after a day. `code` is the platform's reason."""
     return Put({"at": at.isoformat(), "code": code}, _UNREACHABLE_SECONDS)
 
 
 def update_suppression(
     transaction: Transaction, store: Store, channel: Channel | None, conversation: str, event: Event, at: datetime
 ) -> None:
-    """Remember that nothing is to be sent there, or that something may be again, as this event says."""
+    """Put this conversation on the suppression list, or take it off, as the event says."""
     opted_out, shut = (key(store, conversation).name for key in (opt_out_key, unreachable_key))
     can_still_write = channel is None or channel.capabilities.opt_out
     match event:
@@ -64,7 +67,10 @@ def update_suppression(
 
 
 def is_suppressed(record: Record, part_id: str) -> bool:
-    """Whether this part may not go out any more to who has opted out. A record that cannot be read silences."""
+    """Return True if a part must not be sent to a person that opted out.
+
+    `record` is the one of `opt_out_key`. A record that cannot be read suppresses every part.
+    """
     match record.value:
         case None:
             return False
@@ -80,7 +86,10 @@ async def has_opted_out(store: Store, conversation: str) -> bool:
 
 
 async def check_suppression(store: Store, conversation: str) -> None:
-    """Before something is said there that nobody asked for. Raises OptedOut and Unreachable."""
+    """Check the suppression list before a message that the person did not ask for.
+
+    Raises OptedOut when the person opted out, and Unreachable when the platform refuses to deliver.
+    """
     keys = opt_out_key(store, conversation), unreachable_key(store, conversation)
     snapshot = await store.get(keys)
     opted_out, shut = (snapshot[key].value for key in keys)

@@ -1,4 +1,4 @@
-"""What a conversation remembers."""
+"""The memory of a conversation: its transcript."""
 
 from gateway.memory.transcript import HISTORY, LINES_READ, RESET, Transcripts, to_entries
 

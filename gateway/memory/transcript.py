@@ -1,4 +1,4 @@
-"""The transcript: what was said in a conversation, as the model is told it again."""
+"""The transcript: the messages of a conversation as the model reads them again."""
 
 from __future__ import annotations
 
@@ -18,32 +18,35 @@ from gateway.store.form import check_form
 __all__ = ["HISTORY", "LINES_READ", "RESET", "Transcripts", "to_entries"]
 
 HISTORY = 60
-"""How many lines of the transcript a turn is told again, notes left out: these push no words out."""
+"""The number of messages that a turn reads again. Notes do not count, so that they push no message out."""
 LINES_READ = 80
-"""How many lines are read for that. A turn writes at most one line of notes, and two or more beside it."""
+"""The number of stored lines that are read for HISTORY messages.
+
+A turn writes at most one line of notes, and two or more lines beside it.
+"""
 
 RESET: Json = {"role": "reset"}
-"""From here on the transcript is empty."""
+"""The line of a reset: the transcript is empty from here on."""
 
 _MOST_CONVERSATIONS, _MOST_CHARACTERS = 256, 32_768
-"""So many are remembered, none of more text than that: some 16 MB at most."""
+"""The conversations kept in memory, and the most characters of one of them: 16 MB in total at most."""
 
 
 def to_entries(messages: Iterable[ModelMessage]) -> list[Json]:
-    """The stored lines of these messages."""
+    """Return the stored lines of these messages."""
     lines: list[Json] = _adapter().dump_python(list(messages), mode="json", exclude_defaults=True)
     return lines
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The lines that a turn has read, and what each says; None: it has to be read anew."""
+    """The lines that a turn has read, and the message of each. A message is None when it must be decoded again."""
 
     lines: tuple[str, ...]
     said: Sequence[ModelMessage | None]
 
     def beginning(self, lines: tuple[str, ...]) -> Sequence[ModelMessage | None]:
-        """What the first of these lines say, as far as they are the last of those."""
+        """Return the messages of the first of `lines`, as far as they are the last lines that were read."""
         for first, line in enumerate(self.lines):
             if line == lines[0] and self.lines[first:] == lines[: len(self.lines) - first]:
                 return self.said[first:]
@@ -51,16 +54,18 @@ class _Known:
 
 
 class Transcripts:
-    """Reads the transcripts of conversations. What the last turn of one has read, the next one need not."""
+    """Reader of transcripts, with a cache of the messages that the last turn of a conversation read."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, _Known] = OrderedDict()
-        """Of those that spoke last."""
+        """The conversations with the most recent turns, in the order of their turns."""
 
     def read(self, conversation: str, lines: Sequence[str]) -> list[ModelMessage]:
-        """The messages since the last reset, beginning with one that stands by itself: no result without its call.
+        """Return the messages since the last reset, at most HISTORY of them without notes.
 
-        `lines` are of `to_entries`, as JSON text. Raises NewerForm, and ValueError for what is no line of a transcript.
+        The first message is a person's or a note, so that no result of a tool stands without its call. `lines` are
+        those of `to_entries`, as JSON text. Raises NewerForm for a line of a newer form, and ValueError for a line that
+        cannot be read.
         """
         lines = tuple(lines)
         known = self._known.pop(conversation, None)
@@ -94,7 +99,7 @@ class Transcripts:
 
 
 def _window(told: Sequence[ModelMessage]) -> int:
-    """Where the last `HISTORY` messages begin that are no notes."""
+    """Return the index at which the last `HISTORY` messages begin. Notes do not count."""
     counted = 0
     for number in range(len(told) - 1, -1, -1):
         counted += told[number].role != "event"
@@ -104,7 +109,7 @@ def _window(told: Sequence[ModelMessage]) -> int:
 
 
 def _lasts(message: ModelMessage) -> bool:
-    """Whether nobody can change it: arguments of a call are a dictionary."""
+    """Return True if a message cannot change, so that it may be cached. The arguments of a call are a mutable dictionary."""
     return not (message.tool_calls or message.echo)
 
 

@@ -1,4 +1,4 @@
-"""What an operator and an author can see: the live feed of what happens, and the logs."""
+"""Observation for operators and authors: the live feed of events, and the logs."""
 
 from gateway.observe.feed import Feed, Notice
 from gateway.observe.logs import configure_logging, describe_error, redact

@@ -1,4 +1,4 @@
-"""The live feed: what happens in this process, for whoever is looking now."""
+"""The live feed: notices of the events in this process, for readers that are connected now."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from channels import Json
 __all__ = ["BACKLOG", "Feed", "Notice"]
 
 BACKLOG = 500
-"""How many notices are remembered for those who look later."""
+"""The number of notices that are kept for readers that connect later."""
 _MAX_TEXT = 8_000
 _MAX_ITEMS = 100
 _MAX_DEPTH = 6
@@ -24,7 +24,7 @@ _MAX_DEPTH = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One thing that happened."""
+    """One event in the feed."""
 
     seq: int
     at: datetime
@@ -33,24 +33,26 @@ class Notice:
 
 
 class Feed:
-    """Remembers the last BACKLOG notices and gives them to any number of readers.
+    """A broadcast of notices to any number of readers, with a memory of the last BACKLOG ones.
 
-    Nothing waits for a reader: one that falls further behind than the backlog misses what fell out of it.
+    The publisher never waits for a reader. A reader that falls behind by more than the backlog misses the oldest
+    notices.
     """
 
     def __init__(self, *, now: Callable[[], datetime]) -> None:
         self._now = now
-        # What a Notice is made of: mostly nobody reads it.
+        # The fields of a Notice, which is made only when a reader asks: mostly there is none.
         self._notices: deque[tuple[int, datetime, str, Mapping[str, Json]]] = deque(maxlen=BACKLOG)
         self._readers: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
-        # Milliseconds, not 0: a reader that comes back after a restart is given what is new.
+        # Milliseconds, not 0: a reader that reconnects after a restart gets the new notices.
         self._last = int(now().timestamp() * 1000)
         self._lock = Lock()
 
     def publish(self, name: str, /, **fields: object) -> None:
-        """Tell that something happened, from any thread; it raises nothing, whatever the fields are.
+        """Publish a notice to all readers, from any thread. Never raises, for any fields.
 
-        An error becomes its traceback, other values that are not JSON become text; what is long or deep is cut.
+        An error becomes its traceback, and any other value that is not JSON becomes text. Long texts are cut at 8,000
+        characters, containers at 100 items and at a depth of 6.
         """
         plain = {key: _plain(value) for key, value in fields.items()}
         with self._lock:
@@ -62,7 +64,7 @@ class Feed:
                 loop.call_soon_threadsafe(changed.set)
 
     async def subscribe(self, *, after: int = 0) -> AsyncGenerator[Notice, None]:
-        """What is remembered of the notices after this one, and then all that come, until closed."""
+        """Yield the kept notices with a `seq` above `after`, then each new notice, until the generator is closed."""
         changed = asyncio.Event()
         with self._lock:
             self._readers[changed] = asyncio.get_running_loop()
@@ -93,5 +95,5 @@ def _plain(value: object, depth: int = 0) -> Json:
     try:
         told = "".join(format_exception(value)) if isinstance(value, BaseException) else str(value)
         return _plain(told, depth)
-    except Exception:  # noqa: BLE001 - an author's object may raise anything here, and telling must not
+    except Exception:  # noqa: BLE001 - an author's object may raise any error here, and publishing must not
         return f"<{type(value).__name__}>"

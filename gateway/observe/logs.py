@@ -1,4 +1,4 @@
-"""Logs: one line a record, without secrets, tracebacks or anything a terminal would act on."""
+"""Logs: one line a record, without secrets, tracebacks or characters that a terminal would interpret."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LIBRARIES = (
     "aiohttp", "anthropic", "asyncio", "filelock", "httpcore", "httpx", "httpx2", "markdown_it", "openai", "redis",
     "slack_sdk", "telegram", "twilio", "urllib3", "watchfiles",
 )  # fmt: skip
-"""What they tell below a warning is whole requests: people's texts, addresses with tokens in them."""
+"""Libraries that log whole requests below a warning: people's texts, and addresses with tokens in them."""
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -39,11 +39,11 @@ def configure_logging(
     people: Callable[[str], str] = str,
     stream: TextIO = sys.stderr,
 ) -> None:
-    """Send every logger's records to `stream`: plain lines on a terminal, JSON lines elsewhere.
+    """Send the records of all loggers to `stream`: plain lines on a terminal, JSON lines elsewhere.
 
-    What a record carries in `extra` becomes fields. Of an exception its type and place are told, never its text: that
-    may be a person's. `secrets` are replaced wherever they appear; `people` gives what is written in place of a text
-    (see `pseudonyms`). Libraries are heard from a warning on. Raises ValueError for an unknown level.
+    The `extra` of a record becomes fields. An exception is logged with its type and place, never with its text, which
+    may quote a person. `secrets` are replaced wherever they appear. `people` returns the text to write in place of a
+    text (see `pseudonyms`). Libraries log from a warning on. Raises ValueError for an unknown level.
     """
     without = redact(secrets)
     handler = _Together(stream, lambda text: people(without(text)))
@@ -53,16 +53,16 @@ def configure_logging(
     root.handlers = [handler]
     for library in _LIBRARIES:
         logging.getLogger(library).setLevel(max(root.level, logging.WARNING))
-    # Our lines tell neither source nor thread nor process, and finding them out takes as long as all else about a line
+    # The lines name neither source nor thread nor process, and looking these up takes as long as the rest of a line
     # (https://docs.python.org/3/howto/logging.html#optimization).
     logging._srcfile = None
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 
 def redact(secrets: Iterable[str]) -> Callable[[str], str]:
-    """A function that replaces these secrets in a text, also percent-encoded, or escaped as in JSON.
+    """Return a function that replaces these secrets in a text, also percent-encoded or escaped as in JSON.
 
-    Secrets under eight characters are left alone: they would blot out ordinary words.
+    Secrets under eight characters stay: replacing them would blot out ordinary words.
     """
     known = {secret for secret in secrets if len(secret) >= _LEAST_SECRET}
     known |= {quote(secret, safe="") for secret in known}
@@ -79,19 +79,23 @@ def redact(secrets: Iterable[str]) -> Callable[[str], str]:
 
 
 GATHER_SECONDS = 0.02
-"""So long after lines were written the next ones wait for more: each write holds the event loop up. A line that comes
-alone does not wait. What is told in this time before a process is killed (SIGKILL), or its loop hangs, is not seen."""
+"""Seconds for which lines are gathered after a write, because each write blocks the event loop.
+
+A line that comes alone is written without delay. Lines gathered in this time are lost when the process is killed
+(SIGKILL) or its loop hangs.
+"""
 _MOST = 500
-"""At most so many lines wait for others."""
+"""The number of lines that are gathered at most."""
 _AGAIN_SECONDS = 0.25
 _MOST_UNREAD = 2**20
-"""Bytes that wait for who reads them: a pipe or a terminal that stands still must not hold the event loop up."""
+"""Bytes that may wait for the reader: a pipe or a terminal that stands still must not block the event loop."""
 
 
 class _Together(logging.StreamHandler[TextIO]):
-    """Writes the lines of one round of the event loop together, and those told within GATHER_SECONDS after a write.
+    """A stream handler that writes the lines of one round of the event loop together.
 
-    From a warning on, and outside a loop, they are written at once, after those that wait.
+    It also gathers the lines within GATHER_SECONDS after a write. A line from a warning on, or outside a loop, is
+    written at once, after the lines that wait.
     """
 
     def __init__(self, stream: TextIO, clean: Callable[[str], str]) -> None:
@@ -107,7 +111,7 @@ class _Together(logging.StreamHandler[TextIO]):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self._lines.append(self.format(record) + self.terminator)
-        except Exception:  # noqa: BLE001 - whatever it is, who logs must not fail for it
+        except Exception:  # noqa: BLE001 - the caller that logs must not fail for any error of the handler
             self.handleError(record)
             return
         at_once = record.levelno >= logging.WARNING or len(self._lines) >= _MOST
@@ -128,7 +132,7 @@ class _Together(logging.StreamHandler[TextIO]):
             if lines or self._unread:
                 self._not_before = time.monotonic() + GATHER_SECONDS
                 self._write(self._clean("".join(lines)), len(lines))
-        except (OSError, ValueError):  # nobody is there to read it, or the stream is closed
+        except (OSError, ValueError):  # the reader is gone, or the stream is closed
             self._unread = b""
         finally:
             self.release()
@@ -151,7 +155,7 @@ class _Together(logging.StreamHandler[TextIO]):
             self._again()
 
     def _again(self) -> None:
-        """Whoever stood still may go on, also when nothing is logged any more."""
+        """Try the write again later, also when no further line is logged: the reader may read again."""
         loop = asyncio._get_running_loop()
         if loop is not None and self._scheduled is not loop:
             self._scheduled = loop
@@ -163,8 +167,10 @@ class _Together(logging.StreamHandler[TextIO]):
 
 
 def _written(number: int, text: bytes) -> bytes:
-    """What is left when as much was written as can be without waiting: a pipe that takes anything takes PIPE_BUF bytes
-    (https://man7.org/linux/man-pages/man7/pipe.7.html)."""
+    """Write as much as is possible without blocking; return the rest.
+
+    A pipe that is ready for writing takes PIPE_BUF bytes (https://man7.org/linux/man-pages/man7/pipe.7.html).
+    """
     ready, left = select.poll(), memoryview(text)
     ready.register(number, select.POLLOUT)
     while left and ready.poll(0):
@@ -173,19 +179,19 @@ def _written(number: int, text: bytes) -> bytes:
 
 
 def _forget(handler: weakref.ref[_Together]) -> None:
-    """What waits to be written is the parent's, which writes it."""
+    """Drop the lines that wait in a forked child: the parent process writes them."""
     if (together := handler()) is not None:
         together._lines.clear()
         together._unread = b""
 
 
-@lru_cache(maxsize=2)  # thousands of lines may be of one second
+@lru_cache(maxsize=2)  # thousands of lines may fall in one second
 def _second(at: int) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 class _Line(logging.Formatter):
-    """A record's time, words, fields and error as one line."""
+    """A formatter that makes one line of a record: its time, message, fields and error."""
 
     def __init__(self, written: Callable[[dict[str, object]], str]) -> None:
         super().__init__()
@@ -210,7 +216,7 @@ class _Line(logging.Formatter):
 
 
 _HELD = re.compile(r"[\n(]")
-"""From here on asyncio's message shows what a task, a future or a callback holds, which may be the error's text."""
+"""The end of the safe part of asyncio's message: a task, future or callback after it may show the error's text."""
 
 
 _json = json.JSONEncoder(ensure_ascii=True, default=str).encode
@@ -227,7 +233,10 @@ def _plain(facts: dict[str, object]) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """``ValueError (invoices.py:42 delete_invoice)`` and what it came from. Its text may be a person's: left out."""
+    """Return the type and place of an error and of its causes: ``ValueError (invoices.py:42 delete_invoice)``.
+
+    The text of the error is left out: it may quote a person.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({PurePath(frames[-1].filename).name}:{frames[-1].lineno} {frames[-1].name})" if frames else ""
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

@@ -1,4 +1,4 @@
-"""Pseudonyms of people and conversations in the log: the same one for the same person, and nobody's name or number."""
+"""Pseudonyms of people and conversations in the log: stable for each person, without name or number."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterable
 __all__ = ["pseudonyms"]
 
 _DIGITS = 12
-"""48 bits: among a million people two share one with a chance of one in 500."""
+"""Hex digits of a pseudonym, 48 bits: among a million people two share one with a chance of one in 500."""
 
 
 def pseudonyms(key: bytes, channels: Iterable[str]) -> Callable[[str], str]:
-    """Return a function that puts a keyed pseudonym in the place of each person and place in a text.
+    """Return a function that replaces each person and conversation in a text with a keyed pseudonym.
 
-    ``telegram:123:456`` becomes ``telegram:123:~3f9a0c51d2e7``: the channel, our account and a thread stay, and so do
-    the ids of messages and actions. A private chat and its person on Telegram, SMS and WhatsApp have the same one. In
-    Slack's id of a press, ``U7/C1/1712.0001/...``, the first is a person.
+    ``telegram:123:456`` becomes ``telegram:123:~3f9a0c51d2e7``. The channel, the bot's account, a thread and the ids of
+    messages and actions stay. A private chat and its person on Telegram, SMS and WhatsApp have the same pseudonym. In
+    Slack's id of a press, ``U7/C1/1712.0001/...``, the first part is a person.
     """
     written = "|".join(re.escape(name) for name in channels)
     found = re.compile(
@@ -26,7 +26,7 @@ def pseudonyms(key: bytes, channels: Iterable[str]) -> Callable[[str], str]:
 
     def pseudonym(match: re.Match[str]) -> str:
         before, who = (match[1], match[2]) if match[2] else (match[3], match[4])
-        # Sentences end with a mark, and no id does.
+        # A sentence may end with a punctuation mark, and no id does.
         rest = who[len(bare := who.rstrip(".:;)!?'")) :]
         mac = hmac.digest(key, (before + bare).encode("utf-8", "backslashreplace"), "sha256").hex()
         return f"{before}~{mac[:_DIGITS]}{rest}"

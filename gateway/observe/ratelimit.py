@@ -1,4 +1,4 @@
-"""Lines about what may befall every request, which anybody can make as many of as they like."""
+"""A rate limit for log lines that any remote client can trigger."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ __all__ = ["RateLimitFilter"]
 
 
 class RateLimitFilter(logging.Filter):
-    """Lets through one record a second of each kind, with how many were left out since the last in `left_out`.
+    """A logging filter that passes one record a second of each kind.
 
-    `kind` names a record's; what is of none (None) always goes through. `now` is in seconds.
+    `kind` returns the kind of a record, or None for a record that always passes. A record that passes gets `left_out`,
+    the number of records of its kind that were dropped since the last one. `now` returns seconds.
     """
 
     def __init__(
