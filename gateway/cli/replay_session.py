@@ -26,8 +26,8 @@ from channels import (
 from channels.direct import DirectChannel, own_place
 from gateway.cli.replay_records import Line, Record, button_label, described
 from gateway.cli.replay_transcript import Transcript
+from gateway.engine.context import in_thread
 from gateway.engine.engine import Engine
-from gateway.engine.shared import in_thread
 from gateway.pending.reading import read_code, read_refused_code
 from gateway.web import Webhooks
 
@@ -62,7 +62,7 @@ class Replay:
 
     async def aclose(self) -> None:
         """Let the bot answer what it still collects."""
-        await self._move(self._engine.shared.bot.collect_seconds)
+        await self._move(self._engine.context.bot.collect_seconds)
 
     async def _says(self, line: Line) -> None:
         person = Person(channel=DirectChannel.name, account="-", user_id="you")
@@ -73,7 +73,7 @@ class Replay:
         )
         self._transcript.begins(line.source, "you:", line.text, address)
         await self._hear(self._channels[DirectChannel.name], [message])
-        await self._move(self._engine.shared.bot.collect_seconds)
+        await self._move(self._engine.context.bot.collect_seconds)
 
     async def _receive(self, record: Record) -> None:
         request, told = record.request(), self._transcript
@@ -111,7 +111,7 @@ class Replay:
         await self._engine.inbox.take(channel, Parsed(tuple(events), WebhookResponse()))
         await self._settled()
         expected = any(isinstance(event, Message | ButtonPress) for event in events)
-        if expected and not self._transcript.said and not self._engine.shared.bot.collect_seconds:
+        if expected and not self._transcript.said and not self._engine.context.bot.collect_seconds:
             self._transcript.note("no answer")
 
     async def _follow(self, at: datetime | None) -> None:
@@ -126,7 +126,7 @@ class Replay:
 
     async def _move(self, seconds: float) -> None:
         if seconds:
-            self._engine.shared.store.offset_seconds += seconds
+            self._engine.context.store.offset_seconds += seconds
             await self._engine.due()
             await self._settled()
 
@@ -162,7 +162,7 @@ class Replay:
 
     async def _with_code(self, message: Message) -> str:
         """Return the words with the code of the newest open question in place of one of then."""
-        shared = self._engine.shared
+        shared = self._engine.context
         language = shared.language(message.person)
         found = read_code(message.text, language) or read_refused_code(message.text, language)
         waiting = (await shared.actions(shared.conversation(message.address))).open if found is not None else []
