@@ -1,4 +1,4 @@
-"""The web server: webhooks, kept files, health and the chat page."""
+"""Web server: webhooks, downloads of kept files, health checks and the chat page."""
 
 from gateway.web.asgi import ASGIApp, Bridge, asgi
 from gateway.web.limits import Limits

@@ -1,7 +1,7 @@
-"""A gateway as an ASGI application, for servers such as uvicorn and for FastAPI, Starlette and Django.
+"""The gateway as an ASGI application, for servers like uvicorn and for FastAPI, Starlette and Django.
 
-Each request goes on to the gateway's own aiohttp application over a private socket, so every server answers alike:
-streams, files in ranges, limits of bodies.
+Each request is forwarded to the gateway's own aiohttp application over a private Unix socket. Streams, file ranges and
+body limits therefore behave the same under every server.
 """
 
 from __future__ import annotations
@@ -32,27 +32,28 @@ Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-"""https://asgi.readthedocs.io/en/latest/specs/main.html, version 3."""
+"""ASGI version 3: https://asgi.readthedocs.io/en/latest/specs/main.html."""
 
 _HOP_BY_HOP = frozenset(
     {"connection", "content-length", "expect", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
 )
-"""Headers of one connection, which the next one has its own of (RFC 9110, 7.6.1)."""
+"""Hop-by-hop request headers, which are not forwarded (RFC 9110, 7.6.1)."""
 _OF_THE_SERVER = frozenset({b"connection", b"date", b"keep-alive", b"server", b"transfer-encoding"})
-"""Headers of an answer that the ASGI server adds itself."""
+"""Response headers that the ASGI server adds itself."""
 _ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
-"""Headers that aiohttp's client would add."""
+"""Default headers of aiohttp's client, switched off so that only the request's own headers are forwarded."""
 _SHUTDOWN_SECONDS = 2.0
 _BACKLOG = 4096
-"""Requests of one moment, each of which opens a connection: asyncio fails to connect where a backlog is full."""
+"""Backlog of the private socket. Each request opens a connection, and asyncio fails to connect when the backlog is
+full."""
 
 
 class Gone(Exception):
-    """The client has left."""
+    """The client disconnected."""
 
 
 class Bridge:
-    """The gateway's aiohttp application behind a private socket, and the client that speaks to it."""
+    """The gateway's aiohttp application on a private Unix socket, with an HTTP client for it."""
 
     def __init__(self, http: aiohttp.ClientSession) -> None:
         self._http = http
@@ -60,14 +61,14 @@ class Bridge:
     @classmethod
     @contextlib.asynccontextmanager
     async def to(cls, app: web.Application) -> AsyncIterator[Bridge]:
-        """Run the application for the length of the block."""
+        """Serve the application on a private socket for the length of the block."""
         runner = web.AppRunner(app, shutdown_timeout=_SHUTDOWN_SECONDS, access_log=None)
         async with contextlib.AsyncExitStack() as stack:
             directory = await asyncio.to_thread(tempfile.TemporaryDirectory, prefix="askfirst-")
             stack.push_async_callback(asyncio.to_thread, directory.cleanup)
             await runner.setup()
             stack.push_async_callback(runner.cleanup)
-            place = str(Path(directory.name) / "asgi")  # mkdtemp lets nobody else enter
+            place = str(Path(directory.name) / "asgi")  # mkdtemp makes the directory accessible to this user alone
             await web.UnixSite(runner, place, backlog=_BACKLOG).start()
             http = aiohttp.ClientSession(
                 connector=aiohttp.UnixConnector(place, limit=0),
@@ -79,13 +80,16 @@ class Bridge:
             yield cls(await stack.enter_async_context(http))
 
     async def answer(self, scope: Scope, path: str, receive: Receive, send: Send) -> None:
-        """Answer one request, whose path within the gateway is `path`."""
+        """Forward one request and stream the response to `send`. `path` is the path within the gateway.
+
+        Answers 408 when the body is late and 413 when it is too large.
+        """
         body = await _body(receive, Limits().request_seconds)
         if isinstance(body, int):
             await _say(send, body, {408: "the body did not come in time", 413: "the body is too large"}[body])
             return
         query = scope.get("query_string", b"").decode("latin-1")
-        # The Host header goes on as it came; this name is of the private socket.
+        # The Host header is forwarded unchanged. The host in this URL only names the private socket.
         url = URL(f"http://gateway{path}{'?' if query else ''}{query}", encoded=True)
         headers = CIMultiDict(_read(scope["headers"]))
         async with self._http.request(
@@ -107,10 +111,10 @@ def asgi(
     prefix: str = "",
     otherwise: ASGIApp | None = None,
 ) -> ASGIApp:
-    """Return the application. `enter` and `leave` are called at the beginning and the end of the server's lifespan.
+    """Return the ASGI application. `enter` runs at the start of the server's lifespan and `leave` at its end.
 
-    `bridge` gives the way to the gateway; it raises AskfirstError while the gateway does not run. Paths that are not
-    under `prefix` go to `otherwise`.
+    `bridge` returns the Bridge to the gateway and raises AskfirstError while the gateway does not run. Requests outside
+    `prefix` go to `otherwise`, or are answered with 404 without one.
     """
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
@@ -131,7 +135,8 @@ def asgi(
 
 
 async def _http(bridge: Callable[[], Awaitable[Bridge]], scope: Scope, path: str, receive: Receive, send: Send) -> None:
-    """Answer a request, and stop answering it when its client leaves."""
+    """Answer a request, and cancel the answer when the client disconnects. Answers 503 while the gateway does not
+    run."""
     try:
         way = await bridge()
     except AskfirstError as error:
@@ -182,7 +187,7 @@ async def _lifespan(
         try:
             await run()
         except Exception as error:
-            # The server prints it: our errors say how to mend them.
+            # The server prints the message. AskfirstError texts say how to mend the fault.
             text = str(error) if isinstance(error, AskfirstError) else describe_error(error)
             await send({"type": f"lifespan.{step}.failed", "message": text})
             raise
@@ -190,7 +195,7 @@ async def _lifespan(
 
 
 async def _body(receive: Receive, seconds: float) -> bytes | int:
-    """Return the body of a request, or the status with which it is refused."""
+    """Return the body of a request, or the status that refuses it: 408 when it is late, 413 when it is too large."""
     pieces: list[bytes] = []
     size = 0
     try:
@@ -208,12 +213,13 @@ async def _body(receive: Receive, seconds: float) -> bytes | int:
 
 
 def _within(scope: Scope, prefix: str) -> str | None:
-    """Return the path of a request within the gateway, as it was written; None for one outside."""
+    """Return the path of a request within the gateway, percent-encoded as received, or None when it is outside
+    `prefix`."""
     path, root = scope["path"], scope.get("root_path", "")
     raw: bytes | None = scope.get("raw_path")
     written = raw.decode("latin-1").partition("?")[0] if raw else quote(path)
     for front in (root, prefix):
-        # A framework that mounts the gateway says under which path; older ones have taken it from `path` already.
+        # A framework that mounts the gateway sets `root_path`. Older frameworks have already removed it from `path`.
         if front and (path == front or path.startswith(f"{front}/")):
             path = path[len(front) :]
             written = written.removeprefix(front) if written.startswith(front) else quote(path)

@@ -1,4 +1,4 @@
-"""The chat page: it shows a conversation's visible log as it grows, and sends what the person writes and presses."""
+"""The chat page: streams a conversation's visible log, and posts the person's messages and button presses."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ __all__ = ["Chat", "add_chat"]
 
 HEARTBEAT_SECONDS = 15.0
 GONE_SECONDS = 1.0
-"""How soon a stream ends after its page has gone; until then it is one of the server's connections."""
+"""Interval of the check that a page has disconnected. Until then its stream counts as one of the server's
+connections."""
 RETRY_MILLISECONDS = 1000
-"""How soon a page comes back after the connection was lost."""
+"""Delay before a page reconnects after it lost its connection."""
 
 _FILES = files("gateway.web") / "static"
 _PAGE = (_FILES / "chat.html").read_text("utf-8")
@@ -64,12 +65,12 @@ _CLOSED = {
 }
 
 Watch: TypeAlias = Callable[[str, int], AsyncIterator[Entry]]
-"""(session, after): the entries of its visible log after a sequence number, for ever."""
+"""(session, after) -> the entries of its visible log after that sequence number, without end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chat:
-    """What the page needs of the gateway."""
+    """Parts of the gateway that the chat page uses."""
 
     channel: WebChatChannel
     watch: Watch
@@ -78,17 +79,17 @@ class Chat:
     now: Callable[[], datetime]
     title: str = "Askfirst"
     language: str | None = None
-    """The language of the page's own texts; None: the person's."""
+    """Language of the page's own texts. None: the browser's preferred language."""
     greeting: str | None = None
-    """Markdown that stands on the empty page, and whose bold phrases can be pressed; None: our own words."""
+    """Markdown shown on an empty page. Its bold phrases can be pressed. None: a default text."""
     public_url: str | None = None
     console: Feed | None = None
-    """The live feed, shown beside the conversation; None hides it: it shows what every conversation does."""
+    """The live feed, shown beside the conversation. It shows the events of every conversation. None hides it."""
     random: Callable[[int], bytes] = secrets.token_bytes
 
 
 def add_chat(app: web.Application, chat: Chat) -> None:
-    """Add the page and what it talks to to an application, under ``/chat``."""
+    """Add the chat page and its endpoints to an application, under ``/chat``."""
     pages = _Pages(chat)
     app.router.add_get("/chat", pages.page)
     app.router.add_get(f"/chat/{{name:{'|'.join(map(re.escape, _STATIC))}}}", pages.static)
@@ -105,11 +106,11 @@ class _Pages:
     def __init__(self, chat: Chat) -> None:
         self._chat = chat
         self._written = {language: _written(chat, language) for language in LANGUAGES}
-        """The page in each language."""
+        """HTML of the page by language."""
         self._streams: WeakSet[asyncio.Task[Any]] = WeakSet()
 
     async def page(self, request: web.Request) -> web.Response:
-        """The page, in the person's language; it begins a session, or goes on with the one that the browser has."""
+        """Return the page in the person's language, with a cookie that begins a session or renews the browser's."""
         headers, secure = self._from_our_host(request), self._is_secure(request)
         cookies, now = self._chat.channel.cookies, self._chat.now()
         try:
@@ -130,25 +131,25 @@ class _Pages:
         return web.Response(body=body, content_type=content_type, charset="utf-8", headers=_CLOSED)
 
     async def said(self, request: web.Request) -> web.Response:
-        """A message or a press."""
+        """Handle a posted message or button press."""
         chat = self._chat
         called = as_called(request, await request.read(), chat.public_url, "/chat")
         return answer(await receive(chat.channel, called, accept=chat.accept, now=chat.now()))
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        """The conversation from a sequence number on, and notices that the bot is writing."""
+        """Stream the conversation after a sequence number, with typing notices."""
         session = self._session(request)
         after = _number(request.headers.get("Last-Event-ID") or request.query.get("after", "0"))
         return await self._stream(request, self._shown(session, after), self._typing(session))
 
     async def console(self, feed: Feed, request: web.Request) -> web.StreamResponse:
-        """The live feed."""
+        """Stream the live feed."""
         here = str(address_of(self._session(request)))
         after = _number(request.headers.get("Last-Event-ID", "0"))
         return await self._stream(request, _notices(feed, after, here))
 
     async def end_streams(self, app: web.Application) -> None:
-        """Streams have no end of their own."""
+        """Cancel the open streams, which would not end by themselves."""
         for task in self._streams:
             task.cancel()
 
@@ -173,7 +174,8 @@ class _Pages:
         return session
 
     def session(self, request: web.Request) -> str | None:
-        """The session that the browser proves, wherever on our host it asks; None when it proves none."""
+        """Return the session that the request's cookie proves, on any path of this host, or None without a valid
+        cookie."""
         try:
             cookies, secure = self._chat.channel.cookies, self._is_secure(request)
             return cookies.check(headers_of(request), self._chat.now(), secure=secure)
@@ -185,12 +187,12 @@ class _Pages:
             yield _event("message", self._entry(session, entry), entry.seq)
 
     def _entry(self, session: str, entry: Entry) -> dict[str, Any]:
-        """An entry as the page shows it: Markdown as HTML, and this session's own link to each file."""
+        """Return an entry for the page: Markdown rendered as HTML, and each file with a link for this session."""
         shown: dict[str, Any] = dict(entry.value) if isinstance(entry.value, dict) else {}
         if shown.get("from") == "bot":
             html = to_html(str(shown.pop("text", "")), links=not shown.pop("exact", False))
             shown["html"] = _timed(html, shown.get("settled") or ())
-        # Relative to /chat, so that it holds under any prefix a proxy puts in front.
+        # The link is relative to /chat, so it works under any path prefix of a proxy.
         holder, path = OfSession(session), self._chat.artifacts.path
         shown["media"] = [
             {**media, "link": path(Media(**media), holder, lives_seconds=LINK_SECONDS)}
@@ -215,7 +217,7 @@ class _Pages:
             self._chat.channel.on_typing.discard(tell)
 
     async def _stream(self, request: web.Request, *sources: AsyncGenerator[str, None]) -> web.StreamResponse:
-        """Send what the sources yield, as it comes, until the page or the server goes."""
+        """Send the messages of all sources as server-sent events until the page disconnects or the server stops."""
         response = web.StreamResponse(headers={**_CLOSED, hdrs.CONTENT_TYPE: "text/event-stream"})
         await response.prepare(request)
         if task := asyncio.current_task():
@@ -236,13 +238,13 @@ class _Pages:
         except* ConnectionError:
             pass
         except* AskfirstError:
-            # The store does not answer: the page comes back by itself.
+            # The store is unavailable: the page reconnects by itself.
             pass
         return response
 
 
 def _written(chat: Chat, language: str) -> str:
-    """Return the page in a language that we speak."""
+    """Return the page's HTML in a language from LANGUAGES."""
     texts = {name.removeprefix("page_"): text for name, text in LANGUAGES[language].items() if name.startswith("page_")}
     greeting = f"<p><strong>{escape(texts['hello'])}</strong></p>"
     if chat.greeting is not None:
@@ -259,9 +261,9 @@ def _written(chat: Chat, language: str) -> str:
 
 
 def _timed(html: str, settled: Sequence[Mapping[str, str | None]]) -> str:
-    """Mark the times in the notes of settled questions, which the page shows in its person's zone.
+    """Wrap the times in the notes of settled questions in ``<time>``, so that the page shows them in the person's zone.
 
-    A note is the last thing that is said of its question, so the times are looked for from the end.
+    The search runs from the end of the text, because a question's note is its last line.
     """
     end = len(html)
     for each in reversed(settled):
@@ -273,7 +275,7 @@ def _timed(html: str, settled: Sequence[Mapping[str, str | None]]) -> str:
 
 
 async def _notices(feed: Feed, after: int, here: str) -> AsyncGenerator[str, None]:
-    """The feed; `here` is the address of the conversation beside it."""
+    """Yield the feed's notices as events. `here` is the address of the conversation shown beside the feed."""
     async with aclosing(feed.subscribe(after=after)) as notices:
         async for notice in notices:
             where = str(notice.fields.get("conversation") or "").partition("/")[2]
@@ -283,7 +285,8 @@ async def _notices(feed: Feed, after: int, here: str) -> AsyncGenerator[str, Non
 
 
 async def _until_gone(request: web.Request) -> None:
-    """Raises ConnectionResetError once nobody is there any more: what is not written to, does not notice."""
+    """Poll the connection. Raises ConnectionResetError when the client is gone, which a stream without writes would
+    miss."""
     while True:
         await asyncio.sleep(GONE_SECONDS)
         if gone(request):

@@ -1,4 +1,4 @@
-"""One client's connection, and all of them together: who may stay, whose turn it is, and who is still answered."""
+"""Client connections and the limits on them: connection count, deadlines, pipelining turns, half-closed connections."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ __all__ = ["Connection", "Connections", "gone"]
 _HEAD_BYTES = 32 * 1024
 _LAST_SECONDS = 1.0
 _FAREWELL_SECONDS = 0.05
-"""How long the connection of a client that has said its last stays open with none of its requests in work."""
+"""Delay before a half-closed connection without a running request is closed."""
 _APART_SECONDS = 0.002
-"""500 a second, of all clients together. Platforms and proxies wait for an answer before they send the next request. A
-client that does not wait must leave the processor to the others, and to the store's thread."""
+"""Interval between pipelined requests, 500 a second over all clients. Platforms and proxies wait for an answer before
+they send the next request. A client that does not wait must leave the processor to other clients and to the store's
+thread."""
 
 
 class Connection(web.RequestHandler):
-    """One client's."""
+    """The connection of one client, with a deadline and a byte limit on request headers."""
 
     __slots__ = ("_all", "_among", "_deadline", "_leaving", "_news", "_room", "_turn")
 
@@ -38,7 +39,7 @@ class Connection(web.RequestHandler):
 
     @property
     def leaving(self) -> bool:
-        """Whether the client has said that it sends nothing more."""
+        """True if the client has closed its sending side."""
         return self._leaving
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -48,7 +49,7 @@ class Connection(web.RequestHandler):
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        if data:  # aiohttp itself calls it with nothing, to go on with what it has
+        if data:  # aiohttp calls this with no data to resume parsing
             self._news = True
             self._room -= len(data)
             if self._room < 0 and self in self._among:
@@ -57,45 +58,46 @@ class Connection(web.RequestHandler):
         super().data_received(data)
 
     def eof_received(self) -> bool:  # type: ignore[override] # aiohttp leaves it at nothing; asyncio asks for it
-        """Keep the connection of a client that sends nothing more until what it has asked for is answered."""
+        """Keep a half-closed connection open until its requests are answered. Returns True to keep it open."""
         self._leaving = True
         if self._among is self._all.served or self._turn is not None:
             return True
-        if self._news and self in self._among:  # it may be a whole request, which is taken up in a moment
+        if self._news and self in self._among:  # this may be a whole request, which is parsed shortly
             self._end_in(_FAREWELL_SECONDS, self._among[self].close)
             return True
         return False
 
     def heard(self) -> bool:
-        """Note that the headers of a request are there. Return whether it came together with the one before it."""
-        if not self._leaving:  # else the rest of it is there already, or never comes
+        """Record that a request's headers are complete. Return True if the request was pipelined behind the previous
+        one."""
+        if not self._leaving:  # otherwise the rest of the request has arrived already, or never will
             self._deadline.cancel()
         self._room = math.inf
         hurried, self._news = not self._news, False
         return hurried
 
     async def turn(self) -> None:
-        """Wait until one of those that do not wait for answers may go on."""
+        """Wait for the turn of this pipelined request."""
         self._deadline.cancel()
         self._turn = self._all.turn()
         await self._turn
         self._turn = None
 
     def whole(self) -> None:
-        """Note that the body of a request is there: what comes now is another."""
+        """Record that a request's body is complete. Later bytes belong to the next request."""
         self._deadline.cancel()
         self._room = _HEAD_BYTES
         self._move(self._all.served)
 
     def set_parser(self, *parser: Any, **more: Any) -> None:
-        """Let any number of bytes come: they are the messages of a WebSocket, not the headers of a request."""
+        """Lift the byte limit: the bytes that follow are WebSocket messages, not request headers."""
         self._room = math.inf
         super().set_parser(*parser, **more)
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send the answer, a file's bytes too; from then on the connection is idle."""
+        """Send the response, including a file's bytes, and then mark the connection as idle."""
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
@@ -114,7 +116,7 @@ class Connection(web.RequestHandler):
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
-        """Of what is no request its sender is not told the bytes, nor who it is that could not read them."""
+        """Return the error response for unparsable HTTP, without the sender's bytes and the Server header."""
         answer = super().handle_error(request, status, exc, message and "this is not HTTP")
         answer.headers[hdrs.SERVER] = "-"
         return answer
@@ -130,24 +132,25 @@ class Connection(web.RequestHandler):
 
 
 _Open: TypeAlias = OrderedDict[Connection, asyncio.Transport]
-"""Open connections. The one that has been among them longest is the first."""
+"""Open connections, ordered by the time they joined the group."""
 
 
 class Connections:
-    """All of a server's."""
+    """All connections of a server, grouped by state."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.handler_args = {**handler_args(limits), "access_log": None}
         self.silent: _Open = OrderedDict()
-        """They have not sent a whole request yet."""
+        """Connections that have not sent a whole request yet."""
         self.idle: _Open = OrderedDict()
-        """What they asked for is answered, or waits for its turn."""
+        """Connections with all requests answered, or with a pipelined request that waits for its turn."""
         self.served: _Open = OrderedDict()
         self._line: deque[asyncio.Future[None]] = deque()
 
     def add(self, connection: Connection, transport: asyncio.Transport) -> _Open:
-        """Take one more. If there are too many, another is closed: one that is served only when all are."""
+        """Add a connection. Over the limit, abort another one first: silent before idle before served, the oldest
+        first."""
         groups = (self.silent, self.idle, self.served)
         if sum(map(len, groups)) >= self.limits.connections:
             _, longest = next(group for group in groups if group).popitem(last=False)
@@ -156,7 +159,7 @@ class Connections:
         return self.silent
 
     def turn(self) -> asyncio.Future[None]:
-        """Return the end of a line whose first goes on every two milliseconds."""
+        """Return a future that resolves in its turn. The queue releases one waiter every 2 milliseconds."""
         loop = asyncio.get_running_loop()
         if not self._line:
             loop.call_later(_APART_SECONDS, self._next)
@@ -166,7 +169,7 @@ class Connections:
     def _next(self) -> None:
         while self._line:
             first = self._line.popleft()
-            if not first.done():  # else its client has gone
+            if not first.done():  # skip waiters with a closed connection
                 first.set_result(None)
                 break
         if self._line:
@@ -174,9 +177,9 @@ class Connections:
 
 
 def gone(request: web.BaseRequest) -> bool:
-    """Return whether nobody waits for more of an answer that has no end.
+    """Return True if no client reads a response that has no end of its own.
 
-    A client that leaves says only that it sends nothing more. Whether it still reads is seen when it is written to.
+    A client that disconnects only closes its sending side. A write would be needed to learn whether it still reads.
     """
     connection = request.protocol
     return request.transport is None or (isinstance(connection, Connection) and connection.leaving)

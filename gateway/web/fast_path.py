@@ -1,7 +1,6 @@
-"""A webhook's short way through the web server, where nothing is out of the ordinary.
+"""Fast path for ordinary webhooks: a request without special needs skips aiohttp's routing.
 
-Routes, middlewares, signals and an answer put together of objects serve any page; for a message they took longer than
-to prove it and to read it.
+aiohttp's routes, middlewares, signals and response objects took longer than the verification and parsing of a message.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from channels import WebhookResponse
 __all__ = ["WEBHOOKS", "Take", "answer", "is_ordinary", "written"]
 
 Take: TypeAlias = Callable[[web.BaseRequest, bytes], Awaitable[WebhookResponse]]
-"""What becomes of a platform's request and its body."""
+"""Handles a platform's request and its body."""
 
 WEBHOOKS = web.AppKey("webhooks", Mapping[str, Take])
-"""Of an application: each by its path."""
+"""The webhook handlers of an application, by path."""
 
 
 def is_ordinary(request: web.BaseRequest, most_bytes: int) -> bool:
-    """Whether all of a request is there, as it is, of a client that stays: then nothing needs to be waited for."""
+    """Return True if the whole plain body of an HTTP/1.1 POST is there already and the client keeps the connection."""
     headers = request.headers
     return (
         request.content.is_eof()
@@ -41,7 +40,7 @@ def is_ordinary(request: web.BaseRequest, most_bytes: int) -> bool:
 
 
 def answer(response: WebhookResponse) -> web.Response:
-    """A channel's answer as aiohttp sends it."""
+    """Convert a channel's answer to an aiohttp response."""
     return web.Response(status=response.status, headers=dict(response.headers), body=response.body)
 
 
@@ -51,7 +50,7 @@ _UNREAD_BYTES = 16 * 1024
 
 
 class Written(web.StreamResponse):
-    """The answer to an ordinary request as the bytes it is; one may answer any number of them."""
+    """Preserialized response to an ordinary request. One instance can answer any number of requests."""
 
     def __init__(self, status: int, text: bytes) -> None:
         super().__init__(status=status)
@@ -64,25 +63,29 @@ class Written(web.StreamResponse):
             raise ConnectionResetError("the client has gone")
         transport.write(self._text)
         if transport.get_write_buffer_size() > _UNREAD_BYTES:
-            await request.writer.drain()  # the client does not read what it is sent
+            await request.writer.drain()  # wait, because the client does not read its responses
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """All is written."""
+        """Do nothing: `prepare` has written the whole response."""
 
 
 def written(response: WebhookResponse) -> web.StreamResponse:
-    """The answer to an ordinary request. Raises ValueError for a header that would end before its end."""
+    """Return the response to an ordinary request. Raises ValueError for a header with a control character."""
     known = _written(response.status, tuple(response.headers.items()), response.body, int(time.time()))
     if known is not None:
         return known
     mended = answer(response)
-    mended.headers[hdrs.SERVER] = "-"  # nobody is told what serves them
+    mended.headers[hdrs.SERVER] = "-"  # hide the server's name and version
     return mended
 
 
-@lru_cache(maxsize=256)  # a platform is told the same again and again
+@lru_cache(maxsize=256)  # platforms get the same answer many times
 def _written(status: int, headers: tuple[tuple[str, str], ...], body: bytes, now: int) -> Written | None:
-    """None for what does not say what it is, or does not leave to us where it ends: aiohttp mends that."""
+    """Return the serialized response, or None when aiohttp must complete it.
+
+    aiohttp completes a response with a body and no Content-Type, one without a body by its status, and one that sets
+    its own framing headers.
+    """
     names = {name.lower() for name, _ in headers}
     if status < 200 or status in _BODILESS or (body and "content-type" not in names) or not names.isdisjoint(_OURS):
         return None

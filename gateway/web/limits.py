@@ -1,7 +1,7 @@
-"""How much and how slowly a client may send: enforced before any of it reaches a handler.
+"""Limits on the size and speed of client requests, enforced before a handler runs.
 
-aiohttp by itself keeps a connection that never finishes its first request for ever, decompresses a body before anybody
-has proven anything, and logs a traceback with the sender's bytes for each broken request.
+By default aiohttp keeps a connection that never finishes its first request for ever, decompresses bodies of unverified
+senders, and logs a traceback with the sender's bytes for each broken request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gateway.web.fast_path import Written
 __all__ = ["LIMITS", "MAX_BODY_BYTES", "Limits", "handler_args", "limit_bodies"]
 
 MAX_BODY_BYTES = 256 * 1024
-"""No platform's webhook comes near it."""
+"""Largest request body. Webhooks of all platforms are far smaller."""
 
 _VERSIONS = (HttpVersion10, HttpVersion11)
 _TEXT = "this is not HTTP"
@@ -30,29 +30,30 @@ _TEXT = "this is not HTTP"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one client, and all of them together, may use."""
+    """Limits for one client, and for all clients together."""
 
     request_seconds: float = 10.0
-    """From the connection to the end of its first request's headers; and then for each request's body."""
+    """Timeout from the connection to the end of its first request's headers, and again for each request's body."""
     idle_seconds: float = 75.0
-    """Between two requests of one connection."""
+    """Keep-alive timeout between two requests of one connection."""
     unread_seconds: float = 30.0
-    """How long a client may take nothing of an answer that waits for it."""
+    """Timeout for a client that reads nothing of a response that waits for it."""
     linger_seconds: float = 1.0
-    """How long a refused body is still read, so that the client sees the answer."""
+    """Time for which a refused body is still read, so that the client sees the response."""
     headers: int = 64
-    """Of one request, of 8 KiB each at most. Who has sent 32 KiB and no request has one second more for it."""
+    """Header count of one request, each of at most 8 KiB. A client that sent 32 KiB without a complete request gets one
+    more second."""
     connections: int = 400
-    """All of them, full of unfinished bodies, hold 128 MiB. For one more, another is closed: one that never sent a
-    whole request, else one that is idle, else the one that has been served longest. So nobody can hold them all, and
-    behind a proxy, where all have one address, nobody is refused for another's."""
+    """Open connections. All of them, full of unfinished bodies, hold 128 MiB. A further connection aborts another: one
+    that never sent a whole request, else an idle one, else the one served longest. One client therefore cannot hold all
+    of them. The limit is not per address, because behind a proxy all clients share one."""
 
 
 LIMITS = web.AppKey("limits", Limits)
 
 
 def handler_args(limits: Limits) -> dict[str, Any]:
-    """Return how aiohttp is to read a connection. Each of its runners takes that from the application it runs."""
+    """Return aiohttp's connection options. Each aiohttp runner takes them from the application that it runs."""
     return {
         "auto_decompress": False,
         "max_headers": limits.headers,
@@ -63,7 +64,7 @@ def handler_args(limits: Limits) -> dict[str, Any]:
 
 
 def limit_bodies(app: web.Application, limits: Limits) -> None:
-    """Let no request reach a handler of `app` before its body is there: plain, small enough and in time."""
+    """Add a middleware that reads each body before the handler runs, and refuses large, compressed and late ones."""
 
     @web.middleware
     async def whole_body(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -72,8 +73,8 @@ def limit_bodies(app: web.Application, limits: Limits) -> None:
             return await handler(request)
         refusal.force_close()
         if not request.content.is_eof() and request.content.total_compressed_bytes is not None:
-            # Somebody else's server, which would unpack the rest of the body to pass it over. Its sender may miss the
-            # answer, which no platform does: none packs what it sends.
+            # This runs under another application's server, which would decompress the rest of the body to skip it. The
+            # sender may miss the response. No platform is affected, because none compresses its requests.
             await refusal.prepare(request)
             await refusal.write_eof()
             request.protocol.force_close()
@@ -84,8 +85,8 @@ def limit_bodies(app: web.Application, limits: Limits) -> None:
 
 
 async def _read(request: web.Request, seconds: float) -> web.StreamResponse | None:
-    """Read the body; the answer when it is refused."""
-    if request.version not in _VERSIONS:  # an answer of aiohttp's would begin with the version it was asked in
+    """Read the body. Return the response that refuses it, or None when it is complete."""
+    if request.version not in _VERSIONS:  # aiohttp's own response would begin with the requested version
         head = f"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {len(_TEXT)}\r\n"
         return Written(400, f"{head}Connection: close\r\n\r\n{_TEXT}".encode())
     if hdrs.CONTENT_ENCODING in request.headers:
@@ -93,7 +94,7 @@ async def _read(request: web.Request, seconds: float) -> web.StreamResponse | No
     if (request.content_length or 0) > MAX_BODY_BYTES:
         return web.Response(status=413, text="the body is too large")
     try:
-        if request.content.is_eof():  # all of it came with the headers, as nearly always: no timer is needed
+        if request.content.is_eof():  # the body usually arrives with the headers: skip the timer
             await request.read()
         else:
             async with asyncio.timeout(seconds):
@@ -112,10 +113,10 @@ def _failure(record: logging.LogRecord) -> str | None:
 
 
 def _without_bytes(record: logging.LogRecord) -> bool:
-    """Of what the server could not handle: what and where, without the sender's bytes."""
+    """Log filter: replace the sender's bytes with the kind and place of the error."""
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, HttpProcessingError):
-        record.levelno, record.levelname = logging.WARNING, "WARNING"  # its sender's fault
+        record.levelno, record.levelname = logging.WARNING, "WARNING"  # the sender's fault
     if error is not None:
         record.msg, record.args = "a request could not be handled: %s", (describe_error(error),)
         record.exc_info = record.exc_text = None
@@ -128,7 +129,7 @@ def _of_channel(record: logging.LogRecord) -> tuple[str, str, str]:
 
 
 def _server_log() -> logging.Logger:
-    """The server's own. Neither it nor the webhooks' tells more than a line a second of what may befall any request."""
+    """Return the server's logger. It and the webhooks' logger write at most one line a second of each kind."""
     logger = logging.getLogger("gateway.web.http")
     logger.filters[:] = [RateLimitFilter(_failure), _without_bytes]
     logging.getLogger(webhooks.__name__).filters[:] = [RateLimitFilter(_of_channel)]

@@ -1,4 +1,4 @@
-"""A bot's Markdown as HTML that can do nothing but be read."""
+"""Conversion of a bot's Markdown to safe HTML: no scripts, no raw HTML, no remote content."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ["to_html"]
 
 _SCHEMES = ("https://", "http://", "mailto:")
 _DEEPEST = 20
-"""Levels of lists and quotes in each other; the parser leaves out what is deeper, so deeper text is shown as it is."""
+"""Maximum nesting of lists and quotes. The parser drops deeper levels, so a text with them is shown unformatted."""
 _TASK = re.compile(r"\[([ xX])\]\s")
 
 
 def to_html(text: str, *, links: bool = True) -> str:
-    """Return HTML without raw HTML, images or any link but to the web and to mailboxes; links open apart.
+    """Return HTML without raw HTML and images. Links go to web and mail addresses only and open in a new tab.
 
-    `links`: an address that stands in the text by itself becomes a link too. Text that is very long, or built to be
-    slow to read, is shown as it is.
+    `links`: turn a bare URL into a link too. A text that is very long, or that would be slow to parse, is shown
+    unformatted.
     """
     if is_quick(text):
         markdown = _with_links if links else _markdown
@@ -44,19 +44,19 @@ def _open_link(
     link = tokens[index]
     link.attrSet("target", "_blank")
     link.attrSet("rel", "noopener noreferrer nofollow")
-    # Where it really goes, whatever its words say.
+    # Show the real target, which may differ from the link's text.
     link.attrSet("title", str(link.attrGet("href")))
     html: str = renderer.renderToken(tokens, index, options, env)  # type: ignore[attr-defined]
     return html
 
 
 def _image(renderer: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
-    """A picture is a link to it. It would be loaded from wherever the model says: a way to carry words out."""
+    """Render an image as a link to it. The browser must not load URLs of the model, which could carry data out."""
     image = tokens[index]
     address = str(image.attrGet("src"))
     words = escape(image.content or address)
     if sum(token.nesting for token in tokens[:index] if token.tag == "a"):
-        return words  # it stands in a link already
+        return words  # the image is inside a link already
     opening = _open_link(renderer, [Token("link_open", "a", 1, attrs={"href": address})], 0, options, env)
     return f"{opening}{words}</a>"
 
@@ -64,7 +64,7 @@ def _image(renderer: RendererProtocol, tokens: Sequence[Token], index: int, opti
 def _open_cell(
     renderer: RendererProtocol, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType
 ) -> str:
-    """A cell's alignment is a class: the page's policy lets no inline style through."""
+    """Render a cell's alignment as a class, because the page's policy blocks inline styles."""
     cell = tokens[index]
     if isinstance(style := cell.attrs.pop("style", None), str):
         cell.attrSet("class", style.rpartition(":")[2])
@@ -73,7 +73,7 @@ def _open_cell(
 
 
 def _tasks(state: StateCore) -> None:
-    """Make boxes of the ``[ ]`` and ``[x]`` that the items of a list begin with, as GitHub does."""
+    """Turn ``[ ]`` and ``[x]`` at the start of list items into checkboxes, as GitHub does."""
     for item, paragraph, inline in zip(state.tokens, state.tokens[1:], state.tokens[2:], strict=False):
         if (item.type, paragraph.type, inline.type) != ("list_item_open", "paragraph_open", "inline"):
             continue
@@ -92,7 +92,7 @@ def _make(*, links: bool) -> MarkdownIt:
     markdown = MarkdownIt("commonmark", options).enable(["table", "strikethrough"])
     if links:
         markdown.enable("linkify")
-        # Only addresses with a scheme: no "example.com", no "ana@example.com".
+        # Link only addresses with a scheme, not "example.com" or "ana@example.com".
         safe_links: Any = markdown.linkify
         safe_links.set({"fuzzy_link": False, "fuzzy_email": False, "fuzzy_ip": False})
         for scheme in ("ftp:", "//"):

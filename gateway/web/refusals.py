@@ -1,4 +1,4 @@
-"""Channels that hear nothing: all that comes in their name is refused, since a secret is wrong or a clock is off."""
+"""Detection of channels that refuse every request, because a secret is wrong or a clock is off."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ log = logging.getLogger("askfirst.web")
 
 _MINUTE: Final = 60.0
 _REFUSED: Final = 3
-"""So many refused within a minute, and none taken for ten, and the channel is deaf."""
+"""Refusals within a minute that make a channel deaf, when it also accepted nothing for ten minutes."""
 _TAKEN_WITHIN: Final = 600.0
 _SAID_SECONDS: Final = 3600.0
 
 
 class Deaf:
-    """Counts what a channel refuses as not proven. `now` counts seconds.
+    """Count of the requests that each channel refused as unproven. `now` is a monotonic clock in seconds.
 
-    Anybody can send what is refused, so a channel that takes something is never called deaf.
+    Anybody can send requests that are refused, so a channel that accepts requests is never reported.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._refused: dict[str, deque[tuple[float, Exception]]] = {}
-        """Of each channel when something was refused, and with what."""
+        """Times and errors of the last refusals, by channel."""
         self._taken: dict[str, float] = {}
         self._said: dict[str, float] = {}
 
@@ -40,7 +40,7 @@ class Deaf:
         self._refused.pop(channel, None)
 
     def refused(self, channel: str, error: Exception) -> None:
-        """Note it, and warn once an hour when the channel is deaf."""
+        """Record a refusal. Log a warning, at most once an hour, when the channel refuses everything."""
         now = self._now()
         refused = self._refused.setdefault(channel, deque(maxlen=_REFUSED))
         refused.append((now, error))
@@ -51,7 +51,7 @@ class Deaf:
 
     @property
     def why(self) -> Mapping[str, str]:
-        """Each deaf channel with the mend."""
+        """Return the deaf channels, each with the way to mend it."""
         return {channel: why for channel in self._refused if (why := self._why(channel)) is not None}
 
     def _why(self, channel: str) -> str | None:

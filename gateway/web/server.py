@@ -1,4 +1,4 @@
-"""The one aiohttp application: webhooks, kept files and health. Nothing else can be reached."""
+"""The aiohttp application: webhooks, kept files and health. It serves no other paths."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ __all__ = ["SESSION", "Ready", "Series", "as_called", "headers_of", "web_app"]
 READY_SECONDS = 1.0
 
 SESSION: web.AppKey[Callable[[web.Request], str | None]] = web.AppKey("session")
-"""Which session of the chat page a request proves; there where the page is."""
+"""Returns the chat session that a request proves. Set only when the chat page is served."""
 Series: TypeAlias = Callable[[str], Awaitable[str]]
-"""Conversation -> which series its links are of now. Raises StoreUnavailable."""
+"""Conversation -> the current series of its file links. Raises StoreUnavailable."""
 
 _NOBODYS = WebhookResponse(status=404, headers={"Content-Type": "text/plain"}, body=b"404: Not Found")
 
 
 class Ready(NamedTuple):
-    """Whether requests should be sent here, and what that is made of."""
+    """Readiness for requests, with the checks behind it."""
 
     ready: bool
     checks: Mapping[str, Json]
@@ -52,10 +52,10 @@ def web_app(
     limits: Limits | None = None,
     deaf: Deaf | None = None,
 ) -> web.Application:
-    """The application, to be served by `serve` or as a sub-application of somebody else's.
+    """Return the application, for `serve` or as a sub-application of another aiohttp application.
 
-    `channels` are those that take webhooks; `series` says which links of a conversation hold; `ready` says whether the
-    gateway works.
+    `channels`: the channels that take webhooks. `series`: returns the current series of a conversation's links; links
+    of older series are refused. `ready`: returns the readiness for `/readyz`.
     """
     limits = limits or Limits()
     app = web.Application(client_max_size=MAX_BODY_BYTES, handler_args=handler_args(limits))
@@ -92,7 +92,7 @@ def web_app(
             raise web.HTTPServiceUnavailable(headers={hdrs.RETRY_AFTER: "5"}) from error
         if not is_theirs:
             raise web.HTTPNotFound
-        # A file is only ever downloaded or shown as an image: nothing in it may run under our name.
+        # Files are served as downloads or images only: no file may run as a script under this origin.
         headers = {
             hdrs.CONTENT_TYPE: "application/octet-stream" if _RUNS.search(media.mime_type) else media.mime_type,
             hdrs.CONTENT_DISPOSITION: _attachment(media.filename),
@@ -125,25 +125,26 @@ def web_app(
 
 
 _RUNS = re.compile("script|css", re.IGNORECASE)
-"""In every MIME type that a browser runs as a script (https://mimesniff.spec.whatwg.org/#javascript-mime-type) or takes
-as a style sheet: the chat page may load those of its own host, and so of a file kept here."""
+"""Matches all MIME types that a browser runs as a script (https://mimesniff.spec.whatwg.org/#javascript-mime-type) or
+applies as a style sheet. The chat page may load scripts and styles of its own host, and kept files are on that host."""
 
 
 def _attachment(filename: str) -> str:
-    """The name for those who read RFC 6266, and in ASCII for those who do not: platforms that fetch a file."""
+    """Return a Content-Disposition with the name in RFC 6266 form, and in ASCII for platforms that do not read that
+    form."""
     plain = re.sub(r"[^A-Za-z0-9._ -]", "_", filename)
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(filename, safe='')}"
 
 
 async def _say_little(request: web.Request, response: web.StreamResponse) -> None:
-    """Nobody is told what serves them and in which version."""
+    """Remove the Server header, which names the software and its version."""
     response.headers.popall(hdrs.SERVER, None)
 
 
 def as_called(request: web.BaseRequest, body: bytes, public_url: str | None, path: str) -> WebhookRequest:
-    """Return the request as its sender made it: under our public URL, whatever stands in front of us.
+    """Return the request as its sender addressed it: with the public URL in place of the internal one.
 
-    `path` is its path within the gateway. A proxy or an application around ours may have put another in front of it.
+    `path` is the path within the gateway. A proxy or an outer application may have changed the path of the request.
     """
     url = f"{request.scheme}://{request.host}{request.raw_path}"
     if public_url:
@@ -153,7 +154,7 @@ def as_called(request: web.BaseRequest, body: bytes, public_url: str | None, pat
 
 
 def headers_of(request: web.BaseRequest) -> dict[str, str]:
-    """Names in lower case; a header that comes twice is one value with a comma (RFC 9110, 5.3), so none is missed."""
+    """Return the headers with lower-case names. Repeated headers are joined with a comma (RFC 9110, 5.3)."""
     given = request.headers
     headers = {name.lower(): value for name, value in given.items()}
     if len(headers) < len(given):

@@ -1,4 +1,4 @@
-"""The server of `askfirst serve`, for any aiohttp application."""
+"""The HTTP server of `askfirst serve`, for any aiohttp application."""
 
 from __future__ import annotations
 
@@ -18,33 +18,35 @@ __all__ = ["Running", "serve"]
 
 _BACKLOG = 1024
 _SHUTDOWN_SECONDS = 2.0
-"""What a webhook needs is a fraction of it; a client that reads no answer is not waited for."""
+"""Time for running requests to finish at shutdown. A webhook needs a fraction of it, and a client that does not read
+its response is not waited for."""
 
 _Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class Running:
-    """A server that listens."""
+    """A listening server."""
 
     def __init__(self, runner: web.AppRunner, server: asyncio.Server) -> None:
         self._runner, self._server = runner, server
 
     @property
     def port(self) -> int:
-        """The port it listens on, also when any free one was asked for."""
+        """The port that the server listens on, also when port 0 was requested."""
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
     async def cleanup(self) -> None:
-        """Take no more connections, let running requests end, and shut the application down."""
+        """Stop accepting connections, let running requests finish, and shut the application down."""
         self._server.close()
         await self._runner.cleanup()
 
 
 async def serve(app: web.Application, host: str, port: int) -> Running:
-    """Serve an application: a gateway's, or one of yours that has a gateway's within it. Port 0 takes any free one.
+    """Serve an application: a gateway's own, or another with a gateway's as sub-application. Port 0 takes any free
+    port.
 
-    What a client may use is bounded (`Limits`) before a handler is called. Raises OSError when it cannot listen there.
+    The limits of `Limits` apply before a handler is called. Raises OSError when the address cannot be bound.
     """
     limits = app.get(LIMITS) or Limits()
     runner = web.AppRunner(app, shutdown_timeout=_SHUTDOWN_SECONDS)
@@ -55,8 +57,8 @@ async def serve(app: web.Application, host: str, port: int) -> Running:
     manager.request_handler = _directly(app, manager.request_handler)
     connections = Connections(limits)
     try:
-        # asyncio accepts as many at a time as its backlog says. With no file left to be opened each of them fails by
-        # itself, is logged, and begins as many anew a second later: one at a time stays one.
+        # asyncio accepts as many connections at a time as its backlog. When the process has no file descriptor left,
+        # each accept fails, is logged, and schedules as many again a second later. A backlog of one keeps that at one.
         server = await asyncio.get_running_loop().create_server(
             lambda: Connection(manager, connections), host, port, backlog=1
         )
@@ -69,7 +71,10 @@ async def serve(app: web.Application, host: str, port: int) -> Running:
 
 
 def _directly(app: web.Application, otherwise: _Handler) -> _Handler:
-    """A handler that takes the application's ordinary webhooks and leaves the rest to `otherwise`, each in turn."""
+    """Return a handler that serves the application's ordinary webhooks itself and passes other requests to `otherwise`.
+
+    Pipelined requests wait for their turn first.
+    """
     takes = app.get(WEBHOOKS, {})
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
@@ -86,8 +91,8 @@ def _directly(app: web.Application, otherwise: _Handler) -> _Handler:
 
 
 def _let_wait(listening: int, limits: Limits) -> None:
-    """How many may wait to be accepted, and how long an answer to one of them may wait to be read."""
+    """Set the listening socket's backlog, and the timeout of unread responses on its connections."""
     with socket.socket(fileno=os.dup(listening)) as same:
         same.listen(_BACKLOG)
-        if user_timeout := getattr(socket, "TCP_USER_TIMEOUT", None):  # Linux: each connection inherits it
+        if user_timeout := getattr(socket, "TCP_USER_TIMEOUT", None):  # Linux: accepted connections inherit it
             same.setsockopt(socket.IPPROTO_TCP, user_timeout, int(limits.unread_seconds * 1000))

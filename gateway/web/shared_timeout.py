@@ -1,7 +1,7 @@
-"""A deadline for many that may all wait equally long, with one timer for all of them.
+"""Timeout with one event-loop timer for all waiters of the same duration.
 
-`asyncio.timeout` sets a timer of the event loop's for each, which nearly always is cancelled again. It took as long as
-to prove and to read a message.
+`asyncio.timeout` schedules a timer per use, which is nearly always cancelled. That cost as much as the verification and
+parsing of a message.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ __all__ = ["Deadline"]
 
 
 class Deadline:
-    """As `asyncio.timeout(seconds)`, to be entered with `with`: TimeoutError is raised for what takes longer."""
+    """Context manager like `asyncio.timeout(seconds)`, entered with `with`. Raises TimeoutError when the block takes
+    longer."""
 
     __slots__ = ("_cancelled_before", "_passed", "_seconds", "_task", "until")
 
@@ -27,7 +28,7 @@ class Deadline:
         self._cancelled_before = 0
         self._task: asyncio.Task[object] | None = None
         self.until = 0.0
-        """On the event loop's clock."""
+        """End of the timeout on the event loop's clock."""
 
     def __enter__(self) -> None:
         task = asyncio.current_task()
@@ -48,24 +49,24 @@ class Deadline:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         task, self._task = self._task, None
-        # Who was cancelled by somebody else as well stays cancelled.
+        # A task with another pending cancellation stays cancelled.
         if task and self._passed and task.uncancel() <= self._cancelled_before and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
     @property
     def over(self) -> bool:
-        """Whether nobody waits any more."""
+        """True if the block has been left."""
         return self._task is None
 
     def end(self) -> None:
-        """It is time: whoever still waits, waits no longer."""
+        """Cancel the block's task, unless the block has been left."""
         if self._task is not None:
             self._passed = True
             self._task.cancel()
 
 
 class _Waiting(threading.local):
-    """Those of the event loop that was last in this thread, by how long they wait: the first to begin ends first."""
+    """Per-thread queues of pending timeouts, one FIFO per duration, for the thread's most recent event loop."""
 
     def __init__(self) -> None:
         self.of: Callable[[], asyncio.AbstractEventLoop | None] = lambda: None

@@ -1,4 +1,4 @@
-"""What becomes of one request of a platform: proven, read, stored, and only then answered. No web server in here."""
+"""Handling of one webhook request: verify, parse, store, then answer. Independent of the web server."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ __all__ = ["ACCEPT_SECONDS", "Accept", "Unstored", "Webhooks", "in_english", "re
 log = logging.getLogger(__name__)
 
 Accept: TypeAlias = Callable[[Channel, Parsed], Awaitable[None]]
-"""Stores what a request held, durably when it returns. Raises AskfirstError."""
+"""Store the events of a request. They are durable when it returns. Raises AskfirstError."""
 
 Unstored: TypeAlias = Callable[[Channel, Parsed], str]
-"""Learns what was not stored; what its person is told, where the platform does not deliver it again."""
+"""Report a request that was not stored. Returns the text for its person, if the platform does not deliver it again."""
 
 ACCEPT_SECONDS = 0.25
-"""A platform waits a few seconds at most (Slack: 3), and it delivers again what was not accepted."""
+"""Timeout of one attempt to store. Platforms wait a few seconds (Slack: 3), and deliver again after a refusal."""
 
 INSIST_SECONDS = 3.0
-"""Where nothing is delivered again, for so long it is tried, before a person is asked to write once more. Twilio waits
-15 (https://www.twilio.com/docs/usage/webhooks/webhooks-connection-overrides)."""
+"""Time for which storing is retried when the platform does not deliver again, before the person is asked to write once
+more. Twilio waits 15 seconds (https://www.twilio.com/docs/usage/webhooks/webhooks-connection-overrides)."""
 _PAUSE_SECONDS = 0.1
 
 
@@ -55,7 +55,7 @@ _NOT_STORED = _text(503, "not stored, please deliver again", **{"Retry-After": "
 
 
 class Webhooks:
-    """The names of these channels' URLs, ``/webhooks/{name}``, and whom a request to one of them is for."""
+    """Webhook names, as in ``/webhooks/{name}``, and the channels behind them."""
 
     def __init__(self, channels: Mapping[str, Channel]) -> None:
         self._own = channels
@@ -70,14 +70,15 @@ class Webhooks:
         return list(dict.fromkeys([*self._own, *self._shared]))
 
     def addressed(self, name: str, request: WebhookRequest) -> Channel | None:
-        """A URL may be shared by several channels: they say themselves whose a request is."""
+        """Return the channel that takes this request, or None. Channels that share a URL decide by the request
+        itself."""
         if name in self._own:
             return self._own[name]
         return next((cast("Channel", one) for one in self._shared.get(name, ()) if one.takes(request)), None)
 
 
 def in_english(channel: Channel, parsed: Parsed) -> str:
-    """What a person is told when nobody knows better."""
+    """Return the "not stored" text in English, for requests without a known language."""
     return say("not_stored", "en")
 
 
@@ -90,11 +91,12 @@ async def receive(
     unstored: Unstored = in_english,
     deaf: Deaf | None = None,
 ) -> WebhookResponse:
-    """Verify, parse and store one request; the answer says 2xx only when what it held is durable.
+    """Verify, parse and store one request. The status is 2xx only when its events are durable.
 
-    Total over any bytes: forged or stale 401, not the platform's encoding 400, not stored in time 503, or, where the
-    platform delivers once, what asks the person to send it again. A channel that raises what its contract does not
-    allow is answered as if the request were bad: nothing unproven goes on.
+    Never raises for any input bytes. Answers 401 for a forged or stale request, 400 for an unreadable one, 503 when it
+    was not stored in time. If the platform delivers only once, the answer asks the person to send it again instead of
+    503. An exception that the channel's contract does not allow counts as a refused request, so unverified events are
+    never stored.
     """
     try:
         channel.verify(request, now)
@@ -132,7 +134,7 @@ async def receive(
         return _UNPROVEN
     except (AskfirstError, TimeoutError) as error:
         about = {"channel": channel.name, "reason": type(error).__name__}
-        if isinstance(error, AskfirstError):  # in our own words, which say what to do
+        if isinstance(error, AskfirstError):  # AskfirstError texts say how to mend the fault
             about["why"] = str(error)
         log.warning("a request was not stored", extra=about)
     except Exception as error:
@@ -152,7 +154,7 @@ def _refused(channel: Channel, error: Forged | Stale, deaf: Deaf | None) -> Webh
 
 
 async def _insist(channel: Channel, parsed: Parsed, accept: Accept) -> None:
-    """What comes only once is tried again and again: if it was stored after all, it is known by its ids."""
+    """Retry storing for INSIST_SECONDS. A repeat of a stored request is recognised by its event ids."""
     loop = asyncio.get_running_loop()
     until = loop.time() + INSIST_SECONDS
     while True:
@@ -166,5 +168,5 @@ async def _insist(channel: Channel, parsed: Parsed, accept: Accept) -> None:
 
 
 def _says(parsed: Parsed) -> bool:
-    """Whether somebody said something, who could say it again."""
+    """Return True if an event has a person, who could send it again."""
     return any(event.person is not None for event in parsed.events)
