@@ -109,7 +109,10 @@ def _window(told: Sequence[ModelMessage]) -> int:
 
 
 def _lasts(message: ModelMessage) -> bool:
-    """Return True if a message cannot change, so that it may be cached. The arguments of a call are a mutable dictionary."""
+    """Return True if a message may be cached: it cannot change.
+
+    The arguments of a call are a dictionary, which a caller could change.
+    """
     return not (message.tool_calls or message.echo)
 
 

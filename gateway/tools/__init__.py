@@ -1,4 +1,4 @@
-"""Tools: what a model may call, how a call is checked, shown to a person, and run."""
+"""Tools: the functions that a model may call, with their checks, previews, policy and execution."""
 
 from gateway.tools.arguments import Injected
 from gateway.tools.confirm import Approvers, Confirm, Preview

@@ -1,4 +1,4 @@
-"""From a function's signature to the JSON Schema the model sees, and from the model's arguments to checked values."""
+"""Tool arguments: the JSON Schema of a function's signature, and the validation of a model's arguments."""
 
 from __future__ import annotations
 
@@ -23,15 +23,18 @@ T = TypeVar("T")
 
 
 class _Hidden:
-    """Marks a parameter that the model never sees."""
+    """A marker for a parameter that the model never sees."""
 
 
 Injected: TypeAlias = Annotated[T, _Hidden]
-"""`Injected[Database]`: a parameter filled in by `injected_kwargs` or `config_injector`, never by the model."""
+"""The annotation of a parameter that `injected_kwargs` or `config_injector` fill in, never the model.
+
+For example ``Injected[Database]``.
+"""
 
 
 class Arguments:
-    """The arguments of one tool: their JSON Schema, and the way from JSON to Python values and back."""
+    """The arguments of one tool: their JSON Schema, and their conversion from JSON to Python values and back."""
 
     def __init__(
         self,
@@ -42,11 +45,13 @@ class Arguments:
         metadata: Mapping[str, Mapping[str, Any]],
         documented: str = "",
     ) -> None:
-        """`documented`: the function's docstring, whose section about arguments describes them where nothing else does.
+        """Build the schema of the parameters that the model sees.
 
-        Of the parameters, those `hidden`, marked `Injected` or with a leading underscore stay out of the schema.
+        Parameters that are `hidden`, marked `Injected` or named with a leading underscore stay out of the schema.
+        `metadata` maps a parameter to its description and enum. `documented` is the function's docstring. Its section
+        about arguments describes the parameters that have no other description.
 
-        Raises ToolValidationError for what cannot be described to a model.
+        Raises ToolValidationError for a parameter that cannot be described to a model.
         """
         self._tool_name = tool_name
         self.hidden = hidden | {n for n, p in parameters.items() if n.startswith("_") or _is_hidden(p.annotation)}
@@ -64,7 +69,7 @@ class Arguments:
         wrong += [Problem(name, "in param_metadata, but not a parameter") for name in metadata if name not in visible]
         if wrong:
             raise ToolValidationError(tool_name, *wrong)
-        # Fields are numbered and go by alias: a parameter may have any name, such as `schema` or `copy`.
+        # Fields have numbers for names, and aliases: a parameter may have any name, for example `schema` or `copy`.
         self._fields = {name: f"field_{number}" for number, name in enumerate(visible)}
         self._names = {field: name for name, field in self._fields.items()}
         try:
@@ -82,19 +87,19 @@ class Arguments:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The parameters the model sees."""
+        """The names of the parameters that the model sees."""
         return tuple(self._fields)
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Json]:
-        """The arguments as plain JSON, coerced to their types, defaults filled in; the mapping given stays as it is.
+        """Return the arguments as plain JSON, coerced to their types and with defaults filled in, in a new dict.
 
-        Raises ToolValidationError that names every problem.
+        Raises ToolValidationError, which names every problem.
         """
         checked: dict[str, Json] = self._check(arguments).model_dump(mode="json", by_alias=True)
         return checked
 
     def values(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as the Python values the function takes (a date, an enum, ...). Raises as `validate`."""
+        """Return the arguments as the Python values that the function takes (a date, an enum). Raises as `validate`."""
         model = self._check(arguments)
         return {name: getattr(model, field) for name, field in self._fields.items()}
 
@@ -146,7 +151,7 @@ class Arguments:
 
 
 class _Untitled(GenerateJsonSchema):
-    """Titles made from names cost tokens and say nothing."""
+    """A schema generator without titles: a title made from a name costs tokens and adds no information."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -177,10 +182,10 @@ def _description(annotation: Any) -> str | None:
 
 
 def _documented(docstring: str) -> Mapping[str, str]:
-    """Return what a docstring says of each argument, in Google's, NumPy's, Sphinx's or Epydoc's way."""
+    """Return the description of each argument in a docstring, in Google, NumPy, Sphinx or Epydoc style."""
     if "\n" not in docstring:
         return {}
-    from docstring_parser import ParseError, parse  # 20 ms, for those who write such sections
+    from docstring_parser import ParseError, parse  # takes 20 ms, so only docstrings with sections pay for it
 
     try:
         found = parse(docstring).params
@@ -208,12 +213,12 @@ def _without_none(annotation: Any) -> Any:
 
 
 def _careful(annotation: Any) -> Any:
-    """The same type, in which no bool passes for a number, and a bool's word may have space around it."""
+    """Return the same type, but refuse a bool where a number is expected, and strip the text of a bool."""
     if isinstance(annotation, type) and annotation in _CARE:
         return Annotated[annotation, _CARE[annotation]]
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        # The last one runs first, and limits such as Field(ge=1) must stand next to their type.
+        # The last validator runs first, and limits like Field(ge=1) must stand next to their type.
         care = _CARE.get(_without_none(inner[0]))
         return Annotated[*inner, care] if care else Annotated[_careful(inner[0]), *inner[1:]]
     if origin in (Union, types.UnionType):

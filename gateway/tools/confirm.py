@@ -1,4 +1,4 @@
-"""How a tool asks before it acts."""
+"""Confirmation rules: the preview, the approvers and the timeouts with which a tool asks before it acts."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ __all__ = ["Approvers", "AskFunction", "Confirm", "Preview", "ProbeFunction"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What would happen, as the person is shown it: plain text, not Markdown."""
+    """The description of a call's effect that the person reads before they decide: plain text, not Markdown."""
 
     text: str
     table: Sequence[tuple[str, str]] | None = None
-    """Name and value, line by line; None: the arguments as they are."""
+    """Rows of name and value. None shows the arguments as they are."""
     precondition: Json = None
-    """What the preview saw (an etag, a count). The preview is made again right before the launch, and another value
-    stops it. None: another text or table does."""
+    """The state that the preview observed (an etag, a count).
+
+    The preview is made again right before the launch, and another value stops it. With None, another text or table
+    does.
+    """
 
 
 AskFunction: TypeAlias = Callable[..., Awaitable[Preview | str]]
@@ -33,13 +36,16 @@ ProbeFunction: TypeAlias = Callable[..., Awaitable[Literal["done", "not_done", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approvers:
-    """Who decides instead of the person who asked. Raises ValueError when the rule could never be met."""
+    """The people that decide instead of the person who asked.
+
+    Raises ValueError when the rule could never be met.
+    """
 
     people: Sequence[str]
-    """Persons as written: ``telegram:123:456``. Each is there once, without spaces around it."""
+    """Persons, like ``telegram:123:456``. Duplicates and surrounding spaces are removed."""
     need: int = 1
     requester: bool = False
-    """Whether the person who asked may be one of them."""
+    """True if the person who asked may be one of the approvers."""
 
     def __post_init__(self) -> None:
         if isinstance(self.people, str):
@@ -51,16 +57,20 @@ class Approvers:
 
 
 class Confirm:
-    """How a tool asks.
+    """The rule with which a tool asks for a confirmation.
 
-    `ask`: a template over the tool's arguments, or an async function of the tool's own arguments (and ToolContext)
-    that returns a Preview or a text; a ValueError of it reaches the model instead of the person. None: the tool's name
-    and its arguments. `ttl_seconds`: how long a button or a code counts; None: the channel's. `probe`: an async
-    function of the arguments that finds out whether an effect of unknown outcome happened. `done`: a template over the
-    arguments and ``{result}`` for the answer. `after="resume"`: the model goes on once it is decided. `volatile`: what
-    the preview function returns may change between the question and the launch, and is not compared. `verb`: what the
-    question asks to do, one of `gateway.pending.VERBS`; None: the first word of the template says so. An answer with
-    another verb ("yes, delete it" to a payment) does not count.
+    - `ask`: a template over the tool's arguments, or an async function of the tool's own arguments (and ToolContext)
+      that returns a Preview or a text. A ValueError that it raises goes to the model, and the person is not asked.
+      None: the tool's name and its arguments.
+    - `ttl_seconds`: the time for which a button or a code is valid; None: the channel's.
+    - `approvers`: the people that decide instead of the person who asked.
+    - `probe`: an async function of the arguments that finds out whether an effect of unknown outcome happened.
+    - `done`: a template over the arguments and ``{result}`` for the answer.
+    - `after`: with ``"resume"`` the model continues after the decision.
+    - `volatile`: True if the result of the preview function may change between the question and the launch, so that it
+      is not compared.
+    - `verb`: the verb of the question, one of `gateway.pending.VERBS`; None: the first word of the template says it.
+      An answer with another verb ("yes, delete it" to a payment) does not count.
     """
 
     @checked
@@ -76,7 +86,7 @@ class Confirm:
         volatile: bool = False,
         verb: str | None = None,
     ) -> None:
-        """Raises ValueError for a `ttl_seconds` that is no positive, finite number, and for an unknown verb."""
+        """Raises ValueError for a `ttl_seconds` that is not positive and finite, and for an unknown verb."""
         if ttl_seconds is not None and not (isfinite(ttl_seconds) and ttl_seconds > 0):
             raise ValueError(f"ttl_seconds must be a positive number of seconds, not {ttl_seconds!r}")
         if verb is not None and verb not in VERBS:

@@ -1,4 +1,4 @@
-"""What a tool is told about the turn it runs in."""
+"""The context of a tool call: the person, the conversation, and the resources of the bot."""
 
 from __future__ import annotations
 
@@ -21,45 +21,54 @@ def _utc_now() -> datetime:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolContext:
-    """Who is asking, where, and with what: filled in for a parameter annotated with it, and never seen by the model."""
+    """The context of one call of a tool.
+
+    It is passed to each parameter that is annotated with it. The model never sees that parameter.
+    """
 
     person: str
-    """As written everywhere: ``telegram:123:456``; ``app:-:ana`` from `ask_channel`."""
+    """The person that the turn is for, like ``telegram:123:456``; ``app:-:ana`` from `ask_channel`."""
     address: Address | None = None
-    """Where the conversation is; None from `ask_channel`."""
+    """The address of the conversation; None from `ask_channel`."""
     conversation: str = ""
     language: str = "en"
-    """BCP 47: the conversation's."""
+    """The language of the conversation, a BCP 47 tag."""
     deps: Any = None
-    """What the bot's lifespan yielded in this process."""
+    """The value that the bot's lifespan yielded in this process."""
     idempotency_key: str = ""
-    """The same for every attempt at the same effect: the action's id, else turn and call."""
+    """The id of the effect, equal in every attempt at it: the action's id, or the turn and the call."""
     action: PendingAction | None = None
-    """The confirmed action that is being executed; None for a call the model makes itself."""
+    """The confirmed action that is being executed; None for a call that the model makes itself."""
     now: Callable[[], datetime] = _utc_now
     shared: bool = field(default=False, repr=False)
-    """Whether other processes work on the same store: what is stashed has to be understood there too."""
+    """True if other processes work on the same store, so that a stashed call has to be executable there too."""
     emit: Callable[..., Any] | None = field(default=None, repr=False)
-    """What `emit_artifact` calls; None where no run collects artifacts."""
+    """The function behind `emit_artifact`; None if no run collects artifacts."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
-    """Set when the turn is to end: the loop stops at the next step, and a long tool may look at `cancelled`."""
+    """Set when the turn is to end.
+
+    The loop stops at the next step. A long-running tool may check `cancelled`.
+    """
 
     @property
     def channel(self) -> str:
-        """The name of the channel whose chat this is; ``app`` from `ask_channel`."""
+        """The name of the channel of the conversation; ``app`` from `ask_channel`."""
         return self.address.channel if self.address is not None else Person.parse(self.person).channel
 
     @property
     def cancelled(self) -> bool:
-        """Whether the turn is to end."""
+        """True if the turn is to end."""
         return self.stopping.is_set()
 
     def clock(self) -> datetime:
-        """Now, in UTC, by the clock the bot runs on."""
+        """Return the time in UTC, by the clock of the bot."""
         return self.now()
 
     def emit_artifact(self, url: str | None = None, **options: Any) -> Any:
-        """Hand a file to the person; the options are those of `gateway.emit_artifact`. Raises outside a run."""
+        """Send a file to the person. The options are those of `gateway.emit_artifact`.
+
+        Raises ToolError outside a run.
+        """
         if self.emit is None:
             raise ToolError("ctx.emit_artifact was called outside a run: call it inside a tool that an agent runs")
         return self.emit(url, **options)

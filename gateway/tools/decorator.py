@@ -39,7 +39,7 @@ def tool(
 def tool(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Make a tool of a function: ``@tool`` or ``@tool(confirm=True, ...)``, with the options of Tool.
 
-    Raises ToolValidationError when the definition does not hold together, WrongOption for a wrong name or type.
+    Raises ToolValidationError for an inconsistent definition, and WrongOption for a wrong name or type of an option.
     """
     if function is None:
         return lambda function: Tool(function, **options)

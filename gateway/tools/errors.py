@@ -1,14 +1,14 @@
-"""What can go wrong with a tool.
+"""The errors of tools.
 
 AskfirstError
-└── ToolError                   `tool_name` says which tool
-    ├── ToolValidationError     a definition, or a model's arguments, that do not fit; nothing ran
+└── ToolError                   `tool_name` names the tool
+    ├── ToolValidationError     a definition, or a model's arguments, are invalid; the function did not run
     ├── ToolExecutionError      the function raised; the cause is chained
-    ├── ToolFailed              the function failed, and says so in words for the model
-    ├── NothingDone             surely nothing happened
-    │   └── ToolBusy            its lock is held by a call that does not end
-    └── OutcomeUnknown          it may or may not have happened
-        └── ToolTimeout         it did not end in time
+    ├── ToolFailed              the function failed, with a text for the model
+    ├── NothingDone             the call certainly had no effect
+    │   └── ToolBusy            a call that has not ended holds its lock
+    └── OutcomeUnknown          the call may or may not have had its effect
+        └── ToolTimeout         the call did not end in time
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ __all__ = [
 
 
 class ToolError(AskfirstError):
-    """The root of what a tool raises. The text is for the model and the author, never for the person in the chat."""
+    """The base of the errors of a tool. The text is for the model and the author, never for the person in the chat."""
 
     tool_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with one parameter; `parameter` is empty when it concerns the tool as a whole."""
+    """One problem with one parameter. `parameter` is empty for a problem of the whole tool."""
 
     parameter: str
     issue: str
@@ -52,7 +52,7 @@ class Problem:
 
 
 class ToolValidationError(ToolError):
-    """A tool's definition, or the arguments for a call of it, do not fit. Nothing ran."""
+    """A tool's definition, or the arguments of a call, are invalid. The function did not run."""
 
     def __init__(self, tool_name: str, *problems: Problem, expected: str = "") -> None:
         text = f"Tool {tool_name!r}: " + "; ".join(map(str, problems))
@@ -63,8 +63,8 @@ class ToolValidationError(ToolError):
 class ToolExecutionError(ToolError):
     """The tool's function raised `error`, which is also the cause.
 
-    The text names the type of `error` and where it was raised. It leaves out the text of `error`, which may hold a
-    secret or a person's words: the model's vendor reads it.
+    The text names the type of `error` and the place where it was raised. It leaves out the text of `error`, which may
+    hold a secret or a person's words: the model's vendor reads it.
     """
 
     def __init__(self, tool_name: str, error: BaseException) -> None:
@@ -73,7 +73,7 @@ class ToolExecutionError(ToolError):
 
 
 class ToolFailed(ToolError):
-    """Raised by a tool that failed; the text is told to the model. Of every other error it is told type and place."""
+    """Raised by a tool that failed. The model gets the text; of any other error it gets only the type and the place."""
 
 
 def cause_of(error: BaseException) -> BaseException:
@@ -82,11 +82,11 @@ def cause_of(error: BaseException) -> BaseException:
 
 
 class NothingDone(ToolError):
-    """Raised by a tool that knows: it certainly had no effect."""
+    """Raised by a tool to say that it certainly had no effect."""
 
 
 class ToolBusy(NothingDone):
-    """The tool did not run: a call that has outlasted its timeout, in a thread, still holds the lock `key`."""
+    """The tool did not run: a call that exceeded its timeout, in a thread, still holds the lock `key`."""
 
     def __init__(self, tool_name: str, key: str) -> None:
         super().__init__(f"Tool {tool_name!r} did not run: a call that has not ended in time holds {key!r}")
@@ -94,11 +94,11 @@ class ToolBusy(NothingDone):
 
 
 class OutcomeUnknown(ToolError):
-    """Raised by a tool that knows: it may or may not have had its effect."""
+    """Raised by a tool to say that it may or may not have had its effect."""
 
 
 class ToolTimeout(OutcomeUnknown):
-    """The tool did not end in time. It was told to stop; a function in a thread may still be running."""
+    """The tool did not end in time. It was cancelled, but a function in a thread may still be running."""
 
     def __init__(self, tool_name: str, seconds: float) -> None:
         super().__init__(f"Tool {tool_name!r} timed out after {seconds:g} seconds")

@@ -1,7 +1,7 @@
-"""Foreign texts as a person may be shown them: legible letter by letter, and never Markdown of their own.
+"""Escaping of foreign texts for display: every character can be read, and none acts as Markdown.
 
-A value is shown so that no two different values look equal. A character that is invisible, steers how its surroundings
-read or looks like another one becomes an escape, ``\\u`` and its number.
+No two different values look equal. A character that is invisible, changes the direction of its surroundings or looks
+like another one becomes an escape, ``\\u`` and its number.
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|~&])")
 _LETTERS = "A-Za-z\u00c0-\u0131\u0134-\u013e\u0141-\u0148\u014a-\u017e"
 _ORDINARY = re.compile(rf"[ !#-\[\]-~{_LETTERS}]*")
 _ORDINARY_SENTENCE = re.compile(rf"[ -~{_LETTERS}“”⏎]*")
-"""Texts in which nothing is escaped, like most that are written."""
+"""Texts that need no escape, like most texts: the fast path."""
 _WORD_LIKE = re.compile(r"[A-Za-z0-9](?:[\w.@/+#-]{0,98}[A-Za-z0-9])?", re.ASCII)
-"""A value of one plain word needs no quotes where it stands alone. One with a colon may be the name of a person."""
+"""Values of one plain word, which need no quotes alone. A word with a colon may be a person's id."""
 _PLAIN_NAME = re.compile(r"[^\W_](?:[\w.+-]*[^\W_])?")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _READ_AS_ESCAPE = frozenset("uUxn*_~`")
-"""Behind a backslash they are, or on some platform become, part of an escape: real backslashes there are doubled, so
-that an escape has an odd number of them."""
+"""Characters that form an escape with a backslash before them, or do on some platform.
+
+Real backslashes before them are doubled, so that an escape has an odd number of backslashes.
+"""
 _ASCII_SIGN = re.compile(r'(?<!\\)\\++(?=[uUxn*_~`"\x00-\x1f\x7f]| \Z)|["\x00-\x1f\x7f]|\A |(?<= ) | \Z')
 _REMEMBERED = 64
-"""Texts, since the same question is written several times."""
+"""The number of texts in the cache: the same question is rendered several times."""
 _QUOTED = re.compile('“[^“”]*”|"[^"]*"')
 _ESCAPE = re.compile(r"\\u[0-9a-f]{4}|\\U[0-9a-f]{8}")
 _ISOLATE, _ISOLATE_END = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}"
@@ -43,11 +45,11 @@ _IN_AN_ADDRESS = re.compile(r"[\s<>\\^`{|}\"]")
 
 @lru_cache(_REMEMBERED)
 def visible(text: str) -> str:
-    """Return a text of which every letter can be read: two different texts never give the same.
+    """Return a text in which every character can be read. Two different texts never give the same result.
 
-    A line's end is shown as ``⏎``. Escaped are quotes, control, format, direction and blank characters, double spaces
-    and those at the ends, letters of another script than the rest of their word, words of letters that all look like
-    Latin ones, other forms of the same letter and what looks like a punctuation mark of ASCII.
+    A line end becomes ``⏎``. Escaped are quotes, control, format, direction and blank characters, double spaces and
+    spaces at the ends, letters of another script than the rest of their word, words of letters that all look like Latin
+    ones, compatibility forms of a letter, and characters that look like a punctuation mark of ASCII.
     """
     if _ORDINARY.fullmatch(text) and "  " not in text and text.strip(" ") == text:
         return text
@@ -65,9 +67,9 @@ def visible(text: str) -> str:
 
 
 def shown(value: Json, *, bare: bool = True) -> str:
-    """Return a value so that it can be told from every other: a text in quotes, all else as JSON.
+    """Return the display text of a value, different for each value: a text in quotes, any other value as JSON.
 
-    `bare`: a text of one plain word, which could be no other kind of value, goes without quotes.
+    With `bare`, a text of one plain word stands without quotes, unless it reads as a number, a truth value or null.
     """
     if not isinstance(value, str):
         written = json.dumps(value, ensure_ascii=False)
@@ -79,9 +81,9 @@ def shown(value: Json, *, bare: bool = True) -> str:
 
 @lru_cache(_REMEMBERED)
 def legible(text: str) -> str:
-    """Return a sentence without hidden characters; its own quotes, escapes and punctuation stay as they are.
+    """Return a sentence without hidden characters. Its own quotes, escapes and punctuation stay.
 
-    Where letters are written from right to left, a quoted text does not move its surroundings.
+    In a sentence with right-to-left letters, quoted texts are isolated, so that they do not reorder their surroundings.
     """
     if not _ORDINARY_SENTENCE.fullmatch(text):
         hidden = _signs(text, _is_hidden, exact=False)
@@ -92,12 +94,12 @@ def legible(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a sentence as Markdown that shows exactly it: nothing becomes a link, a heading or a mark."""
+    """Return Markdown that renders as exactly this sentence, without links, headings or emphasis."""
     return _MARKUP.sub(r"\\\1", legible(text))
 
 
 def named(name: str) -> str:
-    """Return the name of a person or a file as Markdown: quoted unless it is one plain word, shortened when long."""
+    """Return the name of a person or a file as Markdown: quoted unless it is one plain word, cut to 40 characters."""
     if len(name) > _LONGEST_NAME:
         name = f"{name[: _LONGEST_NAME - 16]}…{name[-15:]}"
     read = visible(name)
@@ -105,23 +107,23 @@ def named(name: str) -> str:
 
 
 def link(name: str | None, url: str) -> str:
-    """Return a link to a file, as Markdown; without a name its address is what is read."""
+    """Return a Markdown link to a file. Without a name the URL is the text."""
     address = _IN_AN_ADDRESS.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), url)
     return f"[{named(name) if name else plain(url)}](<{address.replace('&', chr(92) + '&')}>)"
 
 
 def has_right_to_left(text: str) -> bool:
-    """Return True when letters of the text are written from right to left."""
+    """Return True if the text has right-to-left letters."""
     return not text.isascii() and any(unicodedata.bidirectional(char) in ("R", "AL", "AN") for char in text)
 
 
 def isolated(text: str) -> str:
-    """Return the text so that the direction of its letters moves nothing around it."""
+    """Return the text in a directional isolate, so that its direction does not reorder its surroundings."""
     return f"{_ISOLATE}{text}{_ISOLATE_END}"
 
 
 def _is_literal(text: str) -> bool:
-    """Whether it reads as a number, a truth value or null."""
+    """Return True if a text reads as a number, a truth value or null."""
     if text.lower() in ("true", "false", "null", "none"):
         return True
     try:
@@ -163,7 +165,7 @@ _HIDDEN_RANGES = (
     (0xE0100, 0xE01EF),
 )
 _LIKE_PUNCTUATION = frozenset(
-    '"“”⏎'  # ours
+    '"“”⏎'  # the signs that this module writes
     "\u02d7\u2010\u2011\u2012\u2015\u2043\u2212"  # -
     "\u2044\u2215\u29f8\u2216\u29f5"  # / \
     "\u201a\u2024\u02d0\ua789\u2236\u01c3\u01c0\u2223"  # , . : ! |
@@ -173,21 +175,25 @@ _LIKE_PUNCTUATION = frozenset(
     "\u0251\u0261"  # a g
 )
 _LIKE_LATIN = frozenset("\u0184\u018d\u0196\u01a6\u01a7\u01bc\u01bd\u01c1\u0222\u0223\uab32\uab35\uab3d")
-"""Rare letters of Latin script that look like everyday ones, beside those of `_PHONETIC`."""
+"""Rare letters of Latin script that look like common ones, beside the range `_PHONETIC`."""
 _PHONETIC = (0x1D00, 0x1DBF)
 _LIKE_A_DASH = frozenset("\u2013\u30fc\u4e00\u3161")
-"""Within a word of ASCII; elsewhere they are what they look like."""
+"""Characters that look like a dash within a word of ASCII. Elsewhere they are shown as they are."""
 _OWN_FORMS = frozenset({"ARMENIAN", "FULLWIDTH", "HALFWIDTH", "HANGUL", "LAO", "THAI", "TIBETAN"})
-"""Scripts in which everyday letters have another form for compatibility."""
+"""Scripts in which common letters have a compatibility form."""
 _EAST_ASIAN = frozenset({"CJK", "BOPOMOFO", "HALFWIDTH", "HANGUL", "HIRAGANA", "IDEOGRAPHIC", "KATAKANA"})
 _ONE_WORD = frozenset({*_EAST_ASIAN, "FULLWIDTH", "LATIN"})
-"""Scripts that people write in one word. Full-width letters beside those of ASCII are signed before."""
+"""Scripts that are mixed in one word. Full-width letters beside ASCII are escaped before this test."""
 _MOST_MARKS = 4
 _EMOJI_JOINERS = frozenset("\ufe0f\u200d")
 
 
 def _signs(text: str, is_sign: Callable[[str], bool], *, exact: bool) -> list[bool]:
-    """Return which characters are escaped. Not `exact`: spaces and emoji may be as an author writes them."""
+    """Return a flag for each character of a text: True if it is escaped.
+
+    `exact` also escapes quotes and extra spaces, and the joiners of emoji. Without it, these may be as an author writes
+    them.
+    """
     hidden = [char != "\n" and not (char.isascii() and char.isprintable()) and is_sign(char) for char in text]
     if exact:
         for index, char in enumerate(text):
@@ -211,7 +217,7 @@ def _signs(text: str, is_sign: Callable[[str], bool], *, exact: bool) -> list[bo
 
 
 def _sign_marks(text: str, hidden: list[bool]) -> None:
-    """Sign marks that have no letter to stand on, or that make with it what is another letter already."""
+    """Flag combining marks without a letter, and marks that would compose another letter with theirs."""
     cluster, normal = "", unicodedata.is_normalized("NFC", text)
     for index, char in enumerate(text):
         is_mark = unicodedata.category(char)[0] == "M"
@@ -226,7 +232,7 @@ def _sign_marks(text: str, hidden: list[bool]) -> None:
 
 
 def _words(text: str, hidden: list[bool], *, exact: bool) -> list[range]:
-    """Return where the words are that have more than ASCII. In a sentence an escape is not of a word."""
+    """Return the ranges of words with characters beyond ASCII. In a sentence, an escape is not part of a word."""
     start, words = 0, []
     apart = [] if exact else [index for found in _ESCAPE.finditer(text) for index in range(*found.span())]
     ends = {*apart, len(text)}
@@ -240,7 +246,7 @@ def _words(text: str, hidden: list[bool], *, exact: bool) -> list[range]:
 
 
 def _sign_look_alikes(text: str, hidden: list[bool], words: list[range]) -> None:
-    """Sign the words whose letters all look like Latin ones, unless other letters show that their script is meant."""
+    """Flag words in which all letters look like Latin ones, unless the text has other letters of their script."""
     letters = [[index for index in word if not hidden[index] and _is_a_letter(text[index])] for word in words]
     scripts = {_script(text[index]) for word in letters for index in word if not _looks_latin(text[index])}
     if not scripts.isdisjoint(_EAST_ASIAN):
@@ -252,7 +258,7 @@ def _sign_look_alikes(text: str, hidden: list[bool], words: list[range]) -> None
 
 
 def _sign_word(text: str, hidden: list[bool], word: range, *, exact: bool) -> None:
-    """Sign the letters of another script than the rest of their word."""
+    """Flag the letters of another script than the rest of their word."""
     letters = [index for index in word if not hidden[index] and text[index].isalnum()]
     ascii_too = any(text[index].isascii() for index in letters)
     for index in letters:
@@ -282,7 +288,7 @@ def _is_a_letter(char: str) -> bool:
 
 @lru_cache(4096)
 def _looks_latin(char: str) -> bool:
-    """Whether a letter that is not Latin looks like one of ASCII, but for its accents."""
+    """Return True if a letter that is not Latin looks like one of ASCII, accents aside."""
     return unicodedata.normalize("NFD", char)[0] in LIKE_ASCII or _script(char) == "FULLWIDTH"
 
 
@@ -292,7 +298,7 @@ def _is_ascii_word(char: str) -> bool:
 
 @lru_cache(4096)
 def _is_hidden(char: str) -> bool:
-    """Whether a character is not seen, or seen as another one."""
+    """Return True if a character is invisible, or rendered like another one."""
     number, category = ord(char), unicodedata.category(char)
     if not char.isprintable():
         return category != "Zs" or char == "\u1680"
@@ -304,7 +310,7 @@ def _is_hidden(char: str) -> bool:
 
 @lru_cache(4096)
 def _is_unlike(char: str) -> bool:
-    """Whether in a value a character could be taken for another one."""
+    """Return True if a character in a value could be mistaken for another one."""
     if char in _LIKE_PUNCTUATION or char in _LIKE_LATIN or not char.isprintable() or _is_hidden(char):
         return True
     return _PHONETIC[0] <= ord(char) <= _PHONETIC[1] or "SMALL CAPITAL" in unicodedata.name(char, "")
@@ -312,7 +318,7 @@ def _is_unlike(char: str) -> bool:
 
 @lru_cache(4096)
 def _script(char: str) -> str:
-    """The script of a letter, as its name begins."""
+    """Return the script of a letter: the first word of its Unicode name."""
     if char < "\u0250":
         return "LATIN"
     return unicodedata.name(char, "").partition(" ")[0].partition("-")[0]

@@ -1,4 +1,4 @@
-"""The executors of what was stashed: which of them can be called at a yes, and how they are."""
+"""Executors of stashed actions: their checks and their execution after a yes."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ from gateway.tools.pending_action import PendingAction
 __all__ = ["Executor", "Factory", "called", "check_executor", "check_factory", "made_by"]
 
 Executor: TypeAlias = Callable[[], Any]
-"""Does what was confirmed. Takes nothing; what it returns is told. Sync (run in a thread) or async."""
+"""The callback that performs a confirmed action. It takes no arguments.
+
+Its return value becomes the outcome. It is sync (run in a thread) or async.
+"""
 
 Factory: TypeAlias = Callable[[PendingAction], Executor]
-"""Makes the executor of a record, in whichever process the answer comes to."""
+"""A callback that makes the executor of a record, in the process that handles the answer."""
 
 
 def check_executor(kind: str, executor: object) -> None:
-    """Raise ValueError for an executor that a yes could not call; None is none."""
+    """Raise ValueError for an executor that cannot be called without arguments. None passes."""
     if executor is None:
         return
     if not callable(executor):
         raise ValueError(f"the executor of {kind!r} must be a function, not a {type(executor).__name__}")
     try:
         signature = inspect.signature(executor)
-    except (ValueError, TypeError):  # some builtins have none
+    except (ValueError, TypeError):  # some builtins have no signature
         return
     try:
         signature.bind()
@@ -38,7 +41,7 @@ def check_executor(kind: str, executor: object) -> None:
 
 
 def check_factory(kind: str, factory: object) -> None:
-    """Raise ValueError for a factory that cannot make an executor: no function, or an async one."""
+    """Raise ValueError for a factory that is not a function, or that is async."""
     if not callable(factory):
         raise ValueError(f"the factory of {kind!r} must be a function, not a {type(factory).__name__}")
     if inspect.iscoroutinefunction(factory) or inspect.iscoroutinefunction(getattr(factory, "__call__", None)):  # noqa: B004
@@ -46,12 +49,12 @@ def check_factory(kind: str, factory: object) -> None:
 
 
 def made_by(factory: Factory, action: PendingAction) -> Executor:
-    """Return an executor that is made of the record when it is called. It raises TypeError when none is made."""
+    """Return an executor that calls the factory when it runs. It raises TypeError when the factory makes none."""
 
     def execute() -> Any:
         executor: object = factory(action)
         if inspect.iscoroutine(executor):
-            executor.close()  # nobody awaits it
+            executor.close()  # it is never awaited
         if not callable(executor):
             raise TypeError(f"the factory of {action.kind!r} must make a function, not a {type(executor).__name__}")
         return called(executor)
@@ -60,9 +63,9 @@ def made_by(factory: Factory, action: PendingAction) -> Executor:
 
 
 def called(executor: Executor) -> Any:
-    """Return what an executor returns, or an awaitable of it; the pieces of a generator become one text, as a tool's.
+    """Return the result of an executor, or an awaitable of it. The pieces of a generator are joined to one text.
 
-    What a generator does, it does here, or when it is awaited.
+    A sync generator runs in this call, an async one when the result is awaited.
     """
     result = executor()
     if inspect.isasyncgen(result):

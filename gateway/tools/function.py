@@ -1,4 +1,4 @@
-"""A function of a bot's author: what it takes, and how it is run, whether sync or async, plain or a generator."""
+"""Functions of a bot's author: their signature, and how they are called, sync or async, plain or a generator."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ __all__ = ["THREADS", "Function", "GoesOn", "NotBegun"]
 T = TypeVar("T")
 
 THREADS = 16
-"""Of each function, for calls at the same time."""
+"""The number of threads of one function, for concurrent calls."""
 _END = object()
 
 
 class NotBegun(Exception):
-    """The caller was cancelled before a thread took the function up, and none will."""
+    """The caller was cancelled before a thread began the call. The call never runs."""
 
 
 class GoesOn(Exception):
-    """The caller was cancelled, and the function goes on in its thread: `call` ends with what becomes of it."""
+    """The caller was cancelled while the function runs on in its thread. `call` is the future of its result."""
 
     def __init__(self, call: Future[Any]) -> None:
         super().__init__()
@@ -37,10 +37,10 @@ class GoesOn(Exception):
 
 
 class Function:
-    """Calls a function with what it takes of the values at hand, and fills in its ToolContext."""
+    """A callable that passes a function the values that it takes, and its ToolContext."""
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
-        """`name` is for its threads. Raises ValueError when its signature or its annotations cannot be read."""
+        """`name` names the threads. Raises ValueError when the signature or the annotations cannot be read."""
         try:
             signature = inspect.signature(function, eval_str=True)
         except NameError as error:
@@ -57,7 +57,7 @@ class Function:
         named = {n: p for n, p in signature.parameters.items() if p.kind is not inspect.Parameter.VAR_KEYWORD}
         self.context = tuple(name for name, parameter in named.items() if _is_context(parameter.annotation))
         self.parameters = {name: parameter for name, parameter in named.items() if name not in self.context}
-        """All but those that ToolContext is filled in for."""
+        """The parameters without those that are annotated with ToolContext."""
         # A callable object is as async as its __call__.
         body = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
         body = inspect.unwrap(function.func if isinstance(function, partial) else body)
@@ -66,21 +66,22 @@ class Function:
 
     @cached_property
     def threads(self) -> ThreadPoolExecutor:
-        """Of its own, started as they are needed: calls that hang hold up no other function."""
+        """The function's own threads, started on demand: calls that hang do not block other functions."""
         return ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix=f"tool-{self.name}")
 
     @property
     def needs(self) -> set[str]:
-        """The parameters without a default."""
+        """The names of the parameters without a default."""
         return {name for name, parameter in self.parameters.items() if parameter.default is inspect.Parameter.empty}
 
     async def call(
         self, values: Mapping[str, Any], ctx: ToolContext, *, on_chunk: Callable[[str], None] | None = None
     ) -> Any:
-        """What the function returns; a generator's values become one text, each told to `on_chunk` as it comes.
+        """Call the function and return its result. The values of a generator are joined to one text.
 
-        A sync function runs in a thread, in a copy of the caller's context. Where a caller who is cancelled would raise
-        CancelledError, raises NotBegun when nothing of the function has run, and GoesOn while it still runs.
+        `on_chunk` is called with each value of a generator as it comes. A sync function runs in a thread, in a copy of
+        the caller's context. When the caller is cancelled: raises NotBegun if the function has not run, GoesOn if it
+        still runs in its thread, and CancelledError otherwise.
         """
         taken = values if self.takes_any else {name: values[name] for name in self.parameters if name in values}
         bound = partial(self.function, **taken, **dict.fromkeys(self.context, ctx))
@@ -113,7 +114,7 @@ class Function:
             try:
                 piece = await self._in_thread(context, next, generator, _END)
             except NotBegun as error:
-                if begun:  # only its next piece has not
+                if begun:  # the generator ran already, only its next piece did not begin
                     raise asyncio.CancelledError from error
                 raise
             except GoesOn as error:
@@ -125,8 +126,10 @@ class Function:
 
 
 def _cut_off(piece: Future[Any]) -> Future[Any]:
-    """Return a call that ends when this piece of a generator does: no further piece follows, so nobody knows what the
-    whole came to."""
+    """Return a call that ends with OutcomeUnknown when this piece of a generator does.
+
+    No further piece is taken, so the outcome of the whole generator cannot be known.
+    """
     ended: Future[Any] = Future()
     piece.add_done_callback(lambda _: ended.set_exception(OutcomeUnknown("it was stopped between two pieces")))
     return ended
@@ -139,5 +142,5 @@ def _is_context(annotation: Any) -> bool:
 def _called(function: Callable[..., T], *args: Any) -> T:
     try:
         return function(*args)
-    except StopIteration as error:  # no future takes one: whoever waits would wait for ever
+    except StopIteration as error:  # a future refuses a StopIteration, and its caller would wait forever
         raise RuntimeError("the function raised StopIteration") from error

@@ -1,6 +1,6 @@
-"""Locks by name: what `lock=` of a tool holds while it runs.
+"""Named locks: the ``lock=`` of a tool, held while the tool runs.
 
-They hold within one process. That is everywhere, as long as one process owns the store.
+A lock works within one process. That is enough as long as one process owns the store.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ __all__ = ["Lock", "held", "outlasted"]
 
 
 class Lock:
-    """A lock that its holder may leave to a call that goes on in a thread."""
+    """A lock that its holder may leave to a call that runs on in a thread."""
 
     def __init__(self) -> None:
         self.free = asyncio.Lock()
         self.left_to: Future[Any] | None = None
-        """The call that has outlasted its caller: it holds the lock until it ends."""
+        """The call that outlived its caller and holds the lock until it ends."""
 
     def leave_to(self, call: Future[Any]) -> None:
-        """Keep the lock taken until this call ends, for good if it never does."""
+        """Hold the lock until this call ends, or forever if it never does."""
         self.left_to, loop = call, asyncio.get_running_loop()
 
         def ended(_: Future[Any]) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed, and its locks with it
+            with contextlib.suppress(RuntimeError):  # the event loop is closed, and its locks are gone
                 loop.call_soon_threadsafe(self._release)
 
         call.add_done_callback(ended)
@@ -40,12 +40,12 @@ class Lock:
 
 
 _locks: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, str], Lock] = WeakValueDictionary()
-"""A lock lives as long as somebody holds it or waits for it."""
+"""The locks by event loop and name, each kept while a task holds it or waits for it."""
 
 
 @asynccontextmanager
 async def held(name: str) -> AsyncIterator[Lock]:
-    """Hold the lock of that name; calls of any tool that name it wait for each other."""
+    """Hold the lock of this name. Calls of all tools that use the name exclude each other."""
     lock = _locks.setdefault((asyncio.get_running_loop(), name), Lock())
     await lock.free.acquire()
     try:
@@ -56,6 +56,6 @@ async def held(name: str) -> AsyncIterator[Lock]:
 
 
 def outlasted(name: str) -> bool:
-    """Return True while the lock of that name is held by a call that has outlasted its caller, and may never end."""
+    """Return True if a call that outlived its caller holds the lock of this name. It may never end."""
     lock = _locks.get((asyncio.get_running_loop(), name))
     return lock is not None and lock.left_to is not None

@@ -1,4 +1,4 @@
-"""Letters of other scripts that are drawn like a letter or digit of ASCII."""
+"""Letters of other scripts that look like a letter or digit of ASCII."""
 
 from __future__ import annotations
 
@@ -43,5 +43,8 @@ LIKE_ASCII = frozenset(
     "\U000118c4\U000118c6\U000118c8\U000118ca\U000118cc\U000118d5\U000118d6\U000118d7\U000118d8"
     "\U000118dc"  # Warang
 )
-"""Those of the Unicode Consortium's confusables.txt (UTS #39, version 15.1) that stand for one character of ASCII, by
-script. Left out are Latin letters, compatibility forms, which are signed anyway, and letters from right to left."""
+"""The characters of the Unicode Consortium's confusables.txt (UTS #39, version 15.1) that stand for one of ASCII.
+
+They are grouped by script. Left out are Latin letters, compatibility forms, which are escaped anyway, and right-to-left
+letters.
+"""

@@ -1,6 +1,6 @@
-"""Errors of the network that leave open whether a request arrived: what it asked for may have happened.
+"""Network errors after which the effect of a request is unknown.
 
-The classes are known by name, so that no library has to be installed that no tool uses. Sources: the exception pages of
+The error classes are known by name, so that no library has to be installed for this. Sources: the exception pages of
 aiohttp (client_reference), httpx (exceptions), requests (api#exceptions), urllib3 (reference/urllib3.exceptions).
 """
 
@@ -34,7 +34,7 @@ _NOT_SENT = frozenset(
         "urllib3.exceptions.ProxyError",
     }
 )
-"""No connection was made, so nothing was sent."""
+"""Errors without a connection: the request was not sent."""
 _OPEN = frozenset(
     {
         "builtins.ConnectionError",
@@ -62,7 +62,7 @@ _OPEN = frozenset(
         "urllib3.exceptions.TimeoutError",
     }
 )
-"""The request was on its way, or its answer was."""
+"""Errors while the request or its answer was in transit."""
 _WRAPPERS = {
     "requests.exceptions.ConnectionError": True,
     "requests.exceptions.SSLError": True,
@@ -70,14 +70,15 @@ _WRAPPERS = {
     "urllib3.exceptions.SSLError": True,
     "urllib.error.URLError": False,
 }
-"""Errors that say nothing themselves: the one within decides. The value counts when there is none."""
+"""Errors that wrap another error, which decides. The value is the answer without an inner error."""
 
 
 def leaves_open(error: BaseException) -> bool:
-    """Return True when it is open after this error whether a request had its effect.
+    """Return True if the effect of a request is unknown after this error.
 
-    The first error of its chain that the tables know decides: the error itself, what it wraps, its cause, and what was
-    being handled when it was raised (unless it was raised ``from None``). Of a group, one such error is enough.
+    The first known error of the chain decides. The chain is the error itself, the errors that it wraps, its cause, and
+    the error that was being handled when it was raised (unless it was raised ``from None``). One open error of a group
+    is enough.
     """
     return any(map(_decided, error.exceptions)) if isinstance(error, BaseExceptionGroup) else _decided(error)
 
@@ -100,7 +101,7 @@ def _decided(error: BaseException) -> bool:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and all that led to it, the nearest first, each once."""
+    """Yield the error and all errors that led to it, the nearest first, each once."""
     seen: set[int] = set()
     left: list[BaseException | None] = [error]
     while left:

@@ -1,6 +1,6 @@
-"""The record of a tool call that waits for a person: what, who, when, and what became of it.
+"""The record of a tool call that waits for a person's decision: its call, people, times and outcome.
 
-The rules over it are in `gateway.pending`; here is only its shape.
+The rules over it are in `gateway.pending`. This module only has its shape and its JSON form.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ __all__ = [
 State: TypeAlias = Literal["pending", "approved", "running", "done", "failed", "unknown", "closed"]
 Reason: TypeAlias = Literal["refused", "withdrawn", "expired", "undelivered", "changed", "drifted"]
 Detail: TypeAlias = Literal["tampered", "changed", "not_checked", "other_release"]
-"""Why an action drifted.
+"""Reasons of a drifted action.
 
-``tampered``: somebody without the key changed it. ``changed``: it would act on something else than was shown.
+``tampered``: the record was changed without the key. ``changed``: the effect would differ from the preview.
 ``not_checked``: the preview could not be made again. ``other_release``: no process has the tool as it was shown.
 """
 ButtonIntent: TypeAlias = Literal["confirm", "cancel", "again"]
 
 
 def compute_args_digest(args: Mapping[str, Json] | None) -> str:
-    """SHA-256 (64 hex digits) over the arguments alone, in canonical JSON (RFC 8785); None equals no arguments.
+    """Return the SHA-256 (64 hex digits) of the arguments in canonical JSON (RFC 8785). None equals no arguments.
 
-    Raises ValueError for what canonical JSON cannot hold: NaN, dates, integers beyond 2**53.
+    Raises ValueError for a value that canonical JSON cannot hold: NaN, a date, an integer beyond 2**53.
     """
     return hashlib.sha256(canonical_json(dict(args or {}))).hexdigest()
 
 
 def canonical_json(value: Any) -> bytes:
-    """RFC 8785. Raises ValueError for what it cannot hold."""
+    """Return the canonical JSON (RFC 8785) of a value. Raises ValueError for a value that it cannot hold."""
     try:
         return rfc8785.dumps(value)
     except (rfc8785.CanonicalizationError, RecursionError, UnicodeEncodeError) as error:
@@ -62,9 +62,10 @@ def canonical_json(value: Any) -> bytes:
 
 
 def json_text(value: Any) -> str:
-    """Return one text for one JSON value: orjson's, keys in order.
+    """Return the same text for equal JSON values, with sorted keys.
 
-    What orjson cannot write (lone surrogates, integers of more than 64 bits) the standard library writes, in ASCII.
+    A value that orjson cannot write (lone surrogates, integers of more than 64 bits) is written by the standard
+    library, in ASCII.
     """
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
@@ -74,7 +75,7 @@ def json_text(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """A button that was shown for an action. Only the SHA-256 of what the button carries is kept."""
+    """A button that was shown for an action. Only the SHA-256 of its secret is stored."""
 
     sha256: str
     intent: ButtonIntent
@@ -82,7 +83,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vote:
-    """An approver's yes."""
+    """The yes of one approver."""
 
     person: str
     name: str | None
@@ -91,7 +92,7 @@ class Vote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingAction:
-    """One tool call that was asked for and not (or not yet) done. Times are the store's clock, in UTC."""
+    """One tool call that waits for, or went through, a person's decision. Times are the store's clock, in UTC."""
 
     pending_action_id: str
     """128 random bits in hex; also the idempotency key and the audit's key."""
@@ -105,39 +106,39 @@ class PendingAction:
     preview: str
     """The question in one line, as the tool asks it."""
     table: tuple[tuple[str, str], ...] = ()
-    """More of the preview: name and value, as the tool's preview function gave them."""
+    """The rows of the preview: name and value, as the tool's preview function returned them."""
     code: str = ""
     supersedes: str | None = None
-    """The id of the open action that this one takes the place of: the same call, shown with another preview."""
+    """The id of the open action that this one replaces: the same call, with another preview."""
 
     requester: str
-    """The person as written: ``telegram:123:456``."""
+    """The requester, like ``telegram:123:456``."""
     requester_name: str | None = None
     conversation: str
     address: Address | None = None
-    """Where it was asked; None from `ask_channel`."""
+    """The address of the conversation; None from `ask_channel`."""
     language: str = "en"
     approvers: tuple[str, ...] = ()
-    """Persons as written; empty: the requester alone decides."""
+    """Persons, like ``telegram:123:456``. Empty: the requester alone decides."""
     need: int = 1
     votes: tuple[Vote, ...] = ()
 
     state: State = "pending"
     reason: Reason | None = None
-    """Of closed."""
+    """The reason of the state `closed`."""
     detail: Detail | None = None
-    """Of drifted."""
+    """The detail of the reason `drifted`."""
     args_digest: str = ""
     digest: str = ""
     fence: int = 0
     attempts: int = 0
     tokens: tuple[Token, ...] = ()
     prompts: tuple[str, ...] = ()
-    """Message ids of the showings of the prompt, oldest first."""
+    """The message ids of the prompt, oldest first."""
     reshown: int = 0
-    """How many times the prompt was shown again under a reply."""
+    """The number of times that the prompt was shown again under a reply."""
     verb: str | None = None
-    """Of the question, one of `VERBS`: an answer with another verb does not count. None: not known."""
+    """The verb of the question, one of `VERBS`; None: not known. An answer with another verb does not count."""
     parser_version: str = ""
     audit: str = ""
     """The head of this action's audit chain."""
@@ -152,13 +153,13 @@ class PendingAction:
     decided_by: str | None = None
     decided_name: str | None = None
     remark: str | None = None
-    """What the person said beside a no."""
+    """The text that the person wrote beside a no."""
     launched_at: datetime | None = None
     finished_at: datetime | None = None
     outcome: str | None = None
-    """What the tool said, or ``error: TypeName``; never an exception's text."""
+    """The tool's result, or ``error: TypeName``; never the text of an exception."""
     unknown: Mapping[str, Json] = field(default_factory=dict)
-    """Fields that a newer release wrote; they stay in the record."""
+    """Fields that a newer release wrote. They stay in the record."""
 
     @property
     def status(self) -> Literal["pending", "confirmed", "cancelled", "expired", "consumed"]:
@@ -173,25 +174,25 @@ class PendingAction:
 
     @property
     def open(self) -> bool:
-        """Still waiting for a person's decision."""
+        """True if the action waits for a person's decision."""
         return self.state == "pending"
 
     @property
     def settled(self) -> bool:
-        """Nothing more will happen to it (but a late finish may still settle `unknown`)."""
+        """True if the action is finished. A late end may still change `unknown`."""
         return self.state in ("done", "failed", "unknown", "closed")
 
     def to_json(self) -> dict[str, Json]:
-        """Return the record as JSON; a field that has its default is left out."""
+        """Return the record as JSON. Fields with their default are left out."""
         stored: dict[str, Json] = _adapter().dump_python(self, mode="json", exclude_defaults=True)
         unknown = cast("dict[str, Json]", stored.pop("unknown", {}))
         return {**unknown, **stored}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Json]) -> Self:
-        """Return the record of its JSON form; what this release does not know stays in `unknown`.
+        """Return the record of its JSON form. Fields that this release does not know are kept in `unknown`.
 
-        Raises ValueError when it is not one.
+        Raises ValueError when the JSON is not a record.
         """
         known = {name: value for name, value in stored.items() if name in _names()}
         unknown = {name: value for name, value in stored.items() if name not in _names() | _FIRST_FORM}
@@ -201,13 +202,13 @@ class PendingAction:
     def to_text(self) -> str:
         """Return the text that is stored and sealed."""
         if not self.unknown:
-            with suppress(ValueError):  # half a character in the name of a person
+            with suppress(ValueError):  # a lone surrogate in the name of a person
                 return _adapter().dump_json(self, exclude_defaults=True).decode()
         return json_text(self.to_json())
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Return the record of its stored text. Raises ValueError when it is not one."""
+        """Return the record of its stored text. Raises ValueError when the text is not a record."""
         stored = json.loads(text)
         if not isinstance(stored, dict):
             raise ValueError("not a record of an action")
@@ -215,7 +216,7 @@ class PendingAction:
 
 
 _FIRST_FORM = frozenset({"schema", "seal", "answer_until"})
-"""Fields of the records before the sealed form that are not in this one."""
+"""Fields of records before the sealed form that no longer exist."""
 
 
 @cache
@@ -229,5 +230,8 @@ def _adapter() -> TypeAdapter[Any]:
 
 
 def why_closed(reason: Reason, detail: Detail | None) -> str:
-    """Return the key of the sentence that says why: four things make an action drift, and only one is a change."""
+    """Return the key of the sentence that explains a closed action.
+
+    Four details make an action drift, and only ``changed`` is worded as the drift itself.
+    """
     return reason if detail in (None, "changed") else detail

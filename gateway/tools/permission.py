@@ -1,4 +1,4 @@
-"""Whether a call of a tool runs at once, asks a person first, or never runs, and why."""
+"""Permissions of tools: a call runs at once, asks a person first, or never runs, and the reason."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["Permission", "permission", "permissions", "unasked"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permission:
-    """What becomes of the calls of one tool."""
+    """The permission of one tool."""
 
     tool: str
     how: Literal["runs", "asks", "never"]
     why: str
     unasked: bool = False
-    """It may change something, and nothing says that it may do so without a yes."""
+    """True if the tool may have effects, and no option allows it to run without a yes."""
 
 
 def permission(tool: Tool, policy: ToolPolicy | None) -> Permission:
-    """Return what becomes of a tool's calls under this policy, in the order in which a call is judged."""
+    """Return the permission of a tool under this policy. The tests follow the order in which a call is judged."""
     decision, listed = policy.decide(tool.name, {}) if policy is not None else (None, "")
     more = _only_there(tool) + _never_when(tool, policy)
     if decision == "deny":
@@ -43,13 +43,13 @@ def permission(tool: Tool, policy: ToolPolicy | None) -> Permission:
 
 
 def permissions(tools: Iterable[Tool], policy: ToolPolicy | None) -> list[Permission]:
-    """Return what becomes of the calls of each tool, those first that run and nobody is asked about."""
+    """Return the permission of each tool. Tools with effects that run without a question come first."""
     found = [permission(tool, policy) for tool in tools]
     return sorted(found, key=lambda each: (not each.unasked, ["runs", "asks", "never"].index(each.how), each.tool))
 
 
 def unasked(tools: Iterable[Tool], policy: ToolPolicy | None) -> str | None:
-    """Return a warning that names the tools which change something and never ask, with the mend."""
+    """Return a warning that names the tools with effects that never ask, and the remedy; None if there are none."""
     names = [tool.name for tool in tools if permission(tool, policy).unasked]
     if not names:
         return None

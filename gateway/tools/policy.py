@@ -1,4 +1,4 @@
-"""Which tools run at once, which a person is asked about, and which never run."""
+"""Tool policies: lists of the tools that run at once, ask a person, or never run."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Decision: TypeAlias = Literal["allow", "review", "deny"]
 
 
 class ToolPolicy:
-    """A closed list by glob on the tool's name, read in this order: deny_when, deny, review, allow, else review.
+    """A policy of globs on the tool's name, tested in this order: deny_when, deny, review, allow, else review.
 
-    `deny_when` is a list of ``{"tool": glob, "arg": name, "pattern": glob}``: the call is denied when a plain value in
-    that argument, however deep, matches the pattern. Patterns do not tell capitals from small letters.
+    `deny_when` is a list of ``{"tool": glob, "arg": name, "pattern": glob}``. The call is denied if a plain value in
+    that argument, at any depth, matches the pattern. Patterns ignore case.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class ToolPolicy:
         deny: Sequence[str] = (),
         deny_when: Sequence[Mapping[str, str]] = (),
     ) -> None:
-        """Raises ValueError for lists of another shape: a rule that could never match is no rule."""
+        """Raises ValueError for lists of another shape, because their rules could never match."""
         for name, globs in (("allow", allow), ("review", review), ("deny", deny)):
             if isinstance(globs, str) or not all(isinstance(glob, str) and glob for glob in globs):
                 raise ValueError(f"ToolPolicy({name}=...) is a list of tool names or globs, not {globs!r}")
@@ -44,7 +44,7 @@ class ToolPolicy:
         return [rule for rule in self.deny_when if fnmatchcase(tool_name, rule["tool"])]
 
     def decide(self, tool_name: str, args: Mapping[str, Json]) -> tuple[Decision, str]:
-        """What to do with this call, and by which rule."""
+        """Return the decision for this call, and the rule that made it."""
         if not tool_name.strip():
             return "deny", "a tool needs a name"
         for rule in self.rules_for(tool_name):

@@ -1,4 +1,4 @@
-"""Previews: how one is frozen for the record, and how two are compared.
+"""Previews: their frozen form in the record, and their comparison.
 
 Values are compared as canonical JSON (RFC 8785), never by Python's equality: a tuple equals a list, and 1 is not True.
 """
@@ -15,13 +15,13 @@ from gateway.tools.pending_action import PendingAction, canonical_json
 __all__ = ["LAUNCH_PREVIEW_SECONDS", "asked_with", "changed", "differing", "frozen"]
 
 LAUNCH_PREVIEW_SECONDS = 10.0
-"""How long the preview that is made again right before a launch may take."""
+"""The timeout of the preview that is made again right before a launch, in seconds."""
 
 
 def frozen(preview: Preview) -> Preview:
-    """Return a copy that holds only text and plain JSON: a tuple in the precondition becomes a list.
+    """Return a copy with only text and plain JSON: a tuple in the precondition becomes a list.
 
-    Raises ValueError when canonical JSON cannot hold it, or when its table is not rows of a name and a value.
+    Raises ValueError when canonical JSON cannot hold it, or when its table has rows other than a name and a value.
     """
     try:
         rows = [(str(name), str(value)) for name, value in preview.table or ()]
@@ -38,15 +38,15 @@ def asked_with(action: PendingAction) -> Preview:
 
 
 def differing(before: Preview, now: Preview) -> list[str]:
-    """Return which of text, table and precondition are not the same in both."""
+    """Return the names of the parts (text, table, precondition) that differ."""
     one, other = _parts(before), _parts(now)
     return [name for name in one if one[name] != other[name]]
 
 
 def changed(before: Preview, now: Preview) -> list[str]:
-    """Return what of a preview is no longer as it was, right before a launch.
+    """Return the names of the parts of a preview that changed between the question and the launch.
 
-    Only the precondition counts when either preview gives one; otherwise text and table count.
+    Only the precondition counts when either preview has one; otherwise text and table count.
     """
     names = differing(before, now)
     if before.precondition is None and now.precondition is None:

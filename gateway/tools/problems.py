@@ -1,4 +1,4 @@
-"""What is wrong with a model's arguments, in words it can act on."""
+"""Problems in a model's arguments, worded so that the model can correct them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ __all__ = ["problems"]
 
 
 def problems(errors: Sequence[ErrorDetails], given: Mapping[str, Any], properties: Mapping[str, Any]) -> list[Problem]:
-    """One problem for each place in the arguments, of what pydantic found; `properties` are those of the schema."""
+    """Return one problem for each place in the arguments that pydantic found wrong.
+
+    `given` are the arguments, and `properties` those of the schema.
+    """
     found: dict[str, Problem] = {}
     for error in errors:
         path, value = _locate(error, given)
@@ -30,7 +33,10 @@ def problems(errors: Sequence[ErrorDetails], given: Mapping[str, Any], propertie
 
 
 def _locate(error: ErrorDetails, given: Mapping[str, Any]) -> tuple[str, Any]:
-    """Where in the arguments an error is: pydantic also names union members, which are no part of the path."""
+    """Return the path of an error in the arguments, and the value there.
+
+    pydantic also names members of unions, which are not part of the path.
+    """
     loc = error["loc"]
     path, value = str(loc[0]), given.get(str(loc[0]))
     for step in loc[1:]:
@@ -44,7 +50,7 @@ def _locate(error: ErrorDetails, given: Mapping[str, Any]) -> tuple[str, Any]:
 
 
 def _suggest(word: str, known: Iterable[Any], otherwise: str) -> str:
-    from difflib import get_close_matches  # who is never wrong never needs it
+    from difflib import get_close_matches  # imported only after an error
 
     close = get_close_matches(word, [str(name) for name in known], n=1, cutoff=0.6)
     return f"Did you mean {close[0]!r}?" if close else f"{word!r} {otherwise}"

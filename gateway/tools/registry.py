@@ -1,4 +1,4 @@
-"""Tools by name."""
+"""A registry of tools by name."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["ToolRegistry"]
 
 
 class ToolRegistry:
-    """A set of tools, each name once."""
+    """A set of tools with unique names."""
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
-        """Plain functions become tools. Raises ToolValidationError as `register`."""
+        """Register these tools. Plain functions become tools. Raises ToolValidationError as `register`."""
         self._tools: dict[str, Tool] = {}
         for each in tools:
             self.register(each if isinstance(each, Tool) else Tool(each))
@@ -27,21 +27,21 @@ class ToolRegistry:
     def tool(self, **options: Any) -> Callable[[Callable[..., Any]], Tool]: ...
 
     def tool(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
-        """The decorator `tool`, which also registers what it makes."""
+        """Make a tool of a function and register it: the decorator `tool` of this registry."""
         if function is None:
             return lambda function: self.register(Tool(function, **options))
         return self.register(Tool(function, **options))
 
     def register(self, tool: Tool) -> Tool:
-        """Add a tool and give it back. Raises ToolValidationError when its name is taken by another."""
+        """Add a tool and return it. Raises ToolValidationError when another tool has its name."""
         if self._tools.setdefault(tool.name, tool) is not tool:
             raise ToolValidationError(tool.name, Problem("", "another tool has this name", "Give one of them name="))
         return tool
 
     def get(self, name: str) -> Tool | None:
-        """The tool of that name, or None."""
+        """Return the tool of this name, or None."""
         return self._tools.get(name)
 
     def all(self) -> list[Tool]:
-        """Every tool, in the order they came."""
+        """Return all tools, in the order of their registration."""
         return list(self._tools.values())

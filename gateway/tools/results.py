@@ -1,4 +1,4 @@
-"""Typed results: what a tool observed, in a form that a model reads well."""
+"""Typed results: the observations of a tool, in a form that a model reads well."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["Ambiguous", "NotFound", "PendingConfirmation", "RateLimited", "ToolR
 
 NO_OUTPUT = "done (no output)"
 LONGEST = 100_000
-"""Characters of a result. More is no answer that a person or a model could read; a model refuses it."""
+"""The most characters of a result: a model refuses longer ones, and no person could read them."""
 
 
 @dataclass(frozen=True)
 class ToolResult:
-    """Base of typed results: a subclass is a frozen dataclass with a `kind` of its own.
+    """The base of typed results: a subclass is a frozen dataclass with its own `kind`.
 
-    A result is an observation: NotFound says that this tool saw no match now, not that there is none.
+    A result is an observation: NotFound says that this tool saw no match now, not that none exists.
     """
 
     kind: ClassVar[str] = "result"
@@ -28,7 +28,7 @@ class ToolResult:
 
 @dataclass(frozen=True)
 class Ambiguous(ToolResult):
-    """Several things match the query; the model should ask which one is meant."""
+    """Several entities match the query. The model should ask which one is meant."""
 
     kind: ClassVar[str] = "ambiguous"
     entity: str
@@ -38,7 +38,7 @@ class Ambiguous(ToolResult):
 
 @dataclass(frozen=True)
 class NotFound(ToolResult):
-    """Nothing matches the query."""
+    """No entity matches the query."""
 
     kind: ClassVar[str] = "not_found"
     entity: str
@@ -47,7 +47,7 @@ class NotFound(ToolResult):
 
 @dataclass(frozen=True)
 class RateLimited(ToolResult):
-    """Too many calls: try again after so many seconds."""
+    """Too many calls. `retry_after` is the number of seconds to wait."""
 
     kind: ClassVar[str] = "rate_limited"
     retry_after: float = 0
@@ -65,11 +65,11 @@ class PendingConfirmation(ToolResult):
 
 
 def serialise(result: Any) -> str:
-    """A tool's result as the text the model reads.
+    """Return a tool's result as the text that the model reads.
 
-    Text stays as it is, None becomes a short note, and typed results, pydantic models, dataclasses, dicts and lists
-    become JSON; values JSON does not know go through `str`. What is longer than LONGEST is cut and says so. It raises
-    nothing, for the tool has run: a value that cannot be written is named by its type.
+    A text stays as it is, and None becomes a short note. Typed results, pydantic models, dataclasses, dicts and lists
+    become JSON; values that JSON does not know go through `str`. A text longer than LONGEST is cut, with a note. Never
+    raises, because the tool has run: a value that cannot be written is named by its type.
     """
     try:
         text = _written(result)
@@ -89,7 +89,7 @@ def _written(result: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """One level of a structured value as a dict; anything else unchanged."""
+    """Return one level of a structured value as a dict, and any other value unchanged."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if is_dataclass(value) and not isinstance(value, type):

@@ -1,6 +1,6 @@
-"""The selectools way to ask: a tool stashes what it would do, and is run alone under test.
+"""Stashed actions, the selectools way to ask: a tool stores the call to confirm, and can be tested alone.
 
-`stash_pending` only writes down: whoever collects (`stashing`) has a person asked once the tool has returned.
+`stash_pending` only stores the action. The collector (`stashing`) has the person asked after the tool returned.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ __all__ = [
 ]
 
 ADAPTER = "adapter"
-"""The `tool_version` of an action that no tool of an agent stands behind."""
+"""The `tool_version` of an action without a tool of an agent."""
 DEFAULT_TTL_SECONDS = 60.0
 
 
 class PendingActionExistsError(RuntimeError):
-    """An action of this person waits for an answer here already. That one stays as it is."""
+    """An action of this person waits for an answer here already. That action stays open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stash:
-    """What one call of `stash_pending` wrote down."""
+    """The action and the executor of one call of `stash_pending`."""
 
     action: PendingAction
     executor: Executor | None = field(default=None, repr=False)
@@ -63,9 +63,9 @@ _current: ContextVar[_Collector | None] = ContextVar("askfirst_stashes", default
 
 @contextmanager
 def stashing(context: ToolContext) -> Iterator[list[Stash]]:
-    """Collect what is stashed inside the block into the list it yields; `context` is that of the run.
+    """Collect the stashed actions of a block into the list that it yields. `context` is that of the run.
 
-    Concurrent runs do not see each other's. After the block has ended, stashing raises ToolError.
+    Concurrent runs do not see each other's actions. Stashing after the end of the block raises ToolError.
     """
     collector = _Collector(context)
     token = _current.set(collector)
@@ -84,16 +84,16 @@ def stash_pending(
     args: Mapping[str, Json] | None = None,
     ttl_seconds: float | None = None,
 ) -> PendingAction:
-    """Have the person of this run asked whether `executor` may run, and return what they are asked.
+    """Ask the person of this run whether `executor` may run, and return the action.
 
-    Call it inside a tool, and return a PendingConfirmation: nothing has happened yet, and the turn ends with the
-    question. `preview` says in one line what would happen. `args` must be plain JSON; they are copied. `ttl_seconds`:
-    how long the answer counts, a minute if nothing is said.
+    Call it inside a tool, and return a PendingConfirmation: the effect has not happened yet, and the turn ends with the
+    question. `preview` says in one line what would happen. `args` must be plain JSON; they are copied. `ttl_seconds` is
+    the time for which the answer is valid, by default a minute.
 
-    Raises ToolError where no tool is running, PendingActionExistsError for a second one in the same call of a tool, and
-    ValueError for what cannot be asked: no kind, no preview, a `ttl_seconds` that is no positive, finite number, `args`
-    that canonical JSON cannot hold, none where processes share the store (Redis), and an `executor` that is no function
-    or needs arguments.
+    Raises ToolError outside a run of a tool, and PendingActionExistsError for a second action in the same call of a
+    tool. Raises ValueError for an empty kind or preview, a `ttl_seconds` that is not positive and finite, `args` that
+    canonical JSON cannot hold, missing `args` if processes share the store (Redis), and an `executor` that is not a
+    function or needs arguments.
     """
     collector = _current.get()
     if collector is None or not collector.open:
@@ -132,10 +132,10 @@ def new_action(
     shared: bool,
     **more: Any,
 ) -> PendingAction:
-    """Return the record of an action that no tool of an agent stands behind; `more` are other fields of it.
+    """Return the record of an action without a tool of an agent. `more` are its other fields.
 
-    It has no code and no digest yet. `shared`: other processes work on the same store. Raises ValueError as
-    `stash_pending`.
+    The record has no code and no digest yet. `shared` is True if other processes work on the same store. Raises
+    ValueError as `stash_pending`.
     """
     for name, text in (("kind", kind), ("preview", preview)):
         if not isinstance(text, str) or not text.strip():

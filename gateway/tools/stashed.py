@@ -1,4 +1,4 @@
-"""The tool that stands behind what was stashed: its executor, as a tool that always asks and takes nothing."""
+"""The tool of a stashed action: its executor, as a tool without arguments that always asks."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["StashedTool"]
 
 
 class StashedTool(Tool):
-    """Runs the executor of one action. Its arguments are shown and sealed; the executor does not take them."""
+    """A tool that runs the executor of one action. The arguments are shown and sealed, but not passed to it."""
 
     def __init__(self, action: PendingAction, executor: Executor | None) -> None:
-        """Without an `executor` it can be asked about, and not run."""
+        """Make the tool of an action. Without an `executor` it can ask, and cannot run."""
         function = _absent if executor is None else _taking_nothing(executor)
         description = "Do what was stashed."
         rule = Confirm(ttl_seconds=action.ttl_seconds, volatile=True)
@@ -29,7 +29,7 @@ class StashedTool(Tool):
         self.runs = executor is not None
 
     async def run(self, args: Mapping[str, Any], ctx: ToolContext, **options: Any) -> Any:
-        """Run the executor; what it returned, awaited where that is needed. Raises as `Tool.run`."""
+        """Run the executor and return its result, awaited if necessary. Raises as `Tool.run`."""
         result = await super().run({}, ctx, **options)
         return await result if inspect.isawaitable(result) else result
 

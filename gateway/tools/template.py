@@ -1,4 +1,4 @@
-"""Templates over a tool's arguments: plain names in braces and nothing else."""
+"""Templates over a tool's arguments: text with plain names in braces."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["Template", "as_text"]
 
 
 class Template:
-    """A text with ``{name}`` in it, checked when the tool is defined.
+    """A text with ``{name}`` fields, checked when the tool is defined.
 
-    Attributes, indexes, conversions and format specifications are refused: a value is shown whole, since one that is
-    rounded or cut open would not be the value the tool is called with. ``{{`` stands for a brace.
+    Attributes, indexes, conversions and format specifications are refused. A value is shown whole, since a rounded or
+    cut one would not be the value that the tool is called with. ``{{`` stands for a brace.
     """
 
     def __init__(self, text: str, names: Collection[str]) -> None:
-        """Raises ValueError when `text` is not such a template, or names something that is not in `names`."""
+        """Raises ValueError when `text` is not a template, or has a field that is not in `names`."""
         try:
             pieces = list(Formatter().parse(text))
         except ValueError as error:
@@ -31,7 +31,7 @@ class Template:
             if spec or conversion:
                 raise ValueError(f"{text!r}: write {{{name}}} alone, without ':' or '!': values are shown as they are")
             if name not in names:
-                from difflib import get_close_matches  # who is never wrong never needs it
+                from difflib import get_close_matches  # imported only after an error
 
                 close = get_close_matches(name, names, n=1)
                 hint = f"did you mean {{{close[0]}}}?" if close else f"it can use: {', '.join(sorted(names)) or 'none'}"
@@ -40,14 +40,14 @@ class Template:
         self._pieces = tuple((literal, name) for literal, name, _, _ in pieces)
 
     def render(self, texts: Mapping[str, str]) -> str:
-        """The template with each name replaced by its text."""
+        """Return the template with each name replaced by its text."""
         return "".join(literal + ("" if name is None else texts[name]) for literal, name in self._pieces)
 
     def sentence(self, values: Mapping[str, Json]) -> str:
-        """The template as a person is shown it: a text among the values is quoted, and nothing hides in any."""
+        """Return the template for a person. Texts among the values are quoted, and all values are escaped."""
         return self.render({name: shown(values[name], bare=False) for _, name in self._pieces if name is not None})
 
 
 def as_text(value: Json) -> str:
-    """Text as it is, any other value as JSON."""
+    """Return a text as it is, and any other value as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""A tool: a function, what the model is told about it, and how it is checked, shown and run."""
+"""Tools: a function, its description for the model, and how it is checked, shown and run."""
 
 from __future__ import annotations
 
@@ -42,31 +42,31 @@ __all__ = ["Tool"]
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ACCIDENTS = (UnicodeError, json.JSONDecodeError, OSError, ValidationError)
-"""ValueErrors that clients and parsers raise when an answer is broken: they are not a preview function's refusal."""
+"""ValueErrors of clients and parsers for a broken answer. They are not refusals of a preview function."""
 
 _LONGEST_TOLD = 2_000
-"""Characters of a result in the words of ``done=``."""
+"""The most characters of a result in the text of ``done=``."""
 
 
 class Tool:
-    """A function that a model may call. It can still be called as the function it was made of.
+    """A function that a model may call. Calling it directly calls the function itself.
 
     - `name`, `description`: the function's name and the first paragraph of its docstring, unless given.
-    - `confirm`: a person is asked first; True, a template, a preview function or a Confirm.
-    - `read_only`: has no effect, may be repeated freely. `idempotent`: may be repeated with the same
-      ``ctx.idempotency_key``.
-    - `version`: to be changed when the same arguments come to mean something else, also through what is injected; open
-      questions then drift.
-    - `terminal`: its result is the answer, the model is not asked again.
-    - `streaming`: the function is a generator whose values are shown as they come.
-    - `timeout_seconds`: for one call, waiting for its lock included; None: the agent's.
+    - `confirm`: how a person is asked first: True, a template, a preview function or a Confirm.
+    - `read_only`: True if the function has no effect and may be repeated freely. `idempotent`: True if it may be
+      repeated with the same ``ctx.idempotency_key``.
+    - `version`: change it when the same arguments get another meaning, also through injected values. Open questions
+      then drift.
+    - `terminal`: True if the result is the answer, and the model is not called again.
+    - `streaming`: True if the function is a generator, and its values are shown as they come.
+    - `timeout_seconds`: the timeout of one call, including the wait for its lock; None: the agent's.
     - `lock`: a template over the arguments; calls with the same text run one at a time in this process.
-    - `cacheable`: its result depends on its arguments alone.
+    - `cacheable`: True if the result depends on the arguments alone.
     - `param_metadata`: parameter -> ``{"description": ..., "enum": [...]}``.
     - `injected_kwargs`: values for parameters that the model never sees. `config_injector` gives more of them at each
       call, for parameters annotated `Injected[...]`.
-    - `channels`: the names of those in whose chats it may be called and confirmed, such as ``["slack", "telegram"]``;
-      None: all. Others' models are not told of it.
+    - `channels`: the channels in which it may be called and confirmed, for example ``["slack", "telegram"]``; None:
+      all. In other channels the model does not see it.
     """
 
     @checked
@@ -90,7 +90,7 @@ class Tool:
         config_injector: Callable[[], Mapping[str, Any] | None] | None = None,
         channels: Collection[str] | None = None,
     ) -> None:
-        """Raises ToolValidationError for a definition that does not hold together, WrongOption for a wrong option."""
+        """Raises ToolValidationError for an inconsistent definition, and WrongOption for a wrong option."""
         self.name = name if name is not None else getattr(function, "__name__", "")
         documented = inspect.cleandoc(getattr(function, "__doc__", None) or "")
         if description is None:
@@ -142,11 +142,11 @@ class Tool:
                 known = ", ".join(names) or "none"
                 raise self._undefined(f"a function it asks or probes with takes {extra}; its arguments: {known}")
         self.version_hash = self._hash()
-        """What of this tool an open question relies on: name, parameters' names, types and requiredness, `version`."""
+        """The hash of the parts that open questions rely on: name, parameters (names, types, required), `version`."""
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The function itself, unchecked."""
+        """Call the function itself, without checks."""
         return self._function.function(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -154,55 +154,55 @@ class Tool:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The JSON Schema of its arguments: an object."""
+        """The JSON Schema of the arguments: an object."""
         return self._arguments.schema
 
     @property
     def is_async(self) -> bool:
-        """Whether the function runs on the event loop; otherwise it runs in a thread."""
+        """True if the function runs on the event loop; otherwise it runs in a thread."""
         return self._function.is_async
 
     @property
     def repeatable(self) -> bool:
-        """Whether a call that was begun and not finished may simply be made again."""
+        """True if a call that began and did not finish may simply be repeated."""
         return self.read_only or self.idempotent
 
     @property
     def probes(self) -> bool:
-        """Whether it can be asked what became of a call of unknown outcome."""
+        """True if the tool has a probe for calls of unknown outcome."""
         return self._probe is not None
 
     @property
     def volatile(self) -> bool:
-        """Whether its previews may change, so that they are not compared."""
+        """True if previews may change between question and launch, so that they are not compared."""
         return self.confirm is not None and self.confirm.volatile
 
     def serves(self, channel: str) -> bool:
-        """Return whether it may be called and confirmed in the chats of this channel."""
+        """Return True if the tool may be called and confirmed in the chats of this channel."""
         return self.channels is None or channel in self.channels
 
     def schema(self) -> dict[str, Any]:
-        """What the model is told."""
+        """Return the definition of the tool for the model."""
         return {"name": self.name, "description": self.description, "parameters": self.parameters}
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Json]:
-        """The arguments as plain JSON, coerced and with defaults filled in, in a new dict.
+        """Return the arguments as plain JSON, coerced and with defaults filled in, in a new dict.
 
-        Raises ToolValidationError that names every problem.
+        Raises ToolValidationError, which names every problem.
         """
         return self._arguments.validate(arguments)
 
     async def preview(
         self, args: Mapping[str, Json], ctx: ToolContext, *, timeout_seconds: float | None = None
     ) -> Preview:
-        """What a call would do, to be shown before it is made.
+        """Return the preview of a call, to be shown before the call is made.
 
-        It may take `timeout_seconds`, or the tool's own when they are fewer. Raises ValueError when the call cannot be
-        asked: the preview function refuses it, in words for the model, the arguments or the preview cannot be frozen in
-        canonical JSON, or the arguments become others when they are checked again, as they are right before `run`.
-        Raises a ToolError when the preview could not be made: ToolTimeout and NothingDone as `run`, ToolExecutionError
-        for every other error of the function. A JSONDecodeError, a UnicodeError, an OSError (a certificate that is
-        refused) and a ValidationError of pydantic are no refusals, though they are ValueErrors.
+        The timeout is `timeout_seconds` or the tool's own, whichever is less. Raises ValueError when the call cannot be
+        asked: the preview function refuses it, with a text for the model; canonical JSON cannot hold the arguments or
+        the preview; or a second validation, as right before `run`, changes the arguments. Raises a ToolError when the
+        preview could not be made: ToolTimeout and NothingDone as `run`, ToolExecutionError for any other error of the
+        function. JSONDecodeError, UnicodeError, OSError (a refused certificate) and pydantic's ValidationError are
+        ValueErrors, but not refusals.
         """
         given = canonical_json(dict(args))
         if canonical_json(self.validate(args)) != given:
@@ -218,16 +218,15 @@ class Tool:
         return frozen(found if isinstance(found, Preview) else Preview(text=str(found)))
 
     def matches(self, action: PendingAction) -> bool:
-        """Return whether an action was asked under this definition of the tool: its version and its template.
+        """Return True if an action was asked under this definition of the tool: its version and its template.
 
-        The version alone counts when the record has no template, as those of older releases, and when the tool asks
-        nothing any more.
+        The version alone counts if the record has no template, as in older releases, or if the tool no longer asks.
         """
         same_template = self.confirm is None or action.template in (None, self.template_hash)
         return action.tool_version == self.version_hash and same_template
 
     def compares(self, action: PendingAction) -> bool:
-        """Return whether the preview of an action is made again and compared right before its launch."""
+        """Return True if the preview of an action is made again and compared right before its launch."""
         return not self.volatile and (isinstance(self._ask, Function) or action.precondition is not None)
 
     async def run(
@@ -239,14 +238,15 @@ class Tool:
         on_chunk: Callable[[str], None] | None = None,
         on_late: Callable[[Future[Any]], None] | None = None,
     ) -> Any:
-        """Call the function with checked arguments; what it returned, as it is.
+        """Call the function with checked arguments, and return its result unchanged.
 
-        `timeout_seconds` holds when the tool has none of its own. `on_chunk` hears the pieces of a streaming tool.
-        `on_late` is given the call of a sync function that goes on in its thread when this one raises ToolTimeout or
-        CancelledError: it ends as the function does. The lock is held until then.
-        Raises ToolValidationError before anything ran; NothingDone and OutcomeUnknown when the tool says so, or when
-        it took too long: to get its lock or a thread, or to end; ToolBusy when a call that took too long still has its
-        lock; ToolExecutionError with the cause for every other error of the function.
+        `timeout_seconds` applies if the tool has no timeout. `on_chunk` is called with the pieces of a streaming tool.
+        `on_late` is called with the call of a sync function that runs on in its thread after this one raised
+        ToolTimeout or CancelledError; that call ends when the function does, and holds the lock until then.
+
+        Raises ToolValidationError before the function runs; NothingDone and OutcomeUnknown when the tool raises them,
+        or on a timeout while it waits for its lock or a thread, or runs; ToolBusy when a call that exceeded its timeout
+        still holds the lock; ToolExecutionError with the cause for any other error of the function.
         """
         limit = self.limit(timeout_seconds)
         on_chunk = on_chunk if self.streaming else None
@@ -255,15 +255,15 @@ class Tool:
         )
 
     def limit(self, timeout_seconds: float | None) -> float | None:
-        """Return how many seconds one call may take when its caller gives it so many."""
+        """Return the timeout of one call in seconds: the tool's own, or else that of the caller."""
         return self.timeout_seconds if self.timeout_seconds is not None else timeout_seconds
 
     async def probe(
         self, args: Mapping[str, Json], ctx: ToolContext, *, timeout_seconds: float | None = None
     ) -> Literal["done", "not_done", "unknown"]:
-        """What the tool's probe found out about a call of unknown outcome; ``unknown`` without one.
+        """Return the result of the tool's probe for a call of unknown outcome; ``unknown`` without a probe.
 
-        `timeout_seconds` as for `preview`. Raises as `run`.
+        `timeout_seconds` is as for `preview`. Raises as `run`.
         """
         if self._probe is None:
             return "unknown"
@@ -271,9 +271,9 @@ class Tool:
         return found if found in ("done", "not_done") else "unknown"
 
     def done_text(self, args: Mapping[str, Json], result: Any) -> str | None:
-        """The tool's own words for a confirmed call that is done, as Markdown; None when it has no ``done=``.
+        """Return the tool's text for a confirmed call that is done, as Markdown; None without ``done=``.
 
-        The values in them are shown as in a question: quoted, and never Markdown. A result too long for that is cut.
+        Its values are shown as in a question: quoted, and never as Markdown. A result that is too long is cut.
         """
         if self._done is None:
             return None
@@ -325,8 +325,8 @@ class Tool:
                 raise asyncio.CancelledError from error
             raise NothingDone(f"Tool {self.name!r} did not run: earlier calls of it have not ended") from error
         except BaseException as error:
-            # A function may call sys.exit, let a GeneratorExit out or await what was cancelled: none of it may end the
-            # process or the turn, nor leave a lease to lapse.
+            # A function may call sys.exit, leak a GeneratorExit or await a cancelled task. None of these may end the
+            # process or the turn, or let a lease expire.
             if isinstance(error, passing) and not isinstance(error, _ACCIDENTS):
                 raise
             if isinstance(error, KeyboardInterrupt) or _ends_the_caller(error, task):
@@ -342,7 +342,7 @@ class Tool:
     def _more_injected(self) -> Mapping[str, Any]:
         more = dict((self._injector() or {}) if self._injector else {})
         if visible := sorted(set(more) & set(self._arguments.names)):
-            # It would run with other values than those that were checked and shown.
+            # The function would run with other values than the checked and shown ones.
             raise ToolError(f"config_injector gave {visible}, which the model gives: annotate them Injected[...]")
         return more
 
@@ -383,7 +383,7 @@ class Tool:
 
 
 def _ends_the_caller(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
-    """Whether this is not the function's: the task of the call is cancelled, or its coroutine closed from outside."""
+    """Return True if the caller is ending: its task is cancelled, or its coroutine is closed from outside."""
     match error:
         case asyncio.CancelledError():
             return _cancelling()
@@ -397,13 +397,13 @@ def _ends_the_caller(error: BaseException, task: asyncio.Task[Any] | None) -> bo
 
 
 def _cancelling() -> bool:
-    """Whether it is the caller who is cancelled."""
+    """Return True if the caller is being cancelled."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
 
 def _told(result: Any) -> str:
-    """A result within a sentence, as Markdown."""
+    """Return a result for use in a sentence, as Markdown."""
     text = serialise(result)
     if len(text) > _LONGEST_TOLD:
         text = f"{text[:_LONGEST_TOLD]}… (cut: it has {len(text)} characters)"
@@ -411,7 +411,7 @@ def _told(result: Any) -> str:
 
 
 def _types_only(schema: Any) -> Any:
-    """A JSON Schema without its words and defaults."""
+    """Return a JSON Schema without descriptions, titles, examples and defaults."""
     if isinstance(schema, list):
         return [_types_only(item) for item in schema]
     if not isinstance(schema, dict):

@@ -1,7 +1,7 @@
-"""Fields of a parameter's type that an effect gets and its question cannot show.
+"""Checks for fields of a parameter's type that the effect gets and the question cannot show.
 
-A question shows the arguments as pydantic writes them, and the effect reads what was shown: a field that is not
-written, or written under a name that is not read, would get its default behind the person's back.
+A question shows the arguments as pydantic writes them, and the effect reads the shown arguments. A field that is not
+written, or written under a name that is not read, would silently get its default, which the person did not see.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["unshown"]
 _Node: TypeAlias = Mapping[str, Any]
 
 _NOT_HERE = frozenset({"config", "default", "definitions", "fields", "metadata", "serialization"})
-"""Entries of a core schema in which no type stands that is read at this place."""
+"""Entries of a core schema that hold no type that is read at this place."""
 
 
 def unshown(arguments: type[BaseModel], parameters: Mapping[str, str]) -> list[Problem]:
-    """Return what is wrong with the fields of these arguments; `parameters` are the names of its own fields."""
+    """Return the problems of the fields of these arguments. `parameters` maps its own fields to parameter names."""
     schema: Any = arguments.__pydantic_core_schema__
     definitions = {each["ref"]: each for each in schema.get("definitions", ())}
     return [
@@ -32,7 +32,7 @@ def unshown(arguments: type[BaseModel], parameters: Mapping[str, str]) -> list[P
 
 
 class _Search:
-    """A way through one core schema, which passes each type once for each parameter."""
+    """A traversal of one core schema that visits each type once for each parameter."""
 
     def __init__(self, definitions: Mapping[str, _Node]) -> None:
         self._definitions = definitions
@@ -41,9 +41,9 @@ class _Search:
     def below(
         self, node: Any, path: tuple[str, ...], config: _Node, rewritten: bool
     ) -> Iterator[tuple[tuple[str, ...], str, str]]:
-        """Yield path, issue and mend of each field that is not shown.
+        """Yield path, issue and remedy of each field that is not shown.
 
-        `config` is that of the type around, `rewritten` tells that a function of the author writes what stands here.
+        `config` is that of the enclosing type. `rewritten` is True if a function of the author serializes this place.
         """
         if isinstance(node, list | tuple):
             for each in node:

@@ -1,4 +1,4 @@
-"""The verbs that a question may have: a phrase with a verb answers only a question of the same one."""
+"""The verbs of questions: an answer with a verb counts only for a question with the same verb."""
 
 from __future__ import annotations
 
@@ -10,4 +10,7 @@ VERBS = frozenset(
 )
 """The values of `Confirm(verb=)`. Their forms, by language, are in gateway/pending/words."""
 NO_VERBS = frozenset({"cancel", "drop", "keep", "leave", "reject", "skip", "stop"})
-"""Verbs that are also a way to say no. They refuse no question of their own verb, and its buttons say what they do."""
+"""Verbs that are also a way to say no.
+
+They do not refuse a question of their own verb, and the buttons of that question name its effect.
+"""
