@@ -16,7 +16,7 @@ from channels import Channel, Parsed, WebhookRequest, WebhookResponse
 from channels.telegram.channel import TelegramChannel
 from gateway.artifacts import ArtifactStore
 from gateway.store.base import StoreUnavailable
-from gateway.web import Ready, Running, direct, serve, web_app
+from gateway.web import Ready, Running, fast_path, serve, web_app
 from tests.web.conftest import KEY, now
 from tests.web.raw import exchange, status
 
@@ -89,7 +89,7 @@ def parts(answer: bytes) -> tuple[bytes, dict[bytes, bytes], bytes]:
 def short_ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths of what went the short way."""
     gone: list[str] = []
-    ordinary = direct.is_ordinary
+    ordinary = fast_path.is_ordinary
 
     def noted(request: BaseRequest, most_bytes: int) -> bool:
         is_so = ordinary(request, most_bytes)
