@@ -1,4 +1,4 @@
-"""The command line: ``askfirst``."""
+"""Command line of Askfirst: ``askfirst``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what was written on the command line to the bot and its settings."""
+"""Bot references on the command line: parsing, loading the bot, and its settings."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ _OURS = tuple(str(Path(package.__file__ or "").parent) for package in (gateway, 
 
 
 class NoBot(AskfirstError):
-    """There is no bot where one was named, or its file cannot be run."""
+    """The named bot does not exist, or its file cannot be run."""
 
 
 @dataclass(frozen=True, slots=True)
 class BotRef:
-    """Where a bot is: ``path.py`` or ``module:name``; the name is ``bot`` unless it is said."""
+    """Reference to a bot: ``path.py`` or ``module:name``. The name is ``bot`` by default."""
 
     written: str
     module: str
     name: str
     directory: Path
-    """Its ``.env`` and, unless said otherwise, its store are here."""
+    """Directory of the bot's ``.env`` and, by default, of its store."""
     file: Path | None
-    """None for a module."""
+    """The bot's Python file. None for a module."""
 
     @classmethod
     def parse(cls, written: str) -> Self:
-        """Raises click.BadParameter when it is neither a Python file that is there nor the name of a module."""
+        """Parse a reference. Raises click.BadParameter when it is neither an existing Python file nor a module name."""
         before, colon, after = written.rpartition(":")
         where, name = (before, after) if colon else (written, "bot")
         if where.endswith(".py"):
@@ -58,9 +58,9 @@ class BotRef:
         return cls(written, where, name, Path.cwd(), None)
 
     def load(self) -> ChannelAgent:
-        """Run the file and take the bot from it, and then the secrets out of the environment.
+        """Import the bot, then remove the secrets from the process's environment.
 
-        Raises NoBot, with the author's own part of the traceback, and AskfirstError for a channel that cannot be
+        Raises NoBot, with the traceback of the author's own code, and AskfirstError for a channel that cannot be
         loaded.
         """
         module = self._module()
@@ -79,7 +79,7 @@ class BotRef:
     def _module(self) -> ModuleType:
         if self.file is not None and not self.file.is_file():
             raise NoBot(f"there is no file {self.written}")
-        # As Python itself does for a script: what lies beside it can be imported.
+        # Like Python for a script: make the modules beside the file importable.
         sys.path.insert(0, str(self.directory))
         try:
             return importlib.import_module(self.module) if self.file is None else _run(self.module, self.file)
@@ -95,7 +95,7 @@ bot_argument = click.argument("bot", type=BotRef.parse, metavar="BOT")
 
 
 def load_settings(directory: Path) -> Settings:
-    """The settings of a bot in this directory; a store that nobody named is there too. Raises MissingSetting."""
+    """Return the settings of a bot in this directory. A default store is placed there too. Raises MissingSetting."""
     settings = Settings.load(directory)
     if "store" in settings.model_fields_set:
         return settings
@@ -115,7 +115,7 @@ def _run(name: str, file: Path) -> ModuleType:
 
 
 def authors_traceback(error: Exception) -> str:
-    """The traceback without our frames and those of the import machinery."""
+    """Return the traceback without the frames of Askfirst and of the import machinery."""
     told = traceback.TracebackException.from_exception(error)
     for part in _chain(told):
         part.stack = traceback.StackSummary.from_list(

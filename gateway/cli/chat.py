@@ -1,4 +1,4 @@
-"""``askfirst chat``: the bot in the terminal."""
+"""Command ``askfirst chat``: talk to the bot in the terminal."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def chat(bot: BotRef, files: Path) -> None:
     log_to_stderr(settings, settings.log_level if "log_level" in settings.model_fields_set else "ERROR")
     agent = bot.load()
     click.echo(f"{bot.written}, model: {agent.agent.provider.name}. /help shows the commands, Ctrl-D ends.", err=True)
-    # One call of the runner for each line: between the lines nothing runs, and Ctrl-C at the prompt simply ends it.
+    # The runner is called once for each line. Between lines no code runs, so Ctrl-C at the prompt ends the command.
     with asyncio.Runner() as runner:
         stack = contextlib.AsyncExitStack()
         engine = runner.run(stack.enter_async_context(in_memory(agent)))
@@ -79,9 +79,9 @@ class _Choice:
 
 
 async def _open(engine: Engine) -> list[_Choice]:
-    """Return the buttons of what the person may answer, in the order it was asked: the numbers press them."""
-    conversation = engine.shared.conversation(own_place(Person.parse(_WRITTEN)))
-    actions = (await engine.shared.actions(conversation)).open_for(_WRITTEN)
+    """Return the buttons of the open questions, oldest question first. The person presses them by number."""
+    conversation = engine.context.conversation(own_place(Person.parse(_WRITTEN)))
+    actions = (await engine.context.actions(conversation)).open_for(_WRITTEN)
     return [
         _Choice(visible(label), intent, action.pending_action_id)
         for action in actions
@@ -90,7 +90,7 @@ async def _open(engine: Engine) -> list[_Choice]:
 
 
 def _lines() -> Iterator[str]:
-    """What the person writes, until Ctrl-D or Ctrl-C."""
+    """Yield the lines that the person writes, until Ctrl-D or Ctrl-C."""
     prompt = "> " if sys.stdin.isatty() else ""
     with contextlib.suppress(EOFError, KeyboardInterrupt):
         while True:
@@ -106,12 +106,12 @@ def _show(result: AgentResult, engine: Engine, files: Path) -> None:
 
 
 def _saved(artifact: Artifact, engine: Engine, files: Path) -> Path:
-    """Put a file into the directory, beside those of the same name."""
+    """Copy a file into the directory, under a numbered name if its own is taken."""
     media = media_of(artifact)
     files.mkdir(parents=True, exist_ok=True)
     number, path = 1, files / media.filename
     while path.exists():
         number += 1
         path = files / f"{Path(media.filename).stem}-{number}{Path(media.filename).suffix}"
-    shutil.copyfile(engine.shared.artifacts.open(media).path, path)
+    shutil.copyfile(engine.context.artifacts.open(media).path, path)
     return path

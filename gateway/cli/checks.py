@@ -1,4 +1,4 @@
-"""What `askfirst doctor` looks at: each look says what it found, or raises AskfirstError with a fault and its mend."""
+"""Checks of `askfirst doctor`. Each returns its finding, or raises AskfirstError with a fault and its mend."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gateway.cli.slack import SCOPES
 from gateway.cli.tools import in_short
 from gateway.cli.webhooks import polled, webhook_url
 from gateway.control_server import socket_file, store_file
-from gateway.engine.skew import skew_of
+from gateway.engine.clock_skew import skew_of
 from gateway.environment import proxied
 from gateway.observe import describe_error
 from gateway.providers import KnowsModels, ModelMessage, Provider, ProviderConfigurationError, ProviderError, Request
@@ -52,22 +52,23 @@ __all__ = [
 
 _ANSWER_WITHIN_SECONDS = 20.0
 _CLOCK_SECONDS = 30.0
-"""From here on a clock is told to be off: long before `serve` minds it, since it may go on drifting."""
+"""Threshold of the warning for a clock that is off. It is far below the tolerance of `serve`, since the clock may drift
+further."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one look came to: `says` is a fault with its mend, or what was found."""
+    """Result of a check. `says` is a fault with its mend, or the finding."""
 
     check: str
     ok: bool
     says: str
     warns: bool = False
-    """The bot can be served, and something may be lost."""
+    """True if the bot can be served, with a risk of loss."""
 
 
 def looked(check: str, look: Callable[[], str]) -> Iterator[Finding]:
-    """What a look came to, and what the rooms it went through warned of."""
+    """Run a check. Yield its finding, and a warning for each line that it logged at WARNING."""
     with _warnings_heard() as warnings:
         try:
             found = Finding(check, True, look())
@@ -80,7 +81,7 @@ def looked(check: str, look: Callable[[], str]) -> Iterator[Finding]:
 
 
 def faults(check: str, error: AskfirstError) -> Iterator[Finding]:
-    """One for each line of an error that lists several (as Settings' do), else one."""
+    """Yield a finding for each line of an error that lists several (as Settings' errors do), else one."""
     listed = [line.removeprefix("- ") for line in str(error).splitlines() if line.startswith("- ")]
     for says in listed or [" ".join(str(error).split())]:
         yield Finding(check, False, says)
@@ -91,11 +92,11 @@ def settings(settings: Settings) -> str:
     return "serve starts with them"
 
 
-# ── the model ──
+# ── model ──
 
 
 def model(agent: ChannelAgent, *, asks: bool) -> str:
-    """Whether there is a model to call; with `asks` it is called."""
+    """Check that the model is configured. With `asks`, call it."""
     try:
         provider = agent.agent.provider
     except ProviderConfigurationError as error:
@@ -124,11 +125,11 @@ async def _asked(provider: Provider, name: str | None, *, asks: bool) -> str:
         await provider.close()
 
 
-# ── the previews ──
+# ── previews ──
 
 
 def previews(agent: ChannelAgent, written: str) -> Iterator[Finding]:
-    """Yield whether two previews of a call differ, of each tool whose arguments have defaults or examples."""
+    """Yield whether two previews of a call are equal, for each tool whose arguments have defaults or examples."""
     found = [
         (tool, _example(tool))
         for tool in agent.agent.tools.values()
@@ -142,7 +143,7 @@ def previews(agent: ChannelAgent, written: str) -> Iterator[Finding]:
 
 
 def _example(tool: Tool) -> dict[str, Json] | None:
-    """Return the arguments that the tool itself names, by defaults and ``Field(examples=[...])``, or None."""
+    """Return example arguments from the tool's defaults and ``Field(examples=[...])``, or None."""
     fields = tool.parameters["properties"]
     named = {name: field["examples"][0] for name, field in fields.items() if field.get("examples")}
     try:
@@ -160,7 +161,7 @@ async def _previewed(agent: ChannelAgent, calls: Sequence[tuple[Tool, dict[str, 
                     person="app:-:doctor",
                     language=agent.language or "en",
                     deps=agent.deps,
-                    now=engine.shared.wall_clock,
+                    now=engine.context.wall_clock,
                 )
                 try:
                     _, warning = await previewed_twice(tool, args, context)
@@ -173,23 +174,23 @@ async def _previewed(agent: ChannelAgent, calls: Sequence[tuple[Tool, dict[str, 
     return found
 
 
-# ── who may confirm ──
+# ── tools and approvers ──
 
 
 def tools(agent: ChannelAgent) -> Iterator[Finding]:
-    """Which tools run, ask or never run, and a warning of those that nobody is asked about."""
+    """Yield which tools run, ask or never run, and a warning for tools that run without any confirmation."""
     yield Finding("tools", True, in_short(agent))
     if (alone := unasked(agent.agent.tools.values(), agent.agent.policy)) is not None:
         yield Finding("tools", True, alone, warns=True)
 
 
 def approvers(agent: ChannelAgent, settings: Settings) -> Iterator[Finding]:
-    """Whether those whom tools name could answer."""
+    """Check that the approvers of the tools can answer."""
     tools = [tool for tool in agent.agent.tools.values() if tool.confirm is not None and tool.confirm.approvers]
     try:
         channels = settings.channels_on()
     except MissingSetting:
-        return  # said among the settings
+        return  # reported among the settings
     if not tools or settings.allow is None:
         return
 
@@ -200,15 +201,15 @@ def approvers(agent: ChannelAgent, settings: Settings) -> Iterator[Finding]:
     yield from looked("approvers", look)
 
 
-# ── the platforms ──
+# ── platforms ──
 
 
 def platforms(settings: Settings, written: str) -> Iterator[Finding]:
-    """Each platform that is on: its token, what the token may do, and the URL it has registered."""
+    """Check each configured platform: its token, the token's permissions, and the registered URL."""
     try:
         ways = settings.channels_on()
     except MissingSetting:
-        return  # said among the settings
+        return  # reported among the settings
     if not ways:
         says = "none is on: set TELEGRAM_BOT_TOKEN, for example"
         yield Finding("channels", False, says)
@@ -242,9 +243,9 @@ def platforms(settings: Settings, written: str) -> Iterator[Finding]:
 
 
 async def _tried(channel: Channel, dates: dict[str, float]) -> tuple[bool, str | None]:
-    """Whether it can register a webhook, and which one it has. Raises AskfirstError when the platform refuses us.
+    """Return whether the channel can register a webhook, and the registered one. Raises AskfirstError when refused.
 
-    `dates` is given by how many seconds this machine's clock is ahead of each host that answered.
+    `dates` receives this machine's clock skew in seconds, by the host that answered. Positive: this clock is ahead.
     """
     timeout = aiohttp.ClientTimeout(total=_ANSWER_WITHIN_SECONDS)
     async with aiohttp.ClientSession(trust_env=proxied(), timeout=timeout, trace_configs=[_comparing(dates)]) as http:
@@ -269,7 +270,7 @@ def _comparing(dates: dict[str, float]) -> aiohttp.TraceConfig:
 
 
 def _scopes(settings: Settings) -> str:
-    from channels.slack.api import WebApi  # its library need not be installed
+    from channels.slack.api import WebApi  # Slack's library may not be installed
 
     slack = settings.channel_settings("slack")
 
@@ -293,7 +294,7 @@ def _scopes(settings: Settings) -> str:
 
 
 def _unregistered(name: str, registered: str | None) -> Finding:
-    """Whether a channel can be polled: Telegram refuses it while a webhook is set."""
+    """Check that a channel can be polled. Telegram refuses polling while a webhook is set."""
     if registered is None:
         return Finding(f"{name} polling", True, f"it comes in {polled(name)}")
     says = f"{registered} is registered, so nothing can be polled: askfirst webhooks delete"
@@ -310,11 +311,11 @@ def _compared(check: str, registered: str | None, expected: str | None, mend: st
     return Finding(check, True, registered)
 
 
-# ── the store and the files ──
+# ── store and files ──
 
 
 def store(settings: Settings) -> str:
-    """A store that nobody has is opened; of one that a server has, the server is asked."""
+    """Open the store. If a server holds it, ask that server instead."""
     file = store_file(settings.store)
     if file is not None and not file.exists():
         _write_into(file.parent, "ASKFIRST_STORE")
@@ -333,7 +334,7 @@ def store(settings: Settings) -> str:
 
 
 def _place(url: str) -> str:
-    """Where a Redis is, without the password."""
+    """Return the URL of a Redis without its password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}:{parts.port or 6379}{parts.path}"
 
@@ -356,7 +357,7 @@ def artifacts(settings: Settings) -> str:
 
 
 def _write_into(directory: Path, variable: str) -> None:
-    """Raises AskfirstError when no file can be made there, or in what of the path exists already."""
+    """Check that files can be created in the directory, or in its nearest existing parent. Raises AskfirstError."""
     existing = next(path for path in (directory, *directory.absolute().parents) if path.exists())
     try:
         with tempfile.TemporaryFile(dir=existing):
@@ -370,7 +371,7 @@ def _write_into(directory: Path, variable: str) -> None:
 
 @contextmanager
 def _warnings_heard() -> Iterator[list[str]]:
-    """What our own log says at WARNING meanwhile."""
+    """Collect the messages that Askfirst logs at WARNING during the block."""
     heard: list[str] = []
 
     class Hears(logging.Handler):

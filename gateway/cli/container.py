@@ -1,4 +1,4 @@
-"""Whether what a container keeps outlives it."""
+"""Check whether a directory is lost when its container is replaced."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 __all__ = ["goes_with_container"]
 
 _MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
-"""Files that Docker and Podman put into every container."""
+"""Marker files in every Docker and Podman container."""
 _ANONYMOUS = re.compile(r"/volumes/[0-9a-f]{64}/_data$")
-"""Where Docker and Podman keep a volume that nobody named: a new container gets another one."""
+"""Mount root of an anonymous volume in Docker and Podman. A new container gets a new one."""
 
 
 def goes_with_container(directory: Path, mounts: str | None = None) -> bool:
-    """Whether a directory is a container's own, or on a volume without a name, so that a new container starts without.
+    """Return True if the directory is in the container's own file system or on an anonymous volume.
 
-    `mounts` is ``/proc/self/mountinfo`` (proc_pid_mountinfo(5)); without it this process is asked, which need not be in
-    a container at all.
+    `mounts`: text of ``/proc/self/mountinfo`` (proc_pid_mountinfo(5)). By default it is read from this process; outside
+    a container the result is False.
     """
     if mounts is None:
         if not any(mark.exists() for mark in _MARKS):

@@ -1,8 +1,8 @@
-"""The operator's commands, whether a server is running or not.
+"""Client of the control socket: runs operators' commands, with or without a running server.
 
-A server that runs on an SQLite file listens on a socket file beside it, for its own user alone. A command asks there;
-when nobody listens it opens the store itself, which the operating system's lock allows to one process at a time. A
-store on Redis is open to many: there nobody is asked.
+A server on an SQLite file listens on a socket file beside it, accessible to its own user alone. A command is sent to
+that socket. If no server listens, the command opens the store itself; the operating system's lock allows that to one
+process at a time. A store on Redis accepts several processes, so commands open it directly.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from channels.direct import DirectChannel
 from channels.webchat import WebChatChannel
 from gateway.app import home_of
 from gateway.control_server import socket_file, store_file
-from gateway.engine.operator import NotDone, Operator
+from gateway.operations.operator import NotDone, Operator
 from gateway.pending.seal import Keyring
 from gateway.settings import Settings
 from gateway.store.base import StoreRefused
@@ -34,7 +34,8 @@ _ANSWER_WITHIN = aiohttp.ClientTimeout(total=10)
 
 
 def operate(settings: Settings, operation: str, **arguments: Json) -> Any:
-    """Have the running server do it, or do it to the store where none has to be asked. Raises AskfirstError."""
+    """Run an operation in the running server, or directly on the store if no server has to be asked. Raises
+    AskfirstError."""
     store = store_file(settings.store)
     if store is None:
         return _alone(settings, operation, arguments)
@@ -44,7 +45,9 @@ def operate(settings: Settings, operation: str, **arguments: Json) -> Any:
     if not store.exists():
         if operation not in _READS:
             raise AskfirstError(f"there is no store {store}: start the bot first, or name its store in ASKFIRST_STORE")
-        settings = settings.model_copy(update={"store": "sqlite:///:memory:"})  # as empty as a bot's that never ran
+        settings = settings.model_copy(
+            update={"store": "sqlite:///:memory:"}
+        )  # as empty as the store of a bot that never ran
     try:
         return _alone(settings, operation, arguments)
     except StoreRefused as error:
@@ -52,10 +55,10 @@ def operate(settings: Settings, operation: str, **arguments: Json) -> Any:
 
 
 def _listening_at(name: Path) -> Path | None:
-    """Where the server of this store listens, if it does.
+    """Return the socket of this store's server, or None.
 
-    A link is left behind by a server that was killed, and anybody may make the directory anew that it leads to: only
-    one that belongs to whoever made the link, and that nobody else may enter, is that server's.
+    A killed server leaves its link behind, and any user could recreate the directory that the link points to. The
+    directory is therefore accepted only if it belongs to the link's owner and no other user may enter it.
     """
     if not name.is_symlink():
         return name if name.exists() else None
@@ -69,7 +72,7 @@ def _listening_at(name: Path) -> Path | None:
 
 
 async def _ask(place: Path, operation: str, arguments: Mapping[str, Json]) -> Any:
-    """Raises ConnectionError when no server listens there."""
+    """Send an operation to the server. Raises ConnectionError when no server listens there."""
     try:
         async with (
             aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(place)), timeout=_ANSWER_WITHIN) as http,
@@ -100,7 +103,7 @@ def _alone(settings: Settings, operation: str, arguments: Mapping[str, Json]) ->
 
 
 def _channels(settings: Settings) -> Mapping[str, Channel]:
-    """Every channel that a message could be written for, none of them started: nothing is sent from here."""
+    """Return every channel that can be written to, not started: this process sends no messages."""
     channels: dict[str, Channel] = {
         DirectChannel.name: DirectChannel(),
         WebChatChannel.name: WebChatChannel(keys=(), hosts=()),

@@ -1,4 +1,4 @@
-"""``askfirst dev``: the bot on this machine, started anew with every save."""
+"""Command ``askfirst dev``: serve the bot on this machine, restarted after every save."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def dev(bot: BotRef, host: str, port: int) -> None:
     when TELEGRAM_BOT_TOKEN is set, Slack over Socket Mode when SLACK_BOT_TOKEN and SLACK_APP_TOKEN are, so no public
     address is needed. Without a model's key the offline demo answers.
     """
-    # Python's bytecode cache takes two saves within one second that are equally long for the same file.
+    # Python's bytecode cache misses a second save within one second that leaves the file's size the same.
     sys.dont_write_bytecode = True
     environ = dict(os.environ)
     settings = load_settings(bot.directory)
@@ -61,7 +61,7 @@ def dev(bot: BotRef, host: str, port: int) -> None:
         await run(gateway, host, port, stopped=stopped, grace_seconds=GRACE_SECONDS, announce=announce)
 
     with asyncio.Runner() as runner:
-        # Before the bot is read, so that no save is missed.
+        # Start watching before the bot is read, so that no save is missed.
         saving = runner.run(_watch(bot.directory))
         try:
             agent = bot.load()
@@ -73,12 +73,12 @@ def dev(bot: BotRef, host: str, port: int) -> None:
             more = f"\n{authors_traceback(error.error)}" if isinstance(error, LifespanFailed) else ""
             click.echo(f"{error}{more}\n\nIt starts with the next save. Ctrl-C ends.", err=True)
             saved = runner.run(_until(saving, lambda stopped: stopped()))
-        # Within the block, at whose end Python waits for every thread.
+        # Inside the block, because at its end Python waits for every thread.
         if saved:
             click.echo("Saved: starting anew.")
             logging.shutdown()
             sys.stdout.flush()
-            # Not what .env has added to the environment: it may be another one by now.
+            # Use the environment without the variables of .env, which may have changed.
             os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environ)  # noqa: S606 - our own command line
         leave()
 
@@ -88,9 +88,9 @@ def _sees_saves() -> bool:
 
 
 async def _watch(directory: Path) -> asyncio.Task[None]:
-    """A task that ends when a Python file or the .env in this directory or below has changed since now.
+    """Return a task that ends when a Python file or the .env in this directory or below changes.
 
-    Without the package watchfiles it does not end.
+    Without the package watchfiles it never ends.
     """
 
     async def change() -> None:
@@ -107,7 +107,7 @@ async def _watch(directory: Path) -> asyncio.Task[None]:
 
 
 async def _until(saving: asyncio.Task[None], work: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]) -> bool:
-    """Work until a save or a signal, which `stopped` waits for. True: it was a save."""
+    """Run `work` until a save or a signal, which `stopped` waits for. Return True if it was a save."""
     with until_signal() as signalled:
         ending = asyncio.create_task(signalled.wait())
 
@@ -119,9 +119,9 @@ async def _until(saving: asyncio.Task[None], work: Callable[[Callable[[], Awaita
 
 
 def _work_offline(agent: ChannelAgent) -> str | None:
-    """Put the demo in the place of a model that has no key, and return which key that is.
+    """Replace a model without a key by the demo model. Return the variable of the missing key, or None.
 
-    Raises ProviderConfigurationError for anything else.
+    Raises ProviderConfigurationError for any other fault.
     """
     try:
         agent.agent.provider  # noqa: B018 - made when first asked for

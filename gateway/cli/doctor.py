@@ -1,4 +1,4 @@
-"""``askfirst doctor``: what would keep a bot from being served, each fault in a line with its mend."""
+"""Command ``askfirst doctor``: check that a bot can be served, one line per finding."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _findings(bot: BotRef, *, asks_model: bool) -> Iterator[Finding]:
     try:
         agent = bot.load()
     except AskfirstError as error:
-        # The first line says which file, the last one, of the author's traceback, what is wrong with it.
+        # The first line names the file. The last line, of the author's traceback, names the error.
         yield Finding("bot", False, " ".join(dict.fromkeys([str(error).splitlines()[0], str(error).splitlines()[-1]])))
     else:
         yield Finding("bot", True, f"{bot.written} is loaded")

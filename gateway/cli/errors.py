@@ -1,7 +1,7 @@
-"""How commands fail: 1 for a failure, 2 for a wrong command line, 78 for a start that an operator has to mend.
+"""Exit codes of the commands: 1 for a failure, 2 for a wrong command line, 78 for faulty settings or a faulty store.
 
-78 is EX_CONFIG of sysexits.h: a supervisor that knows it does not try again. So a failure that may pass by itself is 1:
-a platform out of reach, a store that another process still holds.
+78 is EX_CONFIG of sysexits.h. A supervisor that knows it does not restart the process. A failure that may pass by
+itself is therefore 1, like an unreachable platform or a store that another process still holds.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ __all__ = ["Commands", "Unsafe"]
 
 
 class Unsafe(click.ClickException):
-    """The settings are unsafe or there by half, or the store cannot be opened as it is."""
+    """The settings are unsafe or incomplete, or the store cannot be opened as it is."""
 
     exit_code = 78
 
 
 class Commands(click.Group):
-    """Commands whose errors are said in a sentence, each imported when it is called or listed.
+    """Command group with lazy imports that reports errors in one sentence.
 
-    `modules` names the module of each; there it is called as here.
+    `modules` maps each command to its module, which has the command under the same name. A module is imported when its
+    command is called or listed.
     """
 
     def __init__(self, *args: Any, modules: Mapping[str, str], **kwargs: Any) -> None:
@@ -49,7 +50,9 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         try:
             return super().resolve_command(ctx, args)
-        except click.exceptions.NoSuchCommand as error:  # click looks for what was meant among those it was given
+        except (
+            click.exceptions.NoSuchCommand
+        ) as error:  # click searches for similar names only among the commands that it knows
             raise click.exceptions.NoSuchCommand(
                 error.command_name, possibilities=self.list_commands(ctx), ctx=ctx
             ) from None

@@ -1,4 +1,4 @@
-"""``askfirst init``: a bot to begin with."""
+"""Command ``askfirst init``: write a first bot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""``askfirst pending``, ``waiting``, ``dead``, ``people``, ``send``: work on a store, with its server up or down."""
+"""Commands ``askfirst pending``, ``waiting``, ``dead``, ``people`` and ``send``: work on a store, with its server up or
+down."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from gateway.cli.bots import BotRef, load_settings
 from gateway.cli.control_socket import operate
 from gateway.cli.terminal import json_text, visible
 from gateway.control_server import store_file
-from gateway.engine.operator import LETTERS_A_PAGE
+from gateway.operations.operator import LETTERS_A_PAGE
 from gateway.settings import Settings
 
 __all__ = ["dead", "pending", "people", "send", "waiting"]
@@ -27,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _on_a_store(command: F) -> F:
-    """Give a command the settings that name its store, and `--json`."""
+    """Decorate a command with `--json` and with the settings that name its store."""
 
     @click.option(
         "--bot", type=BotRef.parse, metavar="BOT", help="Whose store it is. Default: the one in this directory."
@@ -236,7 +237,7 @@ def send(settings: Settings, address: str, text: str, *, as_json: bool) -> None:
 
 
 def _check_account(settings: Settings, address: str) -> None:
-    """Refuse another bot's account: what is sent there would begin a conversation that nobody of that bot sees."""
+    """Refuse the account of another bot: a message there would begin a conversation that the other bot never reads."""
     channel, _, rest = address.partition(":")
     if channel not in settings.channels_on():
         return
@@ -250,7 +251,7 @@ def _check_account(settings: Settings, address: str) -> None:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns under their heads; nothing for no rows."""
+    """Format rows as columns with headings. Without rows the text is empty."""
     lines = [[visible(cell) for cell in row] for row in (head, *rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     if not rows:
@@ -272,7 +273,7 @@ def _listing(found: Mapping[str, Any]) -> str:
 
 
 def _age(stamp: str | None) -> str:
-    """Nothing for what does not say since when it waits."""
+    """Return the age of a time stamp in its largest unit, as in ``3h``. Empty for None."""
     if stamp is None:
         return ""
     seconds = max((datetime.now(UTC) - datetime.fromisoformat(stamp)).total_seconds(), 0)

@@ -1,4 +1,4 @@
-"""``askfirst preview``: what a person would be asked."""
+"""Command ``askfirst preview``: show the prompt that a call would lead to."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def preview(bot: BotRef, tool_name: str, arguments: str, *, markdown: bool) -> N
 
 
 async def _prompt(bot: ChannelAgent, tool: Tool, given: Mapping[str, Any]) -> tuple[Reply, str, str]:
-    """Return the prompt, the text of the file in front of it, and a warning when its preview differs from call to call.
+    """Return the prompt, the text of its file, and a warning when the preview differs from call to call.
 
-    Raises AskfirstError when it would not be asked.
+    Raises AskfirstError when the call would not lead to a prompt.
     """
     args, language = tool.validate(given), bot.language or "en"
     _check_policy(bot, tool, args)
@@ -67,7 +67,7 @@ async def _prompt(bot: ChannelAgent, tool: Tool, given: Mapping[str, Any]) -> tu
     address = Address(channel=_PERSON.channel, account=_PERSON.account, place="preview", group=asks_others)
     async with in_memory(bot) as engine:
         context = ToolContext(
-            person=str(_PERSON), language=language, deps=bot.deps, now=engine.shared.wall_clock, address=address
+            person=str(_PERSON), language=language, deps=bot.deps, now=engine.context.wall_clock, address=address
         )
         try:
             seen, warning = await previewed_twice(tool, args, context)
@@ -75,7 +75,7 @@ async def _prompt(bot: ChannelAgent, tool: Tool, given: Mapping[str, Any]) -> tu
             raise AskfirstError(f"nobody is asked, the model is told: {error}") from error
         except ToolError as error:
             raise AskfirstError(f"nobody is asked, the preview failed: {error}") from error
-        actions = await engine.shared.actions(engine.shared.conversation(address))
+        actions = await engine.context.actions(engine.context.conversation(address))
         proposed = propose(
             actions,
             tool,

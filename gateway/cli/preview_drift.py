@@ -1,4 +1,4 @@
-"""Previews made twice, as they are before the question and again before the launch."""
+"""Drift check of previews: a preview is made twice, as before the prompt and again before the launch."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["previewed_twice"]
 
 
 async def previewed_twice(tool: Tool, args: Mapping[str, Json], context: ToolContext) -> tuple[Preview, str]:
-    """Return the preview of a call, and a warning when a second one differs from it; none when it is volatile.
+    """Return the preview of a call, and a warning when a second preview differs. No warning for a volatile tool.
 
-    Raises as `Tool.preview`.
+    Raises the errors of `Tool.preview`.
     """
     preview = await tool.preview(args, context, timeout_seconds=LAUNCH_PREVIEW_SECONDS)
     if tool.volatile:

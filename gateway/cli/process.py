@@ -1,4 +1,4 @@
-"""A gateway in a process of its own: on until a signal comes, then drained."""
+"""A gateway in its own process: served until a signal, then drained."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ log = logging.getLogger("askfirst.cli")
 
 _UV_THREADS = 32
 _GARBAGE = 10_000
-"""Objects more than there were, before any are looked through: a few requests of an ordinary moment make Python's 700,
-and nearly all of them go by themselves."""
+"""Threshold of Python's first garbage collection, in allocations. A few ordinary requests reach Python's default of
+700, and nearly all their objects are freed by reference counting."""
 
 
 @contextlib.contextmanager
 def until_signal() -> Iterator[asyncio.Event]:
-    """An event that SIGTERM, SIGINT or SIGHUP sets; a second one ends the process at once.
+    """Yield an event that SIGTERM, SIGINT or SIGHUP sets. A second signal ends the process at once.
 
-    A SIGHUP that is ignored, as under nohup, stays so.
+    A SIGHUP that is ignored, as under nohup, stays ignored.
     """
     signalled, loop = asyncio.Event(), asyncio.get_running_loop()
 
@@ -59,9 +59,9 @@ def until_signal() -> Iterator[asyncio.Event]:
 
 
 def event_loop() -> asyncio.AbstractEventLoop:
-    """The fastest there is: uvloop's, or asyncio's own where uvloop is not made for the system."""
-    # Half of them look names up (https://docs.libuv.org/en/v1.x/threadpool.html): of the four there are else, two names
-    # that nobody answers for would hold up every platform and the model.
+    """Return a new event loop: uvloop's, or asyncio's own on systems without uvloop."""
+    # Half of libuv's threads may resolve names (https://docs.libuv.org/en/v1.x/threadpool.html). With the default of
+    # four, two names whose DNS servers do not answer would block every platform and the model.
     os.environ.setdefault("UV_THREADPOOL_SIZE", str(_UV_THREADS))
     try:
         import uvloop
@@ -79,7 +79,8 @@ async def run(
     grace_seconds: float,
     announce: Callable[[str], None],
 ) -> None:
-    """Serve until `stopped` returns, then let what runs finish for so long. `announce` is told the URL it listens on.
+    """Serve until `stopped` returns, then drain for at most `grace_seconds`. `announce` is called with the server's
+    URL.
 
     Raises AskfirstError when it cannot start: the port is taken, a platform is out of reach, the store is in use.
     """
@@ -91,7 +92,7 @@ async def run(
             raise AskfirstError(f"cannot listen on {host}:{port} ({reason}): give another --port or --host") from error
         try:
             _settle_memory()
-            with contextlib.suppress(OSError):  # nobody may be there to read it, or no room
+            with contextlib.suppress(OSError):  # the reader of the output may be gone, or the disk full
                 announce(base_url(host, listening.port))
             await stopped()
             await gateway.drain(grace_seconds)
@@ -100,21 +101,22 @@ async def run(
 
 
 def _settle_memory() -> None:
-    """What is loaded by now stays. Looking through all of it for garbage would hold the event loop up for a tenth of a
-    second and more, again and again, and a platform waits meanwhile."""
+    """Exclude the objects of startup from garbage collection. Each collection of them would block the event loop for a
+    tenth of a second or more while a platform waits."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GARBAGE, *gc.get_threshold()[1:])
 
 
 def _reason(error: OSError | UnicodeError) -> str:
-    """Of an address in use asyncio's own text is long, of a name nobody knows the number means nothing."""
+    """Return a short reason. asyncio's text for an address in use is long, and an unknown name has a meaningless
+    number."""
     number = getattr(error, "errno", None) or 0
     return os.strerror(number) if number > 0 else getattr(error, "strerror", None) or "no such name"
 
 
 def leave_after(seconds: float) -> None:
-    """End the process in so many seconds, unless it has ended by then, also while something holds up its event loop."""
+    """End the process after this many seconds, even when its event loop is blocked."""
 
     def give_up() -> None:
         log.warning("something does not end, and is left as it is")
@@ -126,8 +128,8 @@ def leave_after(seconds: float) -> None:
 
 
 def leave() -> NoReturn:
-    """End the process. Python itself, and its event loop, would first wait for every thread and every task: a tool may
-    hang in one for ever."""
+    """End the process without waiting for threads and tasks. Python and its event loop would wait for a tool that
+    hangs."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):
@@ -140,7 +142,7 @@ def base_url(host: str, port: int) -> str:
 
 
 def log_to_stderr(settings: Settings, level: LogLevel, *, key: bytes | None = None) -> None:
-    """Send the logs to stderr, with every secret that the settings know taken out, and with `key` every person too."""
+    """Log to stderr, with the settings' secrets removed. With `key`, people are replaced by pseudonyms."""
     people = str if key is None else pseudonyms(key, (*names(), DirectChannel.name))
     configure_logging(level, secrets=_secrets(settings), people=people)
 

@@ -1,4 +1,4 @@
-"""``askfirst replay``: what the bot would say to what was recorded."""
+"""Command ``askfirst replay``: show the bot's answers to recorded requests."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def _replayed(bot: ChannelAgent, settings: Settings, recorded: Sequence[Re
 
 
 def _read(file: Path) -> Iterator[Record | Line]:
-    """Yield what a file has recorded. Raises AskfirstError, which names the line."""
+    """Yield the records of a file. Raises AskfirstError, which names the faulty line."""
     try:
         text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:

@@ -41,11 +41,11 @@ _STAND_INS = {
     "TWILIO_WHATSAPP_FROM": "+10000000000",
     "ASKFIRST_PUBLIC_URL": "https://replay.invalid",
 }
-"""For settings that a channel insists on and that nothing here depends on: nothing is sent, and nothing is proven."""
+"""Placeholders for the settings that a channel requires. A replay sends no messages and verifies no signatures."""
 
 
 def named(record: Record) -> Sequence[str]:
-    """Return the channels that the request may be for. Raises AskfirstError when there is none of that name."""
+    """Return the names of the channels that the record may be for. Raises AskfirstError for an unknown channel."""
     if record.channel == WebChatChannel.name:
         raise AskfirstError(
             f"{record.source}: the web chat has no webhook: write what was said into a .txt file, a message a line"
@@ -59,9 +59,10 @@ def named(record: Record) -> Sequence[str]:
 
 
 def offline(name: str, settings: Settings, transcript: Transcript) -> Channel:
-    """Return a channel that reads as its platform's and sends nothing. Raises MissingSetting.
+    """Return a channel that parses like its platform's and sends no messages. Raises MissingSetting.
 
-    What a reply says is kept as it is, before the platform's own formatting, which is made all the same.
+    Replies keep their Markdown text. The platform's own formatting runs as well, and its result is only checked for
+    emptiness.
     """
     kind: Any = DirectChannel if name == DirectChannel.name else load(name)
 
@@ -81,7 +82,7 @@ def offline(name: str, settings: Settings, transcript: Transcript) -> Channel:
             transcript.note(f"to the presser{' alone' if private else ''}: {visible(text)}")
 
     async def typing(self: Channel, address: Address) -> None:
-        """Nobody sees it."""
+        """Ignore the typing notice."""
 
     def follows(self: Channel, message: Message, receipt: Receipt) -> bool:
         return receipt.message_id in list(transcript.shown)[: transcript.seen]

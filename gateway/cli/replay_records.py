@@ -16,24 +16,24 @@ __all__ = ["Line", "Record", "button_label", "described"]
 
 
 class Record(BaseModel):
-    """One webhook request as it was recorded."""
+    """A recorded webhook request."""
 
     model_config = ConfigDict(extra="forbid")
 
     channel: str
-    """The channel's name, or what follows ``/webhooks/`` in the URL that several share: ``twilio``."""
+    """The channel's name, or the shared webhook name in the URL after ``/webhooks/``, like ``twilio``."""
     body: dict[str, Any] | str
-    """The JSON that was posted, or the text of the body: a form, or JSON."""
+    """The posted JSON, or the text of the body (a form or JSON)."""
     headers: dict[str, str] = {}
     at: AwareDatetime | None = None
-    """When it came; None: when its platform says that it was sent."""
+    """Time of receipt. None: the time at which the platform says it was sent."""
     bot_name: str | None = None
-    """The bot's name on Telegram, without the @: in a group it says who is meant."""
+    """The bot's Telegram name without the @. In a group it decides whether the bot is addressed."""
     _source: str = PrivateAttr("")
 
     @property
     def source(self) -> str:
-        """Where it was read."""
+        """File and line of the record."""
         return self._source
 
     @source.setter
@@ -41,7 +41,7 @@ class Record(BaseModel):
         self._source = source
 
     def request(self) -> WebhookRequest:
-        """Return the request as the platform made it."""
+        """Return the request in the form that the platform sent."""
         is_json = isinstance(self.body, dict) or self.body.lstrip().startswith("{")
         body = json.dumps(self.body) if isinstance(self.body, dict) else self.body.strip()
         headers = {"content-type": "application/json" if is_json else "application/x-www-form-urlencoded"}
@@ -51,7 +51,7 @@ class Record(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One message of somebody whose platform does not matter."""
+    """A message of one person on no particular platform."""
 
     source: str
     text: str
@@ -74,7 +74,7 @@ def described(event: Event, request: WebhookRequest) -> str:
 
 
 def button_label(request: WebhookRequest, token: str) -> str | None:
-    """Return the label of the button that carries this token, as the request itself tells it."""
+    """Return the label of the button with this token, as found in the request, or None."""
     try:
         body = json.loads(request.body)
     except ValueError:
@@ -93,7 +93,7 @@ def button_label(request: WebhookRequest, token: str) -> str | None:
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield every object in a JSON value."""
+    """Yield every object in a JSON value, including nested ones."""
     if isinstance(value, dict):
         yield value
     for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():

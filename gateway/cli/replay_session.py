@@ -43,7 +43,7 @@ class _HasName(Protocol):
 
 
 class Replay:
-    """A bot, and what is replayed to it one after the other. The clock moves on as that of the recording does."""
+    """A running bot and the records that are replayed to it in order. The store's clock follows the recorded times."""
 
     def __init__(self, engine: Engine, channels: Mapping[str, Channel], transcript: Transcript) -> None:
         self._engine, self._channels, self._transcript = engine, channels, transcript
@@ -54,14 +54,14 @@ class Replay:
         self._line = itertools.count(1)
 
     async def take(self, one: Record | Line) -> None:
-        """Replay this, and return when nothing is left to be said to it. Raises AskfirstError for a wrong record."""
+        """Replay one record and wait until the bot is idle. Raises AskfirstError for a wrong record."""
         if isinstance(one, Line):
             await self._says(one)
         else:
             await self._receive(one)
 
     async def aclose(self) -> None:
-        """Let the bot answer what it still collects."""
+        """Advance the clock past the collect time, so that the bot answers its last messages."""
         await self._move(self._engine.context.bot.collect_seconds)
 
     async def _says(self, line: Line) -> None:
@@ -115,7 +115,7 @@ class Replay:
             self._transcript.note("no answer")
 
     async def _follow(self, at: datetime | None) -> None:
-        """Move the clock on to when this came."""
+        """Advance the clock to the time of the record."""
         if at is None:
             return
         seconds = (at - self._at).total_seconds() if self._at is not None else 0.0
@@ -136,7 +136,7 @@ class Replay:
                 return
             await asyncio.sleep(_LOOK_SECONDS)
 
-    # ── what was recorded names buttons, codes and messages of then: those of now take their place ──
+    # ── Buttons, codes and message ids of the recording are replaced by the ones of this replay. ──
 
     async def _as_here(self, event: Event, request: WebhookRequest) -> Event:
         told = self._transcript
@@ -161,7 +161,7 @@ class Replay:
         return replace(event, text=await self._with_code(event))
 
     async def _with_code(self, message: Message) -> str:
-        """Return the words with the code of the newest open question in place of one of then."""
+        """Return the text with a recorded code replaced by the code of the newest open question."""
         shared = self._engine.context
         language = shared.language(message.person)
         found = read_code(message.text, language) or read_refused_code(message.text, language)

@@ -21,7 +21,7 @@ _INDENT = "    "
 
 @dataclass(frozen=True, slots=True)
 class ShownMessage:
-    """A message of the bot."""
+    """A message that the bot has sent in this replay."""
 
     message_id: str
     address: Address
@@ -29,29 +29,29 @@ class ShownMessage:
 
 
 class Transcript:
-    """What is said in a replay, printed as it comes."""
+    """Printer of a replay's messages, in the order in which they occur."""
 
     def __init__(self, echo: Callable[[str], None]) -> None:
         self._echo = echo
         self._begun = self._shows = False
-        """Whether anything is printed yet, and whether a message of the bot was last."""
+        """Whether any line has been printed, and whether the last one was a message of the bot."""
         self._numbers = itertools.count(_FIRST_ID)
         self.shown: dict[str, ShownMessage] = {}
         self.here: Address | None = None
-        """Where what is replayed was written."""
+        """Address of the record that is being replayed."""
         self.seen = 0
-        """How many messages of the bot were there when it was written."""
+        """Count of the bot's messages when the record began."""
         self.said = False
-        """Whether anything came of it."""
+        """Whether any line was printed for the record."""
 
     def begins(self, source: str, channel: str, what: str, address: Address | None = None) -> None:
-        """Print what is replayed next."""
+        """Print the next record."""
         self.here, self.seen, self.said = address, len(self.shown), False
         self._part()
         self._echo(f"{source}  {channel}  {lines(what)}")
 
     def note(self, text: str) -> None:
-        """Print what came of it."""
+        """Print a result of the record."""
         self.said = True
         self._echo(textwrap.indent(text, _INDENT).rstrip())
 
@@ -75,14 +75,16 @@ class Transcript:
         return Receipt(message_id=message_id)
 
     def _part(self, *, after_words: bool = False) -> None:
-        """Print an empty line, `after_words` only after a message of the bot."""
+        """Print an empty line. With `after_words`, only after a message of the bot."""
         if self._begun and (self._shows or not after_words):
             self._echo("")
         self._begun, self._shows = True, False
 
     def newest(self, address: Address, label: str | None = None) -> ShownMessage | None:
-        """Return the newest message of the bot in this chat, in its thread if one is there: one with such a button, or
-        else one with buttons before one without."""
+        """Return the newest message of the bot in this chat, or None. Messages of the same thread are preferred.
+
+        With a `label`, only messages with that button count. Otherwise a message with buttons is preferred.
+        """
         here = [each for each in self.shown.values() if replace(each.address, thread=address.thread) == address]
         here.sort(key=lambda each: (each.address == address, bool(each.buttons), int(each.message_id)))
         for each in reversed(here):

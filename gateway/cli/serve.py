@@ -1,4 +1,4 @@
-"""``askfirst serve``: the bot on its platforms."""
+"""Command ``askfirst serve``: serve the bot on its platforms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["serve"]
 
 GRACE_SECONDS = 20.0
 LAST_SECONDS = 10.0
-"""After the grace: for handing back, closing, and what a bot does at its end. Then the process ends, whatever hangs."""
+"""Time after the grace period for releasing leases, closing, and the bot's own cleanup. Then the process ends."""
 
 
 @click.command()
@@ -89,10 +89,10 @@ def serve(bot: BotRef, host: str, port: int, role: Role, way: ServeWay) -> None:
 
 
 def _channels(gateway: Gateway, base: str) -> Iterable[str]:
-    """How each platform's messages come in, and which platform did not answer."""
+    """Return how each platform's messages come in, and which platforms did not answer."""
     urls: dict[str, list[str]] = {}
     for name, channel in gateway.channels.items():
-        down = " (not reached yet: it is tried again until it is)" if name in gateway.engine.shared.down else ""
+        down = " (not reached yet: it is tried again until it is)" if name in gateway.engine.context.down else ""
         how = polled(name) if gateway.ways[name] == "polling" else webhook_url(base, name, channel)
         urls.setdefault(how, []).append(f"{name}{down}")
     return [f"{', '.join(names)}: {how}" for how, names in urls.items()]

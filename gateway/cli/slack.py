@@ -1,4 +1,4 @@
-"""``askfirst slack``: what Slack is to know of a bot before anybody can write to it."""
+"""Command ``askfirst slack``: the manifest for a new Slack app."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gateway.cli.webhooks import bot_or_here
 
 __all__ = ["SCOPES", "slack"]
 
-# https://github.com/slackapi/manifest-schema: characters, and commands.
+# Limits of https://github.com/slackapi/manifest-schema, in characters, and of the number of commands.
 _LONGEST_NAME = 35
 _LONGEST_COMMAND = 31
 """Without its slash."""
@@ -25,7 +25,7 @@ _LONGEST_DESCRIPTION = 2_000
 _MOST_COMMANDS = 50
 
 SCOPES = ["app_mentions:read", "chat:write", "commands", "files:read", "files:write", "im:history", "im:write"]
-"""What the bot's token must be allowed to."""
+"""Scopes that the bot's token needs."""
 _EVENTS = ["app_mention", "message.im"]
 _COMMAND = re.compile(r"[a-z0-9_]+")
 _NOT_IN_A_NAME = re.compile(r"[^\w .'-]+")
@@ -34,8 +34,8 @@ _SLACKS_OWN = frozenset(
     kick leave list me msg mute open part prefs pro remind remove rename search shortcuts shrug star status topic
     trigger who""".split()  # noqa: SIM905
 )
-"""For one of these Slack refuses the whole manifest (https://github.com/NousResearch/hermes-agent/pull/18456); it tells
-nowhere which they are."""
+"""Names of Slack's built-in commands. Slack refuses a manifest with one of them
+(https://github.com/NousResearch/hermes-agent/pull/18456) and documents no list."""
 
 
 @click.group()
@@ -65,7 +65,7 @@ def manifest(bot: BotRef | None) -> None:
 
 
 def _manifest(agent: ChannelAgent, url: str | None) -> dict[str, Json]:
-    """What Slack is to know; without a `url` the app speaks over Socket Mode."""
+    """Return the manifest. Without a `url` the app uses Socket Mode."""
     name = " ".join(_NOT_IN_A_NAME.sub(" ", agent.name).split())[:_LONGEST_NAME].strip() or "Askfirst"
     at: dict[str, Json] = {"request_url": url} if url is not None else {}
     commands: list[Json] = [
@@ -89,7 +89,8 @@ def _manifest(agent: ChannelAgent, url: str | None) -> dict[str, Json]:
 
 
 def _commands(agent: ChannelAgent, name: str) -> Iterator[tuple[str, str]]:
-    """The bot's commands that Slack takes, and what they do; one with a name of Slack's own gets the bot's in front."""
+    """Yield the bot's commands that Slack allows, with descriptions. A name of Slack's own gets the bot's name as
+    prefix."""
     prefix = "_".join(re.findall(r"[a-z0-9]+", name.lower())) or "bot"
     for command, description in agent.commands(agent.language or "en").items():
         registered = (

@@ -1,4 +1,4 @@
-"""``askfirst tools``: what each tool may do by itself."""
+"""Command ``askfirst tools``: list what each tool may do without confirmation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def tools(bot: BotRef, *, as_json: bool) -> None:
 
 
 def in_short(agent: ChannelAgent) -> str:
-    """Return how each tool is called, in a line."""
+    """Return, in one line, whether each tool runs, asks or is denied."""
     return (
         ", ".join(f"{each.tool} {each.how}" for each in permissions(agent.agent.tools.values(), agent.agent.policy))
         or "none"

@@ -1,4 +1,4 @@
-"""``askfirst webhooks``: where the platforms send what people write."""
+"""Commands ``askfirst webhooks``: register with the platforms the URLs that they call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gateway.wording import LANGUAGES
 __all__ = ["polled", "webhook_url", "webhooks"]
 
 _LONGEST_DESCRIPTION = 256
-"""https://core.telegram.org/bots/api#botcommand."""
+"""Characters: https://core.telegram.org/bots/api#botcommand."""
 
 bot_or_here = click.argument("bot", type=BotRef.parse, metavar="[BOT]", required=False)
 
@@ -96,12 +96,12 @@ def delete_webhooks(bot: BotRef | None) -> None:
 
 
 def polled(name: str) -> str:
-    """How a channel's messages come in without a webhook."""
+    """Return how a channel's messages come in without a webhook."""
     return {"telegram": "by long polling", "slack": "over Socket Mode"}.get(name, "by polling")
 
 
 def webhook_url(base: str, name: str, channel: CanRegister | Channel) -> str:
-    """Where a channel's platform reaches us."""
+    """Return the URL of a channel's webhook."""
     return f"{base}/webhooks/{channel.webhooks[0] if isinstance(channel, SharesWebhook) else name}"
 
 
@@ -111,9 +111,10 @@ def _settings(bot: BotRef | None) -> Settings:
 
 @asynccontextmanager
 async def _registering(settings: Settings, ways: Mapping[str, Way]) -> AsyncIterator[Mapping[str, CanRegister]]:
-    """Those of the channels that can register a webhook, started; of the others it is said that one does so by hand.
+    """Start the channels, and yield the ones that can register a webhook. For the others, print the URL to enter by
+    hand.
 
-    Raises AskfirstError when none is on.
+    Raises AskfirstError when no channel is on.
     """
     on: dict[str, Channel] = {
         name: load(name).from_settings(settings.channel_settings(name), way=way) for name, way in ways.items()
@@ -138,7 +139,7 @@ async def _registering(settings: Settings, ways: Mapping[str, Way]) -> AsyncIter
 
 
 def _menu(bot: ChannelAgent) -> dict[str, dict[str, str]]:
-    """Language -> command -> description; the language "" is everybody else's."""
+    """Return language -> command -> description. The language "" is the default of all others."""
     languages = {"": bot.language or "en"} | {language: bot.language or language for language in LANGUAGES}
     return {
         shown_to: {name: _line(description) for name, description in bot.commands(language).items()}
