@@ -27,10 +27,11 @@ __all__ = ["Agent"]
 
 
 class Agent:
-    """Answers messages with a model that may call tools.
+    """An agent: it answers messages with a model that may call tools.
 
-    It holds nothing of a conversation: any number of runs may go on at once. `run`, `stream` and `batch` run it on its
-    own, where a call that needs a person's yes does not happen unless the config's `confirm_action` says so.
+    It has no state of a conversation, so any number of runs may be active at once. `run`, `stream` and `batch` run it
+    without a chat. There, a call that needs a confirmation is not made unless the config's `confirm_action` approves
+    it.
     """
 
     @checked
@@ -43,10 +44,11 @@ class Agent:
         config: AgentConfig | None = None,
         policy: ToolPolicy | None = None,
     ) -> None:
-        """`provider`: one, or a spec such as ``openai:gpt-5-mini`` or ``demo``; None: ``ASKFIRST_PROVIDER``, else demo.
+        """Make an agent of tools, instructions and a provider.
 
-        Plain functions among the tools become tools. Raises ToolValidationError when two have one name, and WrongOption
-        for an option or a value that there is not.
+        `provider` is a Provider, or a spec like ``openai:gpt-5-mini`` or ``demo``; None: ``ASKFIRST_PROVIDER``, or else
+        demo. Plain functions among the tools become tools. Raises ToolValidationError when two tools have the same
+        name, and WrongOption for an unknown option or value.
         """
         self.tools: Mapping[str, Tool] = {tool.name: tool for tool in ToolRegistry(tools).all()}
         self.config = config or AgentConfig()
@@ -58,25 +60,25 @@ class Agent:
 
     @property
     def name(self) -> str:
-        """The config's name."""
+        """The name of the agent, from its config."""
         return self.config.name
 
     @property
     def provider(self) -> Provider:
-        """The model's provider, made of its spec when first asked for. Raises ProviderConfigurationError."""
+        """The provider of the model, made of its spec at first use. Raises ProviderConfigurationError."""
         with self._making:
             if self._provider is None or isinstance(self._provider, str):
                 self._provider = make_provider(self._provider)
             return self._provider
 
     async def _made(self) -> Provider:
-        """Making one reads the packages that are installed, which is not for the event loop."""
+        """Return the provider. It is made in a thread, because that reads the installed packages."""
         if self._provider is None or isinstance(self._provider, str):
             return await asyncio.to_thread(lambda: self.provider)
         return self._provider
 
     def using(self, provider: str | Provider | None) -> Self:
-        """The same agent over another provider."""
+        """Return a copy of the agent with another provider."""
         other = copy.copy(self)
         other._provider = provider
         return other
@@ -91,8 +93,8 @@ class Agent:
     ) -> AgentResult:
         """Answer a message, or a conversation that ends with one.
 
-        A model that cannot be reached is no exception: the result's `stop_reason` is ``provider_error``.
-        Raises ProviderConfigurationError when there is no provider to call.
+        An unreachable model raises no exception: the result's `stop_reason` is ``provider_error``. Raises
+        ProviderConfigurationError when no provider can be made.
         """
         context = context or ToolContext(person="app:-:-")
         if not context.idempotency_key:
@@ -124,10 +126,10 @@ class Agent:
     __call__ = run
 
     def run_sync(self, message: str | Sequence[ModelMessage], **options: Any) -> AgentResult:
-        """`run` for scripts; not inside a running event loop, where it raises RuntimeError."""
+        """Run the agent in a script: `run` without an event loop. Raises RuntimeError inside a running event loop."""
 
         async def once() -> AgentResult:
-            # A provider's connections belong to one event loop, which here ends with the run.
+            # A provider's connections belong to one event loop, and this one ends with the run.
             if isinstance(self._provider, str) or self._provider is None:
                 agent = self.using(self._provider)
                 try:
@@ -141,7 +143,10 @@ class Agent:
     async def stream(
         self, message: str | Sequence[ModelMessage], **options: Any
     ) -> AsyncIterator[StreamChunk | AgentResult]:
-        """`run`, with the model's text as it comes; the result comes last. Leaving early ends the run."""
+        """Run the agent and yield the model's text as it comes, and then the result.
+
+        Closing the generator early cancels the run.
+        """
         pieces: asyncio.Queue[str | None] = asyncio.Queue()
         task = asyncio.ensure_future(self.run(message, **options, on_text=pieces.put_nowait))
         task.add_done_callback(lambda _: pieces.put_nowait(None))
@@ -156,7 +161,7 @@ class Agent:
     async def batch(
         self, messages: Sequence[str | Sequence[ModelMessage]], *, max_concurrency: int = 5, **options: Any
     ) -> list[AgentResult]:
-        """One run for each message, at most so many at once; the results are in the order of the messages."""
+        """Run the agent for each message, at most `max_concurrency` at once. Return the results in order."""
         slots = asyncio.Semaphore(max_concurrency)
 
         async def one(message: str | Sequence[ModelMessage]) -> AgentResult:
@@ -180,9 +185,9 @@ class Agent:
         on_event: OnEvent | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> LoopOutcome:
-        """One turn of the loop, for whoever has a chat to ask in; see `run_loop`. A call that asks never runs in it.
+        """Run one turn of the loop for a chat that can ask a person; see `run_loop`.
 
-        Raises ProviderError, and UnreadableStep.
+        A call that needs a confirmation never runs in the turn. Raises ProviderError, and UnreadableStep.
         """
         return await self._loop(
             messages,

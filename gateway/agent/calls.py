@@ -1,4 +1,4 @@
-"""The tool calls of one reply of the model: checked, run or asked about, each with a result for the model."""
+"""The tool calls of one reply of the model: validation, execution or confirmation, and a result for each."""
 
 from __future__ import annotations
 
@@ -41,40 +41,40 @@ from gateway.tools.stashed import StashedTool
 __all__ = ["CallRunner", "Keep"]
 
 Keep: TypeAlias = Callable[[Artifact], Awaitable[Media]]
-"""Makes a file's bytes durable before anything refers to them."""
+"""A callback that makes a file's bytes durable before a record refers to them."""
 
 CALLS_IN_ONE_REPLY = 32
 CALLS_AT_ONCE = 8
 _ERROR_LENGTH = 2000
-"""Characters of an error that the model is told."""
+"""The most characters of an error in a result for the model."""
 _SHOWN = 2000
-"""Characters of a result that an event carries."""
+"""The most characters of a result in an event."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Checked:
-    """A call that may run, or that a person has to be asked about."""
+    """A validated call that may run, or that a person has to be asked about."""
 
     key: str
     call: ToolCall
     tool: Tool
     args: Mapping[str, Json]
     reason: str | None
-    """Why it needs a yes; None: it does not."""
+    """The reason why it needs a confirmation; None: it needs none."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Ran:
-    """What a stashed executor returned that was approved at once."""
+    """The result of a stashed executor that was approved at once."""
 
     result: object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRunner:
-    """Runs the calls of one turn."""
+    """A runner for the tool calls of one turn."""
 
     tools: Mapping[str, Tool]
     config: AgentConfig
@@ -87,9 +87,9 @@ class CallRunner:
     collect: Callable[[], AbstractContextManager[list[Artifact]]] = collecting
 
     async def run(self, reply: int, calls: Sequence[ToolCall]) -> list[CallResult]:
-        """A result for every call, in call order.
+        """Run the calls, and return one result for each, in call order.
 
-        What needs no yes runs first; then all that needs one is asked together. `reply` counts from 1.
+        Calls that need no confirmation run first. Then all others are asked together. `reply` counts from 1.
         """
         results: dict[str, CallResult] = {}
         runs: list[_Checked] = []
@@ -115,7 +115,10 @@ class CallRunner:
         return [results[key] for key in keys]
 
     async def _known(self, key: str, call: ToolCall) -> CallResult | None:
-        """What became of a call that an earlier attempt at this turn began, whatever the tool is by now."""
+        """Return the result of a call that an earlier attempt at this turn began; None if none did.
+
+        The current definition of the tool does not matter.
+        """
         result = self.progress.result(key)
         if result is None and self.progress.was_started(key):
             result = self._failed(call, f"Tool {call.name!r} was interrupted: {_UNKNOWN}")
@@ -156,14 +159,14 @@ class CallRunner:
         try:
             return await asyncio.gather(*tasks)
         finally:
-            # Where one could not be recorded, or the turn was lost, none of the others goes on unseen.
+            # When one could not be recorded, or the lease of the turn was lost, the others must not run on unnoticed.
             if unfinished := [task for task in tasks if task.cancel()]:
                 await asyncio.wait(unfinished)
 
     async def _run(self, each: _Checked) -> CallResult:
         tool, call = each.tool, each.call
         if each.reason is not None and not isinstance(self.on_confirm, Unattended):
-            # Nothing should come this far. What a person confirms is executed by the engine, from its sealed record.
+            # This should not be reached: the engine executes confirmed calls from their sealed record.
             return self._failed(call, f"Tool {tool.name!r} was not run: a person has to confirm it first.")
         if self.context.cancelled:
             return self._failed(call, f"Tool {tool.name!r} was not run: the person has ended this turn.")
@@ -210,7 +213,7 @@ class CallRunner:
         return CallResult(text=text, artifacts=artifacts, stop=self._stop(tool, text), asked=asked)
 
     async def _stashed(self, call: ToolCall, stash: Stash, context: ToolContext) -> Asked | _Ran | str:
-        """Have a person asked what a tool has stashed. A text says why nobody is."""
+        """Ask a person about a stashed call. Return the reason as a text when the person is not asked."""
         tool, action = StashedTool(stash.action, stash.executor), stash.action
         preview = Preview(text=action.preview)
         ask = Ask(call=call, tool=tool, args=action.args, preview=preview, reason="the tool stashed it")
@@ -239,7 +242,7 @@ class CallRunner:
             return "terminal_tool"
         try:
             ends = self.config.stop_condition is not None and self.config.stop_condition(tool.name, text) is True
-        except Exception as error:  # noqa: BLE001 - the author's function must not take the turn with it
+        except Exception as error:  # noqa: BLE001 - an error of the author's function must not fail the turn
             _log.warning("stop_condition raised %s after tool %s: taken as False", describe_error(error), tool.name)
             return None
         return "stop_condition" if ends else None
@@ -294,7 +297,7 @@ class CallRunner:
         what = describe_error(cause) if cause is not None else "it was not run"
         about = _of(call)
         if call.name not in self.tools:
-            about["tool"] = "(unknown)"  # the name is the model's words, and the log tells it
+            about["tool"] = "(unknown)"  # the name is the model's text, and it would get into the log
         self.on_event("tool.failed", {**about, "error": text[:_SHOWN], "what": what, "traceback": shown})
         return CallResult(text=text, failed=True)
 

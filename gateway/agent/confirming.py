@@ -1,4 +1,4 @@
-"""The port through which the loop has a person asked. What asks, and how an answer comes back, it does not know."""
+"""The port through which the loop asks a person. The loop does not know how the question or the answer travels."""
 
 from __future__ import annotations
 
@@ -16,33 +16,35 @@ __all__ = ["Ask", "Asked", "OnConfirm", "Verdict"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A call that needs a person's yes."""
+    """A call that needs a confirmation."""
 
     call: ToolCall
     tool: Tool
     args: Mapping[str, Json]
-    """Checked, coerced and complete: what would run."""
+    """The validated, coerced and complete arguments that the call would run with."""
     preview: Preview
     reason: str
-    """Why it needs a yes: the tool's own ``confirm=``, or the rule of the policy."""
+    """The reason why it needs a confirmation: the tool's ``confirm=``, or the rule of the policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The call was not made; a person is being asked. The turn ends with it."""
+    """The verdict that a person is being asked. The call was not made, and the turn ends with it."""
 
     confirmation: PendingConfirmation
-    """What the model is told."""
+    """The result of the call for the model."""
     action: PendingAction
-    """What is asked: kept with the turn, and given back with its outcome, also after a take-over."""
+    """The action, stored with the turn and returned with its outcome, also after another process took the turn over."""
 
 
 Verdict: TypeAlias = Asked | str
-"""A text refuses the call, in words for the model. There is no yes among them: a confirmed action runs from its own
-record, never from within a turn."""
+"""The verdict on a call: a person is asked, or a text for the model refuses the call.
+
+No verdict approves a call: a confirmed action runs from its own record, never within a turn.
+"""
 
 
 class OnConfirm(Protocol):
     async def __call__(self, asks: Sequence[Ask]) -> Sequence[Verdict]:
-        """One verdict for each ask, in order: all those of one reply of the model, so that they are asked together."""
+        """Return one verdict for each ask, in order. All asks of one reply come together, for one question."""
         ...

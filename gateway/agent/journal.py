@@ -1,14 +1,14 @@
-"""What a turn has done so far, so that whoever takes it over goes on from there.
+"""The checkpoint of a turn: its recorded steps, from which another process continues.
 
-Steps, in the order they were recorded:
+Steps, in the order in which they were recorded:
 
 - ``{"reply": {...}}``: a reply of the model that calls tools. A reply without calls ends the turn and is not recorded.
-- ``{"started": key}``: a call is about to run that must not simply run again. A key is "reply.call", counted from 1.
-- ``{"finished": key, "result": {...}}``: the call's result, with its artifacts and what it stashed.
-- ``{"asked": reply, "verdicts": [[key, {...}], ...]}``: what became of the calls that needed a person's yes. No verdict
-  is a yes, and one that is not known refuses the call.
+- ``{"started": key}``: a call is about to run that must not simply be repeated. A key is "reply.call", counted from 1.
+- ``{"finished": key, "result": {...}}``: the call's result, with its artifacts and its stashed action.
+- ``{"asked": reply, "verdicts": [[key, {...}], ...]}``: the verdicts on the calls that needed a confirmation. No
+  verdict approves a call, and an unknown one refuses it.
 
-A step that is not known or not whole ends the turn: going on without it could repeat a call.
+An unknown or incomplete step ends the turn: continuing without it could repeat a call.
 """
 
 from __future__ import annotations
@@ -32,43 +32,43 @@ __all__ = ["CallResult", "Journal", "Progress", "UnreadableStep"]
 
 
 class UnreadableStep(AskfirstError):
-    """A recorded step of a turn is of no known kind, or not whole."""
+    """A recorded step of a turn has an unknown kind, or is incomplete."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"step {number} of the turn's checkpoint cannot be read: the turn does not go on from it")
 
 
 class Journal(Protocol):
-    """Where the steps of one turn are kept."""
+    """A protocol for the storage of the steps of one turn."""
 
     @property
     def steps(self) -> Sequence[Json]:
-        """What earlier attempts at this turn recorded, in order."""
+        """The steps that earlier attempts at this turn recorded, in order."""
         ...
 
     async def record(self, step: Json) -> None:
-        """Add a step; durable when it returns. The loop never has two of them in flight."""
+        """Add a step, durable on return. The loop never records two steps at once."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallResult:
-    """What became of one tool call."""
+    """The result of one tool call."""
 
     text: str
-    """What the model is told."""
+    """The text for the model."""
     failed: bool = False
     stop: Literal["terminal_tool", "stop_condition"] | None = None
-    """The loop ends with this result."""
+    """The reason to end the loop with this result; None: the loop continues."""
     artifacts: tuple[Artifact, ...] = ()
     asked: Asked | None = None
 
 
 class Progress:
-    """Reads what is recorded and records what is new. Without a journal it remembers nothing."""
+    """A reader and writer of the recorded steps. Without a journal it stores no step."""
 
     def __init__(self, journal: Journal | None) -> None:
-        """Raises UnreadableStep."""
+        """Read the recorded steps. Raises UnreadableStep."""
         self._journal = journal
         self._recording = asyncio.Lock()
         self._replies: list[Response] = []
@@ -82,19 +82,19 @@ class Progress:
                 raise UnreadableStep(number) from error
 
     def reply(self, number: int) -> Response | None:
-        """The recorded reply of that number, counted from 1."""
+        """Return the recorded reply of this number, counted from 1."""
         return self._replies[number - 1] if number <= len(self._replies) else None
 
     def result(self, key: str) -> CallResult | None:
-        """The result of a call that is finished."""
+        """Return the result of a call that finished."""
         return self._finished.get(key)
 
     def was_started(self, key: str) -> bool:
-        """Whether an earlier attempt began this call."""
+        """Return True if an earlier attempt began this call."""
         return key in self._started
 
     def verdicts(self, reply: int) -> Mapping[str, Verdict]:
-        """What was decided on the calls of this reply that needed a yes."""
+        """Return the verdicts on the calls of this reply that needed a confirmation."""
         return self._verdicts.get(reply, {})
 
     async def replied(self, response: Response) -> None:
@@ -133,7 +133,7 @@ class Progress:
                 told = {name: body[name] for name in ("text", "failed", "stop", "artifacts")}
                 finished: CallResult = _adapter(CallResult).validate_python(told)
                 stashed = _verdict_from_json(body["asked"]) if body.get("asked") is not None else None
-                if isinstance(stashed, str):  # nobody was asked, whatever the tool has said
+                if isinstance(stashed, str):  # no person was asked, although the tool said so
                     finished = CallResult(text=stashed, failed=True)
                 elif stashed is not None:
                     finished = replace(finished, asked=stashed)
@@ -174,5 +174,5 @@ _UNREADABLE_VERDICT = (
 
 @cache
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    """Built when a turn is taken over: building one costs milliseconds."""
+    """Return the adapter of a type, built when a turn is taken over: that costs milliseconds."""
     return TypeAdapter(kind)

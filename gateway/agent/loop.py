@@ -1,4 +1,4 @@
-"""The loop: model, tools, model, ... until there is an answer, or a reason to stop."""
+"""The loop: it calls the model and its tools in turn, until there is an answer or a reason to stop."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ from gateway.tools import Tool, ToolContext, ToolPolicy
 __all__ = ["AgentSpec", "LoopOutcome", "run_loop"]
 
 EQUAL_ROUNDS = 3
-"""So many times the same call with the same result, and the loop is going in circles."""
+"""The number of equal calls with equal results after which the loop is considered stuck."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSpec:
-    """What does not change from turn to turn."""
+    """The parts of an agent that do not change from turn to turn."""
 
     tools: Mapping[str, Tool]
     config: AgentConfig
     policy: ToolPolicy | None = None
     window: Window = field(default_factory=Window)
-    """Of all turns of one agent."""
+    """The window that all turns of one agent share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopOutcome:
-    """What became of one turn."""
+    """The outcome of one turn."""
 
     content: str
-    """The answer, or what the model said beside its last calls."""
+    """The answer, or the text that the model wrote beside its last calls."""
     stop_reason: StopReason
     messages: tuple[ModelMessage, ...]
-    """What the turn adds to the conversation, in order; every call in it has its result."""
+    """The messages that the turn adds to the conversation, in order. Every call among them has its result."""
     artifacts: tuple[Artifact, ...]
     asked: tuple[Asked, ...]
-    """What people are being asked, those of an earlier attempt at this turn included."""
+    """The actions that people are asked about, also those of an earlier attempt at this turn."""
     tool_calls: tuple[ToolCall, ...]
     usage: Usage
     iterations: int
@@ -73,11 +73,11 @@ async def run_loop(
 ) -> LoopOutcome:
     """Run one turn over the conversation so far, which ends with the new message.
 
-    `context.idempotency_key` names the turn, `context.stopping` ends it between two steps. With a `journal`, what is
-    finished is recorded, and the steps of an earlier attempt are not done again; it needs `keep`, since files are
-    recorded by their hash. `on_text` makes the model stream. Both hooks must not block.
+    `context.idempotency_key` names the turn. `context.stopping` ends it between two steps. With a `journal`, finished
+    steps are recorded, and the steps of an earlier attempt are not repeated. A journal needs `keep`, since files are
+    recorded by their hash. With `on_text` the model streams. Both callbacks must not block.
 
-    Raises ProviderError when the model cannot be reached; everything recorded stays.
+    Raises ProviderError when the model cannot be reached. All recorded steps stay.
     """
     loop = _Loop(
         spec=spec,
@@ -117,7 +117,7 @@ async def run_loop(
 
 @dataclass(slots=True, kw_only=True)
 class _Loop:
-    """One turn, as far as it has come."""
+    """The state of one turn."""
 
     spec: AgentSpec
     caller: ModelCaller
@@ -166,9 +166,9 @@ class _Loop:
         return response
 
     async def _asked(self, messages: Sequence[ModelMessage]) -> Response:
-        """Return the model's reply to as much as it takes. What is too long for it is tried once more, much shorter.
+        """Return the model's reply to as much of the conversation as it takes.
 
-        Raises ProviderError, Stopped.
+        When the model refuses it as too long, a much shorter part is tried once. Raises ProviderError, Stopped.
         """
         window = self.spec.window
         fitting = fitted(messages, window.most)
@@ -227,7 +227,10 @@ _NO_JSON = "a value that JSON cannot hold, such as NaN"
 
 
 def _with_ids(response: Response, reply: int) -> Response:
-    """Some compatible servers leave call ids empty or give one twice; the results could then not be told apart."""
+    """Return the reply with unique call ids.
+
+    Some compatible servers leave call ids empty or repeat one, so that the results could not be told apart.
+    """
     ids = [call.call_id for call in response.tool_calls]
     if len(set(ids)) == len(ids) and all(ids):
         return response
@@ -236,7 +239,10 @@ def _with_ids(response: Response, reply: int) -> Response:
 
 
 def _plain(response: Response) -> Response:
-    """A vendor's parser may let NaN and infinities through: no JSON holds them, so no call is made with them."""
+    """Return the reply with only JSON in the arguments of its calls.
+
+    A vendor's parser may accept NaN and infinities, which JSON cannot hold. A call with such a value is not made.
+    """
     calls = tuple(
         call if _is_json(call.args) else replace(call, args={}, parse_error=_NO_JSON) for call in response.tool_calls
     )
@@ -252,4 +258,4 @@ def _is_json(args: Mapping[str, Json]) -> bool:
 
 
 def _nobody(name: str, fields: Mapping[str, object]) -> None:
-    """Nobody listens."""
+    """Ignore an event."""

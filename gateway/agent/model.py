@@ -1,4 +1,4 @@
-"""One call to the model: streamed or whole, in time, and repeated when the error may pass."""
+"""Calls to the model: streamed or whole, with a timeout, and retried when the error may pass."""
 
 from __future__ import annotations
 
@@ -17,20 +17,23 @@ __all__ = ["ModelCaller", "OnEvent", "OnText", "Stopped"]
 T = TypeVar("T")
 
 OnText: TypeAlias = Callable[[str], Awaitable[None] | None]
-"""Hears the pieces of the model's text as they come."""
+"""A callback for the pieces of the model's text as they come."""
 OnEvent: TypeAlias = Callable[[str, Mapping[str, Json]], None]
-"""Hears what happens, by name, with plain fields: for a console or a trace, not for a log (it has people's words)."""
+"""A callback for events, by name, with plain fields.
+
+It is for a console or a trace, not for a log: the fields contain people's words.
+"""
 
 _LONGEST_RETRY_AFTER_SECONDS = 30.0
 
 
 class Stopped(Exception):
-    """The turn is to end, and the model was still thinking."""
+    """The turn is to end, and the call to the model was cancelled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCaller:
-    """Calls one provider for one turn."""
+    """A caller of one provider for one turn."""
 
     provider: Provider
     config: AgentConfig
@@ -39,13 +42,13 @@ class ModelCaller:
     on_event: OnEvent
     sleep: Callable[[float], Awaitable[None]]
     jitter: Callable[[], float]
-    """Between 0 and 1: how much of a tenth is added to a wait."""
+    """A function that returns a number from 0 to 1: the share of a tenth that is added to a wait."""
 
     async def call(self, request: Request) -> Response:
-        """The model's whole reply.
+        """Return the model's whole reply.
 
-        A reply of which text was already handed out is not asked for again: the person would read it twice.
-        Raises ProviderError, Stopped.
+        A reply is not retried after a part of its text was passed on, because the person would read it twice. Raises
+        ProviderError, Stopped.
         """
         attempt = 0
         while True:
@@ -92,7 +95,7 @@ class ModelCaller:
         return response
 
     def _wait(self, error: ProviderError, attempt: int) -> float | None:
-        """Seconds until the next attempt; None when another attempt makes no sense."""
+        """Return the seconds until the next attempt; None if a retry cannot help."""
         if not error.retryable:
             return None
         if error.retry_after_seconds is not None:
@@ -106,7 +109,10 @@ class ModelCaller:
             await self.sleep(seconds)
 
     async def _unless_stopped(self, work: Awaitable[T]) -> T:
-        """Raises Stopped as soon as the turn is to end. Whatever a provider makes of being cancelled, the turn is."""
+        """Await `work`, and cancel it when the turn is to end.
+
+        The turn ends even if the provider swallows the cancellation. Raises Stopped.
+        """
         here = asyncio.current_task()
         if here is None:
             raise RuntimeError("a model is called by a task")
@@ -132,7 +138,7 @@ class ModelCaller:
 
 
 def milliseconds_since(began: float) -> int:
-    """Return how long ago this was by the event loop's clock."""
+    """Return the milliseconds since `began`, by the event loop's clock."""
     return round((asyncio.get_running_loop().time() - began) * 1000)
 
 

@@ -1,4 +1,4 @@
-"""What a run of an agent gives."""
+"""The result of a run of an agent."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ StopReason: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentResult:
-    """What became of one message."""
+    """The result of one message."""
 
     content: str
-    """The answer; empty when the run ended without one, which `stop_reason` then says."""
+    """The answer; empty when the run ended without one. Then `stop_reason` says why."""
     artifacts: tuple[Artifact, ...] = ()
-    """Files the tools handed over, in the order of their calls."""
+    """The files that tools emitted, in the order of their calls."""
     pending: tuple[PendingAction, ...] = ()
-    """What a person is being asked, or would have to be."""
+    """The actions that a person is asked about, or would be asked about in a chat."""
     stop_reason: StopReason
     usage: Usage = field(default_factory=Usage)
     iterations: int = 0
-    """Calls to the model."""
+    """The number of calls to the model."""
     tool_calls: tuple[ToolCall, ...] = ()
-    """What the model called, in order; with `routing_only`, what it chose."""
+    """The calls of the model, in order; with `routing_only`, the calls that it chose."""
     messages: tuple[ModelMessage, ...] = ()
-    """What the run adds to the conversation, in order."""
+    """The messages that the run adds to the conversation, in order."""
     error: str = ""
-    """Why the model could not be reached: for operators, not for the person in the chat."""
+    """The reason why the model could not be reached: for operators, not for the person in the chat."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What becomes of a call that needs a yes when an agent runs on its own, with no chat to ask in."""
+"""Confirmations for an agent that runs on its own, without a chat to ask in."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Approved:
-    """`confirm_action` has said yes: the call is made now."""
+    """The verdict of `confirm_action` that the call runs now."""
 
 
 class Unattended:
-    """Asks `confirm_action`, where the agent has one; else nothing runs, and what would have is written down."""
+    """A confirmation port without a chat: it asks the agent's `confirm_action`.
+
+    Without a `confirm_action` no call runs, and each call is returned as a pending action.
+    """
 
     def __init__(self, config: AgentConfig, context: ToolContext) -> None:
         self._config, self._context = config, context
@@ -44,13 +47,13 @@ class Unattended:
         try:
             async with asyncio.timeout(self._config.approval_timeout_seconds):
                 asked = (ask.tool.name, dict(ask.args), ask.reason)
-                # In a thread, since it may well wait for somebody at a keyboard.
+                # In a thread, since it may wait for a person at a keyboard.
                 waits = inspect.iscoroutinefunction(confirm_action)
                 answer: object = confirm_action(*asked) if waits else await asyncio.to_thread(confirm_action, *asked)
                 approved = await answer if inspect.isawaitable(answer) else answer
         except TimeoutError:
             why = "nobody answered in time"
-        except Exception as error:  # noqa: BLE001 - whatever goes wrong, the call does not run
+        except Exception as error:  # noqa: BLE001 - the call does not run after any error
             _log.warning("confirm_action raised %s for tool %s: denied", describe_error(error), ask.tool.name)
             why = "the approval failed"
         else:

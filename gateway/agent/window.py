@@ -1,8 +1,8 @@
-"""What of a conversation a model is asked with: as much of its end as fits, by an estimate.
+"""The window: the end of a conversation that fits into the model's context, by an estimate.
 
-How much a model takes is counted in tokens, which only its vendor counts. A token is about four bytes of UTF-8 text,
-more for plain English and fewer for tables and numbers, so the estimate leaves room. A model that takes less says so;
-then the window of its agent becomes smaller for as long as the process lives.
+The limit of a model is counted in tokens, which only its vendor can count. A token is about four bytes of UTF-8 text,
+more in plain English and fewer in tables and numbers, so the estimate leaves room. When a model refuses a request as
+too long, the window of its agent shrinks until the process ends.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from gateway.providers.base import ModelMessage
 __all__ = ["LEAST_BYTES", "MOST_BYTES", "Window", "fitted", "size"]
 
 MOST_BYTES = 200_000
-"""About 50,000 tokens."""
+"""The largest window, in bytes: about 50,000 tokens."""
 LEAST_BYTES = 24_000
-"""About 6,000 tokens: what a small local model takes beside its tools and its answer."""
+"""The smallest window, in bytes: about 6,000 tokens, as a small local model takes beside its tools and its answer."""
 _LARGEST_SHARE = 4
-"""No single message takes more than this part of the window."""
+"""One message takes at most this fraction of the window: 1/4."""
 _LEAST_OF_A_MESSAGE = 400
 
 
 @dataclass(slots=True)
 class Window:
-    """How many bytes of a conversation the model of an agent is asked with."""
+    """The size of the window of one agent, in bytes."""
 
     most: int = MOST_BYTES
 
     def was_too_large(self, messages: Sequence[ModelMessage]) -> None:
-        """Take less from now on than these messages, which the model did not take."""
+        """Shrink the window to half of these messages, which the model refused as too long."""
         self.most = max(LEAST_BYTES, min(self.most, size(messages) // 2))
 
 
 def size(messages: Sequence[ModelMessage]) -> int:
-    """Return the bytes that the texts of these messages take, calls of tools included."""
+    """Return the size of these messages in bytes, calls of tools included."""
     return sum(map(_size, messages))
 
 
 def fitted(messages: Sequence[ModelMessage], most: int) -> Sequence[ModelMessage]:
-    """Return the end of a conversation that fits into `most` bytes, beginning with a person's message or a note.
+    """Return the end of a conversation that fits into `most` bytes.
 
-    The last message of a person and what follows it is always there; what is too long in it is cut, with a note that
-    says so. No result of a tool is left without its call.
+    It begins with a person's message or a note. The last message of a person and all messages after it are always
+    included. Texts that are too long are cut, with a note that says so. No result of a tool stands without its call.
     """
     if size(messages) <= most:
         return messages

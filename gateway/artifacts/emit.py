@@ -1,4 +1,4 @@
-"""How a tool hands over a file: it is remembered with the run that the tool belongs to."""
+"""The output of files by tools: each emitted file belongs to the run of its tool."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from channels import AskfirstError
 __all__ = ["MAX_BYTES", "MAX_PER_RUN", "Artifact", "OutsideRun", "collecting", "emit_artifact"]
 
 MAX_BYTES = 25 * 1024 * 1024
-"""The largest file a tool may hand over."""
+"""The largest file that a tool may emit, in bytes."""
 MAX_PER_RUN = 10
-"""How many files one run of a tool may hand over."""
+"""The number of files that one run of a tool may emit."""
 
 _MIME_TYPE = re.compile(
     r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}(; ?charset=[a-z0-9-]{1,40})?"
@@ -27,30 +27,30 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class OutsideRun(AskfirstError):
-    """`emit_artifact` was called where no tool is running, or after the tool's run had ended."""
+    """`emit_artifact` was called outside a run of a tool, or after the run ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """A file that a tool made: its bytes, or where they are on the web."""
+    """A file that a tool made: its bytes, or its URL."""
 
     url: str | None = None
     sha256: str | None = None
-    """64 hex digits; always there with `content`."""
+    """64 hex digits; always present with `content`."""
     size: int | None = None
-    """Bytes; always there with `content`."""
+    """Bytes; always present with `content`."""
     mime_type: str | None = None
     filename: str | None = None
     role: str | None = None
-    """What it is to the answer, for example ``primary`` or ``preview``."""
+    """The role of the file in the answer, for example ``primary`` or ``preview``."""
     retention_seconds: float | None = None
-    """How long its bytes are kept; None: as long as the store keeps any."""
+    """The time for which the bytes are kept, in seconds; None: the store's default."""
     content: bytes | None = field(default=None, repr=False, compare=False)
-    """The bytes, until the store keeps them; None when there is only a URL."""
+    """The bytes, until they are stored; None for a file with only a URL."""
 
 
 class _Collector:
-    """The files of one run, open for as long as the run lasts."""
+    """The files of one run. It accepts files while the run lasts."""
 
     def __init__(self) -> None:
         self.artifacts: list[Artifact] = []
@@ -62,10 +62,10 @@ _current: ContextVar[_Collector | None] = ContextVar("askfirst_artifacts", defau
 
 @contextmanager
 def collecting() -> Iterator[list[Artifact]]:
-    """Collect what is emitted inside the block, in order, into the list it yields.
+    """Collect the files that are emitted inside the block, in order, in the list that it yields.
 
-    Concurrent runs do not see each other's files. A thread that was started with a copy of the run's context
-    (`asyncio.to_thread` does that) emits into the run; after the block has ended, emitting raises OutsideRun.
+    Concurrent runs do not see each other's files. A thread that has a copy of the run's context (as with
+    `asyncio.to_thread`) emits into the run. Emitting raises OutsideRun after the end of the block.
     """
     collector = _Collector()
     token = _current.set(collector)
@@ -88,14 +88,14 @@ def emit_artifact(
     role: str | None = None,
     retention_seconds: float | None = None,
 ) -> Artifact:
-    """Hand a file to the person this run is for. Give exactly one of `url`, `content` and `path`.
+    """Send a file to the person of this run. Give exactly one of `url`, `content` and `path`.
 
-    A `path` is read at once (so a temporary file may go right after), which in an async tool holds up the loop while
-    a large file is read: use ``await asyncio.to_thread(emit_artifact, path=...)`` there. `sha256` and `size` describe
-    what is behind a `url`; given with bytes, they must be right.
+    A `path` is read at once, so a temporary file may be deleted right after. In an async tool, that blocks the event
+    loop while a large file is read: use ``await asyncio.to_thread(emit_artifact, path=...)`` there. `sha256` and `size`
+    describe the file behind a `url`; given with bytes, they must be correct.
 
-    Raises OutsideRun where no tool is running, ValueError for options that make no sense and for a file that is empty
-    or too large, OSError when the path cannot be read.
+    Raises OutsideRun outside a run of a tool, ValueError for invalid options and for a file that is empty or too large,
+    and OSError when the path cannot be read.
     """
     collector = _current.get()
     if collector is None or not collector.open:

@@ -1,4 +1,4 @@
-"""Where files live: one directory, each file named by the SHA-256 of its bytes."""
+"""The file store: one directory, each file named by the SHA-256 of its bytes."""
 
 from __future__ import annotations
 
@@ -24,27 +24,29 @@ __all__ = ["LINK_SECONDS", "RETENTION_SECONDS", "ArtifactStore", "NotKept"]
 log = logging.getLogger("askfirst.artifacts")
 
 RETENTION_SECONDS = 30 * 86400.0
-"""As long as settled actions stay readable."""
+"""The default retention of a file, in seconds: as long as settled actions stay readable."""
 LINK_SECONDS = 86400.0
-"""How long a link lives: one given to a platform outlives the delivery by a day."""
+"""The lifetime of a link, in seconds: a link given to a platform outlives the delivery by a day."""
 _LEAST_SECONDS = 2 * 86400.0
-"""A delivery may be retried for a day, and its link then lives for another."""
+"""The shortest retention, in seconds: a delivery may be retried for a day, and its link lives for another day."""
 _ORPHAN_SECONDS = 86400.0
 RESERVE_BYTES = 128 * 1024**2
-"""What a file leaves free on its disk: twice what decisions and ends of work keep for themselves, which may lie on the
-same one."""
+"""The bytes that a new file leaves free on its disk.
+
+That is twice the reserve of the store, which may be on the same disk, for decisions and for the end of running work.
+"""
 
 
 class NotKept(AskfirstError):
-    """The bytes could not be written: the disk is full, the directory cannot be used, or somebody keeps too much."""
+    """The bytes could not be stored: the disk is full, the directory cannot be used, or the limit is reached."""
 
 
 class ArtifactStore:
-    """Keeps the bytes of artifacts and opens them again, in a directory that instances may share.
+    """A store for the bytes of artifacts, in a directory that instances may share.
 
-    A file's modification time says when its stay of RETENTION_SECONDS began; a file with a longer or shorter stay is
-    dated later or earlier. Its access time says when it was kept last, or read since. So a copy of the directory keeps
-    everything, and no index is needed.
+    A file's modification time is the start of its retention of RETENTION_SECONDS. A file with a longer or shorter
+    retention gets a later or earlier one. Its access time is the last time at which it was stored or read. So a copy of
+    the directory keeps everything, and no index is needed.
     """
 
     def __init__(
@@ -56,8 +58,11 @@ class ArtifactStore:
         now: Callable[[], datetime],
         free: Callable[[Path], int] = lambda directory: shutil.disk_usage(directory).free,
     ) -> None:
-        """`secret`: the first key signs links, all of them verify. `now`: the clock of links and of the sweep. `free`:
-        the bytes that are free on the disk of a directory."""
+        """Make a store in `directory`.
+
+        The first key of `secret` signs links, and all of them verify. `now` is the clock of links and of the sweep.
+        `free` returns the free bytes on the disk of a directory.
+        """
         self.directory = directory
         self._links = Links(secret, now=now)
         self._public_url = public_url.rstrip("/") if public_url else None
@@ -65,36 +70,39 @@ class ArtifactStore:
         self._free = free
 
     async def has(self, artifact: Artifact) -> bool:
-        """Return True when these very bytes are kept already."""
+        """Return True if exactly these bytes are stored already."""
         return artifact.sha256 is not None and await in_thread(self._file(artifact.sha256).exists, threads=FILES)
 
     async def keep(self, artifact: Artifact) -> Media:
-        """Write an artifact's bytes; durable when it returns. Keeping the same bytes again writes nothing.
+        """Store an artifact's bytes. They are durable on return. Storing the same bytes again writes none.
 
-        Raises NotKept, and ValueError for an artifact that has only a URL.
+        Raises NotKept, and ValueError for an artifact with only a URL.
         """
         return await in_thread(partial(self._keep, artifact), threads=FILES)
 
     def open(self, media: Media, holder: Holder | None = None) -> OpenMedia:
-        """The file as a channel sends it: where it is, and the holder's fresh link when there is a public URL."""
+        """Return the file for a channel: its path, and a new link for the holder if there is a public URL."""
         link = self.link(media, holder, lives_seconds=LINK_SECONDS) if self._public_url and holder else None
         return OpenMedia(**asdict(media), path=self._file(media.sha256), link=link)
 
     def link(self, media: Media, holder: Holder, *, lives_seconds: float) -> str:
-        """A URL that serves this file for so long; without a public URL, one relative to the server's root."""
+        """Return a URL that serves this file for `lives_seconds`.
+
+        Without a public URL, it is relative to the server's root.
+        """
         return f"{self._public_url or ''}/{self.path(media, holder, lives_seconds=lives_seconds)}"
 
     def path(self, media: Media, holder: Holder, *, lives_seconds: float) -> str:
-        """The same link relative to where the gateway is mounted: ``artifacts/{token}``."""
+        """Return the same link relative to the mount point of the gateway: ``artifacts/{token}``."""
         return f"artifacts/{self._links.sign(media, holder, lives_seconds=lives_seconds)}"
 
     def resolve(self, token: str) -> tuple[Path, Media, Holder]:
-        """What a link's token stands for, and whose it is; the file itself may be gone by now. Raises BadLink."""
+        """Return the file and the holder of a link's token. The file itself may be deleted already. Raises BadLink."""
         media, holder = self._links.read(token)
         return self._file(media.sha256), media, holder
 
     async def sweep(self, now: datetime) -> int:
-        """Delete the files whose time has passed by then, and how many those were. Any instance may do it."""
+        """Delete the files with an expired retention, and return their number. Any instance may call it."""
         return await in_thread(partial(self._sweep, now.timestamp()), threads=FILES)
 
     def _file(self, sha256: str) -> Path:
@@ -124,9 +132,9 @@ class ArtifactStore:
         )
 
     def _make_room(self, size: int) -> None:
-        """Delete the oldest files until this one leaves the reserve free; no file that a delivery may still need.
+        """Delete the oldest files until a new file leaves the reserve free.
 
-        Raises NotKept when that does not make enough room.
+        A file that a delivery may still need is not deleted. Raises NotKept when the room is not enough.
         """
         needed = RESERVE_BYTES + size
         if self._free(self.directory) >= needed:
@@ -151,7 +159,7 @@ class ArtifactStore:
         return [path for path in self.directory.iterdir() if not path.name.startswith(".")]
 
     def _prolong(self, path: Path, dated: float) -> bool:
-        """Give a file that is there already its longer stay; False when it is not there."""
+        """Extend the retention of a file that exists; return False if it does not."""
         try:
             dated = max(dated, path.stat().st_mtime)
             os.utime(path, (self._now().timestamp(), dated))
@@ -160,7 +168,7 @@ class ArtifactStore:
         return True
 
     def _write(self, path: Path, content: bytes, dated: float) -> None:
-        """Whole and durable, or not at all: written aside, forced to disk, then named."""
+        """Write a file atomically and durably: to a temporary file, flushed to disk, then renamed."""
         with tempfile.NamedTemporaryFile(prefix=".", suffix=".new", dir=self.directory, delete=False) as file:
             aside = Path(file.name)
             try:
@@ -180,7 +188,7 @@ class ArtifactStore:
 
     def _sweep(self, now: float) -> int:
         swept = 0
-        with contextlib.suppress(FileNotFoundError):  # nothing was ever kept, or another instance was faster
+        with contextlib.suppress(FileNotFoundError):  # no file was stored yet, or another instance deleted it first
             for path in sorted(self.directory.iterdir()):
                 with contextlib.suppress(FileNotFoundError):
                     if path.name.startswith("."):
@@ -191,9 +199,10 @@ class ArtifactStore:
         return swept
 
     def _remove(self, path: Path, is_over: Callable[[os.stat_result], bool]) -> bool:
-        """Delete a file, unless it was kept again since its dates were read.
+        """Delete a file, unless it was stored again since its dates were read. Return True if it was deleted.
 
-        It is moved aside before it is looked at again: whoever keeps the same bytes from then on writes them anew.
+        The file is renamed before its dates are checked again: an instance that stores the same bytes from then on
+        writes them anew.
         """
         aside = path.with_name(f".{path.name}.old")
         path.rename(aside)

@@ -1,7 +1,7 @@
-"""Links to kept files: whoever has one may read that file until it ends; nobody can make, change or read one.
+"""Signed links to stored files: the holder of a link may read that file until the link expires.
 
-A link is of a conversation, whose links all end at once when it begins another series of them, or of a session of the
-chat page, whose browser alone may follow it.
+Only this module can make, change or decode a link. A link belongs to a conversation, which ends all its links when it
+begins a new series, or to a session of the chat page, so that only its browser may follow it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _ENDED = "not a link of ours, or it has ended"
 
 
 class BadLink(AskfirstError):
-    """The link was not made by us, was changed, or has ended. Which of them is not said."""
+    """The link was not made by this gateway, was changed, or has expired. The error does not tell which."""
 
 
 @dataclass(frozen=True, slots=True)
 class OfConversation:
-    """Whoever has the link may follow it, for as long as the conversation is in this series of its links."""
+    """The holder of a link for a conversation: everybody with the link may follow it during this series."""
 
     conversation: str
     series: str = ""
@@ -37,7 +37,7 @@ class OfConversation:
 
 @dataclass(frozen=True, slots=True)
 class OfSession:
-    """The browser that has this session of the chat page may follow it."""
+    """The holder of a link for one session of the chat page: only its browser may follow the link."""
 
     session: str
 
@@ -46,19 +46,19 @@ Holder: TypeAlias = OfConversation | OfSession
 
 
 class Links:
-    """Seals what a link stands for, and reads it back.
+    """A codec for link tokens, which seals the content of a link and reads it back.
 
     A token is base64url of a tag and a hidden text: the JSON list (hash, type, file name, size, end in unix seconds,
-    holder). The tag is an HMAC-SHA256 of the text, cut to 16 bytes; the text is hidden by a stream that HMAC-SHA256
-    makes of the tag with another key (the construction SIV: https://web.cs.ucdavis.edu/~rogaway/papers/keywrap.html).
-    A link stands in request logs and in chats: neither the file's name nor who it was made for may be read there. The
-    first key seals; all of them open.
+    holder). The tag is an HMAC-SHA256 of the text, cut to 16 bytes. The text is hidden by a stream that HMAC-SHA256
+    makes of the tag with another key (the construction SIV: https://web.cs.ucdavis.edu/~rogaway/papers/keywrap.html). A
+    link appears in request logs and in chats, so it must reveal neither the file's name nor its recipient. The first
+    key seals; all of them open.
     """
 
     def __init__(self, secret: Sequence[bytes], *, now: Callable[[], datetime]) -> None:
         if not secret or not all(secret):
             raise ValueError("links need at least one key, and no empty one")
-        # Keys of their own for each use of the secret: what was made elsewhere with it says nothing here.
+        # A separate key for each use of the secret: a MAC made for another use is not valid here.
         self._keys = [
             tuple(hmac.digest(key, use, hashlib.sha256) for use in (b"askfirst link tag", b"askfirst link stream"))
             for key in secret
@@ -66,7 +66,7 @@ class Links:
         self._now = now
 
     def sign(self, media: Media, holder: Holder, *, lives_seconds: float) -> str:
-        """A token for this file, under this name and type, for so long from now."""
+        """Return a token for this file, under this name and type, that expires after `lives_seconds`."""
         ends = int(self._now().timestamp() + lives_seconds)
         sha256 = _encode(bytes.fromhex(media.sha256))
         fields = [sha256, media.mime_type, media.filename, media.size, ends, *_holder_fields(holder)]
@@ -76,10 +76,10 @@ class Links:
         return _encode(tag + _hidden(text, hiding, tag))
 
     def read(self, token: str) -> tuple[Media, Holder]:
-        """What the token stands for, and whose it is. Raises BadLink, whatever the text."""
+        """Return the file and the holder of a token. Raises BadLink for any invalid text."""
         try:
             sealed = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
-            # A second spelling of the same base64 is another token, and none of ours.
+            # Another spelling of the same base64 is a different token, which was not made here.
             if _encode(sealed) != token:
                 raise BadLink(_ENDED)
         except ValueError as error:
@@ -101,12 +101,12 @@ class Links:
 
 
 def _holder_fields(holder: Holder) -> list[Json]:
-    """One for a session, two for a conversation."""
+    """Return the holder as fields: one for a session, two for a conversation."""
     return [holder.session] if isinstance(holder, OfSession) else [holder.conversation, holder.series]
 
 
 def _hidden(text: bytes, key: bytes, tag: bytes) -> bytes:
-    """Hide a text, or show a hidden one: the same step does both."""
+    """Hide a text, or reveal a hidden one: the same operation does both."""
     blocks = range(-(-len(text) // 32))
     stream = b"".join(hmac.digest(key, tag + number.to_bytes(4), hashlib.sha256) for number in blocks)[: len(text)]
     return (int.from_bytes(text) ^ int.from_bytes(stream)).to_bytes(len(text))

@@ -1,4 +1,4 @@
-"""What a file is called and what type it has, safe to show, to send and to write into a header."""
+"""File names and types that are safe to show, to send and to write into a header."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 
 
 def clean_filename(name: str | None, mime_type: str) -> str:
-    """A plain file name: no folders, control or direction characters, nothing a file system minds; never empty.
+    """Return a plain file name, never empty.
 
-    It is only ever shown and offered as a download's name: on our disk a file is called by its hash.
+    It has no folders, no control or direction characters, and none that a file system refuses. It is only shown and
+    offered as the name of a download: on disk, a file is named by its hash.
     """
-    # Compatibility forms first: full-width dots and slashes become real ones only here.
+    # Normalize first, because full-width dots and slashes become ASCII ones only here.
     text = unicodedata.normalize("NFKC", name or "").replace("\\", "/").rsplit("/", 1)[-1]
     text = "".join(" " if c.isspace() else c for c in text if c.isspace() or unicodedata.category(c)[0] != "C")
     text = " ".join(_FORBIDDEN.sub("_", text).split()).strip(". ")
@@ -33,8 +34,11 @@ def clean_filename(name: str | None, mime_type: str) -> str:
 
 
 def sniff_type(content: bytes, filename: str | None) -> str:
-    """The MIME type that the bytes, or failing that the name, speak for; ``application/octet-stream`` for neither."""
-    import puremagic  # its table of signatures is large, and many bots hand over no file
+    """Return the MIME type of the bytes, or else that of the file name.
+
+    Without either, it is ``text/plain`` for UTF-8 and ``application/octet-stream`` for other bytes.
+    """
+    import puremagic  # its table of signatures is large, and many bots emit no file
 
     try:
         found = puremagic.from_string(content, mime=True, filename=filename)

@@ -1,7 +1,7 @@
-"""What the gateway itself says to a person in a chat: one TOML file a language, sentences by name.
+"""The sentences that the gateway itself sends to people: one TOML file a language, sentences by name.
 
-A sentence is Markdown with ``{placeholders}``, or a table of such, one for each plural category that CLDR has for
-`{count}` in the language. A new one goes into every file here and nowhere else; a new file is a new language.
+A sentence is Markdown with ``{placeholders}``, or a table of sentences, one for each plural category that CLDR has for
+`{count}` in the language. A new sentence goes into every file here and nowhere else; a new file is a new language.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _ISOLATE, _ISOLATE_END = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE
 _ISOLATED = re.compile(f"{_ISOLATE}[^{_ISOLATE}{_ISOLATE_END}]*{_ISOLATE_END}")
 _ISOLATES = frozenset({"LRI", "RLI", "FSI"})
 _NO_BREAK = dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " ")
-"""Spaces that CLDR has beside numbers. One of them would make all of a text message cost more than twice as much."""
+"""Spaces that CLDR puts beside numbers. One of them would more than double the cost of a text message."""
 
 
 class _Spoken(NamedTuple):
     sentences: Mapping[str, str]
-    """Name -> sentence; of one that has plural forms, the form `other`."""
+    """Name -> sentence, or the form `other` of a sentence with plural forms."""
     forms: Mapping[str, Mapping[str, str]]
     """Name -> plural category -> sentence."""
 
 
 class _Languages(Mapping[str, Mapping[str, str]]):
-    """Reads a language when its sentences are first asked for."""
+    """A mapping of languages that reads a language when its sentences are first used."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = dict.fromkeys(names)
@@ -63,7 +63,7 @@ class _Languages(Mapping[str, Mapping[str, str]]):
 
 @cache
 def _read(language: str) -> _Spoken:
-    """Return the sentences of a language that there is a file of. Blocks for a millisecond or two the first time."""
+    """Return the sentences of a language that has a file. The first call blocks for a millisecond or two."""
     sentences: dict[str, str] = {}
     forms: dict[str, Mapping[str, str]] = {}
     text = files(__name__).joinpath(f"{language}.toml").read_text(encoding="utf-8")
@@ -77,13 +77,14 @@ def _read(language: str) -> _Spoken:
 LANGUAGES: Mapping[str, Mapping[str, str]] = _Languages(
     sorted(file.name.removesuffix(".toml") for file in files(__name__).iterdir() if file.name.endswith(".toml"))
 )
-"""Language -> name of a sentence -> the sentence. Which languages there are is known at import; see `prepare`."""
+"""Language -> name of a sentence -> the sentence. The languages are known at import; see `prepare`."""
 
 
 def prepare(*languages: str | None) -> None:
-    """Read what these languages, or all, are spoken with, which blocks: call it in a thread before a bot runs.
+    """Load the data of these languages, or of all. It blocks: call it in a thread before a bot runs.
 
-    Not at import: all sentences and what Babel makes times, durations and lists with take a tenth of a second.
+    This does not happen at import, because all sentences and Babel's data for times, durations and lists take a tenth
+    of a second.
     """
     for language in {FALLBACK, *map(resolve, languages)} if languages else LANGUAGES:
         _read(language)
@@ -91,11 +92,11 @@ def prepare(*languages: str | None) -> None:
 
 
 def say(name: str, language: str | None, letters: Callable[[str], str] = str, /, **values: object) -> str:
-    """The sentence of that name in that language, or in English when we do not speak it; `letters` spells it.
+    """Return the sentence of this name in this language, or in English if the language has no file.
 
-    Values are put in as they are: escape what a person or a model wrote. Those the sentence does not use are ignored.
-    In a sentence that is read from right to left, values and commands that are not are isolated.
-    Raises KeyError for a sentence we do not have, or a value it lacks.
+    `letters` transforms the letters of the sentence. Values are inserted unchanged: escape text of a person or a model.
+    Values that the sentence does not use are ignored. In a right-to-left sentence, left-to-right values and commands
+    are isolated. Raises KeyError for an unknown sentence, or a missing value.
     """
     language = resolve(language)
     spoken = _read(language)
@@ -110,20 +111,20 @@ def say(name: str, language: str | None, letters: Callable[[str], str] = str, /,
 
 
 def resolve(language: str | None) -> str:
-    """The language we speak for a BCP 47 tag: ``pt-BR`` is ``pt``, and what we do not speak is English."""
+    """Return the supported language for a BCP 47 tag: ``pt`` for ``pt-BR``, English for an unsupported language."""
     primary = (language or "").replace("_", "-").partition("-")[0].lower()
     return primary if primary in LANGUAGES else FALLBACK
 
 
 def direction(language: str | None) -> str:
-    """Return how we write that language: ``ltr`` or ``rtl``, as HTML has it."""
+    """Return the writing direction of that language, as in HTML: ``ltr`` or ``rtl``."""
     return "rtl" if resolve(language) in _RIGHT_TO_LEFT else "ltr"
 
 
 def duration(seconds: float, language: str | None) -> str:
-    """A span of time as one says it, never longer than it is: ``14 minutes``, ``1 hour and 30 minutes``.
+    """Return a span of time in words, never longer than it is: ``14 minutes``, ``1 hour and 30 minutes``.
 
-    In its two largest units; from two minutes on nobody counts the seconds.
+    It has its two largest units, and no seconds from two minutes on.
     """
     from babel.dates import format_timedelta  # babel.units has no Portuguese day
 
@@ -137,20 +138,23 @@ def duration(seconds: float, language: str | None) -> str:
         if span or spans:
             spans.append((unit, span))
     shown = [(unit, span) for unit, span in spans[:2] if span] or [("second", 0)]
-    # The threshold keeps Babel from saying it in a larger unit, where it rounds: 40 days as a month.
+    # The threshold keeps Babel from rounding to a larger unit: 40 days to a month.
     said = (format_timedelta(span, unit, threshold=inf, locale=locale) for unit, span in shown)
     return listing(said, language).translate(_NO_BREAK)
 
 
 def clock_time(at: datetime, language: str | None) -> str:
-    """Hour and minute in the zone of `at`, which it names: ``14:02 UTC``."""
+    """Return the hour and minute with the zone of `at`: ``14:02 UTC``."""
     from babel.dates import format_skeleton
 
     return f"{format_skeleton('Hm', at, locale=resolve(language))} {at:%Z}".translate(_NO_BREAK)
 
 
 def listing(items: Iterable[str], language: str | None) -> str:
-    """``Ana, Bob, and Eva``; read from right to left, each that is not is isolated."""
+    """Return a list in words: ``Ana, Bob, and Eva``.
+
+    In a right-to-left language, left-to-right items are isolated.
+    """
     from babel.lists import format_list
 
     if direction(language) == "rtl":
@@ -166,9 +170,9 @@ def _category(count: object, language: str) -> str:
 
 
 def _isolated(value: str) -> str:
-    """Return a value as it stays readable between letters that are written from right to left.
+    """Return a value in an isolate, so that it stays readable in right-to-left text.
 
-    An isolate ends with its paragraph, so of a text of several lines only the commands are isolated.
+    An isolate ends with its paragraph, so only the commands of a text with several lines are isolated.
     """
     if "\n" in value:
         return _with_isolated_commands(value)
@@ -182,7 +186,7 @@ def _with_isolated_commands(text: str) -> str:
 
 
 def _runs_right_to_left(text: str) -> bool:
-    """Return True when the first letter that has a direction, outside of isolates, is written from right to left."""
+    """Return True if the first letter with a direction, outside of isolates, is right-to-left."""
     depth = 0
     for char in text:
         kind = unicodedata.bidirectional(char)
