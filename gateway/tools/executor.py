@@ -57,7 +57,7 @@ def made_by(factory: Factory, action: PendingAction) -> Executor:
             executor.close()  # it is never awaited
         if not callable(executor):
             raise TypeError(f"the factory of {action.kind!r} must make a function, not a {type(executor).__name__}")
-        return called(executor)
+        return executor()
 
     return execute
 
