@@ -8,7 +8,7 @@ import typing
 
 import channels
 
-if not hasattr(channels, "AskfirstError"):  # the one that was installed last lies over the other
+if not hasattr(channels, "AskfirstError"):  # the package that was installed last overwrites the other
     raise ImportError(
         f"the package `channels` in {channels.__path__[0]} is not Askfirst's: Django Channels has the same name. "
         "Install Askfirst in an environment of its own: python -m venv bot && bot/bin/pip install askfirst"
@@ -89,7 +89,8 @@ __all__ = [
 ]
 
 _SERVER = {"Gateway": "gateway.app", "Settings": "gateway.settings"}
-"""Imported when first asked for: a tool under test and an agent in a script need no server, store or channel."""
+"""Names that are imported on first access. A tool under test and an agent in a script need no server, store or
+channel."""
 
 
 def __getattr__(name: str) -> object:
@@ -100,7 +101,7 @@ def __getattr__(name: str) -> object:
 
 @contextlib.asynccontextmanager
 async def _embedded(bot: ChannelAgent) -> collections.abc.AsyncIterator[channel_agent.Runtime]:
-    """A bot on its own, entered without a Gateway."""
+    """Run a bot without a Gateway, on a store of its own."""
     app = await asyncio.to_thread(importlib.import_module, "gateway.app")
     async with app.embedded(bot) as runtime:
         yield runtime

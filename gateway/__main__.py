@@ -1,4 +1,4 @@
-"""``python -m gateway`` is ``askfirst``."""
+"""Entry point of ``python -m gateway``, the same as ``askfirst``."""
 
 from gateway.cli import main
 

@@ -1,4 +1,4 @@
-"""ChannelAgent: an agent in a chat. What one turn does, and what an author's code may ask of it."""
+"""ChannelAgent: an agent in a chat. It runs single turns, and has the calls that an author's code uses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from gateway.tools.stash import ADAPTER
 from gateway.tools.stashed import StashedTool
 from gateway.wording import say
 
-# Asking people takes half of what the package is made of, and only a running bot does it: imported there.
+# The confirmation code is half of the package, and only a running bot needs it: it is imported inside functions.
 if TYPE_CHECKING:
     from gateway.pending.actions import ConversationActions
 
@@ -46,13 +46,13 @@ Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
 
 
 class NotAllowed(AskfirstError):
-    """This person may not decide this action. Nothing has changed."""
+    """The person may not decide this action. The action is unchanged."""
 
 
 class LifespanFailed(AskfirstError):
-    """The bot's own `lifespan` raised `error` when it was entered, so the bot does not run, or when it was left.
+    """The bot's own `lifespan` raised `error`, on enter (then the bot does not run) or on exit.
 
-    The message says where; the error's own text, which may hold a secret of the bot's, is only in `error`.
+    The message names the place. The text of `error`, which may hold a secret of the bot, is only in `error`.
     """
 
     def __init__(self, error: Exception) -> None:
@@ -61,56 +61,57 @@ class LifespanFailed(AskfirstError):
 
 
 class NotRunning(AskfirstError):
-    """The bot was used before it was started: ``async with bot:`` or a Gateway starts it."""
+    """The bot was used before it was started by ``async with bot:`` or a Gateway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """What a turn starts from."""
+    """Input of a turn."""
 
     conversation: str
     address: Address
     person: Person
     language: str
     messages: Sequence[Message]
-    """Of this one person, in order; none when the turn only goes on after an outcome."""
+    """Messages of one person, in order. Empty when the turn only continues after an outcome."""
     notes: Sequence[ModelMessage]
-    """What happened since the turn before: outcomes of actions, edits."""
+    """Events since the previous turn: outcomes of actions, edits."""
     history: Sequence[ModelMessage]
     started: datetime
     context: ToolContext
     journal: Journal
     keep: Keep
     actions: Callable[[], Awaitable[ConversationActions]]
-    """The conversation's open actions, read anew at each call."""
+    """Loads the conversation's open actions, anew at each call."""
     publish: Callable[..., None]
-    """The live feed."""
+    """Publishes to the live feed."""
     admit: Callable[[str, str], Awaitable[str]] | None = None
-    """Let in the person with this code, said in this language; None for a person who may not."""
+    """Admits the person with this pairing code and returns the answer in this language. None if this person may not
+    admit others."""
 
     @property
     def heard(self) -> list[ModelMessage]:
-        """The messages as the model is told them."""
+        """The messages in the form that the model reads."""
         return [each for message in self.messages for each in (*_before(message), _heard(message))]
 
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What a turn came to, before it is written and sent."""
+    """Result of a turn, before it is stored and sent."""
 
     stop_reason: StopReason
     replies: list[Reply] = field(default_factory=list)
     transcript: list[Json] = field(default_factory=list)
     asked: list[PendingAction] = field(default_factory=list)
-    """To be shown in one prompt; those that are not written down yet are new."""
+    """Actions to show in one prompt. Actions that are not stored yet are new."""
     unrelated: bool = False
-    """The person's open actions were not what this turn was about."""
+    """True if the turn was not about the person's open actions."""
     loop: LoopOutcome | None = None
-    """What the model did, when it was asked."""
+    """Result of the model's loop. None if the model was not called."""
 
 
 class Runtime(Protocol):
-    """What runs a bot, as the bot sees it."""
+    """Interface of the engine that runs a bot, as the bot sees it."""
 
     async def ask(self, address: Address, person: Person, message: Message) -> AgentResult: ...
     async def decide(
@@ -127,24 +128,28 @@ class Runtime(Protocol):
 
 
 class ChannelAgent:
-    """An Agent in a chat: keeps a transcript a conversation, asks before what cannot be undone, answers commands.
+    """An agent in a chat: it keeps a transcript per conversation, asks before irreversible calls and answers commands.
 
-    `store`: a URL (``sqlite:///path``, ``redis://...``) or a Store; None: in memory, or the Gateway's. `lifespan`: an
-    async context manager whose value tools find in ``ctx.deps``, entered once a process. `on_unrelated`: what becomes
-    of an open action when its requester writes something else: kept and shown again, or dropped. `language`: BCP 47,
-    for everybody; None: each person's own. `greeting`: said to /start. `collect_seconds`: how long a turn waits after a
-    message for more of the same person's, counted anew with each and five times as long at most; commands, yes and no
-    never wait. `when_busy`: whether a message of the person whose turn runs waits for its end, or ends it at its next
-    step, never within a tool. `in_doubt`: what becomes of a reply that may have arrived, where the platform cannot
-    tell: it is sent again, after a note that says so, or not at all; a question always is. `strict`: refuse tools that
-    change something, ask nobody, and do not say that this is meant (`askfirst tools` lists them). `groups`: which
-    messages of a group the bot reads: those addressed to it (a mention, a reply, a command, a thread or topic where it
-    was asked within a day), or all. `group_context`: how many of the last other messages the next turn is told, 0 to
-    100; 0 keeps none of them.
+    - `store`: a URL (``sqlite:///path``, ``redis://...``) or a Store. None: in memory, or the Gateway's.
+    - `lifespan`: an async context manager, entered once per process. Tools find its value in ``ctx.deps``.
+    - `on_unrelated`: an open action whose requester writes about another subject is kept and shown again, or dropped.
+    - `language`: BCP 47 tag of the language for every person. None: each person's own.
+    - `greeting`: the answer to /start.
+    - `collect_seconds`: time that a turn waits for more messages of the person. Each message restarts it, up to five
+      times its length in all. Commands, yes and no never wait.
+    - `when_busy`: a message of a person whose turn is running waits for its end, or interrupts it at its next step. A
+      running tool is never interrupted.
+    - `in_doubt`: a reply that may or may not have arrived, on a platform that cannot tell, is sent again after a note
+      that says so, or dropped. A prompt is always sent again.
+    - `strict`: refuse tools that change data without a confirmation and are not marked as meant so (`askfirst tools`
+      lists them).
+    - `groups`: messages of a group that the bot reads. "addressed": a mention, a reply, a command, and messages in a
+      thread or topic where the bot was asked within a day. "all": every message.
+    - `group_context`: number of preceding other messages that the next turn includes, 0 to 100. 0 stores none of them.
     """
 
     embed: Callable[[ChannelAgent], AbstractAsyncContextManager[Runtime]]
-    """Puts a bot together with a store of its own when it is entered without a Gateway; set by the package."""
+    """Runs a bot on a store of its own when it is entered without a Gateway. Set by the package."""
 
     @checked
     def __init__(
@@ -164,7 +169,7 @@ class ChannelAgent:
         groups: Literal["addressed", "all"] = "addressed",
         group_context: Annotated[int, Field(ge=0, le=100)] = 0,
     ) -> None:
-        """Raises WrongOption for an option or a value that there is not, and for what `strict` refuses."""
+        """Raises WrongOption for an unknown option, a wrong value, and for tools that `strict` refuses."""
         wrong: dict[str, str] = {}
         if isinstance(store, str) and not _STORE.match(store):
             scheme = store.partition(":")[0]  # the rest may hold a password
@@ -194,7 +199,7 @@ class ChannelAgent:
     # ── for authors ──
 
     async def __aenter__(self) -> Self:
-        """Start the bot on its own, without a server: `ask_channel` and `decide` then run what they need."""
+        """Start the bot without a server. `ask_channel` and `decide` then run the work that they need."""
         stack = contextlib.AsyncExitStack()
         await stack.enter_async_context(type(self).embed(self))
         self._entered = stack
@@ -215,13 +220,15 @@ class ChannelAgent:
         attachments: Sequence[Attachment] = (),
         reply_to: str | None = None,
     ) -> AgentResult:
-        """One message in, one result out: accept, run, answer, all within the call.
+        """Send one message to the bot and return the result of its turn.
 
-        `conversation_id`: a conversation that everybody who names it shares; None: the person's own, which no
-        `conversation_id` can name. `reply_to` is the id of the action the message answers. Calls on one conversation
-        run one after another. Raises ValueError for an id that is empty, NotRunning, NotAllowed for an answer to
-        somebody else's action, and ProviderError when the model cannot be reached (the message is kept, and tried again
-        with the next call). Any other error that ends the turn is raised too, and its message kept as a dead letter.
+        `conversation_id`: a conversation shared by all callers that name it. None: the person's own conversation, which
+        no `conversation_id` can name. `reply_to`: the id of the action that the message answers. Calls on one
+        conversation run one after another.
+
+        Raises ValueError for an empty id, NotRunning, NotAllowed for an answer to another person's action, and
+        ProviderError when the model cannot be reached; the message is then kept, and retried with the next call. Any
+        other error that ends the turn is raised too, and its message becomes a dead letter.
         """
         if not user_id:
             raise ValueError("ask_channel needs a user_id")
@@ -251,11 +258,11 @@ class ChannelAgent:
         token: str | None = None,
         conversation: str | None = None,
     ) -> AgentResult:
-        """Decide an open action for a person, from code that knows who they are.
+        """Decide an open action on behalf of a person, from code that has authenticated the person.
 
-        Exactly one of `action_id`, `code` and `token` says which, else ValueError. `conversation`, an action's
-        `conversation`, looks only there. Raises NotAllowed for the wrong person, for an action that is not there and
-        for a code that two of the person's open actions have; nothing has changed then.
+        Exactly one of `action_id`, `code` and `token` names the action, else ValueError. `conversation`, as in an
+        action's `conversation`, limits the search. Raises NotAllowed for the wrong person, for an unknown action, and
+        for a code that two of the person's open actions share. The action is then unchanged.
         """
         if sum(given is not None for given in (action_id, code, token)) != 1:
             raise ValueError("decide needs exactly one of action_id, code and token")
@@ -266,13 +273,13 @@ class ChannelAgent:
         )
 
     async def notify(self, address: Address | str, reply: Reply | str, *, after_seconds: float = 0.0) -> None:
-        """Say something without being asked: now, or so many seconds later, whatever is restarted meanwhile.
+        """Send a message that the bot starts itself, now or after `after_seconds`. It survives restarts.
 
-        It is in the outbox, or its moment in the store, when this returns. Raises WrongOption for a reply with buttons,
-        which have no handlers yet, ValueError when the address is none,
-        its channel is off or the seconds are no finite number from 0 on, and an Undeliverable where nothing is to be
-        sent: OptedOut when its person has written STOP on SMS or WhatsApp, and not START since; Unreachable when the
-        bot was found blocked or removed there within a day, and nothing has come from there since.
+        When this returns, the message is in the outbox, or its timer in the store. Raises WrongOption for a reply with
+        buttons, which have no handlers yet. Raises ValueError for a malformed address, a channel that is off, and
+        seconds that are negative or not finite. Raises OptedOut when the person has written STOP on SMS or WhatsApp and
+        not START since, and Unreachable when the bot was found blocked or removed there within a day and no message has
+        come from there since. Both are kinds of Undeliverable.
         """
         where = Address.parse(address) if isinstance(address, str) else address
         if not 0 <= after_seconds < float("inf"):
@@ -281,10 +288,10 @@ class ChannelAgent:
         await self._running().notify(where, said, after_seconds=after_seconds)
 
     def command(self, name: str, *, description: str = "") -> Callable[[CommandHandler], CommandHandler]:
-        """Register ``/name``: an async function of a ToolContext and the text after the command.
+        """Register the command ``/name``: an async function of a ToolContext and the text after the command.
 
-        It may answer with a Reply that has files, not buttons: they have no handlers yet. Raises ValueError for a name
-        that is taken or that no platform would show.
+        It may return a Reply with files, but not with buttons, which have no handlers yet. Raises ValueError for a name
+        that is taken or that a platform could not show.
         """
         if not name.isidentifier() or name != name.lower() or len(name) > 32:
             raise ValueError(f"a command is up to 32 small letters, digits and _, not {name!r}")
@@ -298,23 +305,23 @@ class ChannelAgent:
         return register
 
     def on_outcome(self, callback: Callable[[PendingAction], Awaitable[None]]) -> None:
-        """Have an async function called with every action this process executed, once it has ended."""
+        """Register an async callback for every action that this process has executed, called after its end."""
         self._on_outcome.append(callback)
 
     def register_executor_factory(self, kind: str, factory: Factory) -> None:
-        """Have what `stash_pending` asked of this kind executed by what `factory` makes of its record.
+        """Register a factory of executors for the actions of this kind that `stash_pending` stored.
 
-        Without one only the process that stashed an action can run it, and not after a restart. Raises ValueError for
-        a factory that is async or no function.
+        Without a factory, only the process that stashed an action can run it, and only until it restarts. Raises
+        ValueError for a factory that is async or not a function.
         """
         check_factory(kind, factory)
         self._factories[kind] = factory
 
     def on_doubt(self, callback: ActionCallback) -> None:
-        """Have a function, async or not, called with every action whose outcome this process finds to be in doubt.
+        """Register a callback, sync or async, for every action of doubtful outcome that this process finds.
 
-        Its `state` is ``unknown``: it may or may not have happened. Or its `detail` is ``tampered``: somebody without
-        the key has changed it. Otherwise what became of it did not reach its person.
+        The action's `state` is ``unknown`` when its effect may or may not have happened. Its `detail` is ``tampered``
+        when its record was changed without the key. In any other case its outcome could not be delivered to its person.
         """
         self._on_doubt.append(callback)
 
@@ -323,7 +330,7 @@ class ChannelAgent:
             raise NotRunning("the bot is not running: enter it with `async with bot:`, or give it to a Gateway")
         return self._runtime
 
-    # ── for what runs it ──
+    # ── for the engine ──
 
     @property
     def name(self) -> str:
@@ -333,7 +340,7 @@ class ChannelAgent:
         return self.agent.tools.get(name)
 
     def tool_for(self, action: PendingAction) -> Tool | None:
-        """Return what an action runs: its tool, or what was stashed with it; None: this process has neither."""
+        """Return the tool that an action runs, or the executor stashed with it. None if this process has neither."""
         if action.tool_version != ADAPTER:
             return self.tool(action.kind)
         if (factory := self._factories.get(action.kind)) is not None:
@@ -342,14 +349,16 @@ class ChannelAgent:
         return stashed if stashed is not None and stashed.runs else None
 
     def keep_stashed(self, action_id: str, tool: StashedTool) -> None:
-        """Keep the executor of an action until it has ended, or so many others were stashed after it."""
+        """Keep the executor of an action until it has ended. Beyond _STASHED, the oldest is dropped."""
         self._stashed[action_id] = tool
         while len(self._stashed) > _STASHED:
             self._stashed.popitem(last=False)
 
     def drifted(self, action: PendingAction) -> Detail | None:
-        """Return why an action may no longer happen as it was shown: another tool, template or approver rule by now,
-        or denied by the policy; None: it may."""
+        """Return the reason why an action may not run as it was shown, or None.
+
+        Reasons: another tool, template or approver rule since the prompt, or a policy that now denies the call.
+        """
         from gateway.pending.ask import asks_more
 
         tool = self.tool_for(action)
@@ -362,20 +371,20 @@ class ChannelAgent:
         return "changed" if denied or asks_more(tool, action) else None
 
     def commands(self, language: str) -> dict[str, str]:
-        """Every command and what it does, in the order people are shown them."""
+        """Return every command with its description, in display order."""
         own = {name: description for name, (_, description) in self._commands.items()}
         return {name: say(f"cmd_{name}", language) for name in BUILT_IN} | own
 
     @contextlib.asynccontextmanager
     async def attached(self, runtime: Runtime) -> AsyncIterator[None]:
-        """Be run by this, with the lifespan's value in `deps`, for the length of the block.
+        """Attach the bot to a runtime for the length of the block, with the lifespan's value in `deps`.
 
         Raises ProviderConfigurationError when there is no model to call, and LifespanFailed.
         """
         if self._runtime is not None:
             raise RuntimeError("this bot is running already: one process runs it once")
         async with contextlib.AsyncExitStack() as stack:
-            provider = await asyncio.to_thread(getattr, self.agent, "provider")  # it imports its vendor's package
+            provider = await asyncio.to_thread(getattr, self.agent, "provider")  # imports the vendor's package
             stack.push_async_callback(_close, provider)
             if self._lifespan is not None:
                 self.deps = await stack.enter_async_context(_lived(self._lifespan))
@@ -386,21 +395,22 @@ class ChannelAgent:
                 self._runtime = self.deps = None
 
     def help(self, language: str) -> str:
-        """Return what /help answers, as Markdown."""
+        """Return the answer to /help, as Markdown."""
         listed = [f"/{name} – {plain(what)}" for name, what in self.commands(language).items()]
         return say("help", language, commands="\n".join(listed))
 
     async def tell_outcome(self, action: PendingAction) -> None:
-        """Call what `on_outcome` registered."""
+        """Call the callbacks of `on_outcome`."""
         self._stashed.pop(action.pending_action_id, None)
         await self._call(self._on_outcome, "on_outcome", action)
 
     async def tell_doubt(self, action: PendingAction) -> None:
-        """Call what `on_doubt` registered."""
+        """Call the callbacks of `on_doubt`."""
         await self._call(self._on_doubt, "on_doubt", action)
 
     async def _call(self, callbacks: Sequence[ActionCallback], name: str, action: PendingAction) -> None:
-        """Call an author's functions, sync ones in a thread: their errors stop nothing, nor does one that hangs."""
+        """Call an author's callbacks, sync ones in a thread. Errors are logged, and a callback that hangs is timed
+        out."""
         for callback in callbacks:
             try:
                 async with asyncio.timeout(_CALLBACK_SECONDS):
@@ -412,7 +422,7 @@ class ChannelAgent:
                 log.error("an %s callback failed: %s", name, describe_error(error))
 
     async def turn(self, turn: Turn) -> Outcome:
-        """What one turn does: a command, or the model. An answer to an open action never comes this far.
+        """Run a turn: a command, or the model. Answers to open actions are handled before this.
 
         Raises ProviderError when the model cannot be reached.
         """
@@ -482,7 +492,7 @@ class ChannelAgent:
 
 
 async def _close(provider: Provider) -> None:
-    """Close a provider, which may be an author's: what else ends with the bot ends all the same."""
+    """Close a provider. An error of an author's provider is logged, so that the rest of the shutdown continues."""
     try:
         await provider.close()
     except Exception as error:  # noqa: BLE001
@@ -491,7 +501,7 @@ async def _close(provider: Provider) -> None:
 
 @contextlib.asynccontextmanager
 async def _lived(lifespan: Lifespan) -> AsyncIterator[Any]:
-    """Enter and leave a bot's own lifespan. Raises LifespanFailed for errors that are its own."""
+    """Enter and leave a bot's lifespan. Raises LifespanFailed for errors that the lifespan raises itself."""
     stack = contextlib.AsyncExitStack()
     try:
         yielded = await stack.enter_async_context(lifespan())
@@ -509,7 +519,7 @@ async def _lived(lifespan: Lifespan) -> AsyncIterator[Any]:
 
 
 class _Asking:
-    """The loop's way to ask: each call becomes an action, or an error for the model."""
+    """Confirmation callback of the loop: turns each call into an action, or into an error for the model."""
 
     def __init__(self, bot: ChannelAgent, turn: Turn) -> None:
         self._bot, self._turn = bot, turn
@@ -553,21 +563,21 @@ class _Asking:
 
 
 def _asked(turn: Turn, action: PendingAction) -> PendingAction:
-    """What the loop asked, perhaps in an earlier attempt at this turn. Raises NotAsked."""
+    """Take over an action that the loop proposed, possibly in an earlier attempt at this turn. Raises NotAsked."""
     from gateway.pending.asked import taken_over
 
     return taken_over(action, conversation=turn.conversation, requester=str(turn.person))
 
 
 BUILT_IN = ("start", "help", "new", "stop", "pending")
-"""The commands every bot has; /stop is worked in the decision lane. /whoami and /pair are not listed to people."""
+"""Commands of every bot. /stop runs in the decision lane. /whoami and /pair are not listed."""
 
 _STORE = re.compile(r"sqlite:///.|rediss?://.")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
 """The shape of a BCP 47 tag."""
 _CALLBACK_SECONDS = 60.0
 _STASHED = 5000
-"""Executors kept for actions that were stashed and have not ended."""
+"""Maximum number of executors kept for stashed actions that have not ended."""
 
 _EXCUSES: Mapping[str, str] = {
     "answered": "empty_answer",
@@ -579,7 +589,7 @@ _EXCUSES: Mapping[str, str] = {
 
 
 def media_of(artifact: Artifact) -> Media:
-    """A kept file as a reply names it."""
+    """Return a kept file as a reply's media."""
     return Media(
         sha256=artifact.sha256 or "",
         mime_type=artifact.mime_type or "application/octet-stream",
@@ -590,7 +600,7 @@ def media_of(artifact: Artifact) -> Media:
 
 
 def _without_buttons(reply: Reply | str) -> Reply:
-    """Return what an author's code says as a reply. Raises WrongOption for buttons: a press would do nothing."""
+    """Return a callback's answer as a Reply. Raises WrongOption for buttons, whose presses have no handler."""
     if isinstance(reply, str):
         return Reply(text=reply)
     if reply.buttons:
@@ -605,7 +615,7 @@ def _without_buttons(reply: Reply | str) -> Reply:
 
 
 def _excuse(stop_reason: StopReason, language: str) -> str:
-    """What the person is told when a turn ended without an answer."""
+    """Return the text for a turn that ended without an answer."""
     key = _EXCUSES.get(stop_reason)
     return say(key, language) if key is not None else ""
 
@@ -618,7 +628,7 @@ def _command(message: str) -> tuple[str | None, str]:
 
 
 def _heard(message: Message) -> ModelMessage:
-    """A person's message as the model is told it."""
+    """Return a person's message in the form that the model reads."""
     text = f"/{message.command} {message.text}".rstrip() if message.command else message.text
     files = [f"[{item.kind}: {item.filename or item.mime_type or 'no name'}]" for item in message.attachments]
     speaker = None
@@ -628,7 +638,7 @@ def _heard(message: Message) -> ModelMessage:
 
 
 def _before(message: Message) -> list[ModelMessage]:
-    """Return what others wrote before it, not to the bot, as one note for the model; none when nothing was kept."""
+    """Return the group's preceding messages to others as one note for the model. Empty when none were kept."""
     if not message.before:
         return []
     lines = ["Written in the group before this message, not to you:", *message.before]

@@ -1,7 +1,7 @@
-"""The process's environment as Askfirst reads it: a secret may stand in a file, and leaves the environment.
+"""The process's environment, with secrets from files, and with secrets hidden from child processes.
 
-What stands in the environment is inherited by every program that a tool starts. So the commands take the secrets out
-once the bot is loaded. Askfirst itself goes on finding them here, as for an agent that a tool makes later.
+Programs that a tool starts inherit the environment, so the commands remove the secrets from it once the bot is loaded.
+Askfirst itself still finds them here, for example for an agent that a tool makes later.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["SECRETS", "environment", "hide_secrets", "proxied", "read_secret"]
 log = logging.getLogger("askfirst.platforms")
 
 _OWN = ("ASKFIRST_SECRET", "ASKFIRST_STORE", "ASKFIRST_ADMIN_TOKEN", "OPENAI_API_KEY", "ANTHROPIC_API_KEY")
-"""ASKFIRST_STORE is one of them because the address of a Redis holds its password."""
+"""Secret variables of Askfirst itself. ASKFIRST_STORE is one, because the URL of a Redis holds its password."""
 
 
 def _secrets_of(channels: Iterable[str]) -> Iterable[str]:
@@ -28,14 +28,15 @@ def _secrets_of(channels: Iterable[str]) -> Iterable[str]:
 
 
 SECRETS = tuple(dict.fromkeys([*_OWN, *_secrets_of(BUILT_IN)]))
-"""Every variable of ours that holds a secret. ``NAME_FILE`` may name a file that holds it instead."""
+"""All variables that hold a secret of Askfirst or of a built-in channel. ``NAME_FILE`` may name a file with the
+value."""
 
 _hidden: dict[str, str] = {}
-"""What was taken out of the environment."""
+"""Secrets that were removed from the environment."""
 
 
 def read_secret(variable: str) -> str | None:
-    """Return the value of a secret: of the environment, else of the file that ``<variable>_FILE`` names.
+    """Return the value of a secret, from the environment or from the file named by ``<variable>_FILE``.
 
     Raises MissingSetting when both are set, or when the file is empty or cannot be read.
     """
@@ -57,15 +58,16 @@ def read_secret(variable: str) -> str | None:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment with the secrets that are in files or were taken out. Raises MissingSetting."""
+    """Return the environment plus the secrets from files and the removed ones. Raises MissingSetting."""
     return {**os.environ, **{name: value for name in SECRETS if (value := read_secret(name)) is not None}}
 
 
 def proxied() -> bool:
-    """Return whether the environment names a proxy for calls to other servers, as ``HTTPS_PROXY`` does.
+    """Return True if the environment names a proxy for outgoing calls, as ``HTTPS_PROXY`` does.
 
-    A session that trusts the environment looks into it, and for a ``.netrc``, with every call: it does so only where
-    there is a proxy. One that cannot be spoken to is named in a warning; its address may hold a password and is not.
+    An HTTP session that trusts the environment reads it, and looks for a ``.netrc``, on every call. Sessions do that
+    only when there is a proxy. A proxy of another scheme is logged as unusable, without its address, which may hold a
+    password.
     """
     found = {scheme: url for scheme, url in getproxies().items() if scheme in ("http", "https")}
     for scheme, url in found.items():
@@ -75,9 +77,9 @@ def proxied() -> bool:
 
 
 def hide_secrets() -> None:
-    """Take every secret, also those of channels from other distributions, out of the process's environment.
+    """Remove every secret from the process's environment, including the secrets of channels from other distributions.
 
-    ``/proc/PID/environ`` still shows to this user what the process was started with. Raises AskfirstError for a channel
+    ``/proc/PID/environ`` still shows the process's initial environment to this user. Raises AskfirstError for a channel
     that cannot be loaded.
     """
     for name in dict.fromkeys([*SECRETS, *_secrets_of(names())]):

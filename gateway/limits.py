@@ -1,4 +1,4 @@
-"""How much one person, one place and everybody together may take of what all share."""
+"""Limits on shared resources: per person, per place, and in all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Limits", "Share"]
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one person, one place (a chat, a channel with its threads) and all together may take; None: no limit."""
+    """Limits for one person, for one place (a chat, or a channel with its threads), and in all. None: no limit."""
 
     person: int | None = None
     place: int | None = None
@@ -24,20 +24,21 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of a bot, as `ASKFIRST_LIMITS` writes them. Without settings nothing is limited but turns."""
+    """The limits of a bot, in the form of `ASKFIRST_LIMITS`. A bot without settings has limits on turns and strangers
+    only."""
 
     messages: Share = Share()
-    """Messages and edits a minute. What is above is not read, and its writer is told so."""
+    """Messages and edits a minute. Messages over the limit are not read, and their writer is told so."""
     turns: Share = Share(None, 32, 64)
-    """Turns that one process runs at once."""
+    """Concurrent turns of one process."""
     files: Share = Share()
-    """Kept files in MiB."""
+    """Size of kept files in MiB."""
     strangers: Share = Share(1)
     """Replies a day to people who are not on the allow-list."""
 
     @classmethod
     def usual(cls) -> Self:
-        """Return what holds where nobody has said anything else."""
+        """Return the default limits of the setting."""
         return cls(
             messages=Share(60, 600, None),
             turns=Share(8, 32, 64),
@@ -47,9 +48,9 @@ class Limits:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``messages=60/600/-,turns=8/32/64``: by person, place and all; ``-`` is no limit.
+        """Parse ``messages=60/600/-,turns=8/32/64``: person, place, all. ``-`` is no limit.
 
-        What is not named is as usual. Raises ValueError, which says the mend.
+        Limits that are not named keep their default. Raises ValueError, which says how to mend the text.
         """
         found: dict[str, Share] = {}
         names = [each.name for each in fields(cls)]

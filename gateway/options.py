@@ -1,4 +1,4 @@
-"""Wrong options of a bot's parts, refused in words that say what is allowed."""
+"""Checks of a bot's options, with errors that say the allowed values."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _R = TypeVar("_R")
 _SHOULD_BE = "Input should be "
 _SEQUENCE = "an instance of Sequence"
 _LONGEST = 60
-"""Characters shown of a value."""
+"""Maximum number of characters of a value in an error."""
 
 
 class WrongOption(AskfirstError, ValueError):
-    """Options of `owner`, a class of ours, have names or values that are not allowed.
+    """Options of `owner`, a class of Askfirst, have unknown names or wrong values.
 
-    `issues` has a sentence for each of them: what is wrong, and what is allowed.
+    `issues` maps each option to a sentence with the fault and the allowed values.
     """
 
     def __init__(self, owner: str, issues: Mapping[str, str]) -> None:
@@ -34,7 +34,8 @@ class WrongOption(AskfirstError, ValueError):
 
 
 def checked(init: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Have an ``__init__`` check its arguments against their annotations. It raises WrongOption for wrong ones."""
+    """Decorate an ``__init__`` so that its arguments are checked against their annotations. Wrong ones raise
+    WrongOption."""
     owner = init.__qualname__.partition(".")[0]
     names = list(inspect.signature(init).parameters)
     validated = validate_call(config=ConfigDict(strict=True, arbitrary_types_allowed=True))(init)
@@ -51,7 +52,7 @@ def checked(init: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def wrong_options(error: ValidationError, known: Sequence[str]) -> dict[str, str]:
-    """Return what is wrong with each option that pydantic refused; `known` are the names of those that there are."""
+    """Return the issue of each option that pydantic refused. `known`: the names of all options."""
     found: dict[str, list[ErrorDetails]] = {}
     for each in error.errors(include_url=False, include_context=False):
         found.setdefault(_path(each["loc"], known), []).append(each)
@@ -59,7 +60,7 @@ def wrong_options(error: ValidationError, known: Sequence[str]) -> dict[str, str
 
 
 def _path(loc: tuple[int | str, ...], known: Sequence[str]) -> str:
-    """Return which option it is, or which item of one; a positional argument goes by the name it has."""
+    """Return the name of the refused option or item. A positional argument is named by its parameter."""
     first, *rest = loc or ("options",)
     if isinstance(first, int):
         first = known[first] if first < len(known) else f"argument {first}"
@@ -74,7 +75,7 @@ def _issue(option: str, errors: Sequence[ErrorDetails], known: Iterable[str]) ->
         return "has to be given by its name"
     if kind.startswith("missing"):
         return "is missing"
-    said = [each["msg"] for each in errors]  # a value may fit none of several types: each says what it should be
+    said = [each["msg"] for each in errors]  # a value that fits none of several types has one message per type
     wants = [text.removeprefix(_SHOULD_BE) for text in said if text.startswith(_SHOULD_BE)]
     if not wants:
         return f"is not allowed ({said[0]}): {_shown(value)}"
@@ -82,7 +83,7 @@ def _issue(option: str, errors: Sequence[ErrorDetails], known: Iterable[str]) ->
 
 
 def _no_option(name: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches  # a program without a mistake needs no difflib
+    from difflib import get_close_matches  # imported only on an error, to keep the start fast
 
     known = sorted(set(known) - {"self"})
     near = get_close_matches(name, known, n=1, cutoff=0.6)
@@ -90,7 +91,7 @@ def _no_option(name: str, known: Iterable[str]) -> str:
 
 
 def _shown(value: object) -> str:
-    """Return a plain value as it was written, cut; of anything else, which may hold a secret, its type."""
+    """Return a plain value, truncated. Any other value may hold a secret, so only its type is shown."""
     if value is None or isinstance(value, (bool, int, float, str)):
         text = repr(value)
         return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -1,4 +1,4 @@
-"""The environment, typed, and what in it is unsafe or missing: the names of the variables and how to mend it."""
+"""The settings from the environment, typed and checked. Errors name the variables and say how to mend them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["VARIABLES", "Role", "ServeWay", "Settings"]
 
 Role: TypeAlias = Literal["all", "web", "worker"]
 ServeWay: TypeAlias = Literal["auto", "webhook", "polling"]
-"""How the platforms' messages come in: for each channel as its settings say, or one way for all."""
+"""How the platforms' messages come in: by each channel's settings, or one way for all channels."""
 LogPeople: TypeAlias = Literal["plain", "pseudonym"]
 LogLevel: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
@@ -39,7 +39,7 @@ _ALLOW_CHOICES = (
 )
 _PERSONS = re.compile(r"\*|pairing|[a-z][a-z0-9_-]*:(\*|[^\s:*]+:[^\s*]+)")
 _TELEGRAM_SECRET = re.compile(r"[A-Za-z0-9_-]{16,256}")
-"""The characters and the upper bound are Telegram's: https://core.telegram.org/bots/api#setwebhook."""
+"""Telegram's characters and upper bound: https://core.telegram.org/bots/api#setwebhook."""
 _PLACEHOLDER = re.compile(
     r"change.?me|replace.?(me|this)|placeholder|example|your.?(own|secret|token)|\.\.\.|<|>", re.I
 )
@@ -47,14 +47,14 @@ _FEW_CHARACTERS = 8
 
 
 class _Secrets(PydanticBaseSettingsSource):
-    """The secrets that stand in a file, or were taken out of the environment."""
+    """Settings source of the secrets that are in files or were removed from the environment."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[str | None, str, bool]:
         variable = str(field.validation_alias or f"ASKFIRST_{field_name.upper()}")
         return read_secret(variable) if variable in SECRETS else None, str(field.validation_alias or field_name), False
 
     def __call__(self) -> dict[str, Any]:
-        """Raises MissingSetting."""
+        """Return the secrets that are set, by field. Raises MissingSetting."""
         found = (self.get_field_value(field, name) for name, field in self.settings_cls.model_fields.items())
         return {key: value for value, key, _ in found if value is not None}
 
@@ -62,9 +62,9 @@ class _Secrets(PydanticBaseSettingsSource):
 class Settings(BaseSettings):
     """Every setting of Askfirst.
 
-    It reads the process's environment, and the files that ``NAME_FILE`` names for a secret; what is given by name wins.
-    Anything wrong with a value raises MissingSetting, which names the variables and the mends and shows no value.
-    Secrets are not in its representation.
+    Values come from the process's environment, and secrets also from the files that ``NAME_FILE`` variables name.
+    Keyword arguments override both. A wrong value raises MissingSetting, which names the variable and the mend and does
+    not show the value. The representation does not show secrets.
     """
 
     model_config = SettingsConfigDict(
@@ -76,21 +76,21 @@ class Settings(BaseSettings):
     )
 
     public_url: str | None = None
-    """Under which the platforms reach us, without a slash at the end."""
+    """URL at which the platforms reach this gateway, without a trailing slash."""
     store: str = Field(default="sqlite:///.askfirst/askfirst.db", repr=False)
     artifacts: Path | None = None
-    """The directory of the files that tools made."""
+    """Directory of the files that tools made."""
     secret: Annotated[tuple[SecretStr, ...], NoDecode] = ()
-    """The first one signs, all verify."""
+    """Secrets for seals and signatures. The first signs, all verify."""
     allow: Annotated[tuple[str, ...] | None, NoDecode] = None
-    """Who may talk to the bot; None: nobody has said."""
+    """People and channels that may talk to the bot. None: not set."""
     limits: Annotated[Limits, NoDecode] = Limits.usual()
-    """What one person, one place and all together may take."""
+    """Limits per person, per place and in all."""
     provider: str | None = None
     admin_token: SecretStr | None = None
     log_level: LogLevel = "INFO"
     log_people: LogPeople = "plain"
-    """Whether the log names people and conversations by their ids, or by keyed pseudonyms."""
+    """Whether the log shows the ids of people and conversations, or keyed pseudonyms."""
 
     telegram_bot_token: SecretStr | None = Field(default=None, validation_alias="TELEGRAM_BOT_TOKEN")
     telegram_webhook_secret: SecretStr | None = Field(default=None, validation_alias="TELEGRAM_WEBHOOK_SECRET")
@@ -138,21 +138,21 @@ class Settings(BaseSettings):
 
     @classmethod
     def load(cls, bot_dir: Path | None = None) -> Self:
-        """The settings for a bot file of that directory, whose ``.env`` goes into the process's environment first.
+        """Return the settings of a bot in this directory. Its ``.env`` is loaded into the process's environment first.
 
-        There the bot's own tools find their variables too; what the environment already says stays. Raises
-        MissingSetting, also for a file with a line that is no setting.
+        The bot's own tools read their variables there too. Existing variables are not overridden. Raises
+        MissingSetting, also for a malformed line in the file.
         """
         if bot_dir is not None:
             _load_file(bot_dir / ".env")
         return cls()
 
     def channels_on(self, way: ServeWay = "auto") -> dict[str, Way]:
-        """Return the channels whose settings are there, and how the messages of each come in.
+        """Return the channels whose settings are present, with the way in which their messages come in.
 
-        With ``auto`` a channel is polled where it can be and nothing is set that it needs for webhooks alone; any other
-        takes webhooks. A channel without settings of its own, the web chat, is never among them. Raises MissingSetting
-        when settings are there by half.
+        With ``auto`` a channel is polled if it can be and its settings for webhooks alone are missing; otherwise it
+        takes webhooks. A channel without settings of its own, like the web chat, is not included. Raises MissingSetting
+        for incomplete settings.
         """
         ways = self._ways(way)
         _refuse(self._half_there(ways))
@@ -160,15 +160,15 @@ class Settings(BaseSettings):
 
     @property
     def keys(self) -> list[bytes]:
-        """The secrets that are set, as the keys that seal and sign."""
+        """The secrets as bytes, for sealing and signing."""
         return [secret.get_secret_value().encode() for secret in self.secret]
 
     def channel_settings(self, name: str) -> Mapping[str, str]:
-        """What one channel may know: its own variables, and of those the ones that are set."""
+        """Return the variables of one channel that are set."""
         return {setting.name: value for setting in settings_of(name) if (value := self._value(setting)) is not None}
 
     def check_serve(self, role: Role = "all", way: ServeWay = "auto") -> None:
-        """Refuse what ``askfirst serve`` must not start with. Raises MissingSetting, which names all of it."""
+        """Check that ``askfirst serve`` may start. Raises MissingSetting with all faults."""
         ways = self._ways(way)
         _refuse([*self._half_there(ways), *_deaf(ways), *self._unsafe_to_serve(role)])
 
@@ -193,7 +193,7 @@ class Settings(BaseSettings):
         yield from self._unused()
 
     def _unused(self) -> Iterator[tuple[str, str]]:
-        """A secret that several channels share, while none of them is set up."""
+        """Yield shared secrets that are set although none of their channels is set up."""
         readers: dict[str, list[str]] = {}
         for name in names():
             for setting in settings_of(name):
@@ -224,14 +224,14 @@ class Settings(BaseSettings):
             yield "ASKFIRST_STORE", f"--role {role} needs redis://host:6379: one process alone owns an SQLite file"
 
     def _meant(self, channel: str) -> bool:
-        """Whether any setting is there that this channel would need on one way or another, and no other channel."""
+        """Return True if a required setting of this channel alone is set."""
         return any(
             setting.needed_for and not setting.shared and self._value(setting) is not None
             for setting in settings_of(channel)
         )
 
     def _value(self, setting: Setting) -> str | None:
-        """Channels of other distributions have variables that we have no field for."""
+        """Return the value of a channel's setting, or None. Channels of other distributions have no fields here."""
         field, read = _FIELDS.get(setting.name), read_secret if setting.secret else os.environ.get
         value = read(setting.name) if field is None else getattr(self, field)
         return (value.get_secret_value() if isinstance(value, SecretStr) else value) or None
@@ -276,7 +276,7 @@ class Settings(BaseSettings):
     @field_validator("telegram_api_url", "slack_api_url", "twilio_api_url")
     @classmethod
     def _check_api_url(cls, value: str) -> str:
-        """The token of the platform travels with every call."""
+        """Check the URL of a platform's API. Every call to it carries the bot's token."""
         url = _url(value)
         if url is None or not (url.scheme == "https" or _is_loopback(url)):
             raise ValueError(
@@ -333,11 +333,11 @@ _FIELDS = {
 
 
 VARIABLES = tuple(_FIELDS)
-"""Every variable that has a field."""
+"""Names of all variables with a field."""
 
 
 def _deaf(ways: Mapping[str, Way]) -> Iterator[tuple[str, str]]:
-    """The channels that nothing would come in from."""
+    """Yield a fault for each channel that no message could come in from."""
     for name, way in ways.items():
         if way == "polling" and not polls(name):
             own = next(setting.name for setting in settings_of(name) if setting.needed_for and not setting.shared)
@@ -345,7 +345,7 @@ def _deaf(ways: Mapping[str, Way]) -> Iterator[tuple[str, str]]:
 
 
 def _load_file(path: Path) -> None:
-    """Put the variables of a ``.env`` into the environment. Raises MissingSetting for a line that is no setting."""
+    """Load the variables of a ``.env`` into the environment. Raises MissingSetting for a malformed line."""
     try:
         if path.is_file():
             _refuse_broken_lines(path)
@@ -367,7 +367,7 @@ def _refuse_broken_lines(path: Path) -> None:
 
 
 def _refuse(wrong: Iterable[tuple[str, str]]) -> None:
-    """One MissingSetting for all that is wrong."""
+    """Raise one MissingSetting for all faults, if there are any."""
     match list(wrong):
         case []:
             return
@@ -379,7 +379,7 @@ def _refuse(wrong: Iterable[tuple[str, str]]) -> None:
 
 
 def _variable(place: str) -> str:
-    """pydantic names what is wrong by the alias of its field, which is the variable, or by the field's own name."""
+    """Return the variable of a pydantic error location, which is a field's alias or its name."""
     return next((variable for variable, field in _FIELDS.items() if field == place), place)
 
 

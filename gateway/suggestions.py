@@ -1,4 +1,4 @@
-"""Variables that look like settings of ours and that nobody reads."""
+"""Suggestions for misspelt settings: variables with a prefix of Askfirst that no code reads."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from gateway.settings import VARIABLES
 __all__ = ["misspelt"]
 
 _PREFIXES = ("ASKFIRST_", "TELEGRAM_", "SLACK_", "TWILIO_")
-"""Those of ours alone: the vendors' libraries read variables of their own (OPENAI_ORG_ID)."""
+"""Checked prefixes. Vendors' libraries read variables of their own (OPENAI_ORG_ID), so their prefixes are not
+checked."""
 
 
 def misspelt(environ: Iterable[str] | None = None) -> Iterator[str]:
-    """Yield a warning for each variable that nobody reads, with the setting that may have been meant."""
+    """Yield a warning for each unread variable, with the setting that was probably meant."""
     known = {*VARIABLES, *_of_channels(), *(f"{name}_FILE" for name in SECRETS)}
     for name in sorted({*(os.environ if environ is None else environ)} - known):
         if name.startswith(_PREFIXES):
@@ -31,5 +32,5 @@ def _of_channels() -> Iterator[str]:
     for name in names():
         try:
             yield from (setting.name for setting in settings_of(name))
-        except AskfirstError:  # another distribution's channel that cannot be loaded is told elsewhere
+        except AskfirstError:  # a channel of another distribution that fails to load is reported elsewhere
             continue
