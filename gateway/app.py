@@ -1,4 +1,4 @@
-"""The Gateway: the only place where store, channels, bot, engine and web are put together."""
+"""The Gateway: the one module that puts store, channels, bot, engine and web together."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ from gateway.wording import prepare, say
 __all__ = ["Gateway", "Home", "assemble", "home_of", "in_memory", "open_store", "started"]
 
 _MEMORY = ":memory:"
-"""The name of a database that is in no file (https://sqlite.org/inmemorydb.html)."""
+"""Name of an in-memory database (https://sqlite.org/inmemorydb.html)."""
 
 
 log = logging.getLogger("askfirst.clock")
@@ -72,7 +72,7 @@ log = logging.getLogger("askfirst.clock")
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where a gateway keeps things: its store, its keys and its files."""
+    """Storage of a gateway: its store, its keys and the directory of its files."""
 
     store: Store
     keys: Sequence[bytes]
@@ -80,7 +80,7 @@ class Home:
 
 
 def open_store(url: str) -> Store:
-    """The store of a URL, not opened yet. Raises AskfirstError for one that is not built in."""
+    """Return the store of a URL, not opened yet. Raises AskfirstError for a URL of no built-in store."""
     if url.startswith("sqlite:///"):
         return SqliteStore(url.removeprefix("sqlite:///"))
     if url.startswith(("redis://", "rediss://")):
@@ -96,10 +96,11 @@ def open_store(url: str) -> Store:
 
 
 def home_of(settings: Settings, url: str | None = None) -> Home:
-    """The store, keys and files that the settings name; a secret that is not set is made and kept beside the file.
+    """Return the store, keys and directory of files that the settings name. A missing secret is created beside the
+    file.
 
-    `url`: a bot's own store. Raises AskfirstError for a store that is not built in, and when several instances could
-    not share them.
+    `url`: the bot's own store, which overrides the settings'. Raises AskfirstError for an unknown store, and for one on
+    Redis without the secret and directory that its instances share.
     """
     url = url or settings.store
     if url.startswith("redis") and not (settings.secret and settings.artifacts):
@@ -119,7 +120,7 @@ def assemble(
     public_url: str | None = None,
     limits: Limits | None = None,
 ) -> Engine:
-    """One process's engine, not started yet."""
+    """Return this process's engine, not started yet."""
     shared = Shared(
         store=home.store,
         channels={DirectChannel.name: DirectChannel(), **channels},
@@ -136,7 +137,7 @@ def assemble(
 
 @contextlib.asynccontextmanager
 async def in_memory(bot: ChannelAgent, channels: Mapping[str, Channel] | None = None) -> AsyncIterator[Engine]:
-    """The bot over a store and files that go with the block, whatever store it has otherwise. Everybody may talk."""
+    """Run the bot on a temporary store and directory, whatever store it has. Every person may talk to it."""
     async with _temporary_files() as files:
         home = Home(SqliteStore(_MEMORY), [new_secret()], files)
         async with _unserved(bot, home, channels or {}) as engine:
@@ -145,7 +146,7 @@ async def in_memory(bot: ChannelAgent, channels: Mapping[str, Channel] | None = 
 
 @contextlib.asynccontextmanager
 async def embedded(bot: ChannelAgent) -> AsyncIterator[Runtime]:
-    """A bot on its own, entered without a Gateway: its store, and an engine that runs within its calls."""
+    """Run a bot without a Gateway: on its own store, with an engine that works inside the bot's calls."""
     async with contextlib.AsyncExitStack() as stack:
         if bot.store is None:
             yield await stack.enter_async_context(in_memory(bot))
@@ -159,29 +160,29 @@ async def embedded(bot: ChannelAgent) -> AsyncIterator[Runtime]:
 
 
 def _home_at(settings: Settings, store: Store, files: Path) -> Home:
-    """The home of a store that an author made; `files` is for what it has no directory of its own for.
+    """Return the home of a store that the author made. `files` is the directory used when the settings name none.
 
-    What is sealed there outlives the process, and so does the key: kept beside the file, else given. Raises
-    MissingSetting, and AskfirstError when the kept one cannot be read.
+    Sealed records outlive the process, so the key must too: it is kept beside the store's file or set. Raises
+    MissingSetting for a missing key, and AskfirstError when the kept key cannot be read.
     """
     return Home(store, keys_of(settings, store), settings.artifacts or files)
 
 
 def _prepared(language: str | None) -> None:
-    """Read what a bot speaks and is spoken to with, which blocks. `language` is the one for everybody; None: none."""
+    """Load the texts and words of a language. Blocks. `language`: the bot's fixed language, or None."""
     prepare()
     prepare_words("en", language or "en")
 
 
 @contextlib.asynccontextmanager
 async def _unserved(bot: ChannelAgent, home: Home, channels: Mapping[str, Channel]) -> AsyncIterator[Engine]:
-    """The bot with its lifespan entered, on an open store, and an engine that was not started."""
+    """Run the bot's lifespan on an open store, with an engine that is not started."""
     engine = assemble(bot, home, channels, allowed=AllowList(["*"]), feed=Feed(now=_now))
     await asyncio.to_thread(_prepared, bot.language)
     async with contextlib.AsyncExitStack() as stack:
         await home.store.open()
         stack.push_async_callback(home.store.close)
-        home.store.trust_clock()  # there is no platform to ask
+        home.store.trust_clock()  # there is no platform to compare the clock with
         await engine.shared.upgrade()
         await stack.enter_async_context(bot.attached(engine))
         stack.push_async_callback(engine.stop)
@@ -190,7 +191,7 @@ async def _unserved(bot: ChannelAgent, home: Home, channels: Mapping[str, Channe
 
 @contextlib.asynccontextmanager
 async def _temporary_files() -> AsyncIterator[Path]:
-    """A directory for kept files that goes with what used it."""
+    """Yield a directory for kept files that is removed at the end of the block."""
     directory = await asyncio.to_thread(tempfile.mkdtemp, prefix="askfirst-")
     try:
         yield Path(directory)
@@ -199,11 +200,11 @@ async def _temporary_files() -> AsyncIterator[Path]:
 
 
 class Gateway:
-    """A bot with its channels, served.
+    """A bot with its channels, ready to be served.
 
-    ``async with Gateway(bot) as gateway:`` starts it; `aiohttp_app` gives an application that does so itself, and
-    `webhook` takes requests from any other server. `chat` adds the page ``/chat`` and `console` the live feed beside
-    it; `way` is how the platforms' messages come in: by default each channel's settings say it.
+    ``async with Gateway(bot) as gateway:`` starts it. `aiohttp_app` returns an application that starts it by itself,
+    and `webhook` takes requests from any other server. `chat` adds the page ``/chat``, and `console` the live feed
+    beside it. `way` says how the platforms' messages come in; by default each channel's settings decide.
     """
 
     @checked
@@ -218,8 +219,8 @@ class Gateway:
         console: bool = False,
         chat_hosts: Sequence[str] = ("localhost", "127.0.0.1", "::1"),
     ) -> None:
-        """Raises MissingSetting for settings that are unsafe or there by half, and for tools that nobody could confirm;
-        with `console`, where a bot is only tried, these are logged. WrongOption for an option that there is not."""
+        """Raises MissingSetting for unsafe or incomplete settings and for tools that no approver can confirm, and
+        WrongOption for an unknown option. With `console`, for trying a bot out, missing approvers are only logged."""
         self.bot = bot if isinstance(bot, ChannelAgent) else ChannelAgent(bot)
         self.settings = settings or Settings()
         self.role = role
@@ -228,7 +229,7 @@ class Gateway:
         if self.bot.store is not None and url is None:
             home = Home(self.bot.store, home.keys, home.artifacts)
         self.ways = self.settings.channels_on(way)
-        """How the messages of each channel come in."""
+        """The way in which each channel's messages come in."""
         self.channels: dict[str, Channel] = {
             name: load(name).from_settings(self.settings.channel_settings(name), way=comes)
             for name, comes in self.ways.items()
@@ -241,7 +242,7 @@ class Gateway:
         check_channels(self.bot.agent.tools.values())
         check_approvers(self.bot.agent.tools.values(), self.channels, allowed, refuse=not console)
         self.log_key = _derived(home.keys[0], "log")
-        """For the pseudonyms of people in the log: the same after a restart, and in every instance."""
+        """Key of the pseudonyms of people in the log, the same after a restart and in every instance."""
         self.feed = Feed(now=_now)
         self._console = console
         self._draining = False
@@ -267,18 +268,18 @@ class Gateway:
 
     @property
     def store_file(self) -> Path | None:
-        """The file of an embedded store: the bot's own when it brings one, else the settings'. None for any other."""
+        """The file of an embedded store: the bot's own if it has one, else the settings'. None for any other store."""
         own = self.bot.store
         url = self.settings.store if own is None else own
         return store_file(url) if isinstance(url, str) and not url.endswith(_MEMORY) else None
 
     async def __aenter__(self) -> Self:
-        """Raises StoreRefused and MissingSetting when the store or a platform does not let it start.
+        """Start the gateway. Raises StoreRefused or MissingSetting when the store or a platform prevents that.
 
-        A platform that cannot be reached holds nothing up: it is tried again, and `/readyz` tells of it.
+        A platform that cannot be reached does not delay the start: it is retried, and `/readyz` reports it.
         """
         await asyncio.to_thread(_prepared, self.bot.language)
-        if self.bot.language is None:  # nothing waits for it: until then English is taken for granted
+        if self.bot.language is None:  # runs in the background: until it is done, English is assumed
             self.engine.shared.tasks.start(asyncio.to_thread(prepare_detection), "the detection of languages")
         async with contextlib.AsyncExitStack() as stack:
             await self.store.open()
@@ -307,7 +308,7 @@ class Gateway:
             await stack.aclose()
 
     def _doubt_clock(self) -> None:
-        """Say that the clock may be wrong; where there is no platform to ask, take it for right."""
+        """Warn that the clock may be wrong. Without a platform to compare it with, trust it."""
         days = self.store.clock_ahead_seconds / 86_400
         if days and all(isinstance(channel, WebChatChannel) for channel in self.channels.values()):
             self._trust_clock()
@@ -324,12 +325,13 @@ class Gateway:
             log.info("a platform's clock agrees with this machine's: the store follows it")
 
     async def drain(self, grace_seconds: float) -> None:
-        """Be ready no more and begin no more work; what runs has so long to finish. What comes in is still stored."""
+        """Become not ready and begin no new work. Running work has `grace_seconds` to finish. Incoming events are still
+        stored."""
         self._draining = True
         await self.engine.stop(grace_seconds)
 
     def aiohttp_app(self) -> web.Application:
-        """The application. Where the gateway is not entered yet, it is for as long as the application runs."""
+        """Return the application. If the gateway is not entered yet, the application enters it for its own lifetime."""
         shared = self.engine.shared
         app = web_app(
             channels={name: c for name, c in self.channels.items() if name != WebChatChannel.name},
@@ -361,11 +363,10 @@ class Gateway:
         return app
 
     def asgi_app(self, *, prefix: str = "", otherwise: ASGIApp | None = None) -> ASGIApp:
-        """The ASGI application. Where the gateway is not entered yet, it is for as long as the server's lifespan lasts.
+        """Return the ASGI application. If the gateway is not entered yet, the server's lifespan enters it.
 
-        `prefix`: the path under which it answers, such as ``/bot``, where no framework mounts it there. `otherwise`:
-        the application for all other paths, whose own lifespan is not run. Raises WrongOption for a prefix without its
-        slash.
+        `prefix`: the path of the gateway, like ``/bot``, if no framework mounts it there. `otherwise`: the application
+        for all other paths; its own lifespan is not run. Raises WrongOption for a prefix without its leading slash.
         """
         if prefix and not prefix.startswith("/"):
             raise WrongOption("Gateway.asgi_app", {"prefix": f"should begin with /, not {prefix!r}"})
@@ -384,7 +385,7 @@ class Gateway:
         return asgi(begin, end, self._bridged, prefix=prefix.rstrip("/"), otherwise=otherwise)
 
     async def _bridged(self) -> Bridge:
-        """Return the way of ASGI requests to the aiohttp application. Raises AskfirstError while it does not run."""
+        """Return the bridge to the aiohttp application. Raises AskfirstError while the gateway does not run."""
         if self._stack is None:
             raise AskfirstError(
                 "the gateway does not run: enter it with `async with gateway`, or have the server run its lifespan"
@@ -394,12 +395,12 @@ class Gateway:
             self._bridge = asyncio.ensure_future(self._stack.enter_async_context(bridge))
         try:
             return await asyncio.shield(self._bridge)
-        except OSError as error:  # no socket could be made: the next request tries again
+        except OSError as error:  # no socket could be made: the next request retries
             self._bridge = None
             raise AskfirstError(f"no private socket can be made ({error.strerror})") from error
 
     async def webhook(self, channel: str, request: WebhookRequest) -> WebhookResponse:
-        """One request of a platform, from any server; 404 for a channel that is not on."""
+        """Handle a platform's request from any server. Answers 404 for a channel that is not on."""
         found = self._webhooks.addressed(channel, request)
         if found is None or found is self._webchat:
             return WebhookResponse(status=404)
@@ -412,8 +413,11 @@ class Gateway:
             yield
 
     async def _ready(self) -> Ready:
-        """A platform that is down is told, and no reason to send the others' messages elsewhere; nor is a store that
-        takes no new messages: presses and answers still have to come in."""
+        """Return the readiness. A store that does not answer and a drain make the gateway not ready.
+
+        A platform that is down is only reported, because the other platforms' messages must still come in. A store that
+        refuses new messages is also only reported, because presses and answers must still come in.
+        """
         try:
             await self.store.ping()
             store = True
@@ -440,8 +444,11 @@ class Gateway:
 
 
 def _http(skew: Skew) -> aiohttp.ClientSession:
-    """The process's way to its platforms. Each has so many calls at once as its crew, and holds up no other's; and none
-    is known again by a cookie: several bots may be called through it. The Date of their answers is heard."""
+    """Return the HTTP session for calls to platforms, without a connection limit and without cookies.
+
+    Each platform's workers limit its calls, so one platform cannot block another. Cookies are off because several bots
+    may use one session. The Date headers of responses are compared with the local clock.
+    """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0),
         cookie_jar=aiohttp.DummyCookieJar(),

@@ -1,4 +1,7 @@
-"""The way in for operators' commands: a socket file beside the store of a running gateway, for its own user alone."""
+"""Server of the control socket: takes operators' commands on a socket file beside the store of a running gateway.
+
+Only the gateway's own user can connect.
+"""
 
 from __future__ import annotations
 
@@ -42,22 +45,22 @@ _SHUTDOWN_SECONDS = 2.0
 
 
 def store_file(url: str) -> Path | None:
-    """Return the file of an embedded store; None for any other store."""
+    """Return the file of an embedded store. None for any other store."""
     return Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:///") else None
 
 
 def socket_file(store: Path) -> Path:
-    """Return where the server of this store listens; a link stands there when the path would be too long."""
+    """Return the socket file of this store's server. A link stands there when the path would be too long."""
     return store.with_name(f"{store.name}.sock")
 
 
 @contextlib.asynccontextmanager
 async def control(operator: Operator, store: Path | None) -> AsyncIterator[None]:
-    """Take operators' commands for the store that is served, for the length of the block.
+    """Serve operators' commands for the gateway's store for the length of the block.
 
-    For a store in a file, listen on a socket file beside it; for any other (None), commands write to the store
-    themselves. The caller owns the file, so a socket file that is already there was left by a dead server. Raises
-    AskfirstError when the socket file cannot be made.
+    For a store in a file, listen on a socket file beside it. For any other store (None), commands write to the store
+    themselves. The caller owns the file, so an existing socket file was left by a dead server. Raises AskfirstError
+    when the socket file cannot be made.
     """
     await operator.remember()
     if store is None:
@@ -105,7 +108,7 @@ async def _answer(operator: Operator, request: web.Request) -> web.Response:
 
 
 def _bind(name: Path) -> tuple[socket.socket, Path]:
-    """Return a socket at this name that its owner alone may use, and its real path."""
+    """Bind a socket at this name that its owner alone may use. Return it with its real path."""
     name.unlink(missing_ok=True)
     place = name
     if len(os.fsencode(name)) > LONGEST_PATH:
@@ -121,7 +124,7 @@ def _bind(name: Path) -> tuple[socket.socket, Path]:
 
 
 def _remove(name: Path, place: Path) -> None:
-    with contextlib.suppress(OSError):  # what nobody may remove any more the next start replaces
+    with contextlib.suppress(OSError):  # the next start replaces files that cannot be removed
         for path in (name, place):
             path.unlink(missing_ok=True)
         if place.parent != name.parent:
