@@ -38,7 +38,10 @@ That is twice the reserve of the store, which may be on the same disk, for decis
 
 
 class NotKept(AskfirstError):
-    """The bytes could not be stored: the disk is full, the directory cannot be used, or the limit is reached."""
+    """The bytes could not be stored.
+
+    The disk is full, the directory cannot be used, or the person's files would exceed ``ASKFIRST_LIMITS``.
+    """
 
 
 class ArtifactStore:

@@ -1,7 +1,7 @@
-"""Models, one module a vendor, found by the first word of a spec: ``openai:gpt-5-mini``, ``demo``.
+"""Providers of models, one module a vendor, selected by the first word of a spec: ``openai:gpt-5-mini``, ``demo``.
 
 A vendor's module has `from_environ(model, environ)` and is imported when a spec names it. Another distribution adds a
-vendor with an entry point of the group ``askfirst.providers`` that names such a function.
+vendor with an entry point of the group ``askfirst.providers`` that names a function like that.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _OURS = ("anthropic", "demo", "openai")
 
 
 def make_provider(spec: str | None = None, *, environ: Mapping[str, str] | None = None) -> Provider:
-    """Make the provider that `spec` names, of the settings in `environ` (by default the process's).
+    """Make the provider that `spec` names, from the settings in `environ` (by default the process's).
 
-    None: what ``ASKFIRST_PROVIDER`` names, else the offline demo. It imports the vendor's package, which blocks: inside
-    an event loop, call it in a thread.
-    Raises MissingSetting for a key's file that cannot be read, and ProviderConfigurationError for an unknown vendor, a
-    missing key, a missing package, or another distribution's vendor that cannot be imported.
+    None: the provider of ``ASKFIRST_PROVIDER``, or else the offline demo. The call imports the vendor's package, which
+    blocks: inside an event loop, call it in a thread. Raises MissingSetting for a key's file that cannot be read.
+    Raises ProviderConfigurationError for an unknown vendor, a missing key, a missing package, or another distribution's
+    vendor that cannot be imported.
     """
     environ = environment() if environ is None else environ
     vendor, _, model = (spec or environ.get("ASKFIRST_PROVIDER") or "demo").strip().partition(":")

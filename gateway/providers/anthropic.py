@@ -1,4 +1,4 @@
-"""Anthropic's Messages API, and every server that speaks it (``ANTHROPIC_BASE_URL``).
+"""A provider for Anthropic's Messages API, and for each server that speaks it (``ANTHROPIC_BASE_URL``).
 
 Source of the rules: https://platform.claude.com/docs/en/api/messages (requests),
 https://platform.claude.com/docs/en/build-with-claude/streaming (events) and
@@ -23,12 +23,15 @@ from gateway.providers.vendor import Vendor
 __all__ = ["AnthropicProvider", "from_environ"]
 
 _MAX_TOKENS = 8000
-"""The API wants a limit; this one is ours where nobody gives one."""
+"""The default limit of a reply in tokens: the API requires a limit."""
 _THINKS = re.compile(r"(^|[/:])claude-(?!\d|instant|(opus|sonnet|haiku)-4\b)")
-"""The vendor's models from 5 on think unasked and count it, unseen, into the limit of a reply:
-https://platform.claude.com/docs/en/models/opus-5/migration-guide."""
+"""The vendor's models that think without being asked, from 5 on.
+
+They count the thinking, which is not shown, into the limit of a reply:
+https://platform.claude.com/docs/en/models/opus-5/migration-guide.
+"""
 _ROOM_TO_THINK = 8000
-"""Tokens for that thinking, so that a short limit does not end a reply before its first word."""
+"""The tokens that are added for that thinking, so that a short limit does not end a reply before its first word."""
 
 
 def _details(error: anthropic.APIError) -> tuple[Sequence[object], object]:
@@ -41,14 +44,14 @@ def _details(error: anthropic.APIError) -> tuple[Sequence[object], object]:
 
 
 _WITHOUT_CODE = {"Your credit balance is too low": "billing_error", "prompt is too long": "context_length_exceeded"}
-"""What the API has only words for."""
+"""The codes of errors for which the API has only a text, by its first words."""
 
 _VENDOR = Vendor(
     name="anthropic",
     url="https://api.anthropic.com",
     url_rule="is not the server alone (without /v1)",
     example="claude-sonnet-5-5",
-    # The library maps the errors of its HTTP client until the answer begins, and lets them through while it streams.
+    # The library maps the errors of its HTTP client until the answer begins, and does not map them while it streams.
     silences=(anthropic.APITimeoutError, httpx2.TimeoutException),
     breaks=(anthropic.APIConnectionError, httpx2.HTTPError),
     answers=anthropic.APIError,
@@ -58,16 +61,16 @@ _VENDOR = Vendor(
 
 
 def from_environ(model: str, environ: Mapping[str, str]) -> AnthropicProvider:
-    """Make it of ``ANTHROPIC_API_KEY`` and ``ANTHROPIC_BASE_URL``. Raises ProviderConfigurationError."""
+    """Make the provider from ``ANTHROPIC_API_KEY`` and ``ANTHROPIC_BASE_URL``. Raises ProviderConfigurationError."""
     base_url, key = _VENDOR.settings(model, environ)
     return AnthropicProvider(model, api_key=key, base_url=base_url)
 
 
 class AnthropicProvider:
-    """Messages through the vendor's library, without its own retries: the agent's loop retries.
+    """A provider that uses the vendor's library, without its retries: the agent's loop retries.
 
-    A request's temperature is left out: the API has none
-    (https://platform.claude.com/docs/en/api/versioning, 2026-10-21).
+    The temperature of a request is left out: the API has none (https://platform.claude.com/docs/en/api/versioning,
+    2026-10-21).
     """
 
     name = _VENDOR.name
@@ -79,16 +82,20 @@ class AnthropicProvider:
         )
 
     async def complete(self, request: Request) -> Response:
-        """Raises ProviderError. `timeout_seconds` bounds every silence, the API's pings included.
+        """Return the reply. Raises ProviderError.
 
-        A stream too: the library refuses to wait for a long answer in one piece
+        `timeout_seconds` limits the time between any two events, the API's pings included. This streams too, because
+        the library refuses to wait for a long answer in one piece
         (https://platform.claude.com/docs/en/api/errors#long-requests).
         """
         items = [item async for item in self.stream(request)]
         return next(item for item in items if isinstance(item, Response))
 
     async def stream(self, request: Request) -> AsyncIterator[str | Response]:
-        """As Provider.stream; `timeout_seconds` bounds every silence, the API's pings included."""
+        """Yield the reply as Provider.stream does.
+
+        `timeout_seconds` limits the time between any two events, the API's pings included.
+        """
         model = request.model or self._model
         sent, answer, client = Conversation(request, model), Answer(), await self._connections.client()
         with _VENDOR.errors_mapped():
@@ -99,12 +106,12 @@ class AnthropicProvider:
         yield answer.response(model, sent.prefix)
 
     async def knows(self, model: str | None = None, *, timeout_seconds: float) -> bool:
-        """As KnowsModels.knows."""
+        """Look the model up, as KnowsModels.knows does."""
         models = (await self._connections.client()).models
         return await _VENDOR.knows(models.retrieve(model or self._model, timeout=timeout_seconds))
 
     async def close(self) -> None:
-        """Close the connections; a call after it opens new ones."""
+        """Close the connections. A later call opens new ones."""
         await self._connections.close()
 
 

@@ -1,4 +1,4 @@
-"""The events of a Messages stream as our Response.
+"""The conversion of the events of a Messages stream to a Response.
 
 Shapes: https://platform.claude.com/docs/en/build-with-claude/streaming.
 """
@@ -20,7 +20,7 @@ __all__ = ["Answer"]
 
 
 class _Tokens(BaseModel):
-    """Of what is read from a cache or written to it, `input_tokens` knows nothing."""
+    """Token counts. `input_tokens` does not include the tokens that are read from or written to a cache."""
 
     input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
@@ -55,7 +55,7 @@ class _Delta(BaseModel):
 
 
 class _Event(BaseModel):
-    """What we read of an event: the library hands on unchecked what it was answered."""
+    """The used fields of an event, validated here because the library passes answers on unchecked."""
 
     type: str
     index: int | None = None
@@ -71,12 +71,12 @@ class _Block:
     call_id: str = ""
     name: str = ""
     text: str = ""
-    """What it says or thinks; of a call its arguments."""
+    """The text or the thinking, or the arguments of a call."""
     signature: str = ""
     data: str = ""
 
     def as_sent(self, call: ToolCall | None) -> dict[str, Json]:
-        """As the API takes it back."""
+        """Return the block in the form in which the API takes it back."""
         match self.type:
             case "tool_use" if call is not None:
                 return {"type": "tool_use", "id": call.call_id, "name": call.name, "input": dict(call.args)}
@@ -90,7 +90,7 @@ class _Block:
 
 @dataclass(slots=True)
 class Answer:
-    """What has come of an answer so far."""
+    """The part of an answer that has arrived so far."""
 
     answer_id: str = "call"
     model: str = ""
@@ -102,7 +102,7 @@ class Answer:
     open_blocks: dict[int | None, _Block] = field(default_factory=dict)
 
     def add(self, answered: object) -> str:
-        """Take in an event; gives its piece of the text. Raises pydantic.ValidationError."""
+        """Add an event, and return its piece of the text. Raises pydantic.ValidationError."""
         event = _Event.model_validate(answered, from_attributes=True)
         piece = ""
         if event.message:
@@ -123,7 +123,7 @@ class Answer:
         return piece
 
     def _begin(self, index: int | None, begun: _Begun) -> str:
-        # Anthropic begins with {} and sends the arguments in pieces; other servers may send them whole here.
+        # Anthropic starts with {} and sends the arguments in pieces; other servers may send them whole here.
         arguments = json.dumps(begun.input) if begun.input else ""
         block = _Block(
             begun.type,
@@ -138,12 +138,12 @@ class Answer:
         return (begun.text or "") if begun.type == "text" else ""
 
     def _count(self, tokens: _Tokens | None) -> None:
-        """The counts are those of the whole answer so far, not of one event."""
+        """Update the token counts, which are those of the whole answer so far, not of one event."""
         if tokens:
             self.tokens |= tokens.model_dump(exclude_none=True)
 
     def response(self, model: str, prefix: str) -> Response:
-        """The whole, as the answer of this model to what has this prefix.
+        """Return the whole answer of this model, as a reply to the messages with this prefix.
 
         Raises ProviderError when the answer has no end.
         """
@@ -175,7 +175,7 @@ class Answer:
         )
 
     def _thought_blocks(self, calls: tuple[ToolCall, ...]) -> list[Json]:
-        """All blocks of an answer with thoughts in it; none when they cannot go back as they came.
+        """Return all blocks of an answer with thoughts; none when they cannot be sent back unchanged.
 
         A blank text is left out, and a thought must not come last: the API refuses both
         (https://github.com/tailcallhq/forgecode/issues/2107).

@@ -1,14 +1,13 @@
-"""Our messages as turns of the Messages API: always well-formed, whatever the history has lost.
+"""The conversion of messages to turns of the Messages API, well-formed even if the history has gaps.
 
-The rules the API checks: each tool call is answered in the very next turn, whose results come before its text, and no
-other result exists (https://platform.claude.com/docs/en/agents-and-tools/tool-use/handle-tool-calls); an id is used
-once and matches ``[a-zA-Z0-9_-]+``; no text is blank
-(https://github.com/anthropics/claude-code/issues/23440); the last turn is the user's
-(https://platform.claude.com/docs/en/api/errors#prefill-not-supported), and so is the first.
+The rules that the API checks: each tool call is answered in the very next turn, which has its results before its text,
+and no other result exists (https://platform.claude.com/docs/en/agents-and-tools/tool-use/handle-tool-calls); an id is
+used once and matches ``[a-zA-Z0-9_-]+``; no text is blank (https://github.com/anthropics/claude-code/issues/23440); the
+last turn is the user's (https://platform.claude.com/docs/en/api/errors#prefill-not-supported), and so is the first.
 
-What a model thought goes back unchanged in the reply it was thought for
-(https://platform.claude.com/docs/en/build-with-claude/thinking#preserving-thinking-blocks), and only where everything
-before it is what it was: elsewhere newer models refuse it, and do without it
+A model's thoughts are sent back unchanged with the reply that they led to
+(https://platform.claude.com/docs/en/build-with-claude/thinking#preserving-thinking-blocks), and only if all earlier
+messages are unchanged. Otherwise newer models refuse the thoughts, and a reply without them is accepted
 (https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/prefix-checks).
 """
 
@@ -34,9 +33,9 @@ _Blocks: TypeAlias = list[dict[str, Any]]
 
 
 class Conversation:
-    """What one call sends: `system`, `tools` and `turns`. What one side says in a row is one turn.
+    """The body of one call: `system`, `tools` and `turns`. Consecutive messages of one side form one turn.
 
-    Results whose call is gone are left out; calls without a result get a note instead.
+    Results without their call are left out. Calls without a result get a note instead.
     """
 
     def __init__(self, request: Request, model: str) -> None:
@@ -49,7 +48,7 @@ class Conversation:
         self._model = model
         self._ids: set[str] = set()
         self._ended = hashlib.sha256(_bytes([self.system, self.tools]))
-        """Over all turns but the last."""
+        """A hash of the system text, the tools and all turns but the last."""
         for index, message in enumerate(request.messages):
             match message.role:
                 case "event":
@@ -63,7 +62,7 @@ class Conversation:
 
     @property
     def prefix(self) -> str:
-        """A hash of all that is sent so far: what a reply to it is bound to."""
+        """A hash of everything that is sent so far. A reply with thoughts is bound to it."""
         whole = self._ended.copy()
         whole.update(_bytes(self.turns[-1:]))
         return whole.hexdigest()
@@ -84,7 +83,7 @@ class Conversation:
             self.turns.append({"role": role, "content": list(blocks)})
 
     def _add_assistant(self, message: ModelMessage, results: dict[str, list[str]]) -> None:
-        """What the model said, and the results of its calls right after it."""
+        """Add a reply of the model, and the results of its calls right after it."""
         called: _Blocks = []
         answered: _Blocks = []
         for call in message.tool_calls:
@@ -98,9 +97,11 @@ class Conversation:
         self._add("user", answered)
 
     def _with_thoughts(self, message: ModelMessage, said: _Blocks) -> _Blocks:
-        """A reply as the API gave it, when nothing before it has changed, and with its thoughts in front otherwise.
+        """Return the blocks of a reply, with its thoughts if all earlier turns are unchanged.
 
-        What is said may have changed since: thoughts that came after some of it are then left out.
+        The blocks are as the API gave them if the text and the calls of the reply are unchanged too. If they changed,
+        the thoughts come first, unless the model had them after a part of the text. In all other cases, `said` is
+        returned.
         """
         echo = echoed(message, "anthropic", self._model)
         if not said or echo is None or echo["prefix"] != self.prefix:
@@ -133,13 +134,13 @@ def _calls(blocks: _Blocks) -> _Blocks:
 
 
 def _result(id_: str, content: str) -> dict[str, Any]:
-    """A blank result is one without content."""
+    """Return a result block. A blank result has no content."""
     result = {"type": "tool_result", "tool_use_id": id_}
     return result | {"content": content} if content.strip() else result
 
 
 def _json(value: Any) -> Any:
-    """The same value, with "?" for half a surrogate pair, which UTF-8 cannot hold."""
+    """Return the same value, with "?" for a lone surrogate, which UTF-8 cannot hold."""
     return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 

@@ -1,7 +1,7 @@
-"""The Provider protocol: how the agent speaks to a model, whoever makes it.
+"""The Provider protocol: the calls with which the agent uses the model of any vendor.
 
-ProviderError (AskfirstError)              a call failed; `retryable` says whether trying again can help
-└── ProviderConfigurationError             a key or the package is missing
+ProviderError (AskfirstError) a call failed; `retryable` says whether a retry can help └── ProviderConfigurationError a
+key or the package is missing
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Refusal: TypeAlias = Literal["too_long", "invalid"]
 class ProviderError(AskfirstError):
     """A call to a model failed. The text is for operators, never for the person in the chat.
 
-    `rate_limited`: it had too many calls; `retry_after_seconds`: how long it wants to be left alone, if it said so.
-    `refusal`: why this very request can never succeed: it is ``too_long`` for the model, or ``invalid`` by the vendor's
-    rules, those for its content included.
+    `rate_limited` is True after too many calls. `retry_after_seconds` is the wait that the vendor asked for, if it did.
+    `refusal` says why this request can never succeed: it is ``too_long`` for the model, or ``invalid`` by the vendor's
+    rules, including its rules for content.
     """
 
     def __init__(
@@ -63,39 +63,42 @@ class ProviderConfigurationError(ProviderError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """The model wants a tool run. `call_id` pairs it with its result."""
+    """A tool call of the model. `call_id` pairs it with its result."""
 
     call_id: str
     name: str
     args: Mapping[str, Json] = field(default_factory=dict)
     parse_error: str | None = None
-    """Set when the model's arguments were not a JSON object; `args` is then empty."""
+    """The error when the model's arguments were not a JSON object; `args` is then empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelMessage:
     """One message of the conversation with the model.
 
-    `user`: what a person wrote. `assistant`: what the model said, with its tool calls. `tool`: the result of one call.
-    `event`: something the gateway tells the model (an action was confirmed and done, expired, ...): data, not
-    instructions; a provider renders it in front of the next user message.
+    The roles are ``user``, a person's message; ``assistant``, the model's reply with its tool calls; ``tool``, the
+    result of one call; ``event``, a message of the gateway to the model (an action was confirmed and done, expired,
+    ...). An event is data, not an instruction. A provider renders it in front of the next user message.
     """
 
     role: Literal["user", "assistant", "tool", "event"]
     content: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     call_id: str | None = None
-    """tool: which call this is the result of."""
+    """The call of a ``tool`` message."""
     tool_name: str | None = None
     speaker: str | None = None
-    """user, in groups: the name of who wrote it."""
+    """The name of the author of a ``user`` message, in groups."""
     echo: Mapping[str, Json] | None = None
-    """assistant: what the model's provider wants back with it, unchanged; nobody else reads it (`history.echoed`)."""
+    """Data of an ``assistant`` message that the provider of the model wants back unchanged.
+
+    No other part of the program reads it (`history.echoed`).
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
-    """A tool as the model sees it; `parameters` is a JSON Schema of an object."""
+    """A tool as the model sees it. `parameters` is a JSON Schema of an object."""
 
     name: str
     description: str
@@ -104,7 +107,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens of one call, or summed over several."""
+    """The tokens of one call, or the sum of several."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -132,12 +135,15 @@ class Request:
     max_tokens: int | None = None
     timeout_seconds: float | None = None
     language: str = "en"
-    """BCP 47: the conversation's; only the offline demo provider speaks by it."""
+    """The language of the conversation, a BCP 47 tag. Only the offline demo provider uses it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """What the model said. `length`: it was cut off, so its tool calls may be incomplete and are not run."""
+    """A reply of the model.
+
+    A reply with the finish ``length`` was cut off, so its tool calls may be incomplete and are not run.
+    """
 
     content: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
@@ -145,28 +151,28 @@ class Response:
     model: str = ""
     finish: Literal["stop", "tools", "length", "refused"] = "stop"
     echo: Mapping[str, Json] | None = None
-    """See ModelMessage."""
+    """Data for the provider; see ModelMessage."""
 
     @property
     def message(self) -> ModelMessage:
-        """As the conversation remembers it."""
+        """The reply as a message of the conversation."""
         return ModelMessage(role="assistant", content=self.content, tool_calls=self.tool_calls, echo=self.echo)
 
 
 @runtime_checkable
 class Provider(Protocol):
-    """Speaks to one vendor's models."""
+    """A protocol for calls to one vendor's models."""
 
     name: str
 
     async def complete(self, request: Request) -> Response:
-        """Raises ProviderError."""
+        """Return the whole reply. Raises ProviderError."""
         ...
 
     def stream(self, request: Request) -> AsyncIterator[str | Response]:
-        """Pieces of the text as they come, then, last and always, the whole Response.
+        """Yield pieces of the text as they come, and last, always, the whole Response.
 
-        A stream that breaks off raises ProviderError: no tool call of it is ever run.
+        A stream that breaks off raises ProviderError. No tool call of it is ever run.
         """
         ...
 
@@ -175,11 +181,12 @@ class Provider(Protocol):
 
 @runtime_checkable
 class KnowsModels(Protocol):
-    """A provider whose server says for nothing which models it has."""
+    """A protocol for a provider with a server that lists its models free of charge."""
 
     async def knows(self, model: str | None = None, *, timeout_seconds: float) -> bool:
-        """Whether it has the model; False: this server does not say. None: the model the provider was made with.
+        """Return True if the server has the model, and False if it does not say.
 
-        Raises ProviderError when it has not, or refuses the key, or is out of reach.
+        None: the model that the provider was made with. Raises ProviderError when the server does not have the model,
+        refuses the key, or is unreachable.
         """
         ...

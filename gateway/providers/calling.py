@@ -1,4 +1,4 @@
-"""What calls to every vendor's API have in common: connections, and a tool call's arguments."""
+"""Helpers for calls to the APIs of all vendors: connections, and the arguments of a tool call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Client = TypeVar("Client", bound=_Closes)
 
 
 class Connections(Generic[Client]):
-    """A vendor's client for the running loop: the connections of another loop (`run_sync` ends its own) are dead."""
+    """A holder of a vendor's client for the running loop: connections of another loop (see `run_sync`) are dead."""
 
     def __init__(self, connect: Callable[[], Client]) -> None:
         self._connect = connect
@@ -29,19 +29,19 @@ class Connections(Generic[Client]):
     async def client(self) -> Client:
         loop = asyncio.get_running_loop()
         if self._connecting is None or self._connecting[0] is not loop:
-            # In a thread: the vendors' libraries read all certificates of the system.
+            # In a thread, because the vendors' libraries read all certificates of the system.
             self._connecting = loop, asyncio.ensure_future(asyncio.to_thread(self._connect))
         return await asyncio.shield(self._connecting[1])
 
     async def close(self) -> None:
-        """Close them; the next call for a client opens new ones."""
+        """Close the connections. The next call of `client` opens new ones."""
         connecting, self._connecting = self._connecting, None
         if connecting and connecting[0] is asyncio.get_running_loop():
             await (await connecting[1]).close()
 
 
 def tool_call(call_id: str, name: str, arguments: str) -> ToolCall:
-    """A call whose arguments came as JSON text; no text at all is no arguments."""
+    """Return a call with arguments from JSON text. An empty text means no arguments."""
     try:
         args = json.loads(arguments or "{}", parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions, and every server that speaks them (``OPENAI_BASE_URL``).
+"""A provider for OpenAI's Chat Completions, and for each server that speaks them (``OPENAI_BASE_URL``).
 
 Source of the rules: https://platform.openai.com/docs/api-reference/chat (requests, chunks, finish reasons) and
 https://platform.openai.com/docs/guides/error-codes (errors).
@@ -22,13 +22,18 @@ from gateway.providers.vendor import Vendor
 __all__ = ["OpenAIProvider", "from_environ"]
 
 _VENDORS_MODEL = re.compile(r"(^|[/:])(gpt-|chatgpt-|o\d)")
-"""The vendor's newer models refuse `max_tokens` (https://github.com/griptape-ai/ComfyUI-Griptape/issues/312), some
-compatible servers know nothing else."""
+"""The vendor's newer models, which refuse `max_tokens`.
+
+See https://github.com/griptape-ai/ComfyUI-Griptape/issues/312. Some compatible servers know only `max_tokens`.
+"""
 _REASONS = re.compile(r"(^|[/:])(gpt-5|o\d)")
-"""The vendor's reasoning models refuse every temperature but their own (https://github.com/glebm/i18n-tasks/issues/672)
-and count what they think, unseen, into the limit of a reply."""
+"""The vendor's reasoning models, which accept only the default temperature.
+
+See https://github.com/glebm/i18n-tasks/issues/672. They count their reasoning, which is not shown, into the limit of a
+reply.
+"""
 _ROOM_TO_REASON = 8000
-"""Tokens for that thinking, so that a short limit does not end a reply before its first word."""
+"""The tokens that are added for that reasoning, so that a short limit does not end a reply before its first word."""
 
 _VENDOR = Vendor(
     name="openai",
@@ -44,13 +49,13 @@ _VENDOR = Vendor(
 
 
 def from_environ(model: str, environ: Mapping[str, str]) -> OpenAIProvider:
-    """Make it of ``OPENAI_API_KEY`` and ``OPENAI_BASE_URL``. Raises ProviderConfigurationError."""
+    """Make the provider from ``OPENAI_API_KEY`` and ``OPENAI_BASE_URL``. Raises ProviderConfigurationError."""
     base_url, key = _VENDOR.settings(model, environ)
     return OpenAIProvider(model, api_key=key, base_url=base_url)
 
 
 class OpenAIProvider:
-    """Chat Completions through the vendor's library, without its own retries: the agent's loop retries."""
+    """A provider that uses the vendor's library, without its retries: the agent's loop retries."""
 
     name = _VENDOR.name
 
@@ -59,7 +64,10 @@ class OpenAIProvider:
         self._connections = Connections(lambda: openai.AsyncOpenAI(api_key=api_key, base_url=base_url, max_retries=0))
 
     async def complete(self, request: Request) -> Response:
-        """Raises ProviderError. `timeout_seconds` bounds the wait for the first byte and between any two."""
+        """Return the reply. Raises ProviderError.
+
+        `timeout_seconds` limits the wait for the first byte and between any two.
+        """
         model = request.model or self._model
         answer, completions = Answer(), await self._completions()
         with _VENDOR.errors_mapped():
@@ -67,7 +75,7 @@ class OpenAIProvider:
         return answer.response(model)
 
     async def stream(self, request: Request) -> AsyncIterator[str | Response]:
-        """As Provider.stream; `timeout_seconds` bounds every silence."""
+        """Yield the reply as Provider.stream does. `timeout_seconds` limits the time between any two chunks."""
         model = request.model or self._model
         answer, completions = Answer(), await self._completions()
         with _VENDOR.errors_mapped():
@@ -81,12 +89,12 @@ class OpenAIProvider:
         yield answer.response(model)
 
     async def knows(self, model: str | None = None, *, timeout_seconds: float) -> bool:
-        """As KnowsModels.knows."""
+        """Look the model up, as KnowsModels.knows does."""
         models = (await self._connections.client()).models
         return await _VENDOR.knows(models.retrieve(model or self._model, timeout=timeout_seconds))
 
     async def close(self) -> None:
-        """Close the connections; a call after it opens new ones."""
+        """Close the connections. A later call opens new ones."""
         await self._connections.close()
 
     async def _completions(self) -> AsyncCompletions:

@@ -1,7 +1,7 @@
-"""A Chat Completions answer, whole or in chunks, as our Response.
+"""The conversion of a Chat Completions answer, whole or in chunks, to a Response.
 
-Shapes: https://platform.openai.com/docs/api-reference/chat/object and /chat/streaming. What compatible servers get
-wrong and can be read nevertheless is read; the place where it was seen stands beside it.
+Shapes: https://platform.openai.com/docs/api-reference/chat/object and /chat/streaming. Known deviations of compatible
+servers are accepted where the meaning is clear. A comment beside each names the place where it was observed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Tokens(BaseModel):
 
 
 class _Chunk(BaseModel):
-    """What we read of a chat completion, or of a chunk of one: the library hands on unchecked what it was answered."""
+    """The used fields of a chat completion or chunk, validated here because the library passes answers on unchecked."""
 
     id: str | None = None
     model: str | None = None
@@ -66,7 +66,7 @@ class _Call:
 
 @dataclass(slots=True)
 class Answer:
-    """What has come of an answer so far."""
+    """The part of an answer that has arrived so far."""
 
     answer_id: str = "call"
     model: str = ""
@@ -79,7 +79,7 @@ class Answer:
     open_calls: dict[int, _Call] = field(default_factory=dict)
 
     def add(self, answered: object) -> str:
-        """Take in a chunk, or the whole answer; gives its piece of the text. Raises pydantic.ValidationError."""
+        """Add a chunk, or the whole answer, and return its piece of the text. Raises pydantic.ValidationError."""
         chunk = _Chunk.model_validate(answered, from_attributes=True)
         self.answer_id = chunk.id or self.answer_id
         self.model = chunk.model or self.model
@@ -115,7 +115,7 @@ class Answer:
             call.arguments += part.function.arguments or ""
 
     def response(self, model: str) -> Response:
-        """The whole, as the answer of this model. Raises ProviderError when the answer has no end."""
+        """Return the whole answer of this model. Raises ProviderError when the answer has no end."""
         if self.finish is None:
             raise ProviderError("openai", "the answer broke off before its end", retryable=True)
         calls = tuple(_tool_calls(self.calls, self.answer_id))
@@ -141,7 +141,7 @@ class Answer:
 def _tool_calls(calls: Sequence[_Call], answer_id: str) -> Iterator[ToolCall]:
     taken: set[str] = set()
     for number, call in enumerate(calls):
-        # Compatible servers leave ids out, or give the same one twice:
+        # Compatible servers leave ids out, or repeat one:
         # https://github.com/openclaw/openclaw/pull/47136
         call_id = call.call_id or f"{answer_id}_{number}"
         if call_id in taken:

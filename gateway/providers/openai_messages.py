@@ -1,11 +1,12 @@
-"""Our messages as Chat Completions messages: always well-formed, whatever the history has lost.
+"""The conversion of messages to Chat Completions messages, well-formed even if the history has gaps.
 
-The rules the API checks (https://platform.openai.com/docs/api-reference/chat/create): each tool call of an assistant
-message has exactly one tool message, right after it, and no other tool message exists; ids have at most 40 characters;
-names match ``[a-zA-Z0-9_-]{1,64}``, also those a model made up.
+The rules that the API checks (https://platform.openai.com/docs/api-reference/chat/create): each tool call of an
+assistant message has exactly one tool message, right after it, and no other tool message exists; ids have at most 40
+characters; names match ``[a-zA-Z0-9_-]{1,64}``, also names that a model made up.
 
-OpenAI's own models reason unseen, and nothing of it goes back. Of other servers' models `reasoning_content` goes back
-with a reply that calls tools: some refuse the results without it (https://api-docs.deepseek.com/guides/thinking_mode).
+OpenAI's own models do not show their reasoning, and none of it is sent back. The `reasoning_content` of other servers'
+models is sent back with a reply that calls tools: some refuse the results without it
+(https://api-docs.deepseek.com/guides/thinking_mode).
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from gateway.providers.history import NO_RESULT, echoed, event_text, plain_text,
 __all__ = ["chat_messages"]
 
 _MAX_CALL_ID = 40
-"""https://github.com/vercel/ai/issues/5171"""
+"""The most characters of a call's id: https://github.com/vercel/ai/issues/5171"""
 
 
 def chat_messages(request: Request, model: str) -> list[dict[str, Any]]:
-    """The messages of one call. Results whose call is gone are left out; calls without a result get a note instead."""
+    """Return the messages of one call.
+
+    Results without their call are left out. Calls without a result get a note instead.
+    """
     chat: list[dict[str, Any]] = []
     if request.system:
         chat.append({"role": "system", "content": plain_text(request.system)})

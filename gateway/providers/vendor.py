@@ -1,4 +1,4 @@
-"""What the vendors' APIs have in common: the settings of one, and its library's errors as ours."""
+"""A vendor's API: its settings, and the mapping of its library's errors to ProviderError."""
 
 from __future__ import annotations
 
@@ -15,12 +15,18 @@ from gateway.providers.base import ProviderConfigurationError, ProviderError
 __all__ = ["Vendor"]
 
 _UNPAID = re.compile(r"billing|credit|quota|(spend|usage)_limit")
-"""Codes of an account without money. Some come with 429, and no waiting helps
-(https://platform.openai.com/docs/guides/error-codes, https://platform.claude.com/docs/en/api/rate-limits)."""
+"""Codes of an account without credit.
+
+Some come with 429, and no wait helps (https://platform.openai.com/docs/guides/error-codes,
+https://platform.claude.com/docs/en/api/rate-limits).
+"""
 _TOO_LONG = re.compile(r"context_length_exceeded|exceed_context_size|too_large")
 _SAID_TOO_LONG = re.compile(r"prompt is too long|context (length|window|size)|too many (input )?tokens", re.IGNORECASE)
-"""Anthropic says it only in its message (https://platform.claude.com/docs/en/build-with-claude/context-windows), and so
-do servers that speak OpenAI's API, in words of their own."""
+"""The texts of the same error, for servers without a code for it.
+
+Anthropic reports it only in its message (https://platform.claude.com/docs/en/build-with-claude/context-windows), and
+servers that speak OpenAI's API have various texts.
+"""
 
 
 _TOO_LONG_MEND = "the conversation is longer than the model takes: /new begins another"
@@ -32,20 +38,23 @@ class Vendor:
 
     name: str
     url: str
-    """Of the vendor's own server."""
+    """The URL of the vendor's own server."""
     url_rule: str
-    """What may be wrong with ``{VENDOR}_BASE_URL`` when the server does not know a path."""
+    """The possible mistake in ``{VENDOR}_BASE_URL`` when the server does not know a path."""
     example: str
-    """A model."""
+    """The name of a model, for error texts."""
     silences: tuple[type[Exception], ...]
-    """What the library raises when nothing comes in time."""
+    """The errors that the library raises on a timeout."""
     breaks: tuple[type[Exception], ...]
-    """When the connection fails."""
+    """The errors that the library raises when the connection fails."""
     answers: type[Exception]
-    """When the server answers with an error: one with a `status_code` and a `response`, unless it comes half way."""
+    """The error that the library raises for an error answer.
+
+    It has a `status_code` and a `response`, unless it comes in the middle of a stream.
+    """
     others: type[Exception]
     details: Callable[[Any], tuple[Sequence[object], object]]
-    """What may be the code of such an error, the best first, and the field it may be about."""
+    """A function that returns the candidates for the code of an error, the best first, and the field at fault."""
 
     @property
     def key_variable(self) -> str:
@@ -56,7 +65,7 @@ class Vendor:
         return f"{self.name.upper()}_BASE_URL"
 
     def settings(self, model: str, environ: Mapping[str, str]) -> tuple[str, str]:
-        """The URL and the key; a server that is not the vendor's own may do without a key.
+        """Return the URL and the key. A server that is not the vendor's own may need no key.
 
         Raises ProviderConfigurationError, also when no model is named.
         """
@@ -74,9 +83,9 @@ class Vendor:
         return url, key or "none"
 
     async def knows(self, lookup: Awaitable[object]) -> bool:
-        """What became of looking up a model, as `KnowsModels.knows`.
+        """Return the result of a model lookup, as `KnowsModels.knows`.
 
-        A compatible server without such a list knows nothing of the path, which it says in no vendor's shape.
+        A compatible server without a model list does not know the path, and reports that without a code of the vendor.
         """
         with self.errors_mapped():
             try:
@@ -89,9 +98,9 @@ class Vendor:
 
     @contextmanager
     def errors_mapped(self) -> Iterator[None]:
-        """Raises ProviderError for what calling the library, or reading an answer, raises.
+        """Map the errors of a call of the library, and of reading an answer, to ProviderError.
 
-        The library's texts are left out: they may hold a key or a person's words.
+        The library's texts are left out: they may contain a key or a person's words.
         """
         try:
             yield
@@ -127,7 +136,7 @@ class Vendor:
         )
 
     def _codes(self, error: Any) -> list[str]:
-        """Those of an error that have a code's shape."""
+        """Return the codes of an error that have the form of a code."""
         return [str(code) for code in self.details(error)[0] if re.fullmatch(r"[A-Za-z_]{1,64}", str(code or ""))]
 
     def _mend(self, status: int, *, unpaid: bool) -> str:
@@ -142,7 +151,10 @@ class Vendor:
 
 
 def _retry_after_seconds(headers: Mapping[str, str]) -> float | None:
-    """Retry-After (RFC 9110, 10.2.3): seconds, or a date, which is counted from the answer's own Date."""
+    """Return the seconds of a Retry-After header (RFC 9110, 10.2.3); None without one.
+
+    The header has seconds or a date, which is counted from the answer's own Date.
+    """
     value = headers.get("retry-after", "").strip()
     if re.fullmatch(r"\d{1,6}(\.\d+)?", value):
         return float(value)

@@ -1,7 +1,7 @@
-"""The offline demo model: no network and no key, any bot's tools.
+"""The offline demo model: no network and no key, for the tools of any bot.
 
-It knows nothing of any bot: it reads the tools' names, descriptions and JSON Schemas, matches them with what the person
-wrote (English, Spanish, Portuguese), and says results in words. It keeps no state: all it knows is in the request.
+It reads the tools' names, descriptions and JSON Schemas, matches them with the person's message (English, Spanish,
+Portuguese), and puts results into words. It has no knowledge of any bot and no state: its only input is the request.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = ["DemoProvider", "from_environ"]
 
 
 def from_environ(model: str, environ: Mapping[str, str]) -> DemoProvider:
-    """Raises ProviderConfigurationError when a model is named: the demo has none."""
+    """Make the provider. Raises ProviderConfigurationError when a model is named: the demo has none."""
     if model:
         raise ProviderConfigurationError("demo", f"it has no models to choose from; write demo instead of demo:{model}")
     return DemoProvider(today=lambda: datetime.now().astimezone().date())
 
 
 class DemoProvider:
-    """Answers by rules, the same to the same. `today` is the day that "tomorrow" is counted from."""
+    """A deterministic provider that answers by rules. `today` is the day from which "tomorrow" is counted."""
 
     name = "demo"
 
@@ -42,21 +42,21 @@ class DemoProvider:
         self._today = today
 
     async def complete(self, request: Request) -> Response:
-        """Never raises ProviderError."""
+        """Return the reply. Never raises ProviderError."""
         content, calls = _Reply(request, self._today()).make()
         return Response(
             content=content, tool_calls=calls, usage=Usage(), model=self.name, finish="tools" if calls else "stop"
         )
 
     async def stream(self, request: Request) -> AsyncIterator[str | Response]:
-        """The text word by word, as a model would."""
+        """Yield the text word by word, as a model would."""
         response = await self.complete(request)
         for piece in re.findall(r"\s*\S+\s*", response.content):
             yield piece
         yield response
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: the demo has no connections."""
 
 
 class _Reply:
@@ -91,7 +91,7 @@ class _Reply:
         return small_talk(text, self._tools, self._language), ()
 
     def _wanted_before(self, last: int) -> list[Wanted]:
-        """What the messages right before that one want, which nobody has answered: each a clear order, as it is."""
+        """Return the calls that the unanswered messages right before `last` want. Each must be a clear order."""
         wanted: list[Wanted] = []
         for at in range(last - 1, -1, -1):
             if self._messages[at].role == "event":
@@ -103,7 +103,7 @@ class _Reply:
         return wanted
 
     def _understood(self, at: int) -> list[Wanted] | Asked | None:
-        """What the user message there asks for; it may be the answer to a question of ours before it."""
+        """Return the calls that a user message asks for. It may answer a question of the demo before it."""
         text, context = self._messages[at].content, self._context(at)
         wants = choose(text, self._tools, context)
         if isinstance(wants, list) or NOTHING.fullmatch(fold(text)):
@@ -115,7 +115,7 @@ class _Reply:
         return wants
 
     def _question_before(self, at: int) -> Asked | None:
-        """The question that our message before this one asked: made again from what was said before it."""
+        """Return the question that the demo's message before this one asked, made again from the earlier messages."""
         if at < 2 or self._messages[at - 1].role != "assistant" or self._messages[at - 2].role != "user":
             return None
         said = self._messages[at - 1].content
@@ -141,13 +141,13 @@ class _Reply:
 
 
 def _newest(results: Sequence[ModelMessage], since: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
-    """The results of the last reply that called tools."""
+    """Return the results of the last reply that called tools."""
     calls = [{call.call_id for call in message.tool_calls} for message in since if message.tool_calls]
     return [message for message in results if not calls or message.call_id in calls[-1]] or results
 
 
 def _ids(message: ModelMessage) -> Iterator[str]:
-    """The ids a message mentions, those of its calls' arguments included."""
+    """Yield the ids in a message, including the arguments of its calls."""
     yield from ID.findall(message.content)
     for call in message.tool_calls:
         for value in call.args.values():

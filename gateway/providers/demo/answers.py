@@ -1,4 +1,4 @@
-"""What the demo says: results in words and tables, its questions, and what it can do."""
+"""The texts of the demo: results in words and tables, its questions, and its abilities."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ _THANKS = re.compile(r"\W*(thanks?|thank you|thx|cheers|gracias|muchas gracias|o
 
 
 def say(language: str, phrase: str, **values: object) -> str:
-    """A phrase in the language of a BCP 47 tag, English where we have no other."""
+    """Return a phrase in the language of a BCP 47 tag, or in English for other languages."""
     phrases = _PHRASES.get(language.partition("-")[0].lower(), _PHRASES["en"])
     return phrases[phrase].format(**values)
 
 
 def small_talk(text: str, tools: Sequence[ToolSpec], language: str) -> str:
-    """The answer to a greeting, to thanks, to a call for help, and to what was not understood."""
+    """Return the answer to a greeting, to thanks, to a request for help, or to an unclear message."""
     folded = fold(text)
     if _THANKS.match(folded):
         return say(language, "welcome")
@@ -95,14 +95,14 @@ def small_talk(text: str, tools: Sequence[ToolSpec], language: str) -> str:
 
 
 def help_text(tools: Sequence[ToolSpec], language: str) -> str:
-    """What the bot can do, from its tools' descriptions."""
+    """Return the abilities of the bot, from its tools' descriptions."""
     if not tools:
         return say(language, "nothing")
     return "\n".join([say(language, "can"), *(f"- {_summary(tool)}" for tool in tools)])
 
 
 def ask_for(tool: ToolSpec, missing: Sequence[Parameter], language: str) -> str:
-    """A sentence that asks for what is missing."""
+    """Return a sentence that asks for the missing parameters."""
     needs = "; ".join(_need(parameter, language) for parameter in missing)
     return say(language, "missing", tool=f"**{label(tool.name)}**", needs=needs)
 
@@ -126,11 +126,11 @@ _ERROR = re.compile(
     r"|tool '[^']*'(?::| was not run and nobody was asked:| (?=timed out)))\s*",
     re.IGNORECASE,
 )
-"""How the loop begins what it tells of a call that failed; the rest is the reason."""
+"""The start of the loop's text about a failed call. The rest of the text is the reason."""
 
 
 def tell(result: str, language: str) -> str:
-    """A tool's result in words: JSON as a Markdown table or list, an error plainly, anything else as it is."""
+    """Return a tool's result in words: JSON as a Markdown table or list, an error plainly, any other text unchanged."""
     try:
         value: Any = json.loads(result)
     except (ValueError, RecursionError):
@@ -183,12 +183,12 @@ def _listed(items: Sequence[Any], language: str) -> str:
 
 
 def _heading(key: str) -> str:
-    """A key as people write it; one that is the number of a thing stays as it is."""
+    """Return a key in words. A key that is an id stays as it is."""
     is_number = ID.fullmatch(key) and (key.isupper() or not key.isidentifier())
     return _cell(key if is_number else label(key))
 
 
 def _cell(value: object) -> str:
-    """A value on one line, with nothing in it that ends a table's cell."""
+    """Return a value on one line, without characters that end a table's cell."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return " ".join(text.split()).replace("|", "\\|")

@@ -1,4 +1,4 @@
-"""Reads a tool's arguments out of a sentence, by what the tool's JSON Schema says of each."""
+"""The extraction of a tool's arguments from a sentence, by the tool's JSON Schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Sentence", "all_ids", "read_arguments"]
 _EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _NUMBER = re.compile(r"(?<![\w.,-])[$€£]?(\d+(?:[.,]\d+)*)(?![\w-])")
 _MOST = 2.0**53
-"""Beyond it, JSON numbers are not exact."""
+"""The largest number: beyond it, JSON numbers are not exact."""
 _QUOTED = re.compile(r"[\"“«]([^\"”»]+)[\"”»]|(?<!\w)['‘]([^'’]+)['’](?!\w)")
 _NUMBER_WORDS = {
     "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
@@ -28,7 +28,7 @@ _NUMBER_WORDS = {
 _PEOPLE = stems("person recipient assignee owner user customer client guest contact member doctor patient to name for")
 _PLACES = stems("city place location room destination address country town restaurant where")
 _SAYINGS = stems("title subject topic text message note body content reason description comment query search")
-_BEFORE = {  # which words come before such a value, in English, Spanish and Portuguese
+_BEFORE = {  # the words before a value of this kind, in English, Spanish and Portuguese
     "people": r"to|for|with|by|of|a|para|con|com|ao|de|do|da",
     "places": r"in|at|to|near|en|em|no|na",
     "sayings": r"called|named|titled|saying|that says|about|because|llamad[oa]|que diga|sobre|porque|chamad[oa]"
@@ -39,7 +39,7 @@ _NO = r"(?:not|non|no|without|sin|sem|nao)"
 
 @dataclass(slots=True)
 class Sentence:
-    """What a person wrote; what has been read is crossed out of `left`, letter for letter."""
+    """A person's sentence. The parts that were read are crossed out of `left`, letter for letter."""
 
     text: str
     left: str = field(init=False)
@@ -48,7 +48,10 @@ class Sentence:
         self.left = fold(self.text)
 
     def take(self, span: tuple[int, int], about: Set[str] = frozenset()) -> str:
-        """The text there, crossed out with the words beside it that only say what it is: "due" before a day."""
+        """Cross out the text of a span, and return it.
+
+        Words beside it that only name its role, like "due" before a day, are crossed out with it.
+        """
         start, end = span
         before = re.search(r"(\w+)\W?\s*(?:(?:is|to|of|on|by|de|el|a) )?$", self.left[:start])
         after = re.match(r"\s*(\w+)", self.left[end:])
@@ -61,10 +64,10 @@ class Sentence:
 def read_arguments(
     wanted: Sequence[Parameter], sentence: Sentence, *, today: date, known: Sequence[str], bare: bool = False
 ) -> dict[str, Json]:
-    """The arguments the sentence names; what it takes is crossed out.
+    """Return the arguments in the sentence, and cross out their text.
 
-    `known` are ids that were mentioned before, in their own spelling. `bare`: the sentence answers a question, so a
-    text may be the whole of it.
+    `known` are ids that were mentioned before, in their original spelling. With `bare` the sentence answers a question,
+    so a text argument may be the whole of it.
     """
     found: dict[str, Json] = {}
     readers: list[tuple[Kind, Callable[[Parameter], Json]]] = [
@@ -89,7 +92,7 @@ def read_arguments(
 
 
 def all_ids(parameter: Parameter, sentence: Sentence, known: Sequence[str]) -> list[str]:
-    """Every id of the sentence that may be this parameter's."""
+    """Return all ids in the sentence that may belong to this parameter."""
     return _ids(parameter, sentence, known, 100)
 
 
@@ -108,7 +111,7 @@ def _ids(parameter: Parameter, sentence: Sentence, known: Sequence[str], most: i
         candidates = [span for span in candidates if shape.fullmatch(sentence.text[slice(*span)])]
     elif not candidates:
         candidates = [match.span(1) for match in _NUMBER.finditer(sentence.left)]
-    # "C-9" is rather a customer's than an invoice's.
+    # "C-9" is more likely a customer's id than an invoice's.
     candidates.sort(key=lambda span: not _prefix_fits(parameter, sentence.text[slice(*span)]))
     found = [_spelled(sentence.text[slice(*span)], parameter, known) for span in candidates[:most]]
     for span in candidates[:most]:
@@ -121,7 +124,7 @@ def _fits_pattern(parameter: Parameter, text: str) -> bool:
 
 
 def _shape(example: str) -> re.Pattern[str]:
-    """INV-42 stands for every id of the same letters and any digits."""
+    """Return a pattern of an example id: INV-42 matches all ids with the same letters and any digits."""
     return re.compile(re.sub(r"\d+", r"\\d+", re.escape(example)), re.IGNORECASE)
 
 
@@ -131,7 +134,7 @@ def _prefix_fits(parameter: Parameter, text: str) -> bool:
 
 
 def _spelled(text: str, parameter: Parameter, known: Sequence[str]) -> str:
-    """As it was spelled before, else as the schema's example or pattern spells such ids."""
+    """Return the spelling of the id in earlier messages, or else that of the schema's example or pattern."""
     text = text.removeprefix("#") if not (parameter.example or "").startswith("#") else text
     for one in known:
         if one.casefold() == text.casefold() or (text.isdigit() and re.fullmatch(rf"\D+{text}", one)):
@@ -191,7 +194,7 @@ def _flag(parameter: Parameter, sentence: Sentence) -> bool | None:
 
 
 def _number(parameter: Parameter, sentence: Sentence, *, near: bool) -> Json:
-    """A number beside the parameter's own words; with `near` off, any number that is left."""
+    """Return a number beside the parameter's own words; without `near`, any number that is left."""
     about = parameter.words | stems(parameter.description)
     pattern = re.compile(rf"{_NUMBER.pattern}|\b(?P<word>{'|'.join(_NUMBER_WORDS)})\b")
     for match in pattern.finditer(sentence.left):
@@ -208,7 +211,10 @@ def _number(parameter: Parameter, sentence: Sentence, *, near: bool) -> Json:
 
 
 def _as_number(text: str) -> float:
-    """ "1,250.50", "1.250,50" and "1250.5" alike; a mark before exactly three digits groups thousands."""
+    """Return the number of a text: "1,250.50", "1.250,50" and "1250.5" alike.
+
+    A mark before exactly three last digits groups thousands.
+    """
     *_, last = re.split(r"[.,]", text)
     digits = re.sub(r"[.,]", "", text)
     return float(digits) if len(last) == 3 or last == text else float(f"{digits[: -len(last)]}.{last}")
@@ -225,7 +231,10 @@ def _list(parameter: Parameter, sentence: Sentence, today: date, known: Sequence
 
 
 def _texts(texts: Sequence[Parameter], sentence: Sentence, bare: bool) -> Iterator[tuple[str, Json]]:
-    """Quoted first, then what stands after the parameter's name or the word for its role, then what is left over."""
+    """Yield the text arguments.
+
+    Quoted texts come first, then the texts after the parameter's name or a word for its role, then the rest.
+    """
     open_texts = sorted(texts, key=lambda p: (not p.required, not p.words & _SAYINGS))
     for match in _QUOTED.finditer(sentence.text):
         if open_texts:
@@ -269,7 +278,7 @@ def _left_over(sentence: Sentence, bare: bool) -> str | None:
 
 
 def _trimmed(sentence: Sentence, span: tuple[int, int]) -> tuple[int, int] | None:
-    """The span without the small words and marks at its edges."""
+    """Return the span without the stop words and marks at its ends."""
     words = [match.span() for match in re.finditer(r"[\w'’-]+", sentence.left[: span[1]]) if match.start() >= span[0]]
     while words and sentence.left[slice(*words[0])] in STOP_WORDS:
         words.pop(0)

@@ -1,4 +1,4 @@
-"""Which tool a sentence asks for, if it clearly asks for one."""
+"""The choice of the tool that a sentence clearly asks for, if there is one."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _PARTS = re.compile(r"(?:(?:\s*[,;.!?]\s+|\s*\n\s*)(?:and |then )?|\s+(?:and the
 _DOUBT = re.compile(
     r"\b(not|don'?t|never|except|but|or|if|unless|instead|no|nunca|nao|excepto|exceto|pero|mas|si|salvo|caso|ou)\b"
 )
-"""Over what is left of a folded sentence: no clear order to do something."""
+"""Words of doubt in the rest of a folded sentence: it is not a clear order."""
 
 _HARMFUL = frozenset({"remove", "send", "pay", "refund"})
 _READS_AT_MOST = 1000
-"""Characters of a text."""
+"""The number of characters of a text that are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a sentence is read against: the day, the ids mentioned before, and the one that "it" stands for."""
+    """The context of a sentence: the day, the ids mentioned before, and the id that "it" refers to."""
 
     today: date
     known: Sequence[str] = ()
@@ -38,7 +38,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The person clearly wants this tool, with these arguments; several for several things at once."""
+    """A clear order for this tool, with the arguments of each call."""
 
     tool: ToolSpec
     arguments: Sequence[dict[str, Json]]
@@ -46,7 +46,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The person clearly wants this tool, but these parameters are missing."""
+    """A clear order for this tool, with missing parameters."""
 
     tool: ToolSpec
     arguments: dict[str, Json]
@@ -54,10 +54,10 @@ class Asked:
 
 
 def choose(text: str, tools: Sequence[ToolSpec], context: Context) -> list[Wanted] | Asked | None:
-    """What the text asks for: calls, a tool of which something is missing, or nothing clear.
+    """Return the calls that the text asks for, a tool with missing parameters, or None if the text is not clear.
 
-    A tool that only reads is taken for its words alone. Any other must be told to: its verb at the head of the
-    sentence, with the thing it is about. "How do I delete it?" and "don't delete it" tell nothing.
+    A tool that only reads is chosen by its words alone. Any other tool needs an order: its verb at the start of the
+    sentence, with the object it acts on. "How do I delete it?" and "don't delete it" are not orders.
     """
     text = text[:_READS_AT_MOST]
     parts = _PARTS.split(text)
@@ -73,7 +73,10 @@ def choose(text: str, tools: Sequence[ToolSpec], context: Context) -> list[Wante
 
 
 def completed(asked: Asked, answer: str, context: Context) -> Wanted | Asked | None:
-    """What becomes of a question that the person has answered; None when the answer has nothing of what is missing."""
+    """Return the call, or the next question, after the person answered a question.
+
+    None: the answer has none of the missing parameters.
+    """
     found = read_arguments(
         asked.missing, Sentence(answer[:_READS_AT_MOST]), today=context.today, known=context.known, bare=True
     )
@@ -86,7 +89,7 @@ def completed(asked: Asked, answer: str, context: Context) -> Wanted | Asked | N
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """A tool for which the text is a clear order or question, with what was read of the text for it."""
+    """A tool for which the text is a clear order or question, with the arguments read for it."""
 
     tool: ToolSpec
     score: float
@@ -107,7 +110,7 @@ def _choose_one(text: str, tools: Sequence[ToolSpec], context: Context) -> Wante
 
 @dataclass(frozen=True, slots=True)
 class _Doing:
-    """What a tool does: its verbs, what they ask for, and the stems of the things it does it to."""
+    """The action of a tool: its verbs, the kinds of the verbs, and the stems of the objects it acts on."""
 
     verbs: set[str]
     kinds: frozenset[str]
@@ -121,7 +124,7 @@ def _doing(tool: ToolSpec) -> _Doing:
     known = verb_of(verb)
     kinds = known.kinds if known else frozenset[str]()
     others = [other.kinds for word in words if (other := verb_of(word))]
-    if "create" in kinds:  # to record a payment is to pay
+    if "create" in kinds:  # to record a payment counts as paying
         done = [verb_of(word.removesuffix("ment")) for word in words if word.endswith("ment")]
         kinds = kinds.union(*(each.kinds for each in done if each))
     return _Doing(
@@ -133,7 +136,7 @@ def _doing(tool: ToolSpec) -> _Doing:
 
 
 def _head(text: str) -> tuple[str, Verb | None]:
-    """The word with which the sentence begins, after please and could you, and what it asks for."""
+    """Return the first word of the sentence, after "please" and "could you", and its verb."""
     folded = fold(text)
     rest = folded[filler.end() :] if (filler := FILLERS.match(folded)) else folded
     word = re.match(r"[^\W\d_]+", rest)
@@ -153,7 +156,7 @@ def _match(text: str, tool: ToolSpec, tools: Sequence[ToolSpec], context: Contex
     found = {parameter.kind for parameter in parameters(tool) if parameter.name in arguments[0]}
     named = [thing for thing in doing.things if _named(thing, said)]
     strange = bool(ID.search(sentence.left))
-    # The things' names are English: in another language what is said about them has to do.
+    # The objects have English names: in another language, the arguments have to be enough.
     foreign = bool(verb and not verb.english)
     fits = bool(found - {"text"}) and (foreign or not (missing or _loose(sentence, head, tool)))
     if doing.reads:
@@ -175,14 +178,14 @@ def _match(text: str, tool: ToolSpec, tools: Sequence[ToolSpec], context: Contex
 
 
 def _named(thing: str, said: Set[str]) -> bool:
-    """The thing itself, or a word that begins alike in another language: product, producto."""
+    """Return True for the word itself, or one with the same start in another language: product, producto."""
     return thing in said or any(
         len(thing) >= 5 and thing[:5] == word[:5] and abs(len(thing) - len(word)) <= 4 for word in said
     )
 
 
 def _loose(sentence: Sentence, head: str, tool: ToolSpec) -> bool:
-    """Whether words are left that the tool has nothing to do with."""
+    """Return True if words are left that are not related to the tool."""
     left = {word for word in re.findall(r"[^\W\d_]+", sentence.left) if word not in STOP_WORDS and not verb_of(word)}
     return bool({stem(word) for word in left - {head}} - stems(tool.description))
 
@@ -190,7 +193,7 @@ def _loose(sentence: Sentence, head: str, tool: ToolSpec) -> bool:
 def _read(
     text: str, tool: ToolSpec, verb: str, things: Set[str], context: Context
 ) -> tuple[Sentence, Sequence[dict[str, Json]], Sequence[Parameter]]:
-    """What is left of the text, the arguments of each call, and what is missing."""
+    """Return the rest of the text, the arguments of each call, and the missing parameters."""
     sentence, wanted = Sentence(text), parameters(tool)
     if verb:
         _cross_out_order(sentence, verb, things)
@@ -202,7 +205,7 @@ def _read(
             several = [context.it]
     rest = [parameter for parameter in wanted if len(ids) != 1 or parameter is not ids[0]]
     shared = read_arguments(rest, sentence, today=context.today, known=context.known)
-    # The day on which something was done is today, unless another one is said.
+    # The default of a past date (paid_on, sent_on) is today.
     past = [each.name for each in rest if each.kind == "day" and re.fullmatch(r"(paid|sent|\w+ed)_on", each.name)]
     shared |= {name: context.today.isoformat() for name in past if verb and name not in shared}
     arguments = [{ids[0].name: one, **shared} for one in several] if several else [shared]
@@ -211,7 +214,7 @@ def _read(
 
 
 def _cross_out_order(sentence: Sentence, verb: str, things: Set[str]) -> None:
-    """What stands before the verb, the verb, and the names of the things right after it."""
+    """Cross out the text before the verb, the verb, and the names of the objects right after it."""
     if filler := FILLERS.match(sentence.left):
         sentence.take(filler.span())
     for match in re.finditer(r"[^\W\d_]+", sentence.left):

@@ -1,4 +1,4 @@
-"""Days and times in people's words, in English, Spanish and Portuguese."""
+"""Days and times in natural language: English, Spanish and Portuguese."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MONTHS = {
     for width in ("wide", "abbreviated")
     for number, name in get_month_names(width, locale=language).items()
 }
-# Portuguese people say "sexta" for "sexta-feira".
+# Portuguese uses "sexta" for "sexta-feira".
 _WEEKDAYS = {
     fold(name).removesuffix("-feira"): number
     for language in _LANGUAGES
@@ -61,7 +61,10 @@ _TIME = re.compile(
 
 
 def find_days(text: str, today: date) -> Iterator[tuple[Span, date]]:
-    """The days a folded text names, in its order. A weekday is the first after today, a day without a year the next."""
+    """Yield the days in a folded text, in order.
+
+    A weekday is the first one after today. A day without a year is the next one.
+    """
     for match in _DAY.finditer(text):
         found = _day(match, today)
         if found:
@@ -90,7 +93,7 @@ def _day(match: re.Match[str], today: date) -> date | None:
 
 
 def find_times(text: str) -> Iterator[tuple[Span, time]]:
-    """The times of day a folded text names, in its order."""
+    """Yield the times of day in a folded text, in order."""
     for match in _TIME.finditer(text):
         part = match.groupdict()
         hour, minute = int(part["hour"] or part["hour2"]), int(part["minute"] or part["minute2"] or 0)

@@ -1,4 +1,4 @@
-"""A tool's parameters, as the demo needs to know them: what kind of thing each one is."""
+"""A tool's parameters as the demo uses them, with the kind of each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ID", "Kind", "Parameter", "parameters"]
 Kind: TypeAlias = Literal["email", "id", "choice", "moment", "day", "time", "flag", "number", "list", "text", "other"]
 
 ID = re.compile(r"(?<![\w@.-])(?:[A-Za-z]{1,10}[-_/]?(?=\d)[\w-]*\w|[A-Za-z]{1,10}-[\w-]*\d[\w-]*|#\d+)(?![\w@])")
-"""What looks like a number somebody gave a thing: INV-42, A7, #1001."""
+"""The form of an id: INV-42, A7, #1001."""
 
 _ID_WORDS = stems("id code ref reference key sku uuid number")
 _DAY_WORDS = stems("date day deadline due until")
@@ -24,7 +24,7 @@ _DAY_WORDS = stems("date day deadline due until")
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a tool, as its schema describes it."""
+    """One parameter of a tool, from its schema."""
 
     name: str
     kind: Kind
@@ -34,9 +34,9 @@ class Parameter:
     pattern: re.Pattern[str] | None = None
     example: str | None = None
     whole: bool = False
-    """number: without a fraction."""
+    """True for a number without a fraction."""
     item: Parameter | None = None
-    """list: what it is a list of."""
+    """The element of a list."""
 
     @property
     def words(self) -> set[str]:
@@ -44,7 +44,7 @@ class Parameter:
 
 
 def parameters(tool: ToolSpec) -> list[Parameter]:
-    """A tool's parameters, in the schema's order."""
+    """Return a tool's parameters, in the schema's order."""
     schema: Mapping[str, Any] = tool.parameters
     required = schema.get("required") or ()
     properties: Mapping[str, Any] = schema.get("properties") or {}
@@ -54,7 +54,7 @@ def parameters(tool: ToolSpec) -> list[Parameter]:
 
 
 def _resolved(of: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema with its reference followed, and the first of its alternatives that is not null."""
+    """Return the schema with its references resolved, and its first alternative that is not null."""
     for _ in range(8):
         several = of.get("anyOf") or of.get("oneOf") or of.get("allOf")
         if isinstance(ref := of.get("$ref"), str):

@@ -1,4 +1,4 @@
-"""Words as the demo compares them: folded, cut to a stem, and sorted by what kind of doing they ask for."""
+"""Words as the demo compares them: folded, stemmed, and grouped by the action that they name."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["FILLERS", "NOTHING", "PRONOUNS", "STOP_WORDS", "Verb", "fold", "labe
 
 
 def fold(text: str) -> str:
-    """Lower case without accents; every letter keeps its place."""
+    """Return the text in lower case without accents. Each letter keeps its index."""
     return "".join(unicodedata.normalize("NFD", char)[0].lower()[:1] or char for char in text)
 
 
 def stem(word: str) -> str:
-    """A light English stem: "invoices" and "invoice", "booking" and "book" become equal."""
+    """Return a light English stem: "invoices" and "invoice", "booking" and "book" become equal."""
     word = fold(word)
     if len(word) > 4 and word.endswith("ies"):
         word = word[:-3] + "y"
@@ -32,23 +32,23 @@ def stem(word: str) -> str:
 
 
 def names(text: str) -> list[str]:
-    """The words of an identifier or a text: snake_case and camelCase are taken apart."""
+    """Return the words of an identifier or a text. snake_case and camelCase are split."""
     return re.findall(r"[^\W\d_]+|\d+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text))
 
 
 def label(identifier: str) -> str:
-    """An identifier as people write it: ``dueDate`` -> ``due date``."""
+    """Return an identifier in words: ``dueDate`` -> ``due date``."""
     return " ".join(names(identifier)).lower()
 
 
 def stems(text: str) -> set[str]:
-    """The stems of the words that mean something."""
+    """Return the stems of the words that are not stop words."""
     return {stem(word) for word in names(text) if fold(word) not in STOP_WORDS}
 
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """What a word asks for. `english` is false when only another language knows it."""
+    """The meaning of a verb. `english` is False if the word is known only in another language."""
 
     kinds: frozenset[str]
     english: bool
@@ -73,7 +73,7 @@ PRONOUNS = re.compile(
     r"\b(it|this|that|this one|that one|the same|lo|la|eso|esa|ese|este|esta|isso|isto|esse|essa|ele|ela)\b"
     r"|[a-z](?:[mt]e)?l[oa]\b|-[oa]\b"
 )
-"""Over folded text; the last two are Spanish and Portuguese pronouns that hang on their verb."""
+"""Pronouns in folded text. The last two patterns are Spanish and Portuguese pronouns attached to a verb."""
 
 FILLERS = re.compile(
     r"(?:(?:please|hi|hello|hey|okay|ok|so|and|then|now|also|well|just|kindly|could you|can you|would you|will you"
@@ -81,13 +81,13 @@ FILLERS = re.compile(
     r"|por favor|hola|oye|puedes|podrias|puede|quiero|quisiera|necesito|me gustaria|vamos a|ahora|luego|tambien"
     r"|ola|oi|voce pode|pode|poderia|podes|quero|queria|preciso|gostaria de|agora|depois|tambem|me|y|e|de)\b|\W+)+"
 )
-"""Over folded text: what may stand before the verb of a request."""
+"""Words before the verb of a request, in folded text."""
 
 NOTHING = re.compile(
     r"\W*(no|nothing|never ?mind|forget (it|that)|stop|cancel|nada|olvidalo|dejalo|deja|cancelar?|esquece"
     r"|deixa( pra la)?)\W*"
 )
-"""Over folded text: the person does not want to go on."""
+"""Texts of a person that does not want to continue, in folded text."""
 
 _KINDS: dict[str, tuple[str, str]] = {  # kind: English, Spanish and Portuguese
     "read": (
@@ -141,7 +141,7 @@ _VERBS = _verbs()
 
 
 def verb_of(word: str) -> Verb | None:
-    """What the word asks for; "mandame" and "borralo" are looked up without what hangs on them."""
+    """Return the verb of a word. "mandame" and "borralo" are looked up without their attached pronouns."""
     known = _VERBS.get(stem(word))
     if known:
         return known
