@@ -1,7 +1,7 @@
-"""Askfirst under its own name: ``from askfirst import Agent, ChannelAgent, tool``.
+"""Public names of Askfirst: ``from askfirst import Agent, ChannelAgent, tool``.
 
-The code lives in the packages `gateway` and `channels`. This one gives the public names of `gateway`, and beside them
-`askfirst.channels`, `askfirst.pending`, `askfirst.providers` and `askfirst.testing`.
+The code is in the packages `gateway` and `channels`. This package re-exports the public names of `gateway`, with
+`askfirst.channels`, `askfirst.pending`, `askfirst.providers` and `askfirst.testing` beside them.
 """
 
 import typing
@@ -16,7 +16,7 @@ else:
 
 
 def __getattr__(name: str) -> object:
-    """Return a public name of `gateway`, which imports its server only when that is asked for."""
+    """Return a public name of `gateway`. The server is imported only when one of its names is accessed."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(gateway, name)

@@ -1,4 +1,4 @@
-"""``python -m askfirst`` is ``askfirst``."""
+"""Entry point of ``python -m askfirst``, the same as ``askfirst``."""
 
 from gateway.cli import main
 

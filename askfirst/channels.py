@@ -1,4 +1,4 @@
-"""The platforms: the public names of the package `channels`, and what a channel of one's own is made of."""
+"""Platforms: the public names of the package `channels`, with the parts for writing a channel."""
 
 from channels import *
 from channels import __all__ as _names

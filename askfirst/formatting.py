@@ -1,4 +1,4 @@
-"""Markdown in each platform's dialect, cut to its limits: the public names of `channels.formatting`."""
+"""Markdown for each platform, split at its limits: the public names of `channels.formatting`."""
 
 from channels.formatting import *
 from channels.formatting import __all__ as __all__

@@ -1,4 +1,4 @@
-"""Tools and what they are made of: the public names of `gateway.tools`."""
+"""Tools and their parts: the public names of `gateway.tools`."""
 
 from gateway.tools import *
 from gateway.tools import __all__ as __all__

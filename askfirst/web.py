@@ -1,4 +1,4 @@
-"""The web server: the public names of `gateway.web`."""
+"""Web server: the public names of `gateway.web`."""
 
 from gateway.web import *
 from gateway.web import __all__ as __all__

@@ -1,1 +1,2 @@
-"""How fast it is: measured against what the machine allows and against others, in one run. See docs/performance.md."""
+"""Benchmarks: Askfirst against the limit of the machine and against other libraries, in one run. See
+docs/performance.md."""

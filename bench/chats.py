@@ -1,4 +1,4 @@
-"""People who write to a bot and read what it says, on a platform that takes any call at once."""
+"""Simulated people who write to a bot, on a simulated platform that accepts every call at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.messages import CHATS, messages
 __all__ = ["Chats", "platform_of"]
 
 _CHAT = {
-    # Written as JSON, as a form and as multipart alike.
+    # These characters are the same in JSON, in a form and in multipart.
     "telegram": re.compile(rb"chat_id.{1,200}?\b(10\d{4})\b", re.DOTALL),
     "slack": re.compile(rb"channel.{1,20}?(D\d{8})", re.DOTALL),
 }
@@ -31,7 +31,7 @@ class Chats:
 
     def __init__(self, platform: str, port: int) -> None:
         self.url = ""
-        """Of the platform's API."""
+        """URL of the platform's API."""
         self.acknowledged: list[float] = []
         """Seconds from each message to the answer of the bot's webhook."""
         self._platform, self._port = platform, port
@@ -43,10 +43,10 @@ class Chats:
     async def talk(
         self, chats: int, turns: int, *, first: int = 0, after_each: Callable[[], object] | None = None
     ) -> list[float]:
-        """So many people at once write so often, each as soon as their last message is answered.
+        """Have people in `chats` concurrent chats send `turns` messages each, each after the reply to the previous one.
 
-        Seconds from each message to its reply. `after_each` is called when all have had one more answer: with it they
-        wait for each other.
+        Returns the seconds from each message to its reply. `after_each` is called each time all people have one more
+        reply; with it they wait for each other.
         """
         lines = [await self._line(first + number) for number in range(chats)]
         try:
@@ -70,7 +70,7 @@ class Chats:
         return line
 
     def called(self, path: bytes, body: bytes) -> object:
-        """The platform's answer to one call of the bot."""
+        """Return the platform's answer to one call of the bot."""
         if path.endswith(_SENDS):
             found = _CHAT[self._platform].search(body)
             if found is None:
@@ -90,7 +90,7 @@ class Chats:
 
 @asynccontextmanager
 async def platform_of(name: str, bots_port: int) -> AsyncIterator[Chats]:
-    """A platform for the bot that takes its webhooks on this port."""
+    """Run a platform for the bot that takes its webhooks on this port."""
     loop = asyncio.get_running_loop()
     chats = Chats(name, bots_port)
     server = await loop.create_server(lambda: _Api(chats.called), "127.0.0.1", 0)
@@ -106,7 +106,7 @@ def _ok(result: Any) -> dict[str, Any]:
 
 
 class _Wire(asyncio.Protocol):
-    """One connection, of which whole messages are read that say how long they are."""
+    """Connection that reads whole messages with a Content-Length."""
 
     _transport: asyncio.Transport
 
@@ -173,7 +173,7 @@ class _Line(_Wire):
             began = time.perf_counter()
             message = next(self._written)
             self._transport.write(message)
-            while (status := await self._answered) == b"503":  # as every platform does, it is delivered once more
+            while (status := await self._answered) == b"503":  # deliver once more, as every platform does
                 await asyncio.sleep(_AGAIN_SECONDS)
                 self._answered = loop.create_future()
                 self._transport.write(message)

@@ -1,10 +1,10 @@
-"""What an ask and its yes cost: by the rules alone, by the bot's own code, on Telegram; and what grows with them.
+"""Cost of an ask and its yes: by the rules alone, by the bot's own code, on Telegram; and its growth with the history.
 
     python -m bench.confirm [desk|channel|telegram|growth ...] [--rounds 7] [--alone 60] [--together 128]
                             [--beside PATH]
 
-`--beside` measures the code of another checkout too, in turn with this one's. All but its gateway is this checkout's;
-the rules alone (`desk`) are measured where it has a `bench/contenders/desk.py` of its own.
+`--beside` measures the gateway of another checkout too, in turn with this one's. All other code is this checkout's. The
+rules alone (`desk`) are measured only if the other checkout has a `bench/contenders/desk.py` of its own.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "telegram": ("sqlite", "redis"),
     "growth": ("memory",),
 }
-"""What is measured, on which stores."""
+"""The measurements, with the stores of each."""
 WHAT = ("alone cpu", "alone wall", "together cpu", "together wall")
 CPU = ("alone cpu", "together cpu")
 LEAST = "a bare stash and pop"
@@ -49,7 +49,7 @@ _GROWTH = (20, 6)
 """Plain replies, and asks with their yes."""
 _WARM_UP = 8
 _RULES = Path("bench/contenders/desk.py")
-"""What knows the rules alone of the release it belongs to."""
+"""File that depends on the internal rules of its own release."""
 _SECRET = "bench-secret-" + "0" * 32
 
 
@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def compared(part: str, roots: Mapping[str, Path], rounds: int, *, alone: int, together: int) -> str:
-    """A table: CPU and time of an ask and its yes, beside the least that could keep the question until then."""
+    """Return a table of the CPU and time of an ask and its yes, with a minimal store of questions for comparison."""
     contenders: dict[str, Callable[[], Figures]] = {}
     for store in PARTS[part]:
         contenders[f"{LEAST}, {store}"] = partial(in_a_process, ROOT, "stash", store, 10 * alone, 10 * together)
@@ -100,7 +100,7 @@ def compared(part: str, roots: Mapping[str, Path], rounds: int, *, alone: int, t
 
 
 def growth(roots: Mapping[str, Path], rounds: int) -> str:
-    """A table: what a turn costs where much was confirmed, beside what it costs in a fresh conversation."""
+    """Return a table of the cost of a turn after many confirmations, with a fresh conversation for comparison."""
     turns, asks = _GROWTH
     contenders: dict[str, Callable[[], Figures]] = {
         _named("growth", store, name): partial(in_a_process, root, "growth", store, turns, asks)
@@ -132,7 +132,7 @@ def _ratios(figures: list[Figures], others: list[Figures], what: str, *, digits:
 
 
 def in_a_process(root: Path, part: str, store: str, alone: int, together: int) -> Figures:
-    """One round in a fresh process, with the code that is under `root`, on a fresh store."""
+    """Run one round in a fresh process, with the code under `root`, on a fresh store."""
     with tempfile.TemporaryDirectory(prefix="askfirst-bench-") as name:
         return asyncio.run(_in_a_process(root, Path(name), part, store, alone, together))
 
@@ -155,7 +155,8 @@ async def _in_a_process(root: Path, directory: Path, part: str, store: str, alon
 
 
 def on_telegram(root: Path, store: str, alone: int, together: int) -> Figures:
-    """One round with a fresh ``askfirst serve``: its CPU, and from a message to the prompt without its buttons."""
+    """Run one round with a fresh ``askfirst serve``. Measures its CPU, and the time from a message to the settled
+    prompt."""
     with tempfile.TemporaryDirectory(prefix="askfirst-bench-") as name:
         return asyncio.run(_on_telegram(root, Path(name), store, alone, together))
 
@@ -168,7 +169,7 @@ async def _on_telegram(root: Path, directory: Path, store: str, alone: int, toge
             **settings,
             "PYTHONPATH": str(root),
             "ASKFIRST_ALLOW": "*",
-            "ASKFIRST_LIMITS": "messages=1000000/1000000/-",  # counted all the same
+            "ASKFIRST_LIMITS": "messages=1000000/1000000/-",  # above every rate, and still counted
             "TELEGRAM_BOT_TOKEN": telegram.token,
             "TELEGRAM_API_URL": telegram.url,
             "TELEGRAM_WEBHOOK_SECRET": TELEGRAM_SECRET,
@@ -193,7 +194,7 @@ async def _on_telegram(root: Path, directory: Path, store: str, alone: int, toge
 
 
 class _Chats:
-    """People who have an invoice deleted, each once."""
+    """People who each have one invoice deleted."""
 
     def __init__(self, telegram: FakeTelegram, server: Served) -> None:
         self._telegram, self._server, self._number = telegram, server, 0
@@ -222,7 +223,7 @@ class _Chats:
 
 @asynccontextmanager
 async def _stored(directory: Path, store: str) -> AsyncIterator[Mapping[str, str]]:
-    """The settings that name a fresh store."""
+    """Yield the settings of a fresh store."""
     async with contextlib.AsyncExitStack() as stack:
         url = "sqlite:///:memory:" if store == "memory" else f"sqlite:///{directory / 'askfirst.db'}"
         if store == "redis":
@@ -241,7 +242,7 @@ async def _stored(directory: Path, store: str) -> AsyncIterator[Mapping[str, str
 
 @contextlib.contextmanager
 def _mixed(checkout: Path) -> Iterator[Path]:
-    """A root with the gateway of another checkout and the bench of this one, but for the rules alone."""
+    """Create a root with the gateway of another checkout and this checkout's bench, except for the rules alone."""
     with tempfile.TemporaryDirectory(prefix="askfirst-bench-") as name:
         root = Path(name)
         for package in (checkout / "gateway", checkout / "channels", ROOT / "bench"):

@@ -1,4 +1,4 @@
-"""A load on one server: so many connections, each with its next request as soon as the last one is answered."""
+"""Load on one server over several connections, each with its next request right after the previous answer."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["Answers", "drive", "listening"]
 
 @dataclass(slots=True)
 class Answers:
-    """What a server said."""
+    """Answers of a server."""
 
     statuses: Counter[int] = field(default_factory=Counter)
     seconds: list[float] = field(default_factory=list)
-    """From each request to its answer."""
+    """Seconds from each request to its answer."""
 
     def percentile(self, percent: float) -> float:
         ordered = sorted(self.seconds)
@@ -36,7 +36,7 @@ async def drive(port: int, requests: Sequence[bytes], connections: int) -> Answe
 
 
 async def listening(port: int, within_seconds: float = 30.0) -> None:
-    """Returns once something accepts connections there. Raises TimeoutError."""
+    """Wait until the port accepts connections. Raises TimeoutError."""
     async with asyncio.timeout(within_seconds):
         while True:
             try:
@@ -49,7 +49,7 @@ async def listening(port: int, within_seconds: float = 30.0) -> None:
 
 
 class _Client(asyncio.Protocol):
-    """One connection. It reads no more of HTTP than our contenders write: a length, or an end of the connection."""
+    """One connection. It reads only the HTTP that the contenders write: a length, or the end of the connection."""
 
     def __init__(self, left: Iterator[bytes], answers: Answers) -> None:
         self._left, self._answers = left, answers

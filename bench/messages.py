@@ -1,4 +1,4 @@
-"""What platforms send: one ordinary message each, signed as they sign, every one with ids of its own."""
+"""Webhook requests of the platforms: one ordinary message each, signed like the platform's, with unique ids."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ TWILIO_ACCOUNT = "AC" + "0123456789abcdef" * 2
 TWILIO_TOKEN = "f0e1d2c3b4a5968778695a4b3c2d1e0f"
 PATHS = {name: f"/webhooks/{name}" for name in ("telegram", "slack", "twilio")}
 CHATS = 500
-"""So many people write, one after the other."""
+"""Number of people. They write in turn."""
 ANSWER = "Two invoices are open: INV-7 of March and INV-12 of May."
 _TEXT = "Could you please tell me which invoices are still open this month?"
 
 
 def messages(platform: str, port: int, *, first: int = 1, step: int = 1) -> Iterator[bytes]:
-    """Whole HTTP requests, without an end: the messages numbered `first`, `first` + `step` and so on."""
+    """Yield whole HTTP requests without end: the messages numbered `first`, `first` + `step` and so on."""
     make = {"telegram": _telegram, "slack": _slack, "twilio": _twilio}[platform]
     number = first
     while True:
@@ -48,7 +48,7 @@ def messages(platform: str, port: int, *, first: int = 1, step: int = 1) -> Iter
 
 
 def twilio_url(port: int) -> str:
-    """The URL that Twilio signs."""
+    """Return the URL that Twilio signs."""
     return f"http://127.0.0.1:{port}{PATHS['twilio']}"
 
 

@@ -1,4 +1,4 @@
-"""What a whole turn costs, from a webhook to the reply at the platform: ours with the store on, an echo, and others.
+"""Cost of a whole turn, from a webhook to the reply at the platform: ours with the store on, an echo, and others.
 
 python -m bench.replies [telegram|slack|long ...] [--rounds 5] [--turns 30] [--no-peers]
 """
@@ -26,15 +26,15 @@ T = TypeVar("T")
 
 CHATS = 64
 WARM_UP = 3
-"""Turns of each chat before anything is measured."""
+"""Turns of each chat before the measurement."""
 PEERS = {
     "telegram": {"python-telegram-bot": "python_telegram_bot", "aiogram": "aiogram_webhook"},
     "slack": {"slack-bolt": "bolt"},
 }
 EARLY, LATE = 20, 2000
-"""Turns of a conversation that are compared."""
+"""Numbers of the turns of a conversation that are compared."""
 AROUND = 10
-"""So many turns before and after each count for it."""
+"""Turns before and after each that count for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Round:
     p50_alone: float
     """Seconds from a message to its reply, one chat."""
     cpu_seconds: float
-    """Of the server, a turn of many chats."""
+    """Server CPU per turn, many chats."""
     p50: float
     rate: float
     acknowledged: list[float]
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def compared(platform: str, *, rounds: int, turns: int, chats: int = CHATS, peers: bool) -> str:
-    """A table: how long one person waits, and how many replies a second many of them get, beside an echo's."""
+    """Return a table of the wait of one person and of replies a second for many, with an echo for comparison."""
     contenders: dict[str, Callable[[], Round]] = {
         "an echo": lambda: measured(platform, "echo", chats, turns),
         "ours, SQLite": lambda: measured(platform, "ours_replying", chats, turns),
@@ -111,7 +111,7 @@ def compared(platform: str, *, rounds: int, turns: int, chats: int = CHATS, peer
 
 
 def grown(*, rounds: int, chats: int = 8, early: int = EARLY, late: int = LATE) -> str:
-    """A table: what a turn costs late in a conversation, beside one at its beginning."""
+    """Return a table of the cost of a turn late in a conversation, with one at its beginning for comparison."""
     contenders: dict[str, Callable[[], float]] = {
         "SQLite": lambda: lengthened(chats, early, late, redis=False),
         "Redis": lambda: lengthened(chats, early, late, redis=True),
@@ -122,7 +122,7 @@ def grown(*, rounds: int, chats: int = 8, early: int = EARLY, late: int = LATE) 
 
 
 def measured(platform: str, module: str, chats: int, turns: int, *, redis: bool = False) -> Round:
-    """One fresh server, warmed up; first one chat, then many."""
+    """Measure one fresh server, warmed up: first one chat, then many."""
 
     async def measure(people: Chats, server: Served) -> Round:
         await people.talk(chats, WARM_UP)
@@ -144,7 +144,7 @@ def measured(platform: str, module: str, chats: int, turns: int, *, redis: bool 
 
 
 def lengthened(chats: int, early: int, late: int, *, redis: bool) -> float:
-    """A late turn's CPU to an early one's, of chats that all are as far as each other."""
+    """Return the CPU of a late turn relative to an early one, with all chats at the same turn."""
 
     async def measure(people: Chats, server: Served) -> float:
         await people.talk(chats, 2 * early, first=chats)
@@ -160,7 +160,7 @@ def _about(used: list[float], turn: int) -> float:
 
 
 def _with(platform: str, module: str, measure: Callable[[Chats, Served], Awaitable[T]], *, redis: bool) -> T:
-    """What is measured of a fresh server."""
+    """Run a measurement against a fresh server."""
 
     async def run(directory: Path) -> T:
         port, log = free_port(), directory / "server.log"
@@ -181,7 +181,7 @@ def _with(platform: str, module: str, measure: Callable[[Chats, Served], Awaitab
 def _settings(port: int, api: str) -> Mapping[str, str]:
     return {
         "ASKFIRST_ALLOW": "*",
-        "ASKFIRST_LIMITS": "messages=1000000/1000000/-",  # counted all the same
+        "ASKFIRST_LIMITS": "messages=1000000/1000000/-",  # above every rate, and still counted
         "ASKFIRST_SECRET": "bench-secret-" + "0" * 32,
         "ASKFIRST_PUBLIC_URL": f"http://127.0.0.1:{port}",
         "TELEGRAM_BOT_TOKEN": "123456:bench",
@@ -195,7 +195,7 @@ def _settings(port: int, api: str) -> Mapping[str, str]:
 
 @asynccontextmanager
 async def _stored(directory: Path, *, redis: bool) -> AsyncIterator[Mapping[str, str]]:
-    """The settings that name a fresh store."""
+    """Yield the settings of a fresh store."""
     async with AsyncExitStack() as stack:
         url = f"sqlite:///{directory / 'askfirst.db'}"
         if redis:

@@ -1,4 +1,4 @@
-"""Rounds: every contender in turn, again and again, so that a noisy neighbour disturbs all of them alike."""
+"""Rounds: every contender in turn, repeatedly, so that other load on the machine disturbs all of them alike."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A contender that runs in a process of its own, on a core of its own."""
+    """A contender in a process of its own, pinned to a core."""
 
     pid: int
     log: Path
 
     def cpu_seconds(self) -> float:
-        """What the process has used so far, its threads and the kernel on its behalf included."""
+        """Return the CPU seconds of the process so far, with its threads and the kernel's work for it."""
         return time.clock_gettime((~self.pid << 3) | 2)  # clock_getcpuclockid(3), spelled out
 
 
 @contextlib.contextmanager
 def served(module: str, *arguments: str, environment: Mapping[str, str], log: Path) -> Iterator[Served]:
-    """Run ``python -m module arguments`` on the servers' core, what it says in `log`; it is killed at the end.
+    """Run ``python -m module arguments`` on the servers' core, with its output in `log`. It is killed at the end.
 
-    A contender that cannot share our libraries has an environment of its own, which is named like it.
+    A contender with conflicting libraries has a virtual environment of its own, named like the contender.
     """
     own = ROOT / ".bench" / module.rpartition(".")[2].partition("_")[0] / "bin" / "python"
     command = [str(own) if own.exists() else sys.executable, "-m", module, *arguments]
@@ -57,7 +57,7 @@ def served(module: str, *arguments: str, environment: Mapping[str, str], log: Pa
 
 
 def interleaved(contenders: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
-    """What each contender gave in each round; the order turns around from round to round."""
+    """Return each contender's result of each round. The order is reversed from round to round."""
     os.sched_setaffinity(0, {LOAD_CORE % (os.cpu_count() or 1)})
     found: dict[str, list[T]] = {name: [] for name in contenders}
     for number in range(rounds):
@@ -70,17 +70,17 @@ def interleaved(contenders: Mapping[str, Callable[[], T]], rounds: int) -> dict[
 
 
 def spread(values: Sequence[float], digits: int = 2) -> str:
-    """``median (least - most)``."""
+    """Return ``median (least - most)``."""
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} - {max(values):.{digits}f})"
 
 
 def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *lines])
 
 
 def machine() -> str:
-    """What the figures were measured on, in words."""
+    """Return a description of the machine behind the figures."""
     model = next(
         (
             line.partition(":")[2].strip()

@@ -1,9 +1,10 @@
-"""What a conversation, a message and an idle worker cost the store: the figures of docs/scale.md.
+"""Cost of a conversation, a message and an idle worker to the store: the figures of docs/scale.md.
 
     python -m bench.scale
 
-Whole turns are run through `ask_channel`, with a model that answers at once, 50 conversations at a time; then so many
-conversations are made known and a fresh process looks for work in vain. It needs a `redis-server` on the PATH.
+It runs whole turns through `ask_channel`, with a model that answers at once, 50 conversations at a time. Then it
+creates many known conversations, and a fresh process looks for work and finds none. Requires `redis-server` on the
+PATH.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ POOLS = ("telegram", "slack", "sms", "whatsapp")
 
 
 class Sqlite:
-    """A file, and what has been done to it."""
+    """SQLite file, with counters of the work done on it."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -53,12 +54,12 @@ class Sqlite:
         return Path(self.url).stat().st_size
 
     def scripts(self) -> tuple[int, float]:
-        """How many ran, and how many seconds of a core the server has used."""
+        """Return the number of scripts run, and the server's CPU seconds."""
         return 0, 0.0
 
 
 class OnRedis(Sqlite):
-    """A server of this run's own."""
+    """Redis server of this run."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -76,7 +77,7 @@ class OnRedis(Sqlite):
 
 
 async def turns(kept: Sqlite, many: int) -> None:
-    """One turn of each of so many conversations, then nine more of a tenth of them."""
+    """Run one turn in each conversation, then nine more in a tenth of them."""
     bot = ChannelAgent(Agent([], provider=ScriptedProvider([ANSWER] * (2 * many + AT_ONCE))), store=kept.store)
     slots = asyncio.Semaphore(AT_ONCE)
 
@@ -100,7 +101,7 @@ async def turns(kept: Sqlite, many: int) -> None:
 
 
 async def filled(kept: Sqlite) -> None:
-    """Messages that were dealt with leave the ids they are known by; then conversations in which something was said."""
+    """Fill the store: with the ids of processed messages, then with conversations that have a history."""
     await kept.store.open()
     before = kept.bytes()
     for first in range(0, IDS, 500):
@@ -131,7 +132,7 @@ async def filled(kept: Sqlite) -> None:
 
 
 async def idle(store: Store) -> None:
-    """Look for work as `serve` does, in vain; says what that cost."""
+    """Look for work as `serve` does, without any to find. Prints its cost."""
     await store.open()
 
     async def look(kind: Any, pool: str = "") -> None:

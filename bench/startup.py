@@ -1,4 +1,4 @@
-"""What it takes to begin: the time and memory of an import, and the memory of a process that serves four channels.
+"""Cost of starting: the time and memory of an import, and the memory of a process that serves four channels.
 
 python -m bench.startup [--rounds 15]
 """
@@ -25,9 +25,9 @@ from tests.ports import free_port
 VENDORS = (
     "import aiohttp.web, telegram, slack_sdk.web.async_client, twilio.rest, twilio.rest.api, twilio.rest.messaging"
 )
-"""What the platforms' own libraries take, with a server."""
+"""Imports of the platforms' own libraries, with a web server."""
 PACKAGES = "import aiohttp.web, channels.telegram, channels.slack, channels.twilio"
-"""What the four channels are made of, which is those libraries and ours around them."""
+"""Imports of the four channels: the vendors' libraries and Askfirst's code around them."""
 _MEGABYTE = 1_000_000
 _MEASURE = """
 import time
@@ -40,9 +40,9 @@ print(time.process_time() - began, open("/proc/self/statm").read().split()[1])
 @dataclass(frozen=True, slots=True)
 class Begun:
     seconds: float
-    """Of CPU."""
+    """CPU seconds."""
     megabytes: float
-    """Resident."""
+    """Resident megabytes."""
 
 
 def main() -> None:
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def imports(rounds: int) -> str:
-    """A table: each import beside aiohttp's."""
+    """Return a table of each import's cost, with aiohttp's for comparison."""
     programs = {
         "import aiohttp": "import aiohttp",
         "import gateway": "import gateway",
@@ -77,7 +77,8 @@ def imports(rounds: int) -> str:
 
 
 def serving(rounds: int) -> str:
-    """A table: the memory of a server with four channels beside that of a process that only imports them."""
+    """Return a table of the memory of a server with four channels, with a process that only imports them for
+    comparison."""
     begun: dict[str, Callable[[], float]] = {
         "the four channels imported": lambda: imported(PACKAGES).megabytes,
         "of that, the vendors' libraries": lambda: imported(VENDORS).megabytes,
@@ -93,7 +94,7 @@ def serving(rounds: int) -> str:
 
 
 def imported(program: str) -> Begun:
-    """A fresh process that imports something."""
+    """Import a module in a fresh process."""
     command = [sys.executable, "-c", _MEASURE.format(program=program)]
     variables = {**os.environ, "PYTHONPATH": str(ROOT)}
     said = subprocess.run(command, capture_output=True, check=True, text=True, env=variables).stdout.split()
@@ -101,7 +102,7 @@ def imported(program: str) -> Begun:
 
 
 def four_channels() -> float:
-    """Megabytes of a fresh server that is ready, with four channels and the embedded store."""
+    """Return the megabytes of a fresh, ready server with four channels and the embedded store."""
 
     async def serve(directory: Path) -> float:
         port, log = free_port(), directory / "server.log"

@@ -1,6 +1,6 @@
-"""What taking a message in costs, in requests per second of CPU: ours with the store on, the bare limit, and others.
+"""Cost of taking a message in, in requests per second of CPU: ours with the store on, the bare limit, and others.
 
-A round in which a server takes less than 95 of 100 messages ends the run: something else loads the machine.
+The run ends when a server takes less than 95 of 100 messages in a round, because other load then disturbs the machine.
 
     python -m bench.webhooks [telegram|slack|twilio ...] [--rounds 5] [--requests 6000] [--no-peers]
 """
@@ -37,7 +37,7 @@ PEERS = {
 @dataclass(frozen=True, slots=True)
 class Round:
     cpu_seconds: float
-    """Of the server, a request."""
+    """Server CPU per request."""
     p50: float
     p99: float
     rate: float
@@ -56,7 +56,8 @@ def main() -> None:
 
 
 def compared(platform: str, *, rounds: int, requests: int, peers: bool) -> str:
-    """A table: each contender's requests per CPU second as a part of the limit's, and how long a message waits."""
+    """Return a table of each contender's requests per CPU second, relative to the limit's, and of the wait of a
+    message."""
     contenders: dict[str, Callable[[], Round]] = {
         "the limit": lambda: measured(platform, "limit", requests),
         "ours, SQLite": lambda: measured(platform, "ours", requests),
@@ -96,7 +97,7 @@ def compared(platform: str, *, rounds: int, requests: int, peers: bool) -> str:
 
 
 def measured(platform: str, module: str, requests: int, *, redis: bool = False) -> Round:
-    """One fresh server, warmed up, then loaded."""
+    """Measure one fresh server: warm it up, then load it."""
     with tempfile.TemporaryDirectory(prefix="askfirst-bench-") as directory:
         return asyncio.run(_measured(platform, module, requests, Path(directory), redis=redis))
 
@@ -125,11 +126,11 @@ async def _measured(platform: str, module: str, requests: int, directory: Path, 
 
 @asynccontextmanager
 async def _surroundings(platform: str, port: int, directory: Path, *, redis: bool) -> AsyncIterator[Mapping[str, str]]:
-    """The platform's API and the store, and the settings that name them."""
+    """Run the platform's API and the store. Yields the settings that name them."""
     async with AsyncExitStack() as stack:
         settings = {
             "ASKFIRST_ALLOW": "*",
-            "ASKFIRST_LIMITS": "messages=1000000/1000000/-",  # counted all the same
+            "ASKFIRST_LIMITS": "messages=1000000/1000000/-",  # above every rate, and still counted
             "ASKFIRST_SECRET": "bench-secret-" + "0" * 32,
             "ASKFIRST_STORE": f"sqlite:///{directory / 'askfirst.db'}",
             "ASKFIRST_ARTIFACTS": str(directory / "artifacts"),

@@ -1,4 +1,4 @@
-"""A bot that refunds orders, in a group for example. Anybody may ask; who has to say yes stands in ORDERS_MANAGERS.
+"""A bot that refunds orders, for example in a group. Anybody may ask; the people in ORDERS_MANAGERS have to say yes.
 
 Run it with: askfirst dev examples/approval.py
 """
@@ -10,11 +10,11 @@ from askfirst import Agent, AgentConfig, Approvers, ChannelAgent, Confirm, Previ
 ORDERS = {"A-17": ("Ana", 40), "A-18": ("Ben", 900)}
 """Number -> (customer, euros)."""
 MANAGERS = [person for person in os.environ.get("ORDERS_MANAGERS", "").split(",") if person]
-"""As in telegram:123456:789, which /whoami answers. Without any, whoever asked decides."""
+"""People, like telegram:123456:789, as /whoami answers. If it is empty, the person who asked decides."""
 
 
 def found(order: str) -> tuple[str, int]:
-    """The error is told to the model, which can then ask again."""
+    """Return an order. The model reads the error and can ask again."""
     if (number := order.strip().upper()) not in ORDERS:
         raise ValueError(f"There is no order {order}.")
     return ORDERS[number]

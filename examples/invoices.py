@@ -1,4 +1,4 @@
-"""A bot that looks after invoices. It lists them and makes PDFs freely; it asks before it records a payment or deletes.
+"""A bot for invoices. It lists them and makes PDFs freely; it asks before it records a payment or deletes.
 
 Run it with: askfirst dev examples/invoices.py
 """
@@ -30,7 +30,8 @@ class Invoice:
 
 @asynccontextmanager
 async def open_books() -> AsyncIterator[dict[str, Invoice]]:
-    """Entered once when the bot starts; a real bot would open its database here. Tools find it in ``ctx.deps``."""
+    """Open the books once, when the bot starts. A real bot would open its database here. Tools find it in
+    ``ctx.deps``."""
     invoices = [
         Invoice("INV-7", "Blue Bakery", Decimal("1280.00"), date(2026, 7, 1)),
         Invoice("INV-15", "Harbour Books", Decimal("96.50"), date(2026, 6, 15), "paid"),
@@ -40,7 +41,7 @@ async def open_books() -> AsyncIterator[dict[str, Invoice]]:
 
 
 def find(ctx: ToolContext, invoice_id: str) -> Invoice:
-    """The invoice, however its number was written. The error is told to the model, which can then ask again."""
+    """Return an invoice, however its number is written. The model reads the error and can ask again."""
     invoices: dict[str, Invoice] = ctx.deps
     if (number := invoice_id.strip().upper()) not in invoices:
         raise ValueError(f"There is no invoice {invoice_id}.")
@@ -92,7 +93,7 @@ async def record_payment(
 
 
 def draw(invoice: Invoice) -> bytes:
-    """The invoice as a PDF of one page."""
+    """Return the invoice as a PDF of one page."""
     pdf = FPDF()
     pdf.add_page()
     pdf.set_fill_color(32, 76, 110)

@@ -1,7 +1,7 @@
-"""A channel of your own in one class: the private chats of LINE (https://developers.line.biz).
+"""A custom channel in one class: the private chats of LINE (https://developers.line.biz).
 
-A package of yours has it as an entry point of the group `askfirst.channels`: line = "line:LineChannel".
-Set LINE_CHANNEL_SECRET and LINE_CHANNEL_TOKEN, run `askfirst serve bot.py`, and have LINE call /webhooks/line.
+Your package declares it as an entry point of the group `askfirst.channels`: line = "line:LineChannel". Set
+LINE_CHANNEL_SECRET and LINE_CHANNEL_TOKEN, run `askfirst serve bot.py`, and have LINE call /webhooks/line.
 """
 
 import base64
@@ -76,7 +76,7 @@ class LineChannel:
                     text=text,
                     reply_to=str(more["quotedMessageId"]) if "quotedMessageId" in more else None,
                 )
-        return None  # a group, a sticker, or a kind of event that is newer than this
+        return None  # a group, a sticker, or an event type that is newer than this code
 
     def render(self, address: c.Address, reply: c.Reply) -> Sequence[c.Part]:
         pieces = split(Styled(to_plain(read_markdown(reply.text))), self.capabilities.max_text)
@@ -93,7 +93,7 @@ class LineChannel:
                 raise c.Undeliverable("no_public_url")
             text = f"{text}: {part.media.link}"
         body = {"to": address.place, "messages": [{"type": "text", "text": text}]}
-        retry = {"X-Line-Retry-Key": str(uuid.uuid5(uuid.NAMESPACE_OID, key))}  # the same key is shown once
+        retry = {"X-Line-Retry-Key": str(uuid.uuid5(uuid.NAMESPACE_OID, key))}  # LINE deduplicates by the key
         answer = await self._call("POST", "/v2/bot/message/push", json=body, headers=retry)
         return c.Receipt(message_id=answer["sentMessages"][0]["id"])
 
@@ -104,7 +104,7 @@ class LineChannel:
         try:
             async with self._http.request(method, self._api_url + path, **more) as answer:
                 match answer.status:
-                    case 200 | 409:  # 409: it was taken before, with the same key
+                    case 200 | 409:  # 409: LINE has accepted this key before
                         return await answer.json()
                     case 401:
                         raise c.Unavailable("unauthorized", mend=c.MissingSetting("LINE_CHANNEL_TOKEN", "issue one"))

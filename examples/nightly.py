@@ -1,7 +1,8 @@
 """A job without a server, for cron: an agent tidies up, and each deletion is decided in the terminal or by a rule.
 
 Run it with: python examples/nightly.py "delete report R-2019"
-In a terminal it asks you. Without one, as under cron, it deletes what is small and leaves the rest to a person.
+
+In a terminal it asks you. Without one, as under cron, it deletes small reports and leaves the rest to a person.
 """
 
 import asyncio
@@ -40,7 +41,7 @@ bot = ChannelAgent(
 
 
 def agreed(action: PendingAction) -> bool:
-    """Decide about a question: by a key in the terminal, else by the rule."""
+    """Decide a question: by a key in the terminal, else by the rule."""
     if sys.stdin.isatty():
         return input(f"{action.preview} {dict(action.args)} [y/N] ").strip().lower() == "y"
     return REPORTS[str(action.args["report"])] <= SMALL_MB
@@ -51,7 +52,7 @@ async def main(message: str) -> None:
         said = await bot.ask_channel("cron", message)
         if not said.pending:
             print(said.content)
-        for action in said.pending:  # Nothing has happened yet.
+        for action in said.pending:  # No report has been deleted yet.
             person, number = action.requester, action.pending_action_id
             done = await bot.decide(person, "confirm" if agreed(action) else "cancel", action_id=number)
             print(done.content)

@@ -1,7 +1,10 @@
-"""A bot inside a server of your own, here FastAPI: one process for the shop, the chat page and the webhooks.
+"""A bot inside your own server, here FastAPI: one process for the shop, the chat page and the webhooks.
 
-Run it with:  pip install fastapi uvicorn
-              ASKFIRST_ALLOW='webchat:*' uvicorn own_server:app --app-dir examples
+Run it with:
+
+    pip install fastapi uvicorn
+    ASKFIRST_ALLOW='webchat:*' uvicorn own_server:app --app-dir examples
+
 Then open http://127.0.0.1:8000/bot/chat and write "cancel order A-17". The shop's own page is /orders.
 """
 
@@ -23,7 +26,7 @@ class Order(BaseModel):
 
 ORDERS = {"A-17": Order(customer="Ana", euros=40), "A-18": Order(customer="Ben", euros=900)}
 MANAGER = os.environ.get("ORDERS_MANAGER")
-"""The chat that hears of new orders, such as telegram:123456:789."""
+"""Chat that is notified of new orders, like telegram:123456:789."""
 
 
 @tool(read_only=True)

@@ -1,1 +1,1 @@
-"""What `make` runs besides the tools themselves."""
+"""Scripts that `make` runs besides the tools themselves."""

@@ -1,6 +1,6 @@
-"""Finds a Chromium that starts, or gets one: from the PATH, from Playwright, from apt as root.
+"""Finds a Chromium that starts, or installs one: from the PATH, from Playwright, from apt as root.
 
-``python -m scripts.chromium`` prints its path, or says what to run and exits with 1.
+``python -m scripts.chromium`` prints its path. Without one it prints the command to run and exits with 1.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
 class NoChromium(Exception):
-    """There is no Chromium here and none could be fetched."""
+    """No working Chromium was found, and none could be installed."""
 
 
 def find() -> Path:
-    """The path of a Chromium that starts. Raises NoChromium."""
+    """Return the path of a Chromium that starts. Raises NoChromium."""
     for source in (_on_path, _of_playwright, _fetched_by_playwright, _installed_by_apt):
         for path in source():
             if _starts(path):
@@ -57,7 +57,8 @@ def _installed_by_apt() -> Iterator[Path]:
 
 
 def _starts(path: Path) -> bool:
-    """Ubuntu's chromium-browser only names a snap, and a fetched one may lack the system's libraries."""
+    """Return True if the executable starts. Ubuntu's chromium-browser only points to a snap, and a downloaded one may
+    lack the system's libraries."""
     return path.exists() and _succeeds(str(path), "--version", seconds=60)
 
 

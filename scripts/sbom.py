@@ -1,7 +1,7 @@
-"""Writes what Askfirst is made of: ``sbom.cdx.json`` (CycloneDX 1.6) and ``licences.md``, a table for people.
+"""Writes the bill of materials of Askfirst: ``sbom.cdx.json`` (CycloneDX 1.6) and ``licences.md``, a readable table.
 
-Names, versions and hashes are those of requirements/run.txt, licences those that the installed packages name.
-``python -m scripts.sbom DIRECTORY`` writes both there.
+Names, versions and hashes come from requirements/run.txt, licences from the metadata of the installed packages.
+``python -m scripts.sbom DIRECTORY`` writes both files there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PINNED = re.compile(
 )
 _HASH = re.compile(r"sha256:([0-9a-f]{64})")
 _SHORT: Final = 60
-"""Some packages have the whole text where its name should be."""
+"""Maximum length of a licence's name. Some packages have the whole licence text in that field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,16 +49,16 @@ class Package:
     """SHA-256 of each file that the lock admits."""
     licence: str
     runs: bool
-    """False for what only builds the wheel."""
+    """False for a package that only builds the wheel."""
 
     @property
     def is_copyleft(self) -> bool:
-        """It has a licence of the GPL's family, whose terms go beyond naming the authors."""
+        """True for a licence of the GPL family, with terms beyond naming the authors."""
         return re.search(r"GPL|Lesser General Public", self.licence) is not None
 
 
 def packages() -> list[Package]:
-    """All that is locked, by name."""
+    """Return all locked packages, by name."""
     running = _running()
     return [
         Package(
@@ -73,7 +73,7 @@ def packages() -> list[Package]:
 
 
 def _running() -> set[str]:
-    """Return the names of what is needed to run Askfirst with all extras of a server, as far as installed here."""
+    """Return the names of the packages that Askfirst needs to run with all server extras, as far as installed here."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     served = {extra for line in extras["all"] for extra in Requirement(line).extras}
@@ -98,7 +98,7 @@ def _needed(name: str, extras: set[str]) -> Iterator[Requirement]:
     for requirement in map(Requirement, lines):
         marker = requirement.marker
         by_extra = marker is not None and "extra" in str(marker)
-        # What another system needs is shipped there: only markers of extras are looked at.
+        # Packages that only another system needs are shipped there, so only the markers of extras are evaluated.
         if marker is None or not by_extra or any(marker.evaluate({"extra": extra}) for extra in extras):
             yield requirement
 
@@ -124,7 +124,7 @@ def _named(found: PackageMetadata) -> str:
 
 
 def bom(found: list[Package]) -> Bom:
-    """The bill of materials. What only builds is in it as excluded."""
+    """Return the bill of materials. Packages that only build the wheel have the scope "excluded"."""
     licences = LicenseFactory()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     made = Bom()
@@ -149,7 +149,7 @@ def bom(found: list[Package]) -> Bom:
 
 
 def table(found: list[Package]) -> str:
-    """The licences, those of the GPL's family first."""
+    """Return the licences as a table, with the GPL family first."""
     lines = ["# Licences", "", "| package | version | licence | |", "| --- | --- | --- | --- |"]
     for package in sorted(found, key=lambda package: (not package.is_copyleft, package.name)):
         use = "" if package.runs else "builds only"
@@ -158,7 +158,7 @@ def table(found: list[Package]) -> str:
 
 
 def write(directory: Path) -> None:
-    """Write both files, over older ones."""
+    """Write both files, replacing older ones."""
     directory.mkdir(parents=True, exist_ok=True)
     found = packages()
     outputter = make_outputter(bom(found), OutputFormat.JSON, SchemaVersion.V1_6)

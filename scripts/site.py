@@ -1,7 +1,7 @@
-"""Add the pages of the site that lie outside docs/: README.md as the front page, the changelog, the examples.
+"""MkDocs hook: adds the pages outside docs/ to the site: README.md as the front page, the changelog, the examples.
 
-MkDocs calls the functions whose names begin with ``on_`` (https://www.mkdocs.org/dev-guide/plugins/#events). A
-link of the repository, such as ``[approval](../examples/approval.py)``, is made one of the site.
+MkDocs calls the functions with names that begin with ``on_`` (https://www.mkdocs.org/dev-guide/plugins/#events). A link
+in the repository, like ``[approval](../examples/approval.py)``, becomes a link in the site.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Make the page's links between files of the repository links between pages of the site."""
+    """Rewrite the page's links between files of the repository to links between pages of the site."""
     here = page.file.src_uri
     origin = _ORIGINS.get(here, f"docs/{here}")
     pieces = _CODE.split(markdown)  # every second piece is code

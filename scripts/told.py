@@ -1,7 +1,7 @@
-"""Writes the tables of docs/confirmation.md that say what a person can be told about an action.
+"""Writes the tables of docs/confirmation.md with the sentences that a person can be told about an action.
 
-The sentences are those of gateway/wording/en.toml, in its order and under its headings; their occasions stand here.
-``python -m scripts.told`` writes the tables anew.
+The sentences come from gateway/wording/en.toml, in its order and under its headings. Their occasions are listed here.
+``python -m scripts.told`` rewrites the tables.
 """
 
 from __future__ import annotations
@@ -118,13 +118,13 @@ OCCASIONS: Final[Mapping[str, Mapping[str, str]]] = {
 """Heading of the sentences -> name of a sentence -> when it is said."""
 
 _PARTLY: Final = frozenset({"commands", "when something is in the way"})
-"""Headings that have other sentences as well, which say nothing of an action."""
+"""Headings that also have sentences about other subjects than an action."""
 _HEADING = re.compile(r"# ── (.*) ──")
 _NAME = re.compile(r"(\w+) = ")
 
 
 def written(page: str) -> str:
-    """Return the page with the tables as they have to be. Raises KeyError for a sentence without an occasion."""
+    """Return the page with current tables. Raises KeyError for a sentence without an occasion."""
     before, _, rest = page.partition(_BEGIN)
     _, _, after = rest.partition(_END)
     return f"{before}{_BEGIN}{''.join(_tables())}\n{_END}{after}"

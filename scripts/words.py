@@ -1,4 +1,4 @@
-"""Judges the reader of answers by the corpus, and writes what is made from the word files.
+"""Evaluates the parser of replies with the corpus, and writes the files that are derived from the word files.
 
 ``python -m scripts.words`` writes gateway/pending/words/index.json and the table of docs/confirmation.md.
 """
@@ -22,43 +22,43 @@ CORPUS: Final = ROOT / "tests" / "pending" / "corpus"
 INDEX: Final = ROOT / "gateway" / "pending" / "words" / "index.json"
 PAGE: Final = ROOT / "docs" / "confirmation.md"
 HELD: Final = "held"
-"""The folder of the replies that nobody saw who wrote the words."""
+"""Folder of held-out replies, which the authors of the word files have not seen."""
 _BEGIN: Final = "<!-- words: written by `make words` -->\n"
 _END: Final = "<!-- /words -->"
 _OTHER: Final = {"pay": "send"}
-"""The verb under which a phrase is tried as a foreign one; pay for every other."""
+"""Verb with which a phrase of another verb is tested. "pay" for every verb that is not listed."""
 
 Means = Literal["confirm", "cancel", "unclear", "no confirm"]
 
 
 class Case(NamedTuple):
-    """A reply to a question of a verb, and how it has to read."""
+    """A reply to a question with a verb, and its expected reading."""
 
     text: str
     verb: str
     means: Means
-    """no confirm: a phrase with a verb, to a question of another."""
+    """"no confirm": a phrase with a verb, in reply to a question with another verb."""
 
 
 class Judgement(NamedTuple):
-    """How the replies of one language were read."""
+    """Results of the parser for one language."""
 
     replies: int
     plain: int
-    """Confirmations and cancellations."""
+    """Number of confirmations and cancellations."""
     read: int
-    """Of these, as many as were read as what they are."""
+    """Number of them that were read correctly."""
     false: Sequence[tuple[Case, str]]
-    """What was read as a confirmation or a cancellation and is none, or the other one."""
+    """Wrong readings: replies that were read as a confirmation or a cancellation and mean another answer."""
 
     @property
     def recall(self) -> float:
-        """Return the part of the plain replies that was read."""
+        """Return the fraction of the confirmations and cancellations that was read correctly."""
         return self.read / self.plain
 
 
 def cases(lang: str, folder: str = "") -> Iterator[Case]:
-    """Yield the replies of one language's file, each under the verbs that it is tried with."""
+    """Yield the replies of one language's file, with each verb that they are tested with."""
     source: dict[str, Any] = tomllib.loads((CORPUS / folder / f"{lang}.toml").read_text(encoding="utf-8"))
     plain: dict[str, Means] = {"yes": "confirm", "no": "cancel", "unclear": "unclear"}
     for key, means in plain.items():
@@ -71,7 +71,7 @@ def cases(lang: str, folder: str = "") -> Iterator[Case]:
 
 
 def judged(lang: str, folder: str = "") -> Judgement:
-    """Return how the replies of one language's file are read."""
+    """Return the parser's results for one language's file."""
     parser, replies, plain, read = ReplyParser(), set[str](), 0, 0
     false: list[tuple[Case, str]] = []
     for case in cases(lang, folder):
@@ -86,7 +86,7 @@ def judged(lang: str, folder: str = "") -> Judgement:
 
 
 def table() -> str:
-    """Return the table of the documents."""
+    """Return the table for the documentation."""
     lines = [
         "| language | replies | false confirmations | false cancellations | recognised | of those held out |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
@@ -109,7 +109,7 @@ def _row(name: str, seen: list[Judgement], held: list[Judgement]) -> str:
 
 
 def written(page: str) -> str:
-    """Return the page with the table of today. Raises ValueError when it has no place for one."""
+    """Return the page with the current table. Raises ValueError when the page has no place for one."""
     before, found, rest = page.partition(_BEGIN)
     _, ended, after = rest.partition(_END)
     if not found or not ended:

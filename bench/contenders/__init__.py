@@ -1,1 +1,1 @@
-"""The servers that are measured: each is a module that serves one platform's webhook on one port until it is killed."""
+"""The measured servers. Each module serves one platform's webhook on one port until it is killed."""

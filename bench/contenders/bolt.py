@@ -1,4 +1,4 @@
-"""slack-bolt on aiohttp, with a message handler that does nothing, or replies."""
+"""slack-bolt on aiohttp, with a message handler that ignores the message, or replies."""
 
 from __future__ import annotations
 

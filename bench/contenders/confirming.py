@@ -1,4 +1,4 @@
-"""What an ask and a yes cost one process: on a store of its own, measured from within. Prints JSON.
+"""Cost of an ask and a yes in one process, on a store of its own, measured from within. Prints JSON.
 
 python -m bench.contenders.confirming stash|desk|channel|growth ALONE TOGETHER, with ASKFIRST_STORE in the environment
 """
@@ -22,16 +22,17 @@ __all__ = ["AT_ONCE", "CONFIRMED", "Figures", "grown", "measured"]
 
 AT_ONCE = 64
 CONFIRMED = 26
-"""Actions that were confirmed in a conversation that has grown."""
+"""Number of confirmed actions in a conversation with a long history."""
 _WARM_UP = 10
 
 Figures = dict[str, float]
-"""What is measured -> seconds each."""
+"""Measurement -> seconds each."""
 Work = Callable[[int], Awaitable[object]]
 
 
 async def measured(part: str, store: str, *, alone: int, together: int) -> Figures:
-    """So many asks and yeses, one after the other and then `AT_ONCE` at a time, each in a conversation of its own."""
+    """Measure asks with their yes, one after another and then `AT_ONCE` at a time, each in a conversation of its
+    own."""
     async with AsyncExitStack() as stack:
         work = await _work(part, store, stack)
         numbers = itertools.count(1)
@@ -43,7 +44,7 @@ async def measured(part: str, store: str, *, alone: int, together: int) -> Figur
 
 
 async def grown(store: str, *, turns: int, asks: int) -> Figures:
-    """A plain reply, and an ask and a yes: in fresh conversations, and in one in which `CONFIRMED` were confirmed."""
+    """Measure a plain reply, and an ask and a yes, in fresh conversations and in one with `CONFIRMED` confirmations."""
     async with AsyncExitStack() as stack:
         bot = await _bot(store, stack)
         numbers = itertools.count(1)

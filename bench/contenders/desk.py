@@ -1,6 +1,6 @@
 """An ask and a yes by the rules alone: no channel, no turn, no model. Five commits, as in a chat.
 
-The only file of the bench that uses what lies below the public surface of `gateway.pending`.
+This is the one file of the bench that uses modules below the public surface of `gateway.pending`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class Rules:
         self._keyring = Keyring([b"bench-secret-" + b"0" * 32])
 
     async def ask_and_yes(self, number: int) -> PendingAction:
-        """Ask in a conversation of its own, show, confirm by the button, launch and finish; the settled action."""
+        """Ask in a conversation of its own, show, confirm by the button, launch and finish. Returns the settled
+        action."""
         conversation, action_id = f"bench/telegram:1:{number}", ""
         person = Person(channel="telegram", account="1", user_id=str(number), name="Ana")
         actions = await self._actions(conversation)

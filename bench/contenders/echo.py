@@ -1,4 +1,4 @@
-"""The least that answers: a bare aiohttp handler that checks the signature, calls the platform and forgets it."""
+"""Minimal replying server: a bare aiohttp handler that checks the signature, calls the platform and stores no data."""
 
 from __future__ import annotations
 

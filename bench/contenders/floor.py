@@ -1,7 +1,7 @@
-"""The least that stores: the limit's handler on uvloop, and one row a message, committed in groups, before the answer.
+"""Minimal storing server: the limit's handler on uvloop, with one row per message, group-committed before the answer.
 
-No twins are known, nothing is in order, nobody is woken, nothing is logged: what no gateway that stores can go below.
-With `reply` what it says is a row too, committed before the platform is called.
+It has no deduplication, no order, no wake-up of workers and no log. A gateway that stores cannot be cheaper. With
+`reply` its replies are rows too, committed before the platform is called.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Row = tuple[bytes, "asyncio.Future[None]"]
 
 
 class SqliteRows:
-    """A thread that commits all that waits in one transaction."""
+    """Writer thread that commits all pending rows in one transaction."""
 
     def __init__(self, path: str) -> None:
         self._path, self._loop = path, asyncio.get_running_loop()
@@ -62,7 +62,7 @@ class SqliteRows:
 
 
 class RedisRows:
-    """One call at a time, with all that came since the last one."""
+    """Batching writer: one call at a time, with all rows since the previous one."""
 
     def __init__(self, url: str) -> None:
         self._client = redis.asyncio.Redis.from_url(url)
@@ -91,7 +91,7 @@ def _told(rows: list[Row]) -> None:
 
 
 def said(platform: str, body: bytes) -> tuple[str, dict[str, object]]:
-    """Which call answers a message, and with what."""
+    """Return the platform call that answers a message, with its body."""
     message = json.loads(body)
     if platform == "telegram":
         call = f"{os.environ['TELEGRAM_API_URL']}/bot123456:bench/sendMessage"

@@ -1,4 +1,4 @@
-"""What the machine allows: a bare aiohttp handler that checks the signature, reads the message and forgets it."""
+"""Limit of the machine: a bare aiohttp handler that checks the signature, reads the message and drops it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Askfirst, taking messages in: proven, read, stored durably, logged, and only then answered. No turn is run here."""
+"""Askfirst as a receiver: messages are verified, parsed, stored durably, logged, and then answered. No turns run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gateway.cli.process import event_loop, log_to_stderr, run
 
 
 def nobody(url: str) -> None:
-    """Whoever waits for it tries the port."""
+    """Ignore the URL: the benchmark polls the port."""
 
 
 async def main(port: int) -> None:

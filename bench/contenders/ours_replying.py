@@ -1,4 +1,4 @@
-"""Askfirst with a model that answers at once: a message stored, a turn run, its reply queued, sent and receipted."""
+"""Askfirst with an instant model: store a message, run a turn, queue the reply, send it and store its receipt."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from gateway.cli.process import event_loop, log_to_stderr, run
 from gateway.providers import Request, Response
 
 UNPACED = Pace(account_per_second=1e6, place_per_second=1e6)
-"""No platform lets a bot send as fast as this: it is asked for and counted as ever, and never waited for."""
+"""Rates above every platform's limit. Pacing still counts, and never waits."""
 
 
 def nobody(url: str) -> None:
-    """Whoever waits for it tries the port."""
+    """Ignore the URL: the benchmark polls the port."""
 
 
 class Instant:
-    """A model without a thought."""
+    """Model that answers at once."""
 
     name = "instant"
 
@@ -33,7 +33,7 @@ class Instant:
         yield Response(content=ANSWER)
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there are no connections to close."""
 
 
 async def main(port: int) -> None:

@@ -1,4 +1,4 @@
-"""python-telegram-bot's own webhook server (tornado), with a handler that does nothing, or replies."""
+"""python-telegram-bot's own webhook server (tornado), with a handler that ignores the message, or replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bot whose questions are measured: tools that ask, and a model that answers at once. `bot` is what is served."""
+"""The measured bot for asks: tools that ask, and a model that answers at once. `bot` is the served one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateway.providers import Request, Response, ToolCall
 
 __all__ = ["TOOLS", "bot", "shop"]
 
-# No platform lets a bot send as fast as this: it is asked for and counted as ever, and never waited for.
+# Rates above every platform's limit. Pacing still counts, and never waits.
 TelegramChannel.capabilities = replace(
     TelegramChannel.capabilities, pace=Pace(account_per_second=1e6, place_per_second=1e6)
 )
@@ -26,11 +26,11 @@ async def delete(invoice_id: str) -> str:
 
 
 TOOLS = [tool(name=f"delete_{number}", confirm="Delete invoice {invoice_id} for good?")(delete) for number in range(4)]
-"""All alike: of one tool 32 effects run at once, and then others wait."""
+"""Identical tools. Only 32 effects of one tool run at once, so several tools are needed for more."""
 
 
 class _Instant:
-    """Has what is named after "delete" deleted, and answers anything else with the same two sentences."""
+    """Model that calls the tool named after "delete", and answers any other message with the same two sentences."""
 
     name = "instant"
 
@@ -46,11 +46,11 @@ class _Instant:
         yield await self.complete(request)
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there are no connections to close."""
 
 
 def shop(store: Any = None) -> ChannelAgent:
-    """The bot on a store: a URL, or None for one in memory."""
+    """Return the bot on a store: a URL, or None for one in memory."""
     return ChannelAgent(Agent(TOOLS, provider=_Instant()), store=store)
 
 

@@ -1,7 +1,7 @@
-"""The least that could keep a question until its yes: one round trip puts it there, another takes it away.
+"""Minimal store of a question until its yes: one round trip stores it, another removes it.
 
-On SQLite a thread commits all that waits in one transaction, on disk before it is answered. Nothing is sealed, found
-by anything but its token, told or remembered.
+On SQLite a thread commits all pending rows in one transaction, on disk before the answer. There are no seals, no index
+besides the token, no messages and no history.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Stash(Protocol):
 
 
 def open_stash(url: str) -> Stash:
-    """Of a store's URL; it needs a running loop."""
+    """Open the stash of a store's URL. Requires a running event loop."""
     return _OnRedis(url) if url.startswith("redis:") else _OnSqlite(url.removeprefix("sqlite:///"))
 
 
