@@ -23,7 +23,7 @@ _MODULES = {
 @click.version_option(package_name="askfirst", message="%(version)s")
 @click.group(cls=Commands, modules=_MODULES, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """Chat bots that ask first: whatever cannot be undone happens once, after the right person said yes."""
+    """Chat bots that ask first: an action that cannot be undone happens once, after the right person said yes."""
 
 
 @main.command()

@@ -43,7 +43,7 @@ _WRITTEN = f"{DirectChannel.name}:-:{PERSON}"
 def chat(bot: BotRef, files: Path) -> None:
     """Talk to BOT in the terminal. Answer its questions with a number, a code, yes or no; Ctrl-D ends.
 
-    Nothing is kept when it ends: the conversation is in memory alone.
+    The conversation is kept in memory alone, and is gone when the command ends.
     """
     settings = load_settings(bot.directory)
     log_to_stderr(settings, settings.log_level if "log_level" in settings.model_fields_set else "ERROR")

@@ -45,9 +45,7 @@ def operate(settings: Settings, operation: str, **arguments: Json) -> Any:
     if not store.exists():
         if operation not in _READS:
             raise AskfirstError(f"there is no store {store}: start the bot first, or name its store in ASKFIRST_STORE")
-        settings = settings.model_copy(
-            update={"store": "sqlite:///:memory:"}
-        )  # as empty as the store of a bot that never ran
+        settings = settings.model_copy(update={"store": "sqlite:///:memory:"})  # an empty store
     try:
         return _alone(settings, operation, arguments)
     except StoreRefused as error:

@@ -23,12 +23,12 @@ __all__ = ["doctor"]
 @click.option("--model", "asks_model", is_flag=True, help="Have the model answer too: one tiny request.")
 @click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
 def doctor(bot: BotRef, *, asks_model: bool, as_json: bool) -> None:
-    """Look for what would keep BOT from being served. The exit code is 1 when anything would.
+    """Check whether BOT can be served. The exit code is 1 when a fault would prevent it.
 
-    It looks at the settings, the bot file, what its tools may do unasked, the model and its key, the previews of calls,
-    the approvers that tools name, the platforms, their tokens and the URL they have registered, the store and the
-    directory of files. It changes
-    nothing, and a running server goes on. Preview functions whose arguments have defaults or examples are called twice.
+    It checks the settings, the bot file, the tools that run unasked, the model and its key, the previews of calls, the
+    approvers that tools name, the platforms, their tokens and the URL they have registered, the store and the directory
+    of files. It changes no data, and a running server goes on. Preview functions whose arguments have defaults or
+    examples are called twice.
     """
     findings: list[Finding] = []
     for finding in _findings(bot, asks_model=asks_model):

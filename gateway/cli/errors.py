@@ -50,9 +50,7 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         try:
             return super().resolve_command(ctx, args)
-        except (
-            click.exceptions.NoSuchCommand
-        ) as error:  # click searches for similar names only among the commands that it knows
+        except click.exceptions.NoSuchCommand as error:  # click suggests only commands that it knows
             raise click.exceptions.NoSuchCommand(
                 error.command_name, possibilities=self.list_commands(ctx), ctx=ctx
             ) from None

@@ -22,7 +22,7 @@ _TEMPLATES = {
 def init(directory: Path) -> None:
     """Write a small bot, its test, an example of its settings and a .gitignore into DIRECTORY (or this one).
 
-    Nothing is overwritten: when one of the files is there already, none is written.
+    No file is overwritten: when one of the files is there already, none is written.
     """
     if there := [name for name in _TEMPLATES if (directory / name).exists()]:
         raise click.ClickException(f"nothing was written: {directory} already has {', '.join(there)}")

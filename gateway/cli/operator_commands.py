@@ -51,7 +51,7 @@ def _tell(found: Any, *, as_json: bool, plain: str) -> None:
 
 @click.group()
 def pending() -> None:
-    """Actions that wait for a person, that run, or whose outcome nobody knows."""
+    """Actions that wait for a person, that run, or whose outcome is unknown."""
 
 
 @pending.command("list")
@@ -90,7 +90,7 @@ def pending_cancel(settings: Settings, action_id: str, *, as_json: bool) -> None
 @click.argument("outcome", type=click.Choice(["done", "failed"]))
 @_on_a_store
 def pending_settle(settings: Settings, action_id: str, outcome: str, *, as_json: bool) -> None:
-    """Say what became of an action of unknown outcome. The person is told."""
+    """Settle an action of unknown outcome, as done or failed. The person is told."""
     found = operate(settings, "settle", action_id=action_id, state=outcome)
     _tell(found, as_json=as_json, plain=f"Settled as {outcome}: {found['preview']}")
 
@@ -117,7 +117,7 @@ def waiting(settings: Settings, *, as_json: bool) -> None:
 @click.argument("conversation")
 @_on_a_store
 def waiting_put_aside(settings: Settings, conversation: str, *, as_json: bool) -> None:
-    """Make dead letters of all that waits in CONVERSATION: nothing is lost, `dead replay` puts one back."""
+    """Make dead letters of all that waits in CONVERSATION. They are kept, and `dead replay` puts one back."""
     found = operate(settings, "put_aside", conversation=conversation)
     _tell(found, as_json=as_json, plain=f"Put aside: {found['put_aside']} events of {conversation}. See: dead list")
 
@@ -131,7 +131,7 @@ def dead() -> None:
 @click.option("--after", default="0", metavar="NUMBER", help="Go on behind the page that ended with this.")
 @_on_a_store
 def dead_list(settings: Settings, after: str, *, as_json: bool) -> None:
-    """List them, the oldest first, a page at a time; then the shapes of what no channel understood."""
+    """List them, the oldest first, a page at a time; then the shapes of events that no channel understood."""
     found = operate(settings, "dead", after=after)
     rows = [
         (letter["id"], letter["what"], _age(letter["at"]), letter["conversation"], letter["reason"]) for letter in found
@@ -147,7 +147,7 @@ def dead_list(settings: Settings, after: str, *, as_json: bool) -> None:
 @click.argument("dead_id", metavar="ID")
 @_on_a_store
 def dead_show(settings: Settings, dead_id: str, *, as_json: bool) -> None:
-    """Show all of one, what a person wrote included. The beginning of its ID is enough."""
+    """Show all of one, including the text that a person wrote. The beginning of its ID is enough."""
     found = operate(settings, "letter", dead_id=dead_id)
     _tell(found, as_json=as_json, plain=_listing(found))
 
@@ -167,7 +167,7 @@ def dead_replay(settings: Settings, dead_id: str, *, as_json: bool) -> None:
 @click.option("--reason", default="", metavar="TEXT", help="Throw away those with TEXT in their reason.")
 @_on_a_store
 def dead_drop(settings: Settings, dead_id: str | None, reason: str, *, everything: bool, as_json: bool) -> None:
-    """Throw one away, all of them, or those of a reason."""
+    """Throw one away, all of them, or the ones with a reason."""
     if sum((dead_id is not None, everything, bool(reason))) != 1:
         raise click.UsageError("name one ID, or --all, or --reason TEXT")
     if dead_id is None:
@@ -180,13 +180,13 @@ def dead_drop(settings: Settings, dead_id: str | None, reason: str, *, everythin
 
 @click.group()
 def people() -> None:
-    """People who wrote and may not talk to the bot, and those who were let in by a code."""
+    """People without access who wrote to the bot, and people let in by a code."""
 
 
 @people.command("list")
 @_on_a_store
 def people_list(settings: Settings, *, as_json: bool) -> None:
-    """List them, and the line of ASKFIRST_ALLOW that lets in who wrote last."""
+    """List them, and the line of ASKFIRST_ALLOW that lets the last writer in."""
     found = operate(settings, "people")
     away = [(each["person"], each["name"] or "", _age(each["at"]), each["code"] or "") for each in found["turned_away"]]
     inside = [(each["person"], each["name"] or "", _age(each["at"]), each["by"]) for each in found["admitted"]]
@@ -205,7 +205,7 @@ def people_list(settings: Settings, *, as_json: bool) -> None:
 @click.argument("code")
 @_on_a_store
 def people_admit(settings: Settings, code: str, *, as_json: bool) -> None:
-    """Let in the person who was given CODE, and tell them."""
+    """Let the person with this CODE in, and tell them."""
     found = operate(settings, "admit", code=code)
     _tell(found, as_json=as_json, plain=f"Let in: {visible(found['person'])} {visible(found['name'] or '')}".rstrip())
 
@@ -214,7 +214,7 @@ def people_admit(settings: Settings, code: str, *, as_json: bool) -> None:
 @click.argument("person")
 @_on_a_store
 def people_remove(settings: Settings, person: str, *, as_json: bool) -> None:
-    """Take back that PERSON, for example telegram:123:456, was let in by a code."""
+    """Withdraw the access that a code gave to PERSON, for example telegram:123:456."""
     found = operate(settings, "expel", person=person)
     _tell(found, as_json=as_json, plain=f"No longer let in: {visible(found['person'])}")
 

@@ -33,8 +33,8 @@ _PERSON = Person(channel="app", account="-", user_id="preview")
 def preview(bot: BotRef, tool_name: str, arguments: str, *, markdown: bool) -> None:
     """Show the exact prompt before TOOL of BOT runs with these arguments, or why it would not be asked.
 
-    JSON is an object such as '{"invoice_id": "INV-42"}'. The tool's own preview function runs, twice, and a warning
-    says when the two previews differ: a confirmed call would then not run. Nothing else runs.
+    JSON is an object like '{"invoice_id": "INV-42"}'. The tool's own preview function runs, twice, and a warning says
+    when the two previews differ: a confirmed call would then not run. The tool itself does not run.
     """
     try:
         given = json.loads(arguments)

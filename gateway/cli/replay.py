@@ -37,14 +37,14 @@ _NOTICE = (
     "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 def replay(bot: BotRef, files: Sequence[Path]) -> None:
-    """Show what BOT would say to, and ask about, what each FILE has recorded.
+    """Show the replies and prompts of BOT to the recorded requests in each FILE.
 
     A FILE has webhook requests, one JSON object in all or one a line: {"channel": "telegram", "body": {...}}, and where
     they matter "headers", "at" (when it came) and "bot_name" (in Telegram groups). "body" is the JSON that the platform
     sent, or its text. In a .txt file each line is a message of one person.
 
-    The store is in memory, and nothing is sent. What is confirmed is not run but named. The bot's model is called, and
-    its tools that run without asking do run.
+    The store is in memory, and no messages are sent. A confirmed action is not run, but named. The bot's model is
+    called, and its tools that run without asking do run.
     """
     settings = load_settings(bot.directory)
     log_to_stderr(settings, settings.log_level if "log_level" in settings.model_fields_set else "ERROR")

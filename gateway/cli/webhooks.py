@@ -30,9 +30,9 @@ bot_or_here = click.argument("bot", type=BotRef.parse, metavar="[BOT]", required
 
 @click.group()
 def webhooks() -> None:
-    """Register with the platforms where they send messages: ASKFIRST_PUBLIC_URL.
+    """Register ASKFIRST_PUBLIC_URL with the platforms, as the place to send messages to.
 
-    The settings are those beside BOT, else those of this directory and of the environment.
+    The settings are read beside BOT, or else from this directory and the environment.
     """
 
 
@@ -65,7 +65,7 @@ def set_webhooks(bot: BotRef | None) -> None:
 @bot_or_here
 @click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
 def show_webhooks(bot: BotRef | None, *, as_json: bool) -> None:
-    """Show what the platforms have registered."""
+    """Show the URLs that the platforms have registered."""
     settings = _settings(bot)
 
     async def registered() -> dict[str, str | None]:
@@ -83,7 +83,7 @@ def show_webhooks(bot: BotRef | None, *, as_json: bool) -> None:
 @webhooks.command("delete")
 @bot_or_here
 def delete_webhooks(bot: BotRef | None) -> None:
-    """Have the platforms send nothing: Telegram can be polled only without a webhook."""
+    """Remove the registered URLs: Telegram can be polled only without a webhook."""
     settings = _settings(bot)
 
     async def unregister() -> None:
