@@ -78,6 +78,22 @@ def web_app(
 
         return handle
 
+    async def live(request: web.Request) -> web.Response:
+        return web.Response(text="live")
+
+    app.on_response_prepare.append(_say_little)
+    app[WEBHOOKS] = {f"/webhooks/{name}": webhook(name) for name in webhooks.names}
+    for path, take in app[WEBHOOKS].items():
+        app.router.add_post(path, routed(take))
+    app.router.add_get("/artifacts/{token}", _artifact_handler(app, artifacts, series))
+    app.router.add_get("/livez", live)
+    app.router.add_get("/readyz", _readiness_handler(ready))
+    return app
+
+
+def _artifact_handler(app: web.Application, artifacts: ArtifactStore, series: Series) -> Handler:
+    """Return the handler of kept files. It checks the link's signature and its session or series."""
+
     async def artifact(request: web.Request) -> web.StreamResponse:
         try:
             path, media, holder = artifacts.resolve(request.match_info["token"])
@@ -103,8 +119,11 @@ def web_app(
         }
         return web.FileResponse(path, headers=headers)
 
-    async def live(request: web.Request) -> web.Response:
-        return web.Response(text="live")
+    return artifact
+
+
+def _readiness_handler(ready: Callable[[], Awaitable[Ready]]) -> Handler:
+    """Return the handler of ``/readyz``. A check that takes too long counts as not ready."""
 
     async def readiness(request: web.Request) -> web.Response:
         try:
@@ -114,14 +133,7 @@ def web_app(
             found = Ready(ready=False, checks={"answered_in_time": False})
         return web.json_response(dict(found.checks), status=200 if found.ready else 503)
 
-    app.on_response_prepare.append(_say_little)
-    app[WEBHOOKS] = {f"/webhooks/{name}": webhook(name) for name in webhooks.names}
-    for path, take in app[WEBHOOKS].items():
-        app.router.add_post(path, routed(take))
-    app.router.add_get("/artifacts/{token}", artifact)
-    app.router.add_get("/livez", live)
-    app.router.add_get("/readyz", readiness)
-    return app
+    return readiness
 
 
 _RUNS = re.compile("script|css", re.IGNORECASE)

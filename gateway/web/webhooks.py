@@ -108,17 +108,9 @@ async def receive(
     if deaf is not None:
         deaf.took(channel.name)
 
-    try:
-        parsed = channel.parse(request)
-    except Malformed:
-        log.info("a request could not be read", extra={"channel": channel.name})
+    parsed = _parse(channel, request)
+    if parsed is None:
         return _UNREADABLE
-    except Exception as error:
-        log.error("parse broke its contract", exc_info=error, extra={"channel": channel.name})
-        return _UNREADABLE
-
-    if parsed.not_understood:
-        parsed = replace(parsed, payload=request.body)
     try:
         if parsed.doubt and parsed.events:
             parsed = await cast("CanVouch", channel).vouch(request, parsed)
@@ -143,6 +135,19 @@ async def receive(
         return parsed.response
     told = unstored(channel, parsed)
     return channel.ask_again(told) if _says(parsed) and isinstance(channel, CanAskAgain) else _NOT_STORED
+
+
+def _parse(channel: Channel, request: WebhookRequest) -> Parsed | None:
+    """Return the parsed request, or None when it is unreadable. A request that is not understood keeps its body."""
+    try:
+        parsed = channel.parse(request)
+    except Malformed:
+        log.info("a request could not be read", extra={"channel": channel.name})
+        return None
+    except Exception as error:
+        log.error("parse broke its contract", exc_info=error, extra={"channel": channel.name})
+        return None
+    return replace(parsed, payload=request.body) if parsed.not_understood else parsed
 
 
 def _refused(channel: Channel, error: Forged | Stale, deaf: Deaf | None) -> WebhookResponse:
