@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
 from urllib.parse import SplitResult, urlsplit
 
-from dotenv import load_dotenv
-from dotenv.parser import parse_stream
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
@@ -20,6 +18,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from channels import MissingSetting, Way
 from channels.catalogue import BUILT_IN, Setting, names, polls, settings_of
 from channels.keys import keys
+from gateway.env_file import load_env_file
 from gateway.environment import SECRETS, read_secret
 from gateway.limits import Limits
 
@@ -144,7 +143,7 @@ class Settings(BaseSettings):
         MissingSetting, also for a malformed line in the file.
         """
         if bot_dir is not None:
-            _load_file(bot_dir / ".env")
+            load_env_file(bot_dir / ".env")
         return cls()
 
     def channels_on(self, way: ServeWay = "auto") -> dict[str, Way]:
@@ -342,28 +341,6 @@ def _deaf(ways: Mapping[str, Way]) -> Iterator[tuple[str, str]]:
         if way == "polling" and not polls(name):
             own = next(setting.name for setting in settings_of(name) if setting.needed_for and not setting.shared)
             yield own, f"{name} cannot be polled, its platform calls a webhook: unset it, or serve with --way auto"
-
-
-def _load_file(path: Path) -> None:
-    """Load the variables of a ``.env`` into the environment. Raises MissingSetting for a malformed line."""
-    try:
-        if path.is_file():
-            _refuse_broken_lines(path)
-        load_dotenv(path, interpolate=False)
-    except (OSError, ValueError) as error:
-        raise MissingSetting(str(path), "it cannot be read: write it in UTF-8, as your own") from error
-
-
-def _refuse_broken_lines(path: Path) -> None:
-    with path.open(encoding="utf-8") as file:
-        for binding in parse_stream(file):
-            if binding.error or (binding.key is not None and binding.value is None):
-                written = binding.original.string
-                blank = written[: len(written) - len(written.lstrip())].count("\n")
-                raise MissingSetting(
-                    f"{path}, line {binding.original.line + blank}",
-                    "it is not NAME=value: write it so, close its quotes, or begin the line with #",
-                )
 
 
 def _refuse(wrong: Iterable[tuple[str, str]]) -> None:
