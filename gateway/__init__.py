@@ -102,8 +102,8 @@ def __getattr__(name: str) -> object:
 @contextlib.asynccontextmanager
 async def _embedded(bot: ChannelAgent) -> collections.abc.AsyncIterator[channel_agent.Runtime]:
     """Run a bot without a Gateway, on a store of its own."""
-    app = await asyncio.to_thread(importlib.import_module, "gateway.app")
-    async with app.embedded(bot) as runtime:
+    assembly = await asyncio.to_thread(importlib.import_module, "gateway.assembly")
+    async with assembly.embedded(bot) as runtime:
         yield runtime
 
 

@@ -7,12 +7,8 @@ import contextlib
 import hashlib
 import hmac
 import logging
-import secrets
-import shutil
-import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -29,174 +25,33 @@ from channels import (
     WebhookRequest,
     WebhookResponse,
 )
-from channels.catalogue import lacking, load
-from channels.direct import DirectChannel
+from channels.catalogue import load
 from channels.webchat import WebChatChannel
 from channels.webchat.parse import address_of
 from gateway.access import AllowList
 from gateway.access.approvers import check_approvers, check_channels
 from gateway.agent import Agent
-from gateway.artifacts import ArtifactStore
-from gateway.channel_agent import ChannelAgent, Runtime
+from gateway.assembly import MEMORY, Home, assemble, home_of, load_language, utc_now
+from gateway.channel_agent import ChannelAgent
 from gateway.control_server import control, store_file
-from gateway.engine.engine import Engine
-from gateway.engine.operator import Operator, claim
+from gateway.engine.clock_skew import Skew, watched
+from gateway.engine.delivery.links import series_of
 from gateway.engine.platforms import Platforms
-from gateway.engine.series import series_of
-from gateway.engine.shared import Shared
-from gateway.engine.skew import Skew, watched
-from gateway.engine.spoken import prepare_detection
+from gateway.engine.turns.language import prepare_detection
 from gateway.environment import proxied
-from gateway.limits import Limits
 from gateway.observe import Feed
+from gateway.operations.operator import Operator, claim
 from gateway.options import WrongOption, checked
-from gateway.pending.seal import Keyring
-from gateway.pending.words import prepare as prepare_words
 from gateway.settings import Role, ServeWay, Settings
 from gateway.store.base import Store
-from gateway.store.secret import kept_secret, keys_of, new_secret
-from gateway.store.sqlite import SqliteStore
 from gateway.tools import permissions
 from gateway.web import ASGIApp, Bridge, Deaf, Ready, Webhooks, asgi, receive, web_app
 from gateway.web.chat import Chat, add_chat
-from gateway.wording import prepare, say
+from gateway.wording import say
 
-__all__ = ["Gateway", "Home", "assemble", "home_of", "in_memory", "open_store", "started"]
-
-_MEMORY = ":memory:"
-"""Name of an in-memory database (https://sqlite.org/inmemorydb.html)."""
-
+__all__ = ["Gateway", "started"]
 
 log = logging.getLogger("askfirst.clock")
-
-
-@dataclass(frozen=True, slots=True)
-class Home:
-    """Storage of a gateway: its store, its keys and the directory of its files."""
-
-    store: Store
-    keys: Sequence[bytes]
-    artifacts: Path
-
-
-def open_store(url: str) -> Store:
-    """Return the store of a URL, not opened yet. Raises AskfirstError for a URL of no built-in store."""
-    if url.startswith("sqlite:///"):
-        return SqliteStore(url.removeprefix("sqlite:///"))
-    if url.startswith(("redis://", "rediss://")):
-        try:
-            from gateway.store.redis import RedisStore
-        except ImportError as error:
-            raise AskfirstError(lacking("ASKFIRST_STORE", error, "redis")) from error
-        return RedisStore(url)
-    scheme = url.partition("://")[0]
-    raise AskfirstError(
-        f"no such store is built in: {scheme} (write sqlite:///path or redis://host:6379 in ASKFIRST_STORE or store=)"
-    )
-
-
-def home_of(settings: Settings, url: str | None = None) -> Home:
-    """Return the store, keys and directory of files that the settings name. A missing secret is created beside the
-    file.
-
-    `url`: the bot's own store, which overrides the settings'. Raises AskfirstError for an unknown store, and for one on
-    Redis without the secret and directory that its instances share.
-    """
-    url = url or settings.store
-    if url.startswith("redis") and not (settings.secret and settings.artifacts):
-        raise AskfirstError("On Redis set ASKFIRST_SECRET and ASKFIRST_ARTIFACTS: every instance needs the same ones.")
-    store, path = open_store(url), Path(url.removeprefix("sqlite:///"))
-    keys = settings.keys or [new_secret() if path.name == _MEMORY else kept_secret(path)]
-    return Home(store, keys, settings.artifacts or path.with_name("artifacts"))
-
-
-def assemble(
-    bot: ChannelAgent,
-    home: Home,
-    channels: Mapping[str, Channel],
-    *,
-    allowed: AllowList,
-    feed: Feed,
-    public_url: str | None = None,
-    limits: Limits | None = None,
-) -> Engine:
-    """Return this process's engine, not started yet."""
-    shared = Shared(
-        store=home.store,
-        channels={DirectChannel.name: DirectChannel(), **channels},
-        bot=bot,
-        allowed=allowed,
-        keyring=Keyring(home.keys),
-        artifacts=ArtifactStore(home.artifacts, home.keys, public_url=public_url, now=_now),
-        feed=feed,
-        worker=secrets.token_hex(8),
-        limits=limits or Limits(),
-    )
-    return Engine(shared)
-
-
-@contextlib.asynccontextmanager
-async def in_memory(bot: ChannelAgent, channels: Mapping[str, Channel] | None = None) -> AsyncIterator[Engine]:
-    """Run the bot on a temporary store and directory, whatever store it has. Every person may talk to it."""
-    async with _temporary_files() as files:
-        home = Home(SqliteStore(_MEMORY), [new_secret()], files)
-        async with _unserved(bot, home, channels or {}) as engine:
-            yield engine
-
-
-@contextlib.asynccontextmanager
-async def embedded(bot: ChannelAgent) -> AsyncIterator[Runtime]:
-    """Run a bot without a Gateway: on its own store, with an engine that works inside the bot's calls."""
-    async with contextlib.AsyncExitStack() as stack:
-        if bot.store is None:
-            yield await stack.enter_async_context(in_memory(bot))
-            return
-        if isinstance(bot.store, str):
-            home = await asyncio.to_thread(home_of, Settings(), bot.store)
-        else:
-            files = await stack.enter_async_context(_temporary_files())
-            home = await asyncio.to_thread(_home_at, Settings(), bot.store, files)
-        yield await stack.enter_async_context(_unserved(bot, home, {}))
-
-
-def _home_at(settings: Settings, store: Store, files: Path) -> Home:
-    """Return the home of a store that the author made. `files` is the directory used when the settings name none.
-
-    Sealed records outlive the process, so the key must too: it is kept beside the store's file or set. Raises
-    MissingSetting for a missing key, and AskfirstError when the kept key cannot be read.
-    """
-    return Home(store, keys_of(settings, store), settings.artifacts or files)
-
-
-def _prepared(language: str | None) -> None:
-    """Load the texts and words of a language. Blocks. `language`: the bot's fixed language, or None."""
-    prepare()
-    prepare_words("en", language or "en")
-
-
-@contextlib.asynccontextmanager
-async def _unserved(bot: ChannelAgent, home: Home, channels: Mapping[str, Channel]) -> AsyncIterator[Engine]:
-    """Run the bot's lifespan on an open store, with an engine that is not started."""
-    engine = assemble(bot, home, channels, allowed=AllowList(["*"]), feed=Feed(now=_now))
-    await asyncio.to_thread(_prepared, bot.language)
-    async with contextlib.AsyncExitStack() as stack:
-        await home.store.open()
-        stack.push_async_callback(home.store.close)
-        home.store.trust_clock()  # there is no platform to compare the clock with
-        await engine.shared.upgrade()
-        await stack.enter_async_context(bot.attached(engine))
-        stack.push_async_callback(engine.stop)
-        yield engine
-
-
-@contextlib.asynccontextmanager
-async def _temporary_files() -> AsyncIterator[Path]:
-    """Yield a directory for kept files that is removed at the end of the block."""
-    directory = await asyncio.to_thread(tempfile.mkdtemp, prefix="askfirst-")
-    try:
-        yield Path(directory)
-    finally:
-        await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
 
 
 class Gateway:
@@ -243,7 +98,7 @@ class Gateway:
         check_approvers(self.bot.agent.tools.values(), self.channels, allowed, refuse=not console)
         self.log_key = _derived(home.keys[0], "log")
         """Key of the pseudonyms of people in the log, the same after a restart and in every instance."""
-        self.feed = Feed(now=_now)
+        self.feed = Feed(now=utc_now)
         self._console = console
         self._draining = False
         self.engine = assemble(
@@ -264,27 +119,27 @@ class Gateway:
 
     @property
     def store(self) -> Store:
-        return self.engine.shared.store
+        return self.engine.context.store
 
     @property
     def store_file(self) -> Path | None:
         """The file of an embedded store: the bot's own if it has one, else the settings'. None for any other store."""
         own = self.bot.store
         url = self.settings.store if own is None else own
-        return store_file(url) if isinstance(url, str) and not url.endswith(_MEMORY) else None
+        return store_file(url) if isinstance(url, str) and not url.endswith(MEMORY) else None
 
     async def __aenter__(self) -> Self:
         """Start the gateway. Raises StoreRefused or MissingSetting when the store or a platform prevents that.
 
         A platform that cannot be reached does not delay the start: it is retried, and `/readyz` reports it.
         """
-        await asyncio.to_thread(_prepared, self.bot.language)
+        await asyncio.to_thread(load_language, self.bot.language)
         if self.bot.language is None:  # runs in the background: until it is done, English is assumed
-            self.engine.shared.tasks.start(asyncio.to_thread(prepare_detection), "the detection of languages")
+            self.engine.context.tasks.start(asyncio.to_thread(prepare_detection), "the detection of languages")
         async with contextlib.AsyncExitStack() as stack:
             await self.store.open()
             stack.push_async_callback(self.store.close)
-            await self.engine.shared.upgrade()
+            await self.engine.context.upgrade()
             await claim(self.store, self.bot.name)
             http = await stack.enter_async_context(_http(self._skew))
             await stack.enter_async_context(self.bot.attached(self.engine))
@@ -296,8 +151,8 @@ class Gateway:
                     self.feed.publish("tool.listed", **asdict(each))
             self.engine.start(self.role)
             stack.push_async_callback(self.engine.stop)
-            shared = self.engine.shared
-            operator = Operator(shared.store, shared.channels, shared.keyring, bot=self.bot.name)
+            context = self.engine.context
+            operator = Operator(context.store, context.channels, context.keyring, bot=self.bot.name)
             await stack.enter_async_context(control(operator, self.store_file))
             self._stack = stack.pop_all()
         return self
@@ -332,16 +187,16 @@ class Gateway:
 
     def aiohttp_app(self) -> web.Application:
         """Return the application. If the gateway is not entered yet, the application enters it for its own lifetime."""
-        shared = self.engine.shared
+        context = self.engine.context
         app = web_app(
             channels={name: c for name, c in self.channels.items() if name != WebChatChannel.name},
             accept=self._platforms.take,
             unstored=self._unstored,
             deaf=self._deaf,
-            artifacts=shared.artifacts,
-            series=partial(series_of, shared),
+            artifacts=context.artifacts,
+            series=partial(series_of, context),
             ready=self._ready,
-            now=_now,
+            now=utc_now,
             public_url=self.settings.public_url,
         )
         if self._webchat is not None:
@@ -349,8 +204,8 @@ class Gateway:
                 channel=self._webchat,
                 watch=self._watch,
                 accept=self._platforms.take,
-                artifacts=shared.artifacts,
-                now=_now,
+                artifacts=context.artifacts,
+                now=utc_now,
                 title=self.bot.name,
                 language=self.bot.language,
                 greeting=self.bot.greeting,
@@ -405,7 +260,7 @@ class Gateway:
         if found is None or found is self._webchat:
             return WebhookResponse(status=404)
         return await receive(
-            found, request, accept=self._platforms.take, now=_now(), unstored=self._unstored, deaf=self._deaf
+            found, request, accept=self._platforms.take, now=utc_now(), unstored=self._unstored, deaf=self._deaf
         )
 
     async def _for_app(self, app: web.Application) -> AsyncIterator[None]:
@@ -424,7 +279,7 @@ class Gateway:
         except AskfirstError:
             store = False
         checks = {"store": store, "working": not self._draining}
-        refused = self.engine.shared.refusing.why
+        refused = self.engine.context.refusing.why
         new_messages = "taken" if refused is None else f"refused: {refused}"
         told: dict[str, Json] = {"new_messages": new_messages, "channels": self._platforms.answering()}
         if deaf := dict(self._deaf.why):
@@ -436,11 +291,11 @@ class Gateway:
     def _unstored(self, channel: Channel, parsed: Parsed) -> str:
         self.feed.publish("not_stored", channel=channel.name)
         person = next((event.person for event in parsed.events if event.person is not None), None)
-        return say("not_stored", self.engine.shared.language(person))
+        return say("not_stored", self.engine.context.language(person))
 
     def _watch(self, session: str, after: int) -> AsyncIterator[Any]:
-        shared = self.engine.shared
-        return self.store.watch(shared.key(shared.conversation(address_of(session)), "visible"), after=after)
+        context = self.engine.context
+        return self.store.watch(context.key(context.conversation(address_of(session)), "visible"), after=after)
 
 
 def _http(skew: Skew) -> aiohttp.ClientSession:
@@ -467,7 +322,3 @@ async def started(channel: Channel, http: aiohttp.ClientSession) -> None:
 
 def _derived(key: bytes, purpose: str) -> bytes:
     return hmac.new(key, purpose.encode(), hashlib.sha256).hexdigest().encode()
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

@@ -14,7 +14,8 @@ from channels import AskfirstError
 from channels.catalogue import lacking, load
 from channels.telegram.api import BotApi
 from gateway import Agent, ChannelAgent
-from gateway.app import Gateway, open_store
+from gateway.app import Gateway
+from gateway.assembly import open_store
 from gateway.settings import Settings
 from gateway.testing import ScriptedProvider
 from tests.fakes.telegram import FakeTelegram

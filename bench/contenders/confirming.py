@@ -90,7 +90,7 @@ async def _work(part: str, store: str, stack: AsyncExitStack) -> Work:
         case "desk":
             from bench.contenders.desk import Rules
             from bench.contenders.shop import TOOLS
-            from gateway.app import open_store
+            from gateway.assembly import open_store
 
             opened = open_store(store)
             await opened.open()

@@ -15,8 +15,8 @@ import click
 from channels import Person
 from channels.direct import DirectChannel, own_place
 from gateway.agent import AgentResult
-from gateway.app import in_memory
 from gateway.artifacts import Artifact
+from gateway.assembly import in_memory
 from gateway.channel_agent import ChannelAgent, media_of
 from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.process import log_to_stderr

@@ -19,7 +19,8 @@ from channels.catalogue import load
 from gateway.access import AllowList
 from gateway.access.approvers import check_approvers
 from gateway.access.entries import EVERYBODY, vain_entries
-from gateway.app import in_memory, open_store, started
+from gateway.app import started
+from gateway.assembly import in_memory, open_store
 from gateway.channel_agent import ChannelAgent
 from gateway.cli.control_socket import operate
 from gateway.cli.preview_drift import previewed_twice

@@ -20,7 +20,7 @@ from channels import AskfirstError, Channel, Json
 from channels.catalogue import load
 from channels.direct import DirectChannel
 from channels.webchat import WebChatChannel
-from gateway.app import home_of
+from gateway.assembly import home_of
 from gateway.control_server import socket_file, store_file
 from gateway.operations.operator import NotDone, Operator
 from gateway.pending.seal import Keyring

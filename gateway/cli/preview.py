@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from channels import Address, AskfirstError, Json, Person, Reply
-from gateway.app import in_memory
+from gateway.assembly import in_memory
 from gateway.channel_agent import ChannelAgent
 from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.preview_drift import previewed_twice

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from channels import AskfirstError, Channel
 from channels.direct import DirectChannel
-from gateway.app import in_memory
+from gateway.assembly import in_memory
 from gateway.channel_agent import ChannelAgent
 from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.process import log_to_stderr

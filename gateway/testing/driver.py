@@ -27,7 +27,7 @@ from channels import (
 )
 from channels.direct import DirectChannel
 from gateway.agent import Agent
-from gateway.app import in_memory
+from gateway.assembly import in_memory
 from gateway.channel_agent import ChannelAgent
 from gateway.providers import Provider
 from gateway.testing.clock import FakeClock

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from gateway.app import open_store
+from gateway.assembly import open_store
 from gateway.store.base import Dead, Key, Store
 from gateway.tools.pending_action import PendingAction
 from tests.chaos.record import Line

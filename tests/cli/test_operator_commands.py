@@ -17,16 +17,16 @@ import aiohttp
 import pytest
 from aiohttp import web
 from click.testing import CliRunner, Result
+from gateway.engine.newcomers import Newcomers
+from gateway.engine.operator import LETTERS_A_PAGE, NotDone, Operator
+from gateway.engine.shapes import Shapes
 
 from channels import Address
 from channels import Person as Newcomer
 from gateway import Agent, ChannelAgent
-from gateway.app import open_store
+from gateway.assembly import open_store
 from gateway.cli import main
 from gateway.control_server import control, socket_file
-from gateway.engine.newcomers import Newcomers
-from gateway.engine.operator import LETTERS_A_PAGE, NotDone, Operator
-from gateway.engine.shapes import Shapes
 from gateway.pending.seal import Keyring
 from gateway.store.base import Dead, Incoming, Key, Transaction
 from gateway.store.sqlite import SqliteStore

@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 
 from channels import AskfirstError
-from gateway.app import home_of
+from gateway.assembly import home_of
 from gateway.settings import Settings
 from tests.cli.processes import Process, askfirst, forked, running
 from tests.fakes.openai import Call, FakeOpenAI, Say

@@ -28,7 +28,7 @@ from channels import (
 )
 from gateway import ChannelAgent
 from gateway.access import AllowList
-from gateway.app import Home, assemble, open_store
+from gateway.assembly import Home, assemble, open_store
 from gateway.channel_agent import Outcome
 from gateway.engine.decisions import Decisions
 from gateway.engine.delivery import Delivery

@@ -12,7 +12,7 @@ import pytest
 
 from channels import Attachment, Reply, Unavailable
 from gateway import Agent, ChannelAgent, Confirm, Gateway, Settings, ToolContext, emit_artifact, tool
-from gateway.app import open_store
+from gateway.assembly import open_store
 from gateway.channel_agent import NotAllowed, NotRunning
 from gateway.providers.base import ProviderError
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall

@@ -17,7 +17,7 @@ from channels import Address, AskfirstError, Message, Person
 from channels.events import event_to_json
 from gateway import Agent, ChannelAgent
 from gateway.access import AllowList
-from gateway.app import Home, assemble, open_store
+from gateway.assembly import Home, assemble, open_store
 from gateway.engine.engine import Engine
 from gateway.observe import Feed
 from gateway.providers.base import ProviderError

@@ -14,7 +14,7 @@ from typing import cast
 import pytest
 
 from channels import AskfirstError
-from gateway.app import home_of, open_store
+from gateway.assembly import home_of, open_store
 from gateway.settings import Settings
 from gateway.store.base import (
     Incoming,

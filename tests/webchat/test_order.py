@@ -8,7 +8,7 @@ from typing import Any
 from channels import Address, Message, Part, Receipt, Reply
 from channels.webchat import WebChatChannel
 from gateway import Agent, ChannelAgent
-from gateway.app import in_memory
+from gateway.assembly import in_memory
 
 SESSION = Address(channel="webchat", account="local", place="s" * 22)
 

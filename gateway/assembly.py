@@ -1,0 +1,180 @@
+"""Assembly of a bot's store, keys, files and engine: for a Gateway, for a bot on its own, and in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from channels import AskfirstError, Channel
+from channels.catalogue import lacking
+from channels.direct import DirectChannel
+from gateway.access import AllowList
+from gateway.artifacts import ArtifactStore
+from gateway.channel_agent import ChannelAgent, Runtime
+from gateway.engine.context import EngineContext
+from gateway.engine.engine import Engine
+from gateway.limits import Limits
+from gateway.observe import Feed
+from gateway.pending.seal import Keyring
+from gateway.pending.words import prepare as prepare_words
+from gateway.settings import Settings
+from gateway.store.base import Store
+from gateway.store.secret import kept_secret, keys_of, new_secret
+from gateway.store.sqlite import SqliteStore
+from gateway.wording import prepare
+
+__all__ = [
+    "MEMORY",
+    "Home",
+    "assemble",
+    "embedded",
+    "home_of",
+    "in_memory",
+    "load_language",
+    "open_store",
+    "utc_now",
+]
+
+MEMORY = ":memory:"
+"""Name of an in-memory database (https://sqlite.org/inmemorydb.html)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Storage of a gateway: its store, its keys and the directory of its files."""
+
+    store: Store
+    keys: Sequence[bytes]
+    artifacts: Path
+
+
+def open_store(url: str) -> Store:
+    """Return the store of a URL, not opened yet. Raises AskfirstError for a URL of no built-in store."""
+    if url.startswith("sqlite:///"):
+        return SqliteStore(url.removeprefix("sqlite:///"))
+    if url.startswith(("redis://", "rediss://")):
+        try:
+            from gateway.store.redis import RedisStore
+        except ImportError as error:
+            raise AskfirstError(lacking("ASKFIRST_STORE", error, "redis")) from error
+        return RedisStore(url)
+    scheme = url.partition("://")[0]
+    raise AskfirstError(
+        f"no such store is built in: {scheme} (write sqlite:///path or redis://host:6379 in ASKFIRST_STORE or store=)"
+    )
+
+
+def home_of(settings: Settings, url: str | None = None) -> Home:
+    """Return the store, keys and directory of files that the settings name. A missing secret is created beside the
+    file.
+
+    `url`: the bot's own store, which overrides the settings'. Raises AskfirstError for an unknown store, and for one on
+    Redis without the secret and directory that its instances share.
+    """
+    url = url or settings.store
+    if url.startswith("redis") and not (settings.secret and settings.artifacts):
+        raise AskfirstError("On Redis set ASKFIRST_SECRET and ASKFIRST_ARTIFACTS: every instance needs the same ones.")
+    store, path = open_store(url), Path(url.removeprefix("sqlite:///"))
+    keys = settings.keys or [new_secret() if path.name == MEMORY else kept_secret(path)]
+    return Home(store, keys, settings.artifacts or path.with_name("artifacts"))
+
+
+def assemble(
+    bot: ChannelAgent,
+    home: Home,
+    channels: Mapping[str, Channel],
+    *,
+    allowed: AllowList,
+    feed: Feed,
+    public_url: str | None = None,
+    limits: Limits | None = None,
+) -> Engine:
+    """Return this process's engine, not started yet."""
+    context = EngineContext(
+        store=home.store,
+        channels={DirectChannel.name: DirectChannel(), **channels},
+        bot=bot,
+        allowed=allowed,
+        keyring=Keyring(home.keys),
+        artifacts=ArtifactStore(home.artifacts, home.keys, public_url=public_url, now=utc_now),
+        feed=feed,
+        worker=secrets.token_hex(8),
+        limits=limits or Limits(),
+    )
+    return Engine(context)
+
+
+@contextlib.asynccontextmanager
+async def in_memory(bot: ChannelAgent, channels: Mapping[str, Channel] | None = None) -> AsyncIterator[Engine]:
+    """Run the bot on a temporary store and directory, whatever store it has. Every person may talk to it."""
+    async with _temporary_files() as files:
+        home = Home(SqliteStore(MEMORY), [new_secret()], files)
+        async with _unserved(bot, home, channels or {}) as engine:
+            yield engine
+
+
+@contextlib.asynccontextmanager
+async def embedded(bot: ChannelAgent) -> AsyncIterator[Runtime]:
+    """Run a bot without a Gateway: on its own store, with an engine that works inside the bot's calls."""
+    async with contextlib.AsyncExitStack() as stack:
+        if bot.store is None:
+            yield await stack.enter_async_context(in_memory(bot))
+            return
+        if isinstance(bot.store, str):
+            home = await asyncio.to_thread(home_of, Settings(), bot.store)
+        else:
+            files = await stack.enter_async_context(_temporary_files())
+            home = await asyncio.to_thread(_home_at, Settings(), bot.store, files)
+        yield await stack.enter_async_context(_unserved(bot, home, {}))
+
+
+def _home_at(settings: Settings, store: Store, files: Path) -> Home:
+    """Return the home of a store that the author made. `files` is the directory used when the settings name none.
+
+    Sealed records outlive the process, so the key must too: it is kept beside the store's file or set. Raises
+    MissingSetting for a missing key, and AskfirstError when the kept key cannot be read.
+    """
+    return Home(store, keys_of(settings, store), settings.artifacts or files)
+
+
+def load_language(language: str | None) -> None:
+    """Load the texts and words of a language. Blocks. `language`: the bot's fixed language, or None."""
+    prepare()
+    prepare_words("en", language or "en")
+
+
+@contextlib.asynccontextmanager
+async def _unserved(bot: ChannelAgent, home: Home, channels: Mapping[str, Channel]) -> AsyncIterator[Engine]:
+    """Run the bot's lifespan on an open store, with an engine that is not started."""
+    engine = assemble(bot, home, channels, allowed=AllowList(["*"]), feed=Feed(now=utc_now))
+    await asyncio.to_thread(load_language, bot.language)
+    async with contextlib.AsyncExitStack() as stack:
+        await home.store.open()
+        stack.push_async_callback(home.store.close)
+        home.store.trust_clock()  # there is no platform to compare the clock with
+        await engine.context.upgrade()
+        await stack.enter_async_context(bot.attached(engine))
+        stack.push_async_callback(engine.stop)
+        yield engine
+
+
+@contextlib.asynccontextmanager
+async def _temporary_files() -> AsyncIterator[Path]:
+    """Yield a directory for kept files that is removed at the end of the block."""
+    directory = await asyncio.to_thread(tempfile.mkdtemp, prefix="askfirst-")
+    try:
+        yield Path(directory)
+    finally:
+        await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+
+
+def utc_now() -> datetime:
+    """Return the current time in UTC."""
+    return datetime.now(UTC)
