@@ -16,7 +16,7 @@ from pathlib import Path
 from aiohttp import web
 
 from channels import AskfirstError
-from gateway.engine.operator import Operator
+from gateway.operations.operator import Operator
 
 __all__ = ["LONGEST_PATH", "control", "socket_file", "store_file"]
 

@@ -8,9 +8,9 @@ from channels import Capabilities, Pace
 from channels.slack import SlackChannel
 from channels.telegram import TelegramChannel
 from channels.twilio import SmsChannel, WhatsAppChannel
+from gateway.engine.context import EngineContext
 from gateway.engine.leases import BEATS
-from gateway.engine.shared import Shared
-from gateway.engine.turns import DEADLINE_SECONDS
+from gateway.engine.turns.runner import DEADLINE_SECONDS
 from gateway.web.limits import MAX_BODY_BYTES, Limits
 from gateway.web.webhooks import ACCEPT_SECONDS
 
@@ -42,7 +42,7 @@ def test_a_turn_has_a_minute() -> None:
 
 
 def test_two_beats_may_fail_before_a_lease_is_lost() -> None:
-    assert (Shared.__dataclass_fields__["lease_seconds"].default, BEATS) == (6.0, 3)
+    assert (EngineContext.__dataclass_fields__["lease_seconds"].default, BEATS) == (6.0, 3)
 
 
 def test_what_one_client_may_use() -> None:

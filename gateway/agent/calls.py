@@ -172,7 +172,7 @@ class CallRunner:
             return self._failed(call, f"Tool {tool.name!r} was not run: the person has ended this turn.")
         if not tool.repeatable:
             await self.progress.started(each.key)
-        self.on_event("tool.started", {**_of(call), "args": dict(each.args)})
+        self.on_event("tool.started", {**_call_fields(call), "args": dict(each.args)})
         began = asyncio.get_running_loop().time()
         result = await self._execute(each)
         await self.progress.finished(each.key, result)
@@ -180,7 +180,7 @@ class CallRunner:
             files: list[Json] = [artifact.filename or artifact.url for artifact in result.artifacts]
             shown: dict[str, Json] = {"result": result.text[:_SHOWN], "artifacts": files}
             shown["milliseconds"] = milliseconds_since(began)
-            self.on_event("tool.finished", {**_of(call), **shown})
+            self.on_event("tool.finished", {**_call_fields(call), **shown})
         return result
 
     async def _execute(self, each: _Checked) -> CallResult:
@@ -194,10 +194,10 @@ class CallRunner:
                     each.args,
                     context,
                     timeout_seconds=self.config.tool_timeout_seconds,
-                    on_chunk=lambda text: self.on_event("tool.chunk", {**_of(call), "text": text}),
+                    on_chunk=lambda text: self.on_event("tool.chunk", {**_call_fields(call), "text": text}),
                 )
             except ToolError as error:
-                return self._failed(call, _told(tool, error), error)
+                return self._failed(call, _error_text(tool, error), error)
         asked: Asked | None = None
         for stash in stashed:
             verdict = await self._stashed(call, stash, context)
@@ -222,14 +222,14 @@ class CallRunner:
             return f"Tool {call.name!r}: {verdict}"
         if isinstance(verdict, Asked):
             shown: dict[str, Json] = {"preview": action.preview, "action": verdict.action.pending_action_id}
-            self.on_event("tool.asked", {**_of(call), "args": dict(action.args), **shown})
+            self.on_event("tool.asked", {**_call_fields(call), "args": dict(action.args), **shown})
             return verdict
         if not tool.runs:
             return f"Tool {call.name!r}: what it stashed has no executor, so nothing was done."
         try:
             return _Ran(await tool.run({}, context, timeout_seconds=self.config.tool_timeout_seconds))
         except ToolError as error:
-            return _told(tool, error)
+            return _error_text(tool, error)
 
     async def _kept(self, artifact: Artifact) -> Artifact:
         if self.keep is None or artifact.content is None:
@@ -258,9 +258,9 @@ class CallRunner:
         for each in asks:
             verdict = verdicts[each.key]
             if isinstance(verdict, Asked):
-                told = verdict.confirmation
-                asked: dict[str, Json] = {"preview": told.preview, "action": verdict.action.pending_action_id}
-                self.on_event("tool.asked", {**_of(each.call), "args": dict(each.args), **asked})
+                confirmation = verdict.confirmation
+                asked: dict[str, Json] = {"preview": confirmation.preview, "action": verdict.action.pending_action_id}
+                self.on_event("tool.asked", {**_call_fields(each.call), "args": dict(each.args), **asked})
                 results[each.key] = CallResult(text=serialise(verdict.confirmation), asked=verdict)
             elif isinstance(verdict, Approved):
                 results[each.key] = await self._run(each)
@@ -280,7 +280,7 @@ class CallRunner:
                 preview = await tool.preview(each.args, self.context)
             except ToolError as error:
                 _log.warning("the preview of %s failed: %s", tool.name, describe_error(cause_of(error)))
-                verdicts[each.key] = _told(tool, error)
+                verdicts[each.key] = _error_text(tool, error)
             except ValueError as error:
                 verdicts[each.key] = f"Tool {tool.name!r} was not run and nobody was asked: {error}"
             else:
@@ -294,11 +294,11 @@ class CallRunner:
     def _failed(self, call: ToolCall, text: str, error: ToolError | None = None) -> CallResult:
         cause = cause_of(error) if error is not None else None
         shown = "".join(traceback.format_exception(cause)) if isinstance(error, ToolExecutionError) else None
-        what = describe_error(cause) if cause is not None else "it was not run"
-        about = _of(call)
+        cause_text = describe_error(cause) if cause is not None else "it was not run"
+        about = _call_fields(call)
         if call.name not in self.tools:
             about["tool"] = "(unknown)"  # the name is the model's text, and it would get into the log
-        self.on_event("tool.failed", {**about, "error": text[:_SHOWN], "what": what, "traceback": shown})
+        self.on_event("tool.failed", {**about, "error": text[:_SHOWN], "what": cause_text, "traceback": shown})
         return CallResult(text=text, failed=True)
 
 
@@ -310,7 +310,7 @@ def _too_many(call: ToolCall) -> str:
     return f"Tool {call.name!r} was not run: at most {CALLS_IN_ONE_REPLY} calls in one reply."
 
 
-def _told(tool: Tool, error: ToolError) -> str:
+def _error_text(tool: Tool, error: ToolError) -> str:
     text = str(error)[:_ERROR_LENGTH]
     if isinstance(error, ToolTimeout):
         return text if tool.repeatable else f"{text}: {_UNKNOWN}"
@@ -325,5 +325,5 @@ def _told(tool: Tool, error: ToolError) -> str:
     return text
 
 
-def _of(call: ToolCall) -> dict[str, Json]:
+def _call_fields(call: ToolCall) -> dict[str, Json]:
     return {"call_id": call.call_id, "tool": call.name}

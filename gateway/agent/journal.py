@@ -130,8 +130,8 @@ class Progress:
             case {"started": str(key)}:
                 self._started.add(key)
             case {"finished": str(key), "result": body}:
-                told = {name: body[name] for name in ("text", "failed", "stop", "artifacts")}
-                finished: CallResult = _adapter(CallResult).validate_python(told)
+                stored = {name: body[name] for name in ("text", "failed", "stop", "artifacts")}
+                finished: CallResult = _adapter(CallResult).validate_python(stored)
                 stashed = _verdict_from_json(body["asked"]) if body.get("asked") is not None else None
                 if isinstance(stashed, str):  # no person was asked, although the tool said so
                     finished = CallResult(text=stashed, failed=True)
@@ -146,8 +146,12 @@ class Progress:
 
 def _verdict_to_json(verdict: Verdict) -> Json:
     if isinstance(verdict, Asked):
-        told = verdict.confirmation
-        words: Json = {"action": told.action, "preview": told.preview, "user_prompt": told.user_prompt}
+        confirmation = verdict.confirmation
+        words: Json = {
+            "action": confirmation.action,
+            "preview": confirmation.preview,
+            "user_prompt": confirmation.user_prompt,
+        }
         return {"confirmation": words, "record": verdict.action.to_json()}
     return {"refused": verdict}
 
@@ -158,8 +162,8 @@ def _verdict_from_json(body: Any) -> Verdict:
             "confirmation": {"action": str(action), "preview": str(preview), "user_prompt": str(user_prompt)},
             "record": dict(record),
         }:
-            told = PendingConfirmation(action=action, preview=preview, user_prompt=user_prompt)
-            return Asked(confirmation=told, action=PendingAction.from_json(record))
+            confirmation = PendingConfirmation(action=action, preview=preview, user_prompt=user_prompt)
+            return Asked(confirmation=confirmation, action=PendingAction.from_json(record))
         case {"refused": str(text)}:
             return text
         case _:

@@ -86,7 +86,7 @@ async def run_loop(
             config=spec.config,
             stopping=context.stopping,
             on_text=on_text,
-            on_event=on_event or _nobody,
+            on_event=on_event or _ignore_event,
             sleep=sleep,
             jitter=jitter,
         ),
@@ -97,7 +97,7 @@ async def run_loop(
             context=context,
             progress=(progress := Progress(journal)),
             on_confirm=on_confirm,
-            on_event=on_event or _nobody,
+            on_event=on_event or _ignore_event,
             keep=keep,
         ),
         progress=progress,
@@ -159,13 +159,15 @@ class _Loop:
         self.iterations += 1
         response = self.progress.reply(self.iterations)
         if response is None:
-            response = _plain(_with_ids(await self._asked((*self.request.messages, *self.messages)), self.iterations))
+            response = _plain(
+                _with_ids(await self._call_model((*self.request.messages, *self.messages)), self.iterations)
+            )
             if response.tool_calls and not self.spec.config.routing_only:
                 await self.progress.replied(response)
         self.usage += response.usage
         return response
 
-    async def _asked(self, messages: Sequence[ModelMessage]) -> Response:
+    async def _call_model(self, messages: Sequence[ModelMessage]) -> Response:
         """Return the model's reply to as much of the conversation as it takes.
 
         When the model refuses it as too long, a much shorter part is tried once. Raises ProviderError, Stopped.
@@ -257,5 +259,5 @@ def _is_json(args: Mapping[str, Json]) -> bool:
     return True
 
 
-def _nobody(name: str, fields: Mapping[str, object]) -> None:
+def _ignore_event(name: str, fields: Mapping[str, object]) -> None:
     """Ignore an event."""

@@ -53,13 +53,13 @@ class ModelCaller:
         attempt = 0
         while True:
             attempt += 1
-            heard: list[str] = []
+            pieces: list[str] = []
             self.on_event("model.started", {"attempt": attempt, "provider": self.provider.name})
             began = asyncio.get_running_loop().time()
             try:
-                response = await self._unless_stopped(self._once(request, heard))
+                response = await self._unless_stopped(self._once(request, pieces))
             except ProviderError as error:
-                final = attempt > self.config.max_retries or bool(heard)
+                final = attempt > self.config.max_retries or bool(pieces)
                 wait = None if final else self._wait(error, attempt)
                 self.on_event("model.failed", {"attempt": attempt, "error": str(error), "retry_in_seconds": wait})
                 if wait is None:
@@ -69,7 +69,7 @@ class ModelCaller:
                 self.on_event("model.finished", {**_finished(response), "milliseconds": milliseconds_since(began)})
                 return response
 
-    async def _once(self, request: Request, heard: list[str]) -> Response:
+    async def _once(self, request: Request, pieces: list[str]) -> Response:
         limit = self.config.request_timeout_seconds
         scope = asyncio.timeout(limit)
         try:
@@ -81,7 +81,7 @@ class ModelCaller:
                     if isinstance(piece, Response):
                         response = piece
                     elif piece:
-                        heard.append(piece)
+                        pieces.append(piece)
                         scope.reschedule(None)
                         if inspect.isawaitable(shown := self.on_text(piece)):
                             await shown

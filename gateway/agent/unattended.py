@@ -79,5 +79,7 @@ class Unattended:
             args_digest=compute_args_digest(ask.args),
             requested_at=self._context.clock(),
         )
-        told = PendingConfirmation(action=action.pending_action_id, preview=action.preview, user_prompt=action.preview)
-        return Asked(confirmation=told, action=action)
+        confirmation = PendingConfirmation(
+            action=action.pending_action_id, preview=action.preview, user_prompt=action.preview
+        )
+        return Asked(confirmation=confirmation, action=action)

@@ -68,8 +68,8 @@ def fitted(messages: Sequence[ModelMessage], most: int) -> Sequence[ModelMessage
 def _size(message: ModelMessage) -> int:
     calls = sum(len(call.name) + len(str(call.args)) for call in message.tool_calls)
     text = message.content
-    told = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
-    return told + calls + (len(str(message.echo)) if message.echo else 0)
+    text_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+    return text_bytes + calls + (len(str(message.echo)) if message.echo else 0)
 
 
 def _cut(message: ModelMessage, most: int) -> ModelMessage:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 from gateway.channel_agent import ChannelAgent
-from gateway.engine.tasks import Tasks
+from gateway.engine.concurrency import BackgroundTasks
 from gateway.observe import Feed
 from gateway.store.base import QueuedPart
 from gateway.tools.pending_action import PendingAction
@@ -30,7 +30,7 @@ _REMEMBERED = 1000
 class Alarms:
     """Raises each alarm once in this process."""
 
-    def __init__(self, bot: ChannelAgent, feed: Feed, tasks: Tasks) -> None:
+    def __init__(self, bot: ChannelAgent, feed: Feed, tasks: BackgroundTasks) -> None:
         self._bot, self._feed, self._tasks = bot, feed, tasks
         self._raised: deque[tuple[str, Why]] = deque(maxlen=_REMEMBERED)
 

@@ -28,15 +28,15 @@ from channels import (
 )
 from channels.events import event_from_json
 from gateway.access.suppression import update_suppression
-from gateway.engine import trail
-from gateway.engine.bounds import once_a_minute, refusals, security_line
-from gateway.engine.notes import NOTES, is_note
-from gateway.engine.outgoing import said_later
-from gateway.engine.reports import Lost, report
+from gateway.engine import event_log
+from gateway.engine.context import EngineContext, asked_last, in_thread, person_of, typed
+from gateway.engine.delivery.links import end_links
+from gateway.engine.delivery.reports import Lost, report
+from gateway.engine.delivery.visible_log import person_line
+from gateway.engine.parts import scheduled_reply
+from gateway.engine.reply_limits import once_a_minute, refusals, security_line
 from gateway.engine.retrying import attempts
-from gateway.engine.series import end_links
-from gateway.engine.shared import Shared, asked_last, in_thread, person_of, typed
-from gateway.engine.visible import heard
+from gateway.engine.turns.notes import NOTES, is_note
 from gateway.memory import RESET
 from gateway.observe import describe_error
 from gateway.pending import deciding, settling
@@ -97,8 +97,8 @@ _HowToRead: TypeAlias = Callable[[str, Spoken, str | None], Answer]
 class Decisions:
     """Works the decision lane of this process's store."""
 
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
         self._working: dict[str, asyncio.Lock] = {}
 
     async def decide(self, conversation: str) -> None:
@@ -109,7 +109,7 @@ class Decisions:
         lock = self._working.setdefault(conversation, asyncio.Lock())
         try:
             async with lock:
-                for waiting in await self._shared.store.pointed(conversation):
+                for waiting in await self._context.store.pointed(conversation):
                     await self._one(waiting)
         finally:
             if not lock.locked():
@@ -117,7 +117,7 @@ class Decisions:
 
     async def sweep(self, older_than_seconds: float) -> None:
         """Work off what whoever stored it has left lying."""
-        found = await self._shared.store.pointed(older_than_seconds=older_than_seconds)
+        found = await self._context.store.pointed(older_than_seconds=older_than_seconds)
         for conversation in dict.fromkeys(waiting.conversation for waiting in found):
             await self.decide(conversation)
 
@@ -129,22 +129,22 @@ class Decisions:
                     return
                 first = False
                 transaction, event, outcome = await self._worked(waiting)
-                await self._shared.commit(transaction)
+                await self._context.commit(transaction)
                 if outcome.decided:
                     how = f"decided by {outcome.way}" if outcome.way else "decided"
-                    trail.committed(waiting.conversation, [waiting], transaction, how)
+                    event_log.committed(waiting.conversation, [waiting], transaction, how)
                 self._after(waiting, event, outcome)
 
     async def _still_pointed(self, waiting: Waiting) -> bool:
-        return any(other.seq == waiting.seq for other in await self._shared.store.pointed(waiting.conversation))
+        return any(other.seq == waiting.seq for other in await self._context.store.pointed(waiting.conversation))
 
     async def _worked(self, waiting: Waiting) -> tuple[Transaction, Event | None, _Outcome]:
         """Judge one event; return what is to be committed, and what it came to. Raises StoreError."""
-        transaction = Transaction(partition=self._shared.store.partition(waiting.conversation))
+        transaction = Transaction(partition=self._context.store.partition(waiting.conversation))
         newer = waiting.needs > FORM or is_newer(waiting.body)
-        if not newer and not self._shared.is_genuine("event", waiting.conversation, waiting.body):
+        if not newer and not self._context.is_genuine("event", waiting.conversation, waiting.body):
             log.error("event %s of %s was made by somebody without the key", waiting.seq, waiting.conversation)
-            self._shared.feed.publish("doubt", conversation=waiting.conversation, why="forged")
+            self._context.feed.publish("doubt", conversation=waiting.conversation, why="forged")
             forged = self._put_aside(waiting, "made by somebody without the key", genuine=False)
             return forged, None, _Outcome(None, decided=True)
         try:
@@ -153,7 +153,7 @@ class Decisions:
             outcome = await self._between(outcome, waiting, event)
             outcome = await self._said_instead(outcome, waiting, event)
             if outcome.actions is not None:
-                await self._shared.keep_files(outcome.actions)
+                await self._context.keep_files(outcome.actions)
             self._fill(transaction, waiting, event, outcome)
         except NewerForm as newer:
             log.warning("event %s of %s is left: %s", waiting.seq, waiting.conversation, newer)
@@ -179,7 +179,7 @@ class Decisions:
             case OptOut():
                 return await self._opted_out(waiting.conversation, event, at)
             case DeliveryReport():
-                news = await report(self._shared, transaction, waiting.conversation, event, at)
+                news = await report(self._context, transaction, waiting.conversation, event, at)
                 actions, lost = news or (None, None)
                 return _Outcome(actions, decided=True, lost=lost)
             case Message(command="stop"):
@@ -191,15 +191,15 @@ class Decisions:
             case Message():
                 return await self._answered(waiting.conversation, event, at)
             case ConversationMoved():
-                actions = await self._shared.actions(waiting.conversation)
+                actions = await self._context.actions(waiting.conversation)
                 move(actions, event.address, at)
                 return _Outcome(actions, decided=True)
         if body["kind"] == "notify":
-            actions = await self._shared.actions(waiting.conversation)
-            actions.says.append(OutgoingReply(reply=said_later(body)[1]))
+            actions = await self._context.actions(waiting.conversation)
+            actions.says.append(OutgoingReply(reply=scheduled_reply(body)[1]))
             return _Outcome(actions, decided=True)
         action_id = str(body["action_id"])
-        actions = await self._shared.actions(waiting.conversation, action_id)
+        actions = await self._context.actions(waiting.conversation, action_id)
         match body["kind"]:
             case "expiry":
                 settling.expire(actions, action_id, at)
@@ -209,7 +209,7 @@ class Decisions:
                 settling.expire_approval(actions, actions.get(action_id), at)
             case "decide":
                 person, intent = person_of(str(body["person"])), _intent(body["intent"])
-                if not self._shared.may_decide(waiting):
+                if not self._context.may_decide(waiting):
                     raise TimeoutError("it was held up for more than a minute")
                 language = str(body.get("language", "en"))
                 feedback = deciding.decide(actions, action_id, intent, person, at, language)
@@ -223,43 +223,43 @@ class Decisions:
         """Return True for what came just now; a stop is taken however late it comes."""
         if isinstance(event, Message) and event.command == "stop":
             return True
-        return self._shared.may_decide(waiting) and waiting.body.get("replayed") is not True
+        return self._context.may_decide(waiting) and waiting.body.get("replayed") is not True
 
     async def _held_up(self, conversation: str, event: ButtonPress | Message) -> _Outcome:
         """Decide nothing: a press is answered, a message is read like any other."""
         if isinstance(event, Message):
             return _Outcome(None, decided=False)
-        text = say("held_up", await self._shared.language_there(conversation, event.person))
+        text = say("held_up", await self._context.language_there(conversation, event.person))
         return _Outcome(None, decided=True, feedback=PressFeedback(text))
 
     async def _pressed(self, conversation: str, press: ButtonPress, at: datetime) -> _Outcome:
-        shared = self._shared
+        context = self._context
         partition, found = token_partition(press.token), None
         if partition is not None:
             key = Key(partition, f"token/{token_sha256(press.token)}")
-            found = cast("dict[str, str] | None", (await shared.store.get([key]))[key].value)
+            found = cast("dict[str, str] | None", (await context.store.get([key]))[key].value)
         if found is None or found["conversation"] != conversation:
             why = "unknown_button" if found is None else "not_here"
-            text = say(why, await shared.language_there(conversation, press.person))
+            text = say(why, await context.language_there(conversation, press.person))
             return _Outcome(None, decided=True, feedback=PressFeedback(text), noted=why)
-        actions = await shared.actions(conversation, found["action_id"])
+        actions = await context.actions(conversation, found["action_id"])
         pressed = actions.get(found["action_id"])
-        language = shared.language(press.person, pressed.language if pressed is not None else "en")
+        language = context.language(press.person, pressed.language if pressed is not None else "en")
         feedback = deciding.press(actions, found["action_id"], press.token, press.person, at, language)
         return _Outcome(actions, decided=True, feedback=feedback, pressed=pressed, way="button")
 
     async def _answered(self, conversation: str, message: Message, at: datetime) -> _Outcome:
         """A whole message of word and code, or a yes or no in reply to a prompt."""
-        await self._shared.read_words(message.person.language if message.person is not None else None)
-        language = self._shared.language(message.person)
+        await self._context.read_words(message.person.language if message.person is not None else None)
+        language = self._context.language(message.person)
         fresh = typed(message)
         code, remark = read_code(message.text, language), ""
         how: _HowToRead = read_beside_code
         if code is None and (code := read_refused_code(message.text, language)) is not None:
             how, remark = read_refusal, reason_of(message.text)
-        actions = await self._shared.actions(conversation, find=partial(_meant, code=code, message=message))
-        language = self._shared.language(message.person, asked_last(actions.index) or "en")
-        await self._shared.read_words(language, *(entry.language for entry in actions.index.entries))
+        actions = await self._context.actions(conversation, find=partial(_meant, code=code, message=message))
+        language = self._context.language(message.person, asked_last(actions.index) or "en")
+        await self._context.read_words(language, *(entry.language for entry in actions.index.entries))
 
         def reads(verb: str | None, asked: str) -> Answer:
             return how(message.text, (language, asked), verb)
@@ -274,8 +274,8 @@ class Decisions:
         return _Outcome(None, decided=False)
 
     async def _helped(self, conversation: str, message: Message) -> _Outcome:
-        actions = await self._shared.actions(conversation)
-        actions.say(self._shared.bot.help(self._shared.language(message.person)))
+        actions = await self._context.actions(conversation)
+        actions.say(self._context.bot.help(self._context.language(message.person)))
         return _Outcome(actions, decided=True)
 
     async def _forgot(self, conversation: str, message: Message, transaction: Transaction) -> _Outcome:
@@ -283,16 +283,16 @@ class Decisions:
 
         While a turn runs it waits for that as a message does: its lines come first.
         """
-        shared = self._shared
-        if await shared.store.is_held(conversation):
+        context = self._context
+        if await context.store.is_held(conversation):
             return _Outcome(None, decided=False)
-        transaction.appends.append((shared.key(conversation, "transcript").name, RESET))
-        end_links(shared, conversation, transaction)
-        transaction.deletes.append(shared.key(conversation, NOTES).name)
-        there = await shared.store.mailbox(conversation)
+        transaction.appends.append((context.key(conversation, "transcript").name, RESET))
+        end_links(context, conversation, transaction)
+        transaction.deletes.append(context.key(conversation, NOTES).name)
+        there = await context.store.mailbox(conversation)
         transaction.consume += [(conversation, waiting.seq) for waiting in there if is_note(waiting.body)]
-        actions = await shared.actions(conversation)
-        actions.say(say("new_done", shared.language(message.person)))
+        actions = await context.actions(conversation)
+        actions.say(say("new_done", context.language(message.person)))
         return _Outcome(actions, decided=True)
 
     async def _bounded(self, outcome: _Outcome, event: Event | None) -> _Outcome:
@@ -300,40 +300,40 @@ class Decisions:
         refused = outcome.noted is not None or (outcome.actions is not None and outcome.actions.refused)
         if not refused or event is None:
             return outcome
-        bounded = await self._shared.store.take([refusals(event.person)])
+        bounded = await self._context.store.take([refusals(event.person)])
         return replace(outcome, actions=None, noted=None) if bounded else outcome
 
     async def _between(self, outcome: _Outcome, waiting: Waiting, event: Event | None) -> _Outcome:
         """A bare yes follows its prompt at once: what else the person does here comes between, refused or not."""
         if not outcome.decided or not isinstance(event, ButtonPress | Message) or event.address.group:
             return outcome
-        actions = outcome.actions or await self._shared.actions(waiting.conversation)
+        actions = outcome.actions or await self._context.actions(waiting.conversation)
         actions.note_decided(event.person, waiting.stamp)
         return replace(outcome, actions=actions)
 
     async def _said_instead(self, outcome: _Outcome, waiting: Waiting, event: Event | None) -> _Outcome:
         """Answer a press in the chat where its channel cannot answer it alone; the same button once a minute."""
-        shared, feedback = self._shared, outcome.feedback
+        context, feedback = self._context, outcome.feedback
         if not isinstance(event, ButtonPress) or feedback is None or feedback.told or not feedback.text:
             return outcome
-        if isinstance(shared.channels.get(event.address.channel), CanAnswer):
+        if isinstance(context.channels.get(event.address.channel), CanAnswer):
             return outcome
-        if await shared.store.take([once_a_minute(f"answered/{token_sha256(event.token)}/{event.person}")]):
+        if await context.store.take([once_a_minute(f"answered/{token_sha256(event.token)}/{event.person}")]):
             return outcome
-        actions = outcome.actions or await shared.actions(waiting.conversation)
+        actions = outcome.actions or await context.actions(waiting.conversation)
         about = f"\n\n{statement(outcome.pressed.preview)}" if outcome.pressed is not None else ""
         tells = (outcome.pressed.pending_action_id,) if outcome.pressed is not None else ()
         actions.say(f"{plain(feedback.text)}{about}", tells=tells)
         return replace(outcome, actions=actions)
 
     async def _stopped(self, conversation: str, message: Message, at: datetime) -> _Outcome:
-        actions = await self._shared.actions(conversation)
+        actions = await self._context.actions(conversation)
         withdrawn = deciding.withdraw(actions, str(message.person), at)
         actions.index = actions.index.stopped_by(str(message.person), at)
-        running = self._shared.turn_of.get(conversation) == str(message.person)
-        if not running and conversation not in self._shared.turn_of:  # another process may run it, for whomever
-            running = await self._shared.store.is_held(conversation)
-        language = self._shared.language(message.person)
+        running = self._context.turn_of.get(conversation) == str(message.person)
+        if not running and conversation not in self._context.turn_of:  # another process may run it, for whomever
+            running = await self._context.store.is_held(conversation)
+        language = self._context.language(message.person)
         going = [a for a in actions.by_id.values() if a.state == "running" and a.requester == str(message.person)]
         lines = [say("stopped_running", a.language, preview=statement(a.preview)) for a in going]
         if withdrawn or running or not going:
@@ -345,13 +345,13 @@ class Decisions:
 
     async def _opted_out(self, conversation: str, event: OptOut, at: datetime) -> _Outcome:
         """Nothing goes out from now on, and what runs for them or waits for them ends; or they are welcome again."""
-        shared, language = self._shared, self._shared.language(event.person)
-        actions = await shared.actions(conversation)
+        context, language = self._context, self._context.language(event.person)
+        actions = await context.actions(conversation)
         if not event.opted_in:
             deciding.withdraw(actions, str(event.person), at)
         actions.says.clear()
         if not event.told:
-            text = (shared.bot.greeting or say("greeting", language)) if event.opted_in else say("opted_out", language)
+            text = (context.bot.greeting or say("greeting", language)) if event.opted_in else say("opted_out", language)
             actions.say(text)
         return _Outcome(actions, decided=True, stop=not event.opted_in, way="opt-out")
 
@@ -367,21 +367,21 @@ class Decisions:
             line = security_line(outcome.noted, event.person, conversation, waiting.stamp)
             transaction.appends.append(("security", line))
         if isinstance(event, Message):
-            heard(transaction, self._shared, conversation, event)
+            person_line(transaction, self._context, conversation, event)
         if outcome.stop and event is not None:
             transaction.signals.append((conversation, {"stop": str(event.person)}))
         if actions is not None:
             actions.write(transaction)
             address = event.address if event is not None else _address(actions, waiting)
             if address is not None:
-                cause = trail.event_of(waiting)
-                language = self._shared.language(event.person if event is not None else None, actions.language)
-                transaction.parts += self._shared.parts.render(
+                cause = event_log.event_of(waiting)
+                language = self._context.language(event.person if event is not None else None, actions.language)
+                transaction.parts += self._context.parts.render(
                     conversation, address, actions.says, cause=cause, language=language
                 )
         if event is not None:
-            channel = self._shared.channels.get(event.address.channel)
-            update_suppression(transaction, self._shared.store, channel, conversation, event, waiting.stamp)
+            channel = self._context.channels.get(event.address.channel)
+            update_suppression(transaction, self._context.store, channel, conversation, event, waiting.stamp)
 
     def _put_aside(self, waiting: Waiting, error: str, *, genuine: bool = True) -> Transaction:
         conversation = waiting.conversation
@@ -392,30 +392,30 @@ class Decisions:
             incoming=Incoming(
                 conversation=conversation,
                 event_ids=(f"replay/{conversation}/{waiting.seq}",),
-                body=self._shared.for_replay(waiting) if genuine else waiting.body,
+                body=self._context.for_replay(waiting) if genuine else waiting.body,
                 decides=True,
             ),
         )
         return Transaction(
-            partition=self._shared.store.partition(conversation), consume=[(conversation, waiting.seq)], dead=[dead]
+            partition=self._context.store.partition(conversation), consume=[(conversation, waiting.seq)], dead=[dead]
         )
 
     def _after(self, waiting: Waiting, event: Event | None, outcome: _Outcome) -> None:
-        shared = self._shared
+        context = self._context
         if outcome.stop:
-            shared.nudge("turn", waiting.conversation)
+            context.nudge("turn", waiting.conversation)
         if outcome.lost is not None:
-            trail.lost(waiting, outcome.lost.queued, outcome.lost.why)
-            shared.sound_undelivered([outcome.lost.queued] if outcome.lost.queued is not None else [])
-            shared.feed.publish("lost", conversation=waiting.conversation, why=outcome.lost.why)
+            event_log.lost(waiting, outcome.lost.queued, outcome.lost.why)
+            context.sound_undelivered([outcome.lost.queued] if outcome.lost.queued is not None else [])
+            context.feed.publish("lost", conversation=waiting.conversation, why=outcome.lost.why)
         if isinstance(event, ButtonPress) and event.answer_to is not None:
-            channel = shared.channels[event.address.channel]
+            channel = context.channels[event.address.channel]
             if isinstance(channel, CanAnswer):
                 feedback = outcome.feedback or PressFeedback("")
                 answering = channel.answer(event.answer_to, feedback.text, private=not feedback.told)
-                shared.tasks.start(answering, "answer a press")
+                context.tasks.start(answering, "answer a press")
         if outcome.decided:
-            shared.feed.publish("decision", conversation=waiting.conversation, kind=str(waiting.body.get("kind")))
+            context.feed.publish("decision", conversation=waiting.conversation, kind=str(waiting.body.get("kind")))
 
 
 def _meant(index: Index, code: CodeReply | None, message: Message) -> list[str]:
@@ -450,6 +450,6 @@ def _event(waiting: Waiting) -> Event | None:
 
 def _address(actions: ConversationActions, waiting: Waiting) -> Address | None:
     if waiting.body["kind"] == "notify":
-        return said_later(waiting.body)[0]
+        return scheduled_reply(waiting.body)[0]
     action = actions.get(str(waiting.body["action_id"]))
     return action.address if action is not None else None

@@ -15,17 +15,17 @@ from channels.direct import DirectChannel
 from gateway.access.suppression import check_suppression
 from gateway.agent import AgentResult
 from gateway.channel_agent import NotAllowed
-from gateway.engine.actions import MOST_OF_A_TOOL, Actions
-from gateway.engine.crew import Crew
+from gateway.engine.calls import Call, Calls, TurnResult
+from gateway.engine.concurrency import WorkerPool
+from gateway.engine.context import EngineContext, person_of
 from gateway.engine.decisions import Decisions
-from gateway.engine.delivery import Delivery
-from gateway.engine.inbox import Inbox
+from gateway.engine.delivery.sender import PartSender
+from gateway.engine.execution.executor import MOST_OF_A_TOOL, ActionExecutor
+from gateway.engine.intake.inbox import Inbox
 from gateway.engine.leases import READS
 from gateway.engine.lookup import find_by_code, find_by_id, find_by_token
-from gateway.engine.outgoing import later
-from gateway.engine.results import Call, Calls, Told
-from gateway.engine.shared import Shared, person_of
-from gateway.engine.turns import Turns
+from gateway.engine.parts import schedule_reply
+from gateway.engine.turns.runner import TurnRunner
 from gateway.observe import describe_error
 from gateway.pending import seed_run
 from gateway.pending.actions import OutgoingReply
@@ -59,14 +59,14 @@ _LEAST_PATIENCE_SECONDS, _MOST_PATIENCE_SECONDS = 0.01, 0.5
 class Engine:
     """One process's part in the work. `work` starts the loops; without them `ask` runs what its call needs."""
 
-    def __init__(self, shared: Shared) -> None:
-        self.shared = shared
-        self._decisions = Decisions(shared)
-        self.inbox = Inbox(shared, self._decisions)
-        self._turns = Turns(shared, self._decisions)
-        self._actions = Actions(shared)
-        self._delivery = Delivery(shared)
-        self._calls = Calls(shared)
+    def __init__(self, context: EngineContext) -> None:
+        self.context = context
+        self._decisions = Decisions(context)
+        self.inbox = Inbox(context, self._decisions)
+        self._turns = TurnRunner(context, self._decisions)
+        self._actions = ActionExecutor(context)
+        self._delivery = PartSender(context)
+        self._calls = Calls(context)
         self._loops: list[asyncio.Task[None]] = []
         self._sending: list[asyncio.Task[None]] = []
         """The loops that are stopped last."""
@@ -78,15 +78,15 @@ class Engine:
         """Start the loops: `web` only decides and keeps time, `worker` and `all` also execute."""
         works: list[Awaitable[None]] = [self._time()]
         if role != "web":
-            most = self.shared.limits.turns.all or 1
+            most = self.context.limits.turns.all or 1
             turns, actions = self._crew("turn", most, self._turn), self._crew("action", _ACTIONS, self._action)
             works += [self._work("turn", turns), self._work("action", actions), self._sweep_files()]
             works.append(self._sweep_executors())
             # Each channel's outboxes are a pool: a platform that is slow holds up its own alone.
-            self.shared.sending = {
-                channel: self._crew("out", _SENDS, self._delivery.run) for channel in self.shared.channels
+            self.context.sending = {
+                channel: self._crew("out", _SENDS, self._delivery.run) for channel in self.context.channels
             }
-            sends = [self._work("out", crew, pool=channel) for channel, crew in self.shared.sending.items()]
+            sends = [self._work("out", crew, pool=channel) for channel, crew in self.context.sending.items()]
             self._sending = [asyncio.ensure_future(send) for send in sends]
         self._loops = [asyncio.ensure_future(work) for work in works]
 
@@ -105,7 +105,7 @@ class Engine:
         await _cancelled(loops)
         with contextlib.suppress(TimeoutError, StoreError):
             async with asyncio.timeout(grace_seconds):
-                await self.shared.tasks.ended()
+                await self.context.tasks.ended()
                 await _cancelled(sending)
                 if sending:
                     await self._send_the_rest()
@@ -114,23 +114,23 @@ class Engine:
                     if sending:
                         await self._send_the_rest()
         await _cancelled(sending)
-        self.shared.sending = {}
+        self.context.sending = {}
         await self._actions.late.drain(0)
-        await self.shared.tasks.drain(0)
+        await self.context.tasks.drain(0)
 
-    def _crew(self, kind: Kind, at_once: int, run: Callable[[Lease], Awaitable[None]]) -> Crew:
-        return Crew(self.shared.tasks, kind, at_once, run)
+    def _crew(self, kind: Kind, at_once: int, run: Callable[[Lease], Awaitable[None]]) -> WorkerPool:
+        return WorkerPool(self.context.tasks, kind, at_once, run)
 
     async def _send_the_rest(self) -> None:
         """Until no outbox is ready: what waits for a platform that is down stays."""
         found = True
         while found:
             found = False
-            for channel in self.shared.channels:
+            for channel in self.context.channels:
                 while (lease := await self._lease("out", pool=channel)) is not None:
-                    self.shared.tasks.start(self._delivery.run(lease), "out")
+                    self.context.tasks.start(self._delivery.run(lease), "out")
                     found = True
-            await self.shared.tasks.ended()
+            await self.context.tasks.ended()
 
     async def _turn(self, lease: Lease) -> None:
         call = self._calls.get(lease.lane)
@@ -142,14 +142,14 @@ class Engine:
             call.error = error
         else:
             if call is not None and outcome is not None:
-                call.told = Told.of(outcome)
+                call.told = TurnResult.of(outcome)
 
     async def _action(self, lease: Lease) -> None:
         ended = await self._actions.run(lease)
         if ended is not None and not self._rehearses:  # a callback that hangs keeps nobody's place
-            self.shared.tasks.start(self.shared.bot.tell_outcome(ended), "on_outcome")
+            self.context.tasks.start(self.context.bot.tell_outcome(ended), "on_outcome")
 
-    async def _work(self, kind: Kind, crew: Crew, *, pool: str = "") -> None:
+    async def _work(self, kind: Kind, crew: WorkerPool, *, pool: str = "") -> None:
         """Have its crew take lanes for ever."""
 
         async def take() -> float:
@@ -172,7 +172,7 @@ class Engine:
 
         async def sweep() -> float:
             # By the store's clock, which follows no step of the machine's; never ahead of that one.
-            await self.shared.artifacts.sweep(min(await self.shared.clock.now(), self.shared.wall_clock()))
+            await self.context.artifacts.sweep(min(await self.context.clock.now(), self.context.wall_clock()))
             return _SWEEP_SECONDS
 
         await self._repeat("sweep of kept files", sweep)
@@ -181,8 +181,8 @@ class Engine:
         """End what a pending store's process was running when it died."""
 
         async def sweep() -> float:
-            for action in await seed_run.sweep(self.shared.store, self.shared.keyring):
-                self.shared.alarms.sound(action, "unknown")
+            for action in await seed_run.sweep(self.context.store, self.context.keyring):
+                self.context.alarms.sound(action, "unknown")
             return _DEAD_SECONDS
 
         await self._repeat("sweep of executors", sweep)
@@ -212,61 +212,61 @@ class Engine:
 
     async def due(self, older_than_seconds: float = 0.0) -> float | None:
         """Fire what has fallen due and work off the decisions it makes; seconds until the next timer, or None."""
-        wait = await self.shared.store.tick()
-        await self.shared.clock.keep()
+        wait = await self.context.store.tick()
+        await self.context.clock.keep()
         await self._decisions.sweep(older_than_seconds)
         return wait
 
     async def _lease(
         self, kind: Kind, *, only: str | None = None, pool: str = "", wait_seconds: float = 0.0
     ) -> Lease | None:
-        shared = self.shared
-        return await shared.store.lease(
-            shared.worker,
+        context = self.context
+        return await context.store.lease(
+            context.worker,
             [kind],
             only=only,
             pool=pool,
             wait_seconds=wait_seconds,
-            lease_seconds=shared.lease_seconds,
+            lease_seconds=context.lease_seconds,
             reads=READS[kind],
         )
 
     async def idle(self) -> bool:
         """Whether nothing is left to do this moment."""
-        if len(self.shared.tasks):
+        if len(self.context.tasks):
             return False
-        stats = await self.shared.store.stats()
+        stats = await self.context.store.stats()
         return not (stats.ready or stats.leased or stats.pointed)
 
     # ── for the bot's own code (the Runtime of gateway.channel_agent) ──
 
     async def ask(self, address: Address, person: Person, message: Message) -> AgentResult:
         """One message through everything, for a conversation that has no platform. Raises what ended its turn."""
-        shared = self.shared
+        context = self.context
         if message.reply_to is not None:
-            action = await find_by_id(shared, message.reply_to)
+            action = await find_by_id(context, message.reply_to)
             verb = action.verb if action is not None else None
             asked = action.language if action is not None else "en"
-            await shared.read_words(person.language, asked)
-            intent = read_words(message.text, (shared.language(person, asked), asked), verb)
+            await context.read_words(person.language, asked)
+            intent = read_words(message.text, (context.language(person, asked), asked), verb)
             needs_code = action is not None and intent == "confirm" and code_only(action)
             if intent != "unclear" and not needs_code:
                 return await self.decide(str(person), intent, action_id=message.reply_to, code=None, token=None)
         message_id = f"app/{make_action_id()}"
-        await shared.read_words(person.language)
-        if reads_as_answer(message.text, shared.language(person)):  # it is about what was said before the call
-            message = replace(message, after=await self._last_said(shared.conversation(address)))
-        async with self._calls.begin(shared.conversation(address)) as call:
+        await context.read_words(person.language)
+        if reads_as_answer(message.text, context.language(person)):  # it is about what was said before the call
+            message = replace(message, after=await self._last_said(context.conversation(address)))
+        async with self._calls.begin(context.conversation(address)) as call:
             await self._settle(call)
             message = replace(message, message_id=message_id)
             incoming = Incoming(
                 conversation=call.conversation,
                 event_ids=(message_id,),
-                body=shared.stamped_event(call.conversation, message, await shared.clock.now()),
+                body=context.stamped_event(call.conversation, message, await context.clock.now()),
                 decides=decides(message),
             )
             call.told = call.error = None
-            await shared.store.accept([incoming])
+            await context.store.accept([incoming])
             await self._settle(call)
             if call.told is None and call.error is None:
                 await call.ask_around(message_id)
@@ -274,7 +274,7 @@ class Engine:
 
     async def _last_said(self, conversation: str) -> str | None:
         """Return the id of the newest message of the bot in the visible log of a conversation."""
-        entries = await self.shared.store.read(self.shared.key(conversation, "visible"), last=_LINES_LOOKED_AT)
+        entries = await self.context.store.read(self.context.key(conversation, "visible"), last=_LINES_LOOKED_AT)
         lines = [cast("dict[str, Json]", entry.value) for entry in entries]
         said = [line for line in lines if line["from"] == "bot" and line["edits"] is None]
         return cast("str | None", said[-1]["message_id"]) if said else None
@@ -304,40 +304,44 @@ class Engine:
         }
         async with self._calls.begin(action.conversation) as call:
             event_id = f"decide/{make_action_id()}"
-            body = self.shared.stamped(call.conversation, {**body, "event_id": event_id}, await self.shared.clock.now())
+            body = self.context.stamped(
+                call.conversation, {**body, "event_id": event_id}, await self.context.clock.now()
+            )
             incoming = Incoming(conversation=call.conversation, event_ids=(event_id,), body=body, decides=True)
-            await self.shared.store.accept([incoming])
+            await self.context.store.accept([incoming])
             await self._settle(call)
-            call.told = Told(stop_reason="decided")
+            call.told = TurnResult(stop_reason="decided")
             return await call.result()
 
     async def notify(self, address: Address, reply: Reply, *, after_seconds: float = 0.0) -> None:
         """Raises ValueError when its channel is off, OptedOut and Unreachable."""
-        shared = self.shared
-        if address.channel not in shared.channels:
+        context = self.context
+        if address.channel not in context.channels:
             raise ValueError(f"no channel {address.channel!r} is on: {address}")
-        conversation = shared.conversation(address)
-        await check_suppression(shared.store, conversation)
-        transaction = Transaction(partition=shared.store.partition(conversation))
+        conversation = context.conversation(address)
+        await check_suppression(context.store, conversation)
+        transaction = Transaction(partition=context.store.partition(conversation))
         if after_seconds:
-            due = await shared.store.now() + timedelta(seconds=after_seconds)
-            transaction.timers = [later(shared.keyring, conversation, address, reply, due)]
+            due = await context.store.now() + timedelta(seconds=after_seconds)
+            transaction.timers = [schedule_reply(context.keyring, conversation, address, reply, due)]
         else:
-            transaction.parts = shared.parts.render(conversation, address, [OutgoingReply(reply=reply)], cause="notify")
-        await shared.store.commit(transaction)
+            transaction.parts = context.parts.render(
+                conversation, address, [OutgoingReply(reply=reply)], cause="notify"
+            )
+        await context.store.commit(transaction)
 
     async def _find(
         self, person: str, *, action_id: str | None, code: str | None, token: str | None, conversation: str | None
     ) -> PendingAction | None:
         if token is not None:
-            return await find_by_token(self.shared, token, conversation)
+            return await find_by_token(self.context, token, conversation)
         if code is not None:
-            return await find_by_code(self.shared, person, code.upper(), conversation)
-        return await find_by_id(self.shared, action_id or "", conversation)
+            return await find_by_code(self.context, person, code.upper(), conversation)
+        return await find_by_id(self.context, action_id or "", conversation)
 
     async def _settle(self, call: Call) -> None:
         """Run everything this conversation has to do now; the loops may do it, and those of another process too."""
-        await self.shared.store.tick()
+        await self.context.store.tick()
         patience = _LEAST_PATIENCE_SECONDS
         while True:
             await self._decisions.decide(call.conversation)
@@ -350,7 +354,7 @@ class Engine:
                     ran = True
                     ended = await self._actions.run(lease)
                     if ended is not None and not self._rehearses:
-                        await self.shared.bot.tell_outcome(ended)
+                        await self.context.bot.tell_outcome(ended)
             if (lease := await self._lease("out", only=call.conversation)) is not None:
                 ran = True
                 await self._delivery.run(lease)
@@ -363,12 +367,12 @@ class Engine:
 
     async def _approved(self, conversation: str) -> list[str]:
         """What was confirmed there and has not ended, but for what waits for a channel that is off here."""
-        shared, key = self.shared, self.shared.key(conversation, "open")
-        if not shared.read_index(conversation, (await shared.store.get([key]))[key]).index.going:
+        context, key = self.context, self.context.key(conversation, "open")
+        if not context.read_index(conversation, (await context.store.get([key]))[key]).index.going:
             return []
-        actions = await shared.actions(conversation)
+        actions = await context.actions(conversation)
         running = [action for action in actions.by_id.values() if action.state in ("approved", "running")]
-        here = [a for a in running if a.address is None or a.address.channel in self.shared.channels]
+        here = [a for a in running if a.address is None or a.address.channel in self.context.channels]
         return [action.pending_action_id for action in here]
 
     async def _busy(self, conversation: str) -> bool:
@@ -378,11 +382,11 @@ class Engine:
         """
         if await self._approved(conversation):
             return True
-        if not conversation.startswith(f"{self.shared.bot.name}/{DirectChannel.name}:"):
+        if not conversation.startswith(f"{self.context.bot.name}/{DirectChannel.name}:"):
             return False
-        if await self.shared.store.has_work(conversation):
+        if await self.context.store.has_work(conversation):
             return True
-        return any(lane == conversation for _, lane in self.shared.held)
+        return any(lane == conversation for _, lane in self.context.held)
 
 
 async def _cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:

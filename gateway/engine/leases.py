@@ -11,14 +11,14 @@ from types import TracebackType
 from typing import Self
 
 from channels import Json
-from gateway.engine.later import Later
-from gateway.engine.notes import NOTES
-from gateway.engine.shared import Shared
+from gateway.engine.concurrency import DelayedTask
+from gateway.engine.context import EngineContext
+from gateway.engine.turns.notes import NOTES
 from gateway.memory import LINES_READ
 from gateway.store.base import Fenced, Kind, Lease, Reads, StoreError, Transaction
 from gateway.store.form import NewerForm
 
-__all__ = ["BEATS", "READS", "Held", "at_last", "for_newer"]
+__all__ = ["BEATS", "READS", "HeldLease", "release_to_newer", "shielded_commit"]
 
 log = logging.getLogger("askfirst.leases")
 
@@ -32,13 +32,13 @@ BEATS = 3
 """Renewals within the life of a lease: two may fail before it is lost."""
 
 
-def for_newer(lease: Lease, newer: NewerForm) -> Transaction:
+def release_to_newer(lease: Lease, newer: NewerForm) -> Transaction:
     """Gives back a lease whose work a newer release has to do: its lane is as it was, for a worker of that one."""
     log.warning("the %s of %s is left: %s", lease.kind, lease.lane, newer)
     return Transaction(partition=lease.partition, lease=lease, finish="left", needs=newer.needs)
 
 
-async def at_last(work: Awaitable[object]) -> None:
+async def shielded_commit(work: Awaitable[object]) -> None:
     """What work that was cancelled still does for its lease, however often it is cancelled; a lease that is gone needs
     nothing more."""
 
@@ -49,7 +49,7 @@ async def at_last(work: Awaitable[object]) -> None:
     await asyncio.shield(unless_gone())
 
 
-class Held:
+class HeldLease:
     """Renews a lease while the body of a `with` runs, in one task. When it is lost the body is cancelled and Fenced is
     raised.
 
@@ -57,10 +57,10 @@ class Held:
     body does elsewhere nobody refuses: before that it calls `make_sure`.
     """
 
-    def __init__(self, shared: Shared, lease: Lease, on_signal: Callable[[Json], None] | None = None) -> None:
-        self._shared, self.lease, self._on_signal = shared, lease, on_signal
+    def __init__(self, context: EngineContext, lease: Lease, on_signal: Callable[[Json], None] | None = None) -> None:
+        self._context, self.lease, self._on_signal = context, lease, on_signal
         self.ends = False
-        self._every = shared.lease_seconds / BEATS
+        self._every = context.lease_seconds / BEATS
         self._sure_until = lease.sure_until
         self._lost: Fenced | None = None
         self._wake = asyncio.Event()
@@ -70,15 +70,15 @@ class Held:
         if body is None:
             raise RuntimeError("a lease is held by a task")
         self._body, self._cancelled_before = body, body.cancelling()
-        self._beating = Later(self._every, self._beat, f"beat {self.lease.kind}")
-        self._shared.held[(self.lease.kind, self.lease.lane)] = self
+        self._beating = DelayedTask(self._every, self._beat, f"beat {self.lease.kind}")
+        self._context.held[(self.lease.kind, self.lease.lane)] = self
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._beating.end()
-        self._shared.held.pop((self.lease.kind, self.lease.lane), None)
+        self._context.held.pop((self.lease.kind, self.lease.lane), None)
         if error is not None and self._lost is not None and self._body.uncancel() <= self._cancelled_before:
             raise self._lost from None
 
@@ -89,8 +89,8 @@ class Held:
 
     async def _renew(self) -> None:
         began = time.monotonic()
-        control = await self._shared.store.renew(self.lease, lease_seconds=self._shared.lease_seconds)
-        self._sure_until = began + self._shared.lease_seconds
+        control = await self._context.store.renew(self.lease, lease_seconds=self._context.lease_seconds)
+        self._sure_until = began + self._context.lease_seconds
         if self._on_signal is not None:
             for signal in control.signals:
                 self._on_signal(signal)

@@ -82,11 +82,11 @@ class Platforms:
 
     def answering(self) -> dict[str, Json]:
         """Channel -> whether its platform took this process's last call."""
-        return {name: name not in self._engine.shared.down for name in self._channels}
+        return {name: name not in self._engine.context.down for name in self._channels}
 
     async def _start(self, channel: Channel, http: aiohttp.ClientSession) -> float:
         """Seconds to wait before it is tried again; 0 once it is started."""
-        down = self._engine.shared.down
+        down = self._engine.context.down
         try:
             async with asyncio.timeout(_START_SECONDS):
                 await channel.start(http)
@@ -119,5 +119,5 @@ class Platforms:
         if self._ways.get(channel.name) != "polling":
             return
         if isinstance(channel, CanPoll):
-            await Poller(self._engine.shared, self._engine.inbox, channel).run()
+            await Poller(self._engine.context, self._engine.inbox, channel).run()
         log.warning("%s cannot be polled: nothing comes in from it. Let its platform call a webhook", channel.name)

@@ -15,8 +15,8 @@ from collections.abc import AsyncGenerator
 from typing import Protocol
 
 from channels import AskfirstError, CanPoll, Channel, Parsed, RateLimited, WebhookResponse
-from gateway.engine.inbox import Inbox
-from gateway.engine.shared import Shared
+from gateway.engine.context import EngineContext
+from gateway.engine.intake.inbox import Inbox
 from gateway.observe import describe_error
 from gateway.store.base import Conflict, Put, StoreError, Transaction
 
@@ -37,10 +37,10 @@ class Polled(Channel, CanPoll, Protocol):
 class Poller:
     """One channel's poller in one process."""
 
-    def __init__(self, shared: Shared, inbox: Inbox, channel: Polled) -> None:
-        self._shared, self._inbox, self._channel = shared, inbox, channel
-        self._key = shared.key(channel.name, "poller")
-        self._every = shared.lease_seconds / _BEATS
+    def __init__(self, context: EngineContext, inbox: Inbox, channel: Polled) -> None:
+        self._context, self._inbox, self._channel = context, inbox, channel
+        self._key = context.key(channel.name, "poller")
+        self._every = context.lease_seconds / _BEATS
 
     async def run(self) -> None:
         """Poll the channel while no other process does, until cancelled."""
@@ -73,7 +73,7 @@ class Poller:
 
     async def _keep(self) -> None:
         """Renew the lease until it is lost, or may be."""
-        sure_until = time.monotonic() + self._shared.lease_seconds
+        sure_until = time.monotonic() + self._context.lease_seconds
         while time.monotonic() < sure_until:
             await asyncio.sleep(self._every)
             began = time.monotonic()
@@ -81,15 +81,15 @@ class Poller:
                 async with asyncio.timeout(sure_until - began):
                     if not await self._write(free=False):
                         return
-                sure_until = began + self._shared.lease_seconds
+                sure_until = began + self._context.lease_seconds
 
     async def _write(self, *, free: bool) -> bool:
         """Write the lease, which must be `free` or this process's own; False when it is neither. Raises StoreError."""
-        store, name = self._shared.store, self._key.name
+        store, name = self._context.store, self._key.name
         record = (await store.get([self._key]))[self._key]
-        if record.value != self._shared.worker and not (free and record.value is None):
+        if record.value != self._context.worker and not (free and record.value is None):
             return False
-        lease = Put(self._shared.worker, ttl_seconds=self._shared.lease_seconds)
+        lease = Put(self._context.worker, ttl_seconds=self._context.lease_seconds)
         try:
             await store.commit(
                 Transaction(partition=self._key.partition, expect={name: record.version}, puts={name: lease})
@@ -100,30 +100,30 @@ class Poller:
 
     async def _leave(self) -> None:
         """Let another process take over at once. Raises StoreError."""
-        record = (await self._shared.store.get([self._key]))[self._key]
-        if record.value == self._shared.worker:
+        record = (await self._context.store.get([self._key]))[self._key]
+        if record.value == self._context.worker:
             name, version = self._key.name, record.version
-            await self._shared.store.commit(
+            await self._context.store.commit(
                 Transaction(partition=self._key.partition, expect={name: version}, deletes=[name])
             )
 
     async def _poll(self) -> None:
         """Store what the platform hands out; it is asked again for what was not stored."""
-        name, shared, told = self._channel.name, self._shared, ""
+        name, context, told = self._channel.name, self._context, ""
         while True:
             wait, events = _AGAIN_SECONDS, self._channel.poll()
             try:
                 async for several in events:
                     held = Parsed(events=several, response=WebhookResponse())
                     await self._inbox.take(self._channel, held, in_line=True)
-                    shared.down.discard(name)
+                    context.down.discard(name)
                     told = ""
             except Exception as error:  # noqa: BLE001 - a channel of another author's: it is polled again
                 says = str(error) if isinstance(error, AskfirstError) else describe_error(error)
                 if told != (told := says):
                     log.warning("%s: %s", name, says)
-                shared.down.add(name)
-                shared.feed.publish("poll.failed", channel=name, error=type(error).__name__)
+                context.down.add(name)
+                context.feed.publish("poll.failed", channel=name, error=type(error).__name__)
                 if isinstance(error, RateLimited):
                     wait = max(wait, error.retry_after_seconds)
             finally:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 
 from channels import Address, Message, Person, Reply
-from gateway.engine.bounds import strangers
-from gateway.engine.newcomers import Newcomers
-from gateway.engine.shared import Shared
+from gateway.engine.context import EngineContext
+from gateway.engine.pairing import Newcomers
+from gateway.engine.reply_limits import strangers
 from gateway.pending.actions import OutgoingReply
 from gateway.store.base import Transaction
 from gateway.tools.escape import plain
@@ -21,9 +21,9 @@ log = logging.getLogger("askfirst.access")
 class Strangers:
     """Says who may talk to the bot, answers the others, and lets them in."""
 
-    def __init__(self, shared: Shared) -> None:
-        self._shared, self._allowed = shared, shared.allowed
-        self._newcomers = Newcomers(shared.store, shared.keyring)
+    def __init__(self, context: EngineContext) -> None:
+        self._context, self._allowed = context, context.allowed
+        self._newcomers = Newcomers(context.store, context.keyring)
 
     async def may_talk(self, person: Person | None) -> bool:
         """Return True for who is on the allow-list, or was let in by a code. Raises StoreError."""
@@ -38,12 +38,12 @@ class Strangers:
 
         Strangers together get a few answers a second at most, so that a flood of them delays nobody else's messages.
         """
-        shared, pairing = self._shared, self._allowed.pairing
+        context, pairing = self._context, self._allowed.pairing
         asks = message.command == "whoami"
-        rates = strangers(person, message.address, shared.limits.strangers, often=pairing or asks)
-        if await shared.store.take(rates):
+        rates = strangers(person, message.address, context.limits.strangers, often=pairing or asks)
+        if await context.store.take(rates):
             return
-        language = shared.language(person)
+        language = context.language(person)
         code = await self._newcomers.note(person, message.address, language, pairing=pairing)
         log.info("turned away %s: `askfirst people list` says how to let them in", person)
         if asks:
@@ -68,7 +68,7 @@ class Strangers:
         return say("has_admitted", language, person=plain(newcomer.name or newcomer.person))
 
     async def _say(self, address: Address, text: str) -> None:
-        shared = self._shared
-        conversation = shared.conversation(address)
-        parts = shared.parts.render(conversation, address, [OutgoingReply(reply=Reply(text=text))], cause="stranger")
-        await shared.store.commit(Transaction(partition=shared.store.partition(conversation), parts=parts))
+        context = self._context
+        conversation = context.conversation(address)
+        parts = context.parts.render(conversation, address, [OutgoingReply(reply=Reply(text=text))], cause="stranger")
+        await context.store.commit(Transaction(partition=context.store.partition(conversation), parts=parts))

@@ -86,10 +86,10 @@ class Transcripts:
             said[number] = message if _lasts(message) else None
         said[:begin] = [None] * begin
         self._keep(conversation, _Known(lines, said))
-        told = cast("list[ModelMessage]", messages[begin:])
-        begin = _window(told)
-        first = next((n for n in range(begin, len(told)) if told[n].role in ("user", "event")), len(told))
-        return told[first:]
+        recent = cast("list[ModelMessage]", messages[begin:])
+        begin = _window(recent)
+        first = next((n for n in range(begin, len(recent)) if recent[n].role in ("user", "event")), len(recent))
+        return recent[first:]
 
     def _keep(self, conversation: str, known: _Known) -> None:
         if sum(map(len, known.lines)) <= _MOST_CHARACTERS:
@@ -98,11 +98,11 @@ class Transcripts:
             self._known.popitem(last=False)
 
 
-def _window(told: Sequence[ModelMessage]) -> int:
+def _window(recent: Sequence[ModelMessage]) -> int:
     """Return the index at which the last `HISTORY` messages begin. Notes do not count."""
     counted = 0
-    for number in range(len(told) - 1, -1, -1):
-        counted += told[number].role != "event"
+    for number in range(len(recent) - 1, -1, -1):
+        counted += recent[number].role != "event"
         if counted > HISTORY:
             return number + 1
     return 0

@@ -72,7 +72,7 @@ class Feed:
             while True:
                 changed.clear()
                 with self._lock:
-                    fresh = [told for told in self._notices if told[0] > after]
+                    fresh = [notice for notice in self._notices if notice[0] > after]
                 for seq, at, name, fields in fresh:
                     yield Notice(seq=seq, at=at, name=name, fields=fields)
                     after = seq
@@ -93,7 +93,7 @@ def _plain(value: object, depth: int = 0) -> Json:
         if isinstance(value, list | tuple | set | frozenset):
             return [_plain(item, depth + 1) for item in list(value)[:_MAX_ITEMS]]
     try:
-        told = "".join(format_exception(value)) if isinstance(value, BaseException) else str(value)
-        return _plain(told, depth)
+        text = "".join(format_exception(value)) if isinstance(value, BaseException) else str(value)
+        return _plain(text, depth)
     except Exception:  # noqa: BLE001 - an author's object may raise any error here, and publishing must not
         return f"<{type(value).__name__}>"

@@ -25,9 +25,9 @@ def pseudonyms(key: bytes, channels: Iterable[str]) -> Callable[[str], str]:
     )
 
     def pseudonym(match: re.Match[str]) -> str:
-        before, who = (match[1], match[2]) if match[2] else (match[3], match[4])
+        before, person = (match[1], match[2]) if match[2] else (match[3], match[4])
         # A sentence may end with a punctuation mark, and no id does.
-        rest = who[len(bare := who.rstrip(".:;)!?'")) :]
+        rest = person[len(bare := person.rstrip(".:;)!?'")) :]
         mac = hmac.digest(key, (before + bare).encode("utf-8", "backslashreplace"), "sha256").hex()
         return f"{before}~{mac[:_DIGITS]}{rest}"
 

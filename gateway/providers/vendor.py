@@ -116,10 +116,10 @@ class Vendor:
     def _answered(self, error: Any) -> ProviderError:
         codes, about = self._codes(error), self.details(error)[1]
         field = f" ({about})" if re.fullmatch(r"[a-z_.\[\]0-9]{1,80}", str(about or "")) else ""
-        what = f"{' '.join(codes[:1])}{field}".strip()
+        code_text = f"{' '.join(codes[:1])}{field}".strip()
         status = getattr(error, "status_code", None)
         if status is None or status < 400:
-            return ProviderError(self.name, f"failed half way {what}".strip(), retryable=True)
+            return ProviderError(self.name, f"failed half way {code_text}".strip(), retryable=True)
         unpaid = status == 402 or any(map(_UNPAID.search, codes))
         too_long = status in (400, 413, 422) and (
             status == 413 or any(map(_TOO_LONG.search, codes)) or _SAID_TOO_LONG.search(str(error)) is not None
@@ -128,7 +128,7 @@ class Vendor:
         mend = _TOO_LONG_MEND if too_long else self._mend(status, unpaid=unpaid)
         return ProviderError(
             self.name,
-            ": ".join(filter(None, [f"{status} {what}".strip(), mend])),
+            ": ".join(filter(None, [f"{status} {code_text}".strip(), mend])),
             refusal="too_long" if too_long else "invalid" if invalid else None,
             retryable=not unpaid and (status in (408, 409, 429) or status >= 500),
             rate_limited=not unpaid and status == 429,

@@ -110,7 +110,7 @@ class ChatDriver:
                 stack.callback(setattr, self.bot, "agent", own)
             channels = {_ChatChannel.name: self._channel}
             self.engine = await stack.enter_async_context(in_memory(self.bot, channels))
-            self.engine.shared.store.offset_seconds = self.clock.offset_seconds
+            self.engine.context.store.offset_seconds = self.clock.offset_seconds
             self.engine.start()
             self.clock.attach(self._moved)
             self._stack = stack.pop_all()
@@ -207,7 +207,7 @@ class ChatDriver:
         await self._idle()
 
     async def _moved(self, offset_seconds: float) -> None:
-        self.engine.shared.store.offset_seconds = offset_seconds
+        self.engine.context.store.offset_seconds = offset_seconds
         await self.engine.due()
         await self._idle()
 

@@ -83,8 +83,8 @@ class Function:
         the caller's context. When the caller is cancelled: raises NotBegun if the function has not run, GoesOn if it
         still runs in its thread, and CancelledError otherwise.
         """
-        taken = values if self.takes_any else {name: values[name] for name in self.parameters if name in values}
-        bound = partial(self.function, **taken, **dict.fromkeys(self.context, ctx))
+        arguments = values if self.takes_any else {name: values[name] for name in self.parameters if name in values}
+        bound = partial(self.function, **arguments, **dict.fromkeys(self.context, ctx))
         if self.is_generator:
             chunks = []
             async with aclosing(bound() if self.is_async else self._from_thread(bound)) as pieces:

@@ -278,7 +278,7 @@ class Tool:
         if self._done is None:
             return None
         values = {name: plain(shown(value, bare=False)) for name, value in args.items()}
-        return self._done.render({**values, "result": _told(result)})
+        return self._done.render({**values, "result": _result_text(result)})
 
     def _at_most(self, seconds: float | None) -> float | None:
         return min((each for each in (self.timeout_seconds, seconds) if each is not None), default=None)
@@ -303,14 +303,14 @@ class Tool:
                 raise ToolBusy(self.name, key)
         scope, waiting, task = asyncio.timeout(limit), key is not None, asyncio.current_task()
         try:
-            async with scope, held(key) if key is not None else nullcontext() as taken:
+            async with scope, held(key) if key is not None else nullcontext() as held_lock:
                 waiting = False
                 values.update(self._injected, **self._more_injected())
                 try:
                     return await function.call(values, ctx, on_chunk=on_chunk)
                 except GoesOn as error:
-                    if taken is not None:
-                        taken.leave_to(error.call)
+                    if held_lock is not None:
+                        held_lock.leave_to(error.call)
                     raise
         except ToolError:
             raise
@@ -402,7 +402,7 @@ def _cancelling() -> bool:
     return task is None or task.cancelling() > 0
 
 
-def _told(result: Any) -> str:
+def _result_text(result: Any) -> str:
     """Return a result for use in a sentence, as Markdown."""
     text = serialise(result)
     if len(text) > _LONGEST_TOLD:

@@ -47,16 +47,16 @@ async def _main(pipe: Connection, job: Job) -> None:
     if not job.fenced:
         _take_down_the_fence()
     gateway = Gateway(make_bot(record, job.gate), Settings(**job.settings))
-    shared = gateway.engine.shared
-    shared.lease_seconds = job.lease_seconds
-    _note_leases(shared.store, record)
+    context = gateway.engine.context
+    context.lease_seconds = job.lease_seconds
+    _note_leases(context.store, record)
     _note_sends(gateway.channels["telegram"], record)
     async with gateway:
         running = await serve(gateway.aiohttp_app(), "127.0.0.1", 0)
         pipe.send(f"http://127.0.0.1:{running.port}/webhooks/telegram")
         while True:
             await asyncio.to_thread(pipe.recv)
-            pipe.send(asdict(await shared.store.stats()))
+            pipe.send(asdict(await context.store.stats()))
 
 
 def _note_leases(store: Store, record: Record) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gateway import wording
 from gateway.cli import main
-from gateway.engine.shared import Shared
+from gateway.engine.context import EngineContext
 
 __all__ = ["run"]
 
@@ -40,5 +40,5 @@ def run(
     os.environ.update(env)
     sys.path.insert(0, str(cwd))
     if lease_seconds is not None:
-        Shared.__init__ = functools.partialmethod(Shared.__init__, lease_seconds=lease_seconds)  # type: ignore[assignment]
+        EngineContext.__init__ = functools.partialmethod(EngineContext.__init__, lease_seconds=lease_seconds)  # type: ignore[assignment]
     main(arguments, prog_name="askfirst")

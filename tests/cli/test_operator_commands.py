@@ -17,9 +17,6 @@ import aiohttp
 import pytest
 from aiohttp import web
 from click.testing import CliRunner, Result
-from gateway.engine.newcomers import Newcomers
-from gateway.engine.operator import LETTERS_A_PAGE, NotDone, Operator
-from gateway.engine.shapes import Shapes
 
 from channels import Address
 from channels import Person as Newcomer
@@ -27,6 +24,9 @@ from gateway import Agent, ChannelAgent
 from gateway.assembly import open_store
 from gateway.cli import main
 from gateway.control_server import control, socket_file
+from gateway.engine.intake.shapes import Shapes
+from gateway.engine.pairing import Newcomers
+from gateway.operations.operator import LETTERS_A_PAGE, NotDone, Operator
 from gateway.pending.seal import Keyring
 from gateway.store.base import Dead, Incoming, Key, Transaction
 from gateway.store.sqlite import SqliteStore
@@ -438,7 +438,7 @@ async def test_an_unknown_outcome_is_settled_once_and_told(state: Any) -> None:
 
     async with ChatDriver(Agent([pay]), provider=ScriptedProvider([ToolCall("pay", {"amount": 5})])) as chat:
         await chat.says("ana", "pay 5")
-        shared = chat.engine.shared
+        shared = chat.engine.context
         operator = Operator(shared.store, shared.channels, shared.keyring, bot=shared.bot.name)
         [asked] = await operator.pending()
         action_id = str(asked["id"])
@@ -480,7 +480,7 @@ async def test_a_list_says_how_to_settle_what_is_in_doubt(here: Path) -> None:
 
 async def test_what_is_shown_of_a_store_of_many_and_of_none() -> None:
     async with ChatDriver(Agent([])) as chat:
-        shared = chat.engine.shared
+        shared = chat.engine.context
         operator = Operator(shared.store, shared.channels, shared.keyring, bot=None)
         for missing in ("nothing", ""):
             with pytest.raises(NotDone, match="there is no action"):

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from channels import WebhookRequest
-from gateway.engine.shapes import PREFIX, shape_of
+from gateway.engine.intake.shapes import PREFIX, shape_of
 from gateway.web.limits import MAX_BODY_BYTES
 from tests.e2e.house import SECRET, SIGNED, SIGNING, House, open_house
 from tests.fakes.openai import Call, Fail

@@ -9,7 +9,7 @@ from tests.fakes.openai import Call
 
 
 async def test_the_action_is_done_and_its_person_learns_that_the_file_is_lost(house: House, tmp_path: Path) -> None:
-    artifacts = house.gateway.engine.shared.artifacts
+    artifacts = house.gateway.engine.context.artifacts
     artifacts.directory = tmp_path / "in the way"
     artifacts.directory.touch()
     prompt = await house.asks("archive INV-42", Call("archive_invoice", {"invoice_id": "INV-42"}))
@@ -26,7 +26,7 @@ async def test_the_action_is_done_and_its_person_learns_that_the_file_is_lost(ho
 
 
 async def test_the_model_is_told_and_says_so(house: House, tmp_path: Path) -> None:
-    artifacts = house.gateway.engine.shared.artifacts
+    artifacts = house.gateway.engine.context.artifacts
     artifacts.directory = tmp_path / "in the way"
     artifacts.directory.touch()
     told = await house.asks("send it", Call("send_invoice_pdf", {"invoice_id": "INV-7"}), "Sorry, it is lost.")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from channels import Address, Json, Person
-from gateway.engine.newcomers import Newcomers
-from gateway.engine.operator import NotDone, Operator
+from gateway.engine.pairing import Newcomers
+from gateway.operations.operator import NotDone, Operator
 from gateway.store.base import Key, Put, Transaction
 from tests.e2e.house import House, open_house
 from tests.fakes.telegram import User
@@ -28,7 +28,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
 
 
 def operator(house: House) -> Operator:
-    shared = house.gateway.engine.shared
+    shared = house.gateway.engine.context
     return Operator(shared.store, shared.channels, shared.keyring, bot=shared.bot.name)
 
 
@@ -38,7 +38,7 @@ async def people(house: House) -> Any:
 
 
 def newcomers(house: House) -> Newcomers:
-    return Newcomers(house.gateway.engine.shared.store, house.gateway.engine.shared.keyring)
+    return Newcomers(house.gateway.engine.context.store, house.gateway.engine.context.keyring)
 
 
 async def code_for(house: House, name: str) -> tuple[User, str]:
@@ -132,7 +132,7 @@ async def test_twenty_codes_are_open_at_most_and_ten_of_a_channel(house: House) 
 
 async def test_a_row_of_somebody_else_lets_nobody_in(house: House) -> None:
     bob = house.telegram.person("Bob")
-    store, person = house.gateway.engine.shared.store, f"telegram:7000001:{bob.id}"
+    store, person = house.gateway.engine.context.store, f"telegram:7000001:{bob.id}"
     key = Key(store.partition(person), f"admitted/{person}")
     forged: Json = {"person": person, "name": "Bob", "at": "2026-11-24T00:00:00+00:00", "by": "operator"}
     await store.commit(Transaction(partition=key.partition, puts={key.name: Put(forged)}))
@@ -160,6 +160,6 @@ async def test_without_pairing_a_stranger_gets_no_code_and_is_remembered(tmp_pat
 async def test_who_was_let_in_is_a_stranger_again_when_pairing_is_off(house: House) -> None:
     bob, code = await code_for(house, "Bob")
     await operator(house).admit(code)
-    house.gateway.engine.shared.allowed.pairing = False
+    house.gateway.engine.context.allowed.pairing = False
     told = await house.asks("hello?", to=bob, by=bob)
     assert house.model.requests == [], told.text

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from channels import Address, Message, WebhookRequest
-from gateway.engine import trail
+from gateway.engine import event_log
 from tests.e2e.house import SIGNED, House, open_house
 
 ANSWERED = ["accepted", "turn begun", "model answered", "committed"]
@@ -101,7 +101,7 @@ async def test_those_of_one_moment_share_a_line(tmp_path: Path, caplog: pytest.L
 async def test_a_line_names_fifty_at_most(caplog: pytest.LogCaptureFixture) -> None:
     address = Address(channel="telegram", account="1", place="2")
     for number in range(120):
-        trail.accepted(Message(event_ids=(str(number),), address=address, person=None), "c", new=True)
+        event_log.accepted(Message(event_ids=(str(number),), address=address, person=None), "c", new=True)
     await asyncio.sleep(0)
     named = [str(vars(record)["event"]).split(", ") for record in caplog.records]
     assert [len(each) for each in named] == [50, 50, 20]

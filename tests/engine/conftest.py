@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from gateway import app
-from gateway.engine import answers, retrying
+from gateway.engine import retrying
+from gateway.engine.turns import bare_replies
 from gateway.store.base import Store
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
@@ -63,6 +64,6 @@ async def chat(tmp_path: Path, invoices: Invoices) -> AsyncIterator[Rig]:
 @pytest.fixture
 def nobody_waits_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """For a prompt on its way, or a store that does not answer: seconds of real time, where milliseconds will do."""
-    monkeypatch.setattr(answers, "_SEND_WAIT_SECONDS", 0.004)
-    monkeypatch.setattr(answers, "_LOOK_SECONDS", 0.002)
+    monkeypatch.setattr(bare_replies, "_SEND_WAIT_SECONDS", 0.004)
+    monkeypatch.setattr(bare_replies, "_LOOK_SECONDS", 0.002)
     monkeypatch.setattr(retrying, "_WAITS_SECONDS", (0.001,))

@@ -31,9 +31,9 @@ from gateway.access import AllowList
 from gateway.assembly import Home, assemble, open_store
 from gateway.channel_agent import Outcome
 from gateway.engine.decisions import Decisions
-from gateway.engine.delivery import Delivery
+from gateway.engine.delivery.sender import PartSender
 from gateway.engine.leases import READS
-from gateway.engine.turns import Turns
+from gateway.engine.turns.runner import TurnRunner
 from gateway.limits import Limits
 from gateway.observe import Feed
 from gateway.store.base import Kind, Lease, Store
@@ -115,13 +115,13 @@ class Worker:
         feed = Feed(now=lambda: datetime.now(UTC))
         home, allowed = Home(cast("Store", wire), KEYS, files), AllowList(people)
         self.engine = assemble(bot, home, platforms, allowed=allowed, feed=feed, limits=limits)
-        self.shared = self.engine.shared
-        self.decisions = Decisions(self.shared)
-        self.delivery = Delivery(self.shared)
+        self.context = self.engine.context
+        self.decisions = Decisions(self.context)
+        self.delivery = PartSender(self.context)
 
     async def lease(self, kind: Kind, **options: Any) -> Lease:
-        lease = await self.shared.store.lease(
-            self.shared.worker, [kind], pool=Platform.name, reads=READS[kind], **options
+        lease = await self.context.store.lease(
+            self.context.worker, [kind], pool=Platform.name, reads=READS[kind], **options
         )
         assert lease is not None, f"no {kind} is ready"
         return lease
@@ -131,7 +131,7 @@ class Worker:
         return await self.turn_of(await self.lease("turn"), deadline_seconds=deadline_seconds)
 
     async def turn_of(self, lease: Lease, *, deadline_seconds: float = 60.0) -> Outcome | None:
-        return await Turns(self.shared, self.decisions, deadline_seconds=deadline_seconds).run(lease)
+        return await TurnRunner(self.context, self.decisions, deadline_seconds=deadline_seconds).run(lease)
 
     async def deliver(self) -> None:
         """Work off the outbox that has been ready longest, until its lane is given back."""
@@ -185,7 +185,9 @@ class Rig:
     async def turns(self) -> None:
         """Send what waits, then run a turn, until nothing is ready."""
         while await self.ready():
-            sending = await self.store.lease(self.worker.shared.worker, ["out"], pool=Platform.name, reads=READS["out"])
+            sending = await self.store.lease(
+                self.worker.context.worker, ["out"], pool=Platform.name, reads=READS["out"]
+            )
             if sending is not None:
                 await self.worker.delivery.run(sending)
             else:
@@ -238,7 +240,7 @@ async def rig(
     await store.open()
     wire = Wire(store)
     worker = Worker(bot, wire, {Platform.name: platform}, files, limits=limits, people=people)
-    worker.shared.clock.observe(await store.now())
+    worker.context.clock.observe(await store.now())
     try:
         yield Rig(bot, store, wire, platform, files, worker)
     finally:

@@ -39,12 +39,12 @@ async def confirmed(chat: Rig) -> None:
 
 async def effect(chat: Rig) -> None:
     await chat.worker.engine._actions.run(await chat.worker.lease("action"))
-    await chat.worker.shared.tasks.ended()
+    await chat.worker.context.tasks.ended()
 
 
 def alarms(chat: Rig, caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     """The doubts of the feed, each with its line in the log."""
-    notices = [fields for _, _, name, fields in chat.worker.shared.feed._notices if name == "doubt"]
+    notices = [fields for _, _, name, fields in chat.worker.context.feed._notices if name == "doubt"]
     lines = [record.getMessage() for record in caplog.records if record.name == "askfirst.actions"]
     errors = [line for line in lines if (": " in line and "askfirst" in line) or "without the key" in line]
     return [(str(fields["why"]), next(line for line in errors if str(fields["action"]) in line)) for fields in notices]
@@ -78,7 +78,7 @@ async def test_a_changed_record_is_told_at_once_and_once(tmp_path: Path, caplog:
         await chat.store.commit(Transaction(partition=key.partition, puts={key.name: forged}))
         await chat.says("ana", "yes")
         await chat.turns()
-        await chat.worker.shared.tasks.ended()
+        await chat.worker.context.tasks.ended()
         [(why, line)] = alarms(chat, caplog)
         assert (why, "changed by somebody without the key" in line) == ("forged", True)
         assert [action.detail for action in operator.heard] == ["tampered"]
@@ -95,7 +95,7 @@ async def test_an_outcome_that_does_not_arrive_is_told_at_once(
         await effect(chat)
         chat.platform.will = [error]
         await chat.turns()
-        await chat.worker.shared.tasks.ended()
+        await chat.worker.context.tasks.ended()
         assert [why for why, _ in alarms(chat, caplog)] == ["undeliverable"]
         assert [action.state for action in operator.heard] == ["done"]
 
@@ -165,7 +165,7 @@ async def test_an_outcome_whose_channel_is_off_is_told_at_once(
         await confirmed(chat)
         running = asyncio.create_task(effect(chat))
         await invoices.running.wait()
-        chat.worker.shared.channels = {}
+        chat.worker.context.channels = {}
         invoices.hold.set()
         await running
         assert [why for why, _ in alarms(chat, caplog)] == ["undeliverable"]
@@ -178,7 +178,7 @@ async def test_an_event_made_without_the_key_is_told_at_once(tmp_path: Path) -> 
         forged = Incoming(conversation="agent/test:bot:ana", event_ids=("e",), body=body, decides=True)
         await chat.store.accept([forged])
         await chat.worker.decisions.sweep(0)
-        notices = [fields for _, _, name, fields in chat.worker.shared.feed._notices if name == "doubt"]
+        notices = [fields for _, _, name, fields in chat.worker.context.feed._notices if name == "doubt"]
         assert notices == [{"conversation": "agent/test:bot:ana", "why": "forged"}]
 
 

@@ -90,8 +90,8 @@ async def test_decide_by_token(invoices: Invoices) -> None:
 
 
 async def button(bot: ChannelAgent) -> str:
-    shared = bot._running().shared  # type: ignore[attr-defined]
-    (line,) = await shared.store.read(shared.key("agent/app:-:user:ana", "visible"), last=1)
+    context = bot._running().context  # type: ignore[attr-defined]
+    (line,) = await context.store.read(context.key("agent/app:-:user:ana", "visible"), last=1)
     return str(line.value["buttons"][0]["token"])
 
 
@@ -218,8 +218,8 @@ async def test_a_tool_that_lets_out_a_generator_exit_fails_at_once(invoices: Inv
         (action,) = (await bot.ask_channel("ana", "delete INV-1")).pending
         failed = await bot.decide("app:-:ana", "confirm", action_id=action.pending_action_id)
         assert failed.content.startswith("This was confirmed, but it failed")
-        shared = bot._running().shared  # type: ignore[attr-defined]
-        assert (await shared.store.stats()).leased == 0
+        context = bot._running().context  # type: ignore[attr-defined]
+        assert (await context.store.stats()).leased == 0
 
 
 async def test_a_call_that_is_cancelled_loses_nothing(invoices: Invoices) -> None:
@@ -252,7 +252,7 @@ async def test_between_calls_nothing_runs_and_the_next_works_off_what_fell_due(
     async with invoices.bot() as bot:
         await bot.ask_channel("ana", "delete INV-1")
         before = len(asyncio.all_tasks())
-        bot._running().shared.store.offset_seconds = 901  # type: ignore[attr-defined]
+        bot._running().context.store.offset_seconds = 901  # type: ignore[attr-defined]
         assert len(asyncio.all_tasks()) == before
         assert before == {"sqlite": 1, "redis": 2}[kept_on], "on Redis the connection that listens for news lives on"
         result = await bot.ask_channel("ana", "hello")
@@ -307,9 +307,9 @@ async def test_notify(entered: Any, invoices: Invoices, tmp_path: Path) -> None:
 async def test_decide_does_not_wait_for_a_platform_that_is_down(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1")
-        shared = chat.engine.shared
-        (action,) = (await shared.actions("agent/test:bot:ana")).open
-        channel: Any = shared.channels["test"]
+        context = chat.engine.context
+        (action,) = (await context.actions("agent/test:bot:ana")).open
+        channel: Any = context.channels["test"]
 
         async def down(*_: Any, **__: Any) -> None:
             raise Unavailable("502")

@@ -42,7 +42,7 @@ def place(name: str) -> Address:
 
 
 async def take(chat: ChatDriver, *events: Event) -> None:
-    await chat.engine.inbox.take(chat.engine.shared.channels["test"], Parsed(events=events, response=Answered()))
+    await chat.engine.inbox.take(chat.engine.context.channels["test"], Parsed(events=events, response=Answered()))
     while not await chat.engine.idle():
         await asyncio.sleep(0.001)
 
@@ -60,23 +60,23 @@ def message(text: str, who: str = "ana", where: str = "ana", **more: Any) -> Mes
 
 
 async def actions(chat: ChatDriver) -> list[PendingAction]:
-    found = await chat.engine.shared.store.scan("action/")
+    found = await chat.engine.context.store.scan("action/")
     return sorted((action_of(record.value) for _, record in found), key=lambda a: a.requested_at)
 
 
 async def log(chat: ChatDriver, name: str) -> list[dict[str, Any]]:
     """Of every chat that anything was said in."""
-    shared = chat.engine.shared
+    context = chat.engine.context
     places = {"ana", "#team", *(shown.place for shown in chat.messages)}
-    partitions = {shared.store.partition(shared.conversation(place(where))) for where in places}
-    entries = [entry for found in sorted(partitions) for entry in await shared.store.read(Key(found, name))]
+    partitions = {context.store.partition(context.conversation(place(where))) for where in places}
+    entries = [entry for found in sorted(partitions) for entry in await context.store.read(Key(found, name))]
     return [cast("dict[str, Any]", entry.value) for entry in entries]
 
 
 async def tamper(chat: ChatDriver, **changes: Json) -> None:
     """Change the newest action's record as somebody with the file but without the key could."""
     action = (await actions(chat))[-1]
-    store = chat.engine.shared.store
+    store = chat.engine.context.store
     transaction = Transaction(partition=store.partition(action.conversation))
     key = Key(transaction.partition, f"action/{action.pending_action_id}")
     transaction.puts[key.name] = Put(edited((await store.get([key]))[key].value, **changes))
@@ -220,8 +220,8 @@ async def test_b3_a_button_forwarded_to_another_chat(invoices: Invoices) -> None
 async def test_b4_guesses_are_refused_and_do_not_fill_the_log(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1")
-        shared = chat.engine.shared
-        here = shared.store.partition(shared.conversation(place("ana")))
+        context = chat.engine.context
+        here = context.store.partition(context.conversation(place("ana")))
         for number in range(30):
             await take(chat, press(chat, person("eve"), "ana", event_id=f"g{number}", token=make_token(here)))
         assert invoices.deleted == []
@@ -293,7 +293,7 @@ async def test_c1_nor_is_one_that_was_approved_before_it_was_changed(invoices: I
             args_digest=compute_args_digest({"invoice_id": "INV-666"}),
         )
         action = (await actions(chat))[-1]
-        store = chat.engine.shared.store
+        store = chat.engine.context.store
         launched = Transaction(partition=store.partition(action.conversation), actions=[action.pending_action_id])
         await store.commit(launched)
         await take(chat)
@@ -500,7 +500,7 @@ async def test_d5_what_was_refused_is_not_asked_again_in_the_same_turn(invoices:
         saying = asyncio.create_task(chat.says("ana", "go on"))
         while len(script.requests) < 2:
             await asyncio.sleep(0.001)
-        channel = chat.engine.shared.channels["test"]
+        channel = chat.engine.context.channels["test"]
         await chat.engine.inbox.take(channel, Parsed(events=(refusing,), response=Answered()))
         while (await actions(chat))[0].state == "pending":
             await asyncio.sleep(0.001)
@@ -586,7 +586,7 @@ async def test_e4_a_no_right_after_the_yes(invoices: Invoices) -> None:
         await chat.says("ana", "delete INV-1")
         yes = press(chat, person("ana"), "ana")
         no = replace(yes, event_ids=("no",), token=chat.last.tokens["Cancel"])
-        channel = chat.engine.shared.channels["test"]
+        channel = chat.engine.context.channels["test"]
         await chat.engine.inbox.take(channel, Parsed(events=(yes,), response=Answered()))
         await invoices.running.wait()
         await chat.engine.inbox.take(channel, Parsed(events=(no,), response=Answered()))
@@ -698,7 +698,7 @@ async def test_a_question_answered_while_it_is_asked_again_does_not_break_the_tu
         saying = asyncio.create_task(chat.says("ana", "delete INV-1"))
         await asking.wait()
         await chat.engine.inbox.take(
-            chat.engine.shared.channels["test"],
+            chat.engine.context.channels["test"],
             Parsed(events=(press(chat, person("ana"), "ana"),), response=Answered()),
         )
         gate.set()
@@ -762,11 +762,11 @@ async def test_f7_a_store_that_fails_for_a_moment_costs_no_decision(
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1")
         await chat.engine.stop()
-        channel, store = chat.engine.shared.channels["test"], chat.engine.shared.store
+        channel, store = chat.engine.context.channels["test"], chat.engine.context.store
         monkeypatch.setattr(store, "get", unavailable)
         pressed = press(chat, person("ana"), "ana")
         await chat.engine.inbox.take(channel, Parsed(events=(pressed,), response=Answered()))
-        while len(chat.engine.shared.tasks):
+        while len(chat.engine.context.tasks):
             await asyncio.sleep(0.001)
         assert (invoices.deleted, chat.alerts, len(await store.pointed())) == ([], [], 1)
         monkeypatch.undo()
@@ -795,13 +795,13 @@ async def test_f8_a_button_works_after_a_restart(invoices: Invoices, tmp_path: P
 async def test_f10_a_record_of_a_newer_release_is_left_alone(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1")
-        shared = chat.engine.shared
-        [(key, _)] = await shared.store.scan("action/")
-        newer = Put(shared.keyring.seal(key.name, '{"more": 1}', form=FORM + 1))
-        await shared.store.commit(Transaction(partition=key.partition, puts={key.name: newer}))
+        context = chat.engine.context
+        [(key, _)] = await context.store.scan("action/")
+        newer = Put(context.keyring.seal(key.name, '{"more": 1}', form=FORM + 1))
+        await context.store.commit(Transaction(partition=key.partition, puts={key.name: newer}))
         await chat.presses("ana", "Confirm")
         assert invoices.deleted == []
-        assert (await shared.store.get([key]))[key].value == newer.value
+        assert (await context.store.get([key]))[key].value == newer.value
 
 
 async def test_f14_a_flood_of_presses_by_somebody_else_fills_no_audit(invoices: Invoices) -> None:
@@ -841,7 +841,7 @@ async def deny_after_the_yes(chat: ChatDriver, denied: Agent) -> None:
     engine = chat.engine
     await engine.stop()
     event = press(chat, person("ana"), "ana")
-    await engine.inbox.take(engine.shared.channels["test"], Parsed(events=(event,), response=Answered()))
+    await engine.inbox.take(engine.context.channels["test"], Parsed(events=(event,), response=Answered()))
     while (await actions(chat))[0].state != "approved":
         await asyncio.sleep(0.001)
     chat.bot.agent = denied

@@ -83,7 +83,7 @@ async def test_what_comes_during_a_turn_makes_the_next_one() -> None:
         while not script.requests:
             await asyncio.sleep(0)
         more = [asyncio.create_task(chat.says("ana", text)) for text in ("two", "three")]
-        while (await chat.engine.shared.store.stats()).waiting < 3:
+        while (await chat.engine.context.store.stats()).waiting < 3:
             await asyncio.sleep(0)
         assert len(script.requests) == 1
         hold.set()
@@ -178,7 +178,7 @@ async def test_a_yes_that_follows_other_words_of_the_same_batch_does_not_count(t
 
 
 async def test_an_event_of_another_release_is_put_aside_and_told(chat: Rig, script: ScriptedProvider) -> None:
-    conversation = chat.worker.shared.conversation(here("ana"))
+    conversation = chat.worker.context.conversation(here("ana"))
     wink = Incoming(conversation=conversation, event_ids=("wink",), body={"kind": "Wink"})
     await chat.store.accept([wink])
     await chat.says("ana", "two")

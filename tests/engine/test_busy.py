@@ -10,7 +10,7 @@ import pytest
 
 from gateway import Agent, ChannelAgent, Confirm, ToolContext, tool
 from gateway.agent import AgentConfig
-from gateway.engine.busy import interrupt
+from gateway.engine.turns.interrupts import interrupt
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from gateway.wording import say
 from tests.engine.bots import Invoices
@@ -23,7 +23,7 @@ def bot(script: ScriptedProvider, tools: Any = ()) -> ChannelAgent:
 
 def look(worker: Worker) -> None:
     """Its beat comes round."""
-    worker.shared.nudge("turn", next(lane for kind, lane in worker.shared.held if kind == "turn"))
+    worker.context.nudge("turn", next(lane for kind, lane in worker.context.held if kind == "turn"))
 
 
 async def hears_nothing(chat: Rig) -> None:
@@ -37,7 +37,7 @@ async def hears_nothing(chat: Rig) -> None:
 
 async def idle(chat: Rig) -> None:
     """What was started beside the work has ended, a signal that was to be sent for instance."""
-    await chat.worker.shared.tasks.ended()
+    await chat.worker.context.tasks.ended()
 
 
 async def test_it_is_answered_together_with_the_one_before() -> None:
@@ -111,8 +111,8 @@ async def test_what_the_turn_is_of_does_not_interrupt_it(tmp_path: Path) -> None
         await idle(chat)
         running = asyncio.create_task(chat.worker.turn())
         await invoices.model.waiting.wait()
-        lane = chat.worker.shared.conversation(hello.address)
-        await interrupt(chat.worker.shared, hello, lane)
+        lane = chat.worker.context.conversation(hello.address)
+        await interrupt(chat.worker.context, hello, lane)
         await hears_nothing(chat)
         invoices.model.let_go.set()
         outcome = await running

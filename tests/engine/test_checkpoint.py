@@ -32,10 +32,10 @@ WORDS: Json = {"action": "delete_invoice", "preview": "Delete invoice INV-1 for 
 
 async def asked(chat: Rig) -> PendingAction:
     """What an earlier attempt at the turn would have recorded."""
-    shared = chat.worker.shared
-    tool, person = shared.bot.tool("delete_invoice"), message("ana", "").person
+    context = chat.worker.context
+    tool, person = context.bot.tool("delete_invoice"), message("ana", "").person
     assert tool is not None and person is not None
-    actions = await shared.actions(CHAT)
+    actions = await context.actions(CHAT)
     proposed = propose(
         actions,
         tool,
@@ -58,7 +58,7 @@ async def take_over(chat: Rig, *steps: Any) -> None:
     recorded: list[Json] = []
     for step in ({"events": [lease.events[0].seq]}, {"reply": REPLY}, *steps):
         context = f"{CHAT}\n{recorded[-1]['mac'] if recorded else ''}"  # type: ignore[index, call-overload]
-        sealed = chat.worker.shared.keyring.stamped("step", context, step) if isinstance(step, dict) else step
+        sealed = chat.worker.context.keyring.stamped("step", context, step) if isinstance(step, dict) else step
         recorded.append(sealed)
     await chat.store.commit(Transaction(partition=lease.partition, lease=lease, steps=recorded))
     for _ in range(4):
@@ -72,7 +72,7 @@ def verdict(record: Any) -> Any:
 
 async def put_aside(chat: Rig) -> bool:
     """Whether the turn has come to nothing but a dead letter and a word to the person."""
-    nothing = (await chat.worker.shared.actions(CHAT)).index.entries == ()
+    nothing = (await chat.worker.context.actions(CHAT)).index.entries == ()
     (text,) = chat.platform.texts()
     return nothing and len(await chat.store.dead()) == 1 and "went wrong" in text
 
@@ -81,7 +81,7 @@ async def test_a_taken_over_ask_is_asked_once(tmp_path: Path, invoices: Invoices
     async with rig(invoices.bot(), tmp_path) as chat:
         action = await asked(chat)
         await take_over(chat, verdict(action.to_json()))
-        (shown,) = (await chat.worker.shared.actions(CHAT)).open
+        (shown,) = (await chat.worker.context.actions(CHAT)).open
         assert (shown.pending_action_id, shown.digest) == (action.pending_action_id, action.digest)
         (text,) = chat.platform.texts()
         assert action.code in text

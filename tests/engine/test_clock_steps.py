@@ -70,7 +70,7 @@ async def test_a_question_stays_open_and_its_button_counts(chat: Rig, invoices: 
     """Finding 32: it had expired. A button, unlike a bare word, counts until the deadline that the question names."""
     await ask(chat, 1)
     kept.set_forward()
-    chat.worker.shared.clock.observe(await chat.store.now())  # which has not moved, however it was done
+    chat.worker.context.clock.observe(await chat.store.now())  # which has not moved, however it was done
     await chat.worker.engine.due()
     await work(chat)
     assert [action.state for action in await actions(chat)] == ["pending"]
@@ -81,7 +81,7 @@ async def test_a_question_stays_open_and_its_button_counts(chat: Rig, invoices: 
 async def test_it_expires_in_its_own_time(chat: Rig, invoices: Invoices, kept: Steppable) -> None:
     await ask(chat, 1)
     kept.set_forward()
-    chat.worker.shared.clock.observe(await chat.store.now())  # which has not moved, however it was done
+    chat.worker.context.clock.observe(await chat.store.now())  # which has not moved, however it was done
     await chat.advance(15 * 60 - 5)
     assert [action.state for action in await actions(chat)] == ["pending"]
     await chat.advance(6)
@@ -96,7 +96,7 @@ async def test_a_yes_that_waits_is_launched(chat: Rig, invoices: Invoices, kept:
     (one,) = await ask(chat, 1)
     await chat.says("ana", f"ok {one.code}")
     kept.set_forward()
-    chat.worker.shared.clock.observe(await chat.store.now())  # which has not moved, however it was done
+    chat.worker.context.clock.observe(await chat.store.now())  # which has not moved, however it was done
     await chat.worker.engine.due()
     await work(chat)
     assert invoices.deleted == ["INV-1"]
@@ -107,6 +107,6 @@ async def test_what_waits_to_be_sent_is_not_given_up(chat: Rig, kept: Steppable)
     await chat.says("ana", "hello")
     await chat.worker.turn()
     kept.set_forward(DAYS_SECONDS)
-    chat.worker.shared.clock.observe(await chat.store.now())
+    chat.worker.context.clock.observe(await chat.store.now())
     await work(chat)
     assert chat.platform.texts() == ["You said: hello"]

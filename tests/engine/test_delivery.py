@@ -11,7 +11,7 @@ import pytest
 from channels import Ambiguous, MissingSetting, Part, RateLimited, Reply, Unavailable, Undeliverable
 from channels.channel import Pace
 from gateway import Agent, ChannelAgent, emit_artifact, tool
-from gateway.engine.outgoing import address_to_json
+from gateway.engine.parts import address_to_json
 from gateway.pending.actions import OutgoingReply
 from gateway.store.base import Lease, QueuedPart, StoreUnavailable, Transaction
 from gateway.testing import ScriptedProvider, ToolCall
@@ -80,8 +80,8 @@ async def test_what_leaves_a_turn_leaves_as_text_media_prompt(tmp_path: Path) ->
 
 async def test_no_answer_waits_for_an_edit(chat: Rig) -> None:
     says = [Reply(text="then", edits="1"), Reply(text="one"), Reply(text="now", edits="2"), Reply(text="two")]
-    conversation = chat.worker.shared.conversation(here("ana"))
-    parts = chat.worker.shared.parts.render(conversation, here("ana"), map(said, says), cause="a test")
+    conversation = chat.worker.context.conversation(here("ana"))
+    parts = chat.worker.context.parts.render(conversation, here("ana"), map(said, says), cause="a test")
     await chat.store.commit(Transaction(partition=chat.store.partition(conversation), parts=parts))
     await chat.worker.deliver()
     assert chat.platform.texts() == ["one", "two", "then", "now"]
@@ -285,21 +285,21 @@ async def test_a_token_that_is_refused_keeps_what_waits_and_is_said_once(
         ours = [record for record in caplog.records if record.name == "askfirst.delivery"]
         return [(record.levelname, "TEST_TOKEN: copy it again" in record.getMessage()) for record in ours]
 
-    shared = chat.worker.shared
+    context = chat.worker.context
     await ask(chat)
     await notify(chat, "hello", place="bob")
     chat.platform.will = [Unavailable("no_connection"), refused(), refused(), refused()]
     for _ in range(2):
         await chat.worker.deliver()
         await chat.worker.deliver()
-        assert "test" in shared.down
+        assert "test" in context.down
         await chat.advance(3)
     assert said() == [("ERROR", True)], "once, for a platform that was down before, and not for each part"
     await chat.worker.deliver()
     await chat.worker.deliver()
     assert await chat.store.dead() == [] and await parts(chat) == 0
     assert (len(chat.platform.texts("ana")), chat.platform.texts("bob")) == (1, ["hello"])
-    assert "test" not in shared.down
+    assert "test" not in context.down
     await notify(chat, "later")
     chat.platform.will = [refused()]
     await chat.worker.deliver()
@@ -351,10 +351,10 @@ async def test_what_is_not_worth_a_retry_is_dropped(chat: Rig) -> None:
 
 
 async def queue(chat: Rig, part: dict[str, object], channel: str = "test") -> None:
-    conversation = chat.worker.shared.conversation(here("ana"))
+    conversation = chat.worker.context.conversation(here("ana"))
     address = dict(address_to_json(here("ana")))  # type: ignore[arg-type]
     body = {"address": {**address, "channel": channel}, "part": part, "shows": [], "edits": None}
-    sealed = chat.worker.shared.keyring.stamped("part", conversation, body)  # type: ignore[arg-type]
+    sealed = chat.worker.context.keyring.stamped("part", conversation, body)  # type: ignore[arg-type]
     queued = QueuedPart(part_id=f"part {channel}", conversation=conversation, body=sealed, pool="test")
     await chat.store.commit(Transaction(partition=chat.store.partition(conversation), parts=[queued]))
 
@@ -515,7 +515,7 @@ async def test_a_zombie_writes_no_receipt(chat: Rig) -> None:
     await chat.platform.sending.wait()
     await lapse(chat, lease)
     await chat.another().deliver()
-    key = chat.worker.shared.key(chat.worker.shared.conversation(here("ana")), "receipts")
+    key = chat.worker.context.key(chat.worker.context.conversation(here("ana")), "receipts")
     before = (await chat.store.get([key]))[key].version
     hold.set()
     await zombie

@@ -11,8 +11,8 @@ from typing import Any, Literal
 import pytest
 
 from gateway import Agent, ChannelAgent, Confirm, NothingDone, ToolContext, tool
-from gateway.engine import actions
-from gateway.engine.actions import MOST_OF_A_TOOL, Actions
+from gateway.engine.execution import executor
+from gateway.engine.execution.executor import MOST_OF_A_TOOL, ActionExecutor
 from gateway.testing import ChatDriver
 from gateway.tools import Tool
 from gateway.tools.pending_action import PendingAction
@@ -74,9 +74,9 @@ async def confirmed(chat: Rig, *people: str) -> None:
         await chat.says(person, f"ok {code}")
 
 
-async def effect(worker: Worker, **options: float) -> Actions:
+async def effect(worker: Worker, **options: float) -> ActionExecutor:
     """Run the action that has been ready longest, in a process of its own."""
-    process = Actions(worker.shared)
+    process = ActionExecutor(worker.context)
     async with asyncio.timeout(15):
         await process.run(await worker.lease("action", **options))
     return process
@@ -91,7 +91,7 @@ async def told(chat: Rig) -> list[str]:
 async def stored(chat: Rig) -> PendingAction:
     [(key, _)] = await chat.store.scan("action/")
     action_id = key.name.removeprefix("action/")
-    action = (await chat.worker.shared.actions(f"{chat.bot.name}/test:bot:ana", action_id)).get(action_id)
+    action = (await chat.worker.context.actions(f"{chat.bot.name}/test:bot:ana", action_id)).get(action_id)
     assert action is not None
     return action
 
@@ -292,7 +292,7 @@ async def test_a_probe_is_asked_after_a_timeout_of_a_worker_that_lives(
 async def test_what_waits_for_others_of_its_tool_is_begun_as_soon_as_one_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(actions, "_AGAIN_SECONDS", 3600.0)
+    monkeypatch.setattr(executor, "_AGAIN_SECONDS", 3600.0)
     hold, begun = asyncio.Event(), list[str]()
 
     @tool(confirm="Delete {invoice_id}?")
@@ -321,7 +321,7 @@ def edits(chat: Rig) -> list[tuple[str, int]]:
 async def test_an_effect_that_takes_a_while_is_shown_to_be_under_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(actions, "_SHOWN_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(executor, "_SHOWN_AFTER_SECONDS", 0.0)
     frozen = Frozen()
     async with rig(bot(frozen.tool), tmp_path) as chat, asyncio.timeout(15):
         await confirmed(chat)
@@ -362,7 +362,7 @@ async def test_what_has_ended_is_not_shown_to_be_under_way(tmp_path: Path) -> No
 async def test_a_change_that_a_newer_one_has_overtaken_is_not_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(actions, "_SHOWN_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(executor, "_SHOWN_AFTER_SECONDS", 0.0)
     frozen = Frozen()
     async with rig(bot(frozen.tool), tmp_path) as chat, asyncio.timeout(15):
         await confirmed(chat)

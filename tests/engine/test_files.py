@@ -12,7 +12,7 @@ from tests.engine.bots import Invoices
 async def test_old_files_are_removed_when_it_starts() -> None:
     chat = ChatDriver(Invoices().bot())
     async with chat:
-        artifacts = chat.engine.shared.artifacts
+        artifacts = chat.engine.context.artifacts
         await chat.engine.stop()
         old = artifacts.directory / ("a" * 64)
         await asyncio.to_thread(old.write_bytes, b"old")

@@ -114,7 +114,7 @@ async def test_what_could_not_be_stored_is_not_waited_for(tmp_path: Path) -> Non
         await chat.says("ana", "hi")
         await until_sent(chat, 1)
         assert chat.platform.texts() == ["Hello Ana"]
-        assert not chat.worker.shared.pacing._ahead
+        assert not chat.worker.context.pacing._ahead
         await chat.worker.engine.stop()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway import Agent, ChannelAgent, Confirm, Preview, tool
-from gateway.engine import actions, effects
+from gateway.engine.execution import effects, executor
 from gateway.tools import Tool
 from gateway.tools.function import THREADS
 from tests.engine.bots import Model
@@ -19,7 +19,7 @@ from tests.engine.rig import Rig, Worker, rig
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(effects, "_TIMEOUT_SECONDS", 0.02)
-    monkeypatch.setattr(actions, "LAUNCH_PREVIEW_SECONDS", 0.02)
+    monkeypatch.setattr(executor, "LAUNCH_PREVIEW_SECONDS", 0.02)
 
 
 def bot(delete_invoice: Tool) -> ChannelAgent:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from channels import ButtonPress, Event, Message, MessageEdited, Parsed, WebhookResponse
-from gateway.engine.inbox import Inbox
+from gateway.engine.intake.inbox import Inbox
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, message, rig
 
@@ -56,10 +56,10 @@ async def test_the_warnings_of_unknown_fields_are_bounded(chat: Rig, caplog: pyt
 )
 async def test_what_only_a_person_does_needs_a_person(chat: Rig, event: Event) -> None:
     """A post in a channel, say: nobody on the allow-list wrote it."""
-    inbox = Inbox(chat.worker.shared, chat.worker.decisions)
+    inbox = Inbox(chat.worker.context, chat.worker.decisions)
     nobodys = replace(event, person=None, address=here("#news"))
     await inbox.take(chat.platform, Parsed(events=(nobodys,), response=WebhookResponse()))
-    await chat.worker.shared.tasks.ended()
+    await chat.worker.context.tasks.ended()
     assert chat.wire.calls["accept"] == 0
     somebodys = replace(nobodys, person=HELLO.person)
     if isinstance(somebodys, Message):

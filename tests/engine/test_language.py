@@ -19,8 +19,8 @@ import pytest
 
 from channels import ButtonPress, DeliveryReport, Person
 from gateway import Agent, ChannelAgent, Confirm, NothingDone, OutcomeUnknown, Preview, ToolContext, tool
-from gateway.engine.operator import Operator
-from gateway.engine.shared import Shared
+from gateway.engine.context import EngineContext
+from gateway.operations.operator import Operator
 from gateway.tools import Tool, ToolBusy
 from gateway.tools.pending_action import PendingAction
 from gateway.wording import LANGUAGES
@@ -142,8 +142,8 @@ async def yes(chat: Rig) -> None:
 
 
 def operator(chat: Rig) -> Operator:
-    shared = chat.worker.shared
-    return Operator(chat.store, shared.channels, shared.keyring, bot="agent")
+    context = chat.worker.context
+    return Operator(chat.store, context.channels, context.keyring, bot="agent")
 
 
 # ── the ways in which an action ends, and the sentences that must have been said ──
@@ -274,7 +274,7 @@ async def not_checked(chat: Rig, shop: Shop) -> None:
 @way("other_release", "other_release_note", "pressed_ok")
 async def other_release(chat: Rig, shop: Shop) -> None:
     await yes(chat)
-    chat.worker.shared.bot = shop.bot("2")
+    chat.worker.context.bot = shop.bot("2")
     await work(chat)
     await chat.advance(61)
 
@@ -303,7 +303,7 @@ async def pressed_what_nobody_knows(chat: Rig, shop: Shop) -> None:
 @way("held_up")
 async def pressed_what_was_held_up(chat: Rig, shop: Shop) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Shared, "may_decide", lambda self, waiting: False)
+        patch.setattr(EngineContext, "may_decide", lambda self, waiting: False)
         await yes(chat)
 
 

@@ -41,8 +41,8 @@ async def test_an_open_action_is_confirmed_once_after_a_restart(opened: Callable
     invoices = Invoices()
     async with invoices.bot(store=opened()) as bot:
         (action,) = (await bot.ask_channel("ana", "delete INV-1")).pending
-        shared = bot._running().shared  # type: ignore[attr-defined]
-        (line,) = await shared.store.read(shared.key(action.conversation, "visible"), last=1)
+        context = bot._running().context  # type: ignore[attr-defined]
+        (line,) = await context.store.read(context.key(action.conversation, "visible"), last=1)
         token = line.value["buttons"][0]["token"]
     which = {
         "a code": {"code": action.code}, "an id": {"action_id": action.pending_action_id}, "a button": {"token": token}

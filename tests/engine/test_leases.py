@@ -11,9 +11,9 @@ import pytest
 
 from channels import Reply, Unavailable
 from gateway import Agent, ChannelAgent, ToolContext, providers, tool
-from gateway.engine.actions import MOST_OF_A_TOOL
-from gateway.engine.leases import Held
-from gateway.engine.turns import Turns
+from gateway.engine.execution.executor import MOST_OF_A_TOOL
+from gateway.engine.leases import HeldLease
+from gateway.engine.turns.runner import TurnRunner
 from gateway.providers import Request, Response
 from gateway.store.base import Fenced, Lease, StoreUnavailable
 from gateway.testing import ScriptedProvider, ToolCall
@@ -37,7 +37,7 @@ async def lapsed(chat: Rig) -> Lease:
 async def beat(chat: Rig, lease: Lease) -> None:
     """Have the holder renew now, and wait until it has."""
     before = chat.wire.calls["renew"]
-    chat.worker.shared.nudge(lease.kind, lease.lane)
+    chat.worker.context.nudge(lease.kind, lease.lane)
     while chat.wire.calls["renew"] == before:
         await asyncio.sleep(0.001)
 
@@ -52,7 +52,7 @@ async def test_a_lost_lease_ends_the_work(chat: Rig) -> None:
     began = asyncio.Event()
 
     async def work() -> None:
-        with Held(chat.worker.shared, lease):
+        with HeldLease(chat.worker.context, lease):
             began.set()
             await asyncio.Event().wait()
 
@@ -63,7 +63,7 @@ async def test_a_lost_lease_ends_the_work(chat: Rig) -> None:
     with pytest.raises(Fenced):
         await working
     assert working.cancelling() == 0
-    assert chat.worker.shared.held == {}
+    assert chat.worker.context.held == {}
 
 
 async def test_a_store_that_does_not_answer_for_a_while_does_not(chat: Rig) -> None:
@@ -72,7 +72,7 @@ async def test_a_store_that_does_not_answer_for_a_while_does_not(chat: Rig) -> N
     finish = asyncio.Event()
 
     async def work() -> str:
-        with Held(chat.worker.shared, lease):
+        with HeldLease(chat.worker.context, lease):
             await finish.wait()
         return "finished"
 
@@ -88,7 +88,7 @@ async def test_who_is_cancelled_from_outside_stays_cancelled(chat: Rig) -> None:
     lease = await lapsed(chat)
 
     async def work() -> None:
-        with Held(chat.worker.shared, lease):
+        with HeldLease(chat.worker.context, lease):
             await asyncio.Event().wait()
 
     working = asyncio.create_task(work())
@@ -96,14 +96,14 @@ async def test_who_is_cancelled_from_outside_stays_cancelled(chat: Rig) -> None:
     working.cancel()
     with pytest.raises(asyncio.CancelledError):
         await working
-    assert chat.worker.shared.held == {}
+    assert chat.worker.context.held == {}
 
 
 async def test_also_when_the_lease_is_lost_at_the_same_time(chat: Rig) -> None:
     lease = await lapsed(chat)
 
     async def work() -> None:
-        with Held(chat.worker.shared, lease):
+        with HeldLease(chat.worker.context, lease):
             try:
                 await asyncio.Event().wait()
             finally:
@@ -119,9 +119,9 @@ async def test_also_when_the_lease_is_lost_at_the_same_time(chat: Rig) -> None:
 
 async def test_an_error_of_the_work_stays_what_it_is(chat: Rig) -> None:
     lease = await lapsed(chat)
-    with pytest.raises(ZeroDivisionError), Held(chat.worker.shared, lease):
+    with pytest.raises(ZeroDivisionError), HeldLease(chat.worker.context, lease):
         raise ZeroDivisionError
-    assert chat.worker.shared.held == {}
+    assert chat.worker.context.held == {}
 
 
 async def test_a_beat_after_the_commit_that_gives_it_back_loses_nothing(
@@ -246,10 +246,10 @@ async def test_a_lease_that_has_ended_is_no_work_for_the_garbage_collector(chat:
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
         for _ in range(10):
-            with Held(chat.worker.shared, lease):
+            with HeldLease(chat.worker.context, lease):
                 await asyncio.sleep(0)
         gc.collect()
-        assert not [found for found in gc.garbage if isinstance(found, Held)]
+        assert not [found for found in gc.garbage if isinstance(found, HeldLease)]
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
@@ -317,7 +317,7 @@ async def test_what_did_not_finish_in_time_is_handed_back_at_once(chat: Rig, inv
     await chat.says("ana", "wait")
     await invoices.model.waiting.wait()
     await chat.worker.engine.stop(grace_seconds=0.0)
-    assert len(chat.worker.shared.tasks) == 0 and chat.worker.shared.held == {}
+    assert len(chat.worker.context.tasks) == 0 and chat.worker.context.held == {}
     stats = await chat.store.stats()
     assert (stats.leased, stats.ready, stats.waiting) == (0, 1, 1)
     invoices.model.let_go.set()
@@ -350,7 +350,7 @@ async def test_nothing_is_left_behind_after_work(chat: Rig) -> None:
     await chat.worker.engine.stop()
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == before
-    assert len(chat.worker.shared.tasks) == 0 and chat.worker.shared.held == {}
+    assert len(chat.worker.context.tasks) == 0 and chat.worker.context.held == {}
     assert (await chat.store.stats()).leased == 0
 
 
@@ -385,7 +385,7 @@ async def test_a_callback_may_take_its_time(tmp_path: Path) -> None:
         await chat.says("ana", "yes")
         while "Invoice INV-1 is deleted." not in chat.platform.texts():
             await asyncio.sleep(0.001)
-        assert not any(kind == "action" for kind, _ in chat.worker.shared.held)
+        assert not any(kind == "action" for kind, _ in chat.worker.context.held)
         go_on.set()
         while not done:
             await asyncio.sleep(0.001)
@@ -471,12 +471,12 @@ async def test_a_tool_in_a_turn_that_is_taken_over_is_ended(tmp_path: Path) -> N
     async with rig(ChannelAgent(Agent([brew], provider=script)), tmp_path) as chat:
         await chat.says("ana", "brew")
         lease = await chat.worker.lease("turn", lease_seconds=0.0)
-        zombie = asyncio.create_task(Turns(chat.worker.shared, chat.worker.decisions).run(lease))
+        zombie = asyncio.create_task(TurnRunner(chat.worker.context, chat.worker.decisions).run(lease))
         await started.wait()
         other = chat.another()
         taken = await other.lease("turn")
         await beat(chat, lease)
         assert await zombie is None and ended.is_set()
-        await Turns(other.shared, other.decisions).run(taken)
+        await TurnRunner(other.context, other.decisions).run(taken)
         assert user_lines(script) == ["brew"]
         script.assert_used_up()

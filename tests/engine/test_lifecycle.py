@@ -194,7 +194,7 @@ async def test_as_an_aiohttp_application_or_a_part_of_one(
             assert live.status == 200
         assert life.opened == 1
     assert life.closed == 1
-    assert len(gateway.engine.shared.tasks) == 0 and gateway.engine.shared.held == {}
+    assert len(gateway.engine.context.tasks) == 0 and gateway.engine.context.held == {}
 
 
 async def test_through_webhook_from_any_other_server(life: Life, telegram: FakeTelegram, tmp_path: Path) -> None:

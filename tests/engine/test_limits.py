@@ -15,7 +15,7 @@ import pytest
 from channels import ButtonPress, Parsed, Person, WebhookResponse
 from gateway.artifacts import Artifact, NotKept
 from gateway.engine.pacing import _Queue
-from gateway.engine.turns import Turns
+from gateway.engine.turns.runner import TurnRunner
 from gateway.limits import Limits, Share
 from gateway.store.base import Overloaded, StoreUnavailable
 from gateway.wording import say
@@ -155,7 +155,7 @@ async def test_a_person_in_many_threads_takes_a_few_turns_and_leaves_the_others(
             thread = replace(here("#team"), thread=str(number))
             await chat.take(replace(message("mallory", "wait", answers_bot=True), address=thread))
         await chat.says("ana", "hello")
-        turns = Turns(chat.worker.shared, chat.worker.decisions)
+        turns = TurnRunner(chat.worker.context, chat.worker.decisions)
         running = []
         while (lease := await chat.store.lease("w", ["turn"])) is not None:
             running.append(asyncio.create_task(turns.run(lease)))
@@ -178,7 +178,7 @@ async def test_replies_to_strangers_are_few_in_all_and_a_second(tmp_path: Path) 
         for second in range(4):
             for number in range(50):
                 await chat.says(f"stranger {second} {number}", "hello")
-            await chat.worker.shared.tasks.ended()
+            await chat.worker.context.tasks.ended()
             await chat.advance(1.1)
         assert (await chat.store.stats()).parts == 5
         assert chat.wire.calls["accept"] == 0
@@ -238,27 +238,27 @@ async def test_one_persons_files_are_bounded_and_take_none_of_anothers(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with limited(tmp_path, Limits(files=Share(2, None, 6))) as chat:
-        shared = chat.worker.shared
+        context = chat.worker.context
         for number in range(2):
-            await shared.keep(report(number, 1024**2), "mallory")
-        await shared.keep(report(1, 1024**2), "mallory")  # the same bytes take nothing more
+            await context.keep(report(number, 1024**2), "mallory")
+        await context.keep(report(1, 1024**2), "mallory")  # the same bytes take nothing more
         for number in (2, 3):
             with pytest.raises(NotKept, match="ASKFIRST_LIMITS allows files=2/-/6 MiB"):
-                await shared.keep(report(number, 1024**2), "mallory")
+                await context.keep(report(number, 1024**2), "mallory")
         with pytest.raises(NotKept):
-            await shared.keep(report(9, 3 * 1024**2), "bob")  # larger than all that he may keep
-        await shared.keep(report(4, 1024**2), "ana")
+            await context.keep(report(9, 3 * 1024**2), "bob")  # larger than all that he may keep
+        await context.keep(report(4, 1024**2), "ana")
         assert len([record for record in caplog.records if "mallory" in record.getMessage()]) == 1
         await chat.advance(31 * 86_400)
-        await shared.keep(report(5, 1024**2), "mallory")
+        await context.keep(report(5, 1024**2), "mallory")
 
 
 async def test_all_together_have_a_bound(tmp_path: Path) -> None:
     async with limited(tmp_path, Limits(files=Share(None, None, 2))) as chat:
         for number in range(2):
-            await chat.worker.shared.keep(report(number, 1024**2), f"person {number}")
+            await chat.worker.context.keep(report(number, 1024**2), f"person {number}")
         with pytest.raises(NotKept):
-            await chat.worker.shared.keep(report(7, 1024**2), "another")
+            await chat.worker.context.keep(report(7, 1024**2), "another")
 
 
 # ── commands ──
@@ -314,4 +314,4 @@ async def test_it_is_seen_and_the_largest_are_named(tmp_path: Path, caplog: pyte
         (said,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
         assert "new messages of everybody are refused: 10000 events wait" in said
         assert "agent/test:bot:ana: 3" in said and "askfirst waiting" in said
-        assert chat.worker.shared.refusing.why == "10000 events wait"
+        assert chat.worker.context.refusing.why == "10000 events wait"

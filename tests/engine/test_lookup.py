@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from channels import Json
 from gateway import ChannelAgent, OutcomeUnknown
 from gateway.channel_agent import NotAllowed
-from gateway.engine.operator import NotDone, Operator
+from gateway.operations.operator import NotDone, Operator
 from gateway.store.base import FORM, Put, Store, Transaction
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
@@ -29,7 +29,7 @@ def one_code(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shared_of(bot: ChannelAgent) -> Any:
-    return bot._running().shared  # type: ignore[attr-defined]
+    return bot._running().context  # type: ignore[attr-defined]
 
 
 async def keep(store: Store, **records: Json) -> None:
@@ -88,8 +88,8 @@ async def test_an_approver_names_an_action_by_its_code(invoices: Invoices) -> No
     confirm = Confirm("Delete {invoice_id}?", approvers=Approvers(people=["test:bot:boss"]))
     async with ChatDriver(invoices.bot(confirm=confirm)) as chat:
         await chat.says("ana", "delete INV-1", group="ops")
-        shared = shared_of(chat.bot)
-        (action,) = (await shared.actions("agent/test:bot:#ops")).open
+        context = shared_of(chat.bot)
+        (action,) = (await context.actions("agent/test:bot:#ops")).open
         with pytest.raises(NotAllowed):
             await chat.bot.decide("test:bot:ana", "confirm", code=action.code)
         await chat.bot.decide("test:bot:boss", "confirm", code=action.code)
@@ -100,8 +100,8 @@ async def test_an_approver_names_an_action_by_its_code(invoices: Invoices) -> No
 async def test_an_action_of_another_conversation_is_not_found(invoices: Invoices, named: str) -> None:
     async with invoices.bot() as bot:
         (action,) = (await bot.ask_channel("ana", "delete INV-1")).pending
-        shared = shared_of(bot)
-        (line,) = await shared.store.read(shared.key(action.conversation, "visible"), last=1)
+        context = shared_of(bot)
+        (line,) = await context.store.read(context.key(action.conversation, "visible"), last=1)
         which: dict[str, str] = {
             "action_id": action.pending_action_id, "code": action.code, "token": line.value["buttons"][0]["token"]
         }  # fmt: skip
@@ -160,11 +160,11 @@ async def test_an_action_without_a_readable_index_is_not_decided(invoices: Invoi
 
 async def test_what_is_in_doubt_is_listed_first(invoices: Invoices) -> None:
     async with invoices.bot() as bot:
-        shared = shared_of(bot)
-        operator = Operator(shared.store, shared.channels, shared.keyring, bot="agent")
-        newer = shared.keyring.seal("action/02", "{}", form=FORM + 1)
-        await keep(shared.store, action__00={"schema": FORM}, action__01=[], action__02=newer)
-        await spoil(shared.store, "action/03")
+        context = shared_of(bot)
+        operator = Operator(context.store, context.channels, context.keyring, bot="agent")
+        newer = context.keyring.seal("action/02", "{}", form=FORM + 1)
+        await keep(context.store, action__00={"schema": FORM}, action__01=[], action__02=newer)
+        await spoil(context.store, "action/03")
         (action,) = (await bot.ask_channel("ana", "delete INV-1")).pending
         (doubted,) = (await bot.ask_channel("bob", "delete INV-2")).pending
         invoices.error = OutcomeUnknown("hm")

@@ -19,7 +19,7 @@ async def test_an_error_nobody_expected_ends_no_loop_and_is_said_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception, told: str
 ) -> None:
     async with ChatDriver(Invoices().bot()) as chat:
-        store, called = chat.engine.shared.store, asyncio.Event()
+        store, called = chat.engine.context.store, asyncio.Event()
         tick, failures = store.tick, iter([error, error])
 
         async def failing() -> float | None:

@@ -68,7 +68,7 @@ async def test_an_event_that_is_broken_is_still_a_dead_letter(tmp_path: Path) ->
     _, bot = invoices()
     async with rig(bot, tmp_path) as chat:
         for body in ({"kind": "Unheard"}, {"kind": "Unheard", "form": FORM}, {"kind": "Unheard", "form": "new"}):
-            sealed = chat.worker.shared.keyring.stamped("event", CHAT, cast("dict[str, Json]", body))
+            sealed = chat.worker.context.keyring.stamped("event", CHAT, cast("dict[str, Json]", body))
             await chat.store.accept([Incoming(conversation=CHAT, event_ids=(), body=sealed)])
             await chat.worker.turn()
         assert [letter.reason for letter in await chat.store.dead()] == ["an event that this release cannot read"] * 3
@@ -90,12 +90,12 @@ async def test_the_checkpoint_of_a_newer_worker_is_not_gone_on_from(tmp_path: Pa
 async def test_a_conversation_with_a_newer_record_is_left(tmp_path: Path, name: str) -> None:
     made, bot = invoices()
     async with rig(bot, tmp_path) as chat:
-        key = chat.worker.shared.key(CHAT, name)
+        key = chat.worker.context.key(CHAT, name)
         newer = Transaction(partition=key.partition)
         if name == "transcript":
             newer.appends.append((key.name, NEWER))
         else:
-            newer.puts[key.name] = Put(chat.worker.shared.keyring.seal(key.name, "{}", form=FORM + 1))
+            newer.puts[key.name] = Put(chat.worker.context.keyring.seal(key.name, "{}", form=FORM + 1))
         await chat.store.commit(newer)
         await chat.says("ana", "yes")
         await taken_once(chat, "turn")
@@ -127,7 +127,7 @@ async def asked(chat: Rig) -> tuple[Key, str]:
 
 
 async def becomes_newer(chat: Rig, key: Key, form: int = FORM + 1, text: str = '{"more": 1}') -> Json:
-    changed: Json = chat.worker.shared.keyring.seal(key.name, text, form=form)
+    changed: Json = chat.worker.context.keyring.seal(key.name, text, form=form)
     await chat.store.commit(Transaction(partition=key.partition, puts={key.name: Put(changed)}))
     return changed
 

@@ -27,7 +27,7 @@ async def settled(chat: Rig, place: str, invoice: str = "INV-1") -> None:
 
 
 async def open_in(chat: Rig, place: str) -> list[str]:
-    found = await chat.worker.shared.actions(chat.worker.shared.conversation(here(place)))
+    found = await chat.worker.context.actions(chat.worker.context.conversation(here(place)))
     return [action.code for action in found.by_id.values() if action.open]
 
 
@@ -163,7 +163,7 @@ async def test_a_long_note_is_cut(chat: Rig, invoices: Invoices) -> None:
 
 async def test_a_fold_needs_no_channel(chat: Rig) -> None:
     await settled(chat, "ana")
-    chat.worker.shared.channels = {}
+    chat.worker.context.channels = {}
     await fold(chat)
     assert (await chat.store.stats()).parked == 0
     assert [action.state for action in await actions(chat)] == ["done"]

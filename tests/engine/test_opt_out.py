@@ -14,8 +14,8 @@ import pytest
 from channels import OptedOut, OptOut, Parsed, Reply, WebhookResponse
 from gateway.access import AllowList
 from gateway.access.suppression import has_opted_out
-from gateway.engine.inbox import Inbox
-from gateway.engine.operator import NotDone, Operator
+from gateway.engine.intake.inbox import Inbox
+from gateway.operations.operator import NotDone, Operator
 from gateway.pending.seal import Keyring
 from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices
@@ -62,7 +62,7 @@ async def dead(chat: Rig) -> list[str]:
 
 
 async def muted(chat: Rig, place: str = "ana") -> bool:
-    return await has_opted_out(chat.store, chat.worker.shared.conversation(here(place)))
+    return await has_opted_out(chat.store, chat.worker.context.conversation(here(place)))
 
 
 SILENT = "not sent: they have opted out"
@@ -236,8 +236,8 @@ async def test_a_bots_own_message_and_an_operators_are_refused_in_clear_words(ch
     await chat.take(opts())
     with pytest.raises(OptedOut):
         await chat.worker.engine.notify(here("ana"), Reply(text="news"))
-    shared = chat.worker.shared
-    operator = Operator(shared.store, shared.channels, Keyring(KEYS), bot=shared.bot.name)
+    context = chat.worker.context
+    operator = Operator(context.store, context.channels, Keyring(KEYS), bot=context.bot.name)
     with pytest.raises(NotDone, match="test:bot:ana has opted out: nothing is sent there until they write START"):
         await operator.send("test:bot:ana", "news")
     assert (await chat.store.stats()).parts == 0
@@ -253,16 +253,16 @@ async def test_it_has_no_end_of_its_own(chat: Rig) -> None:
 
 
 async def test_a_stranger_who_opts_out_is_told_nothing_more(chat: Rig) -> None:
-    shared = chat.worker.shared
-    shared.allowed = AllowList([])
-    inbox = Inbox(shared, chat.worker.decisions)
+    context = chat.worker.context
+    context.allowed = AllowList([])
+    inbox = Inbox(context, chat.worker.decisions)
     for event in (opts(told=False), message("ana", "who are you?"), message("bob", "who are you?")):
         await inbox.take(chat.platform, Parsed(events=(event,), response=WebhookResponse()))
-    await shared.tasks.drain(5.0)
+    await context.tasks.drain(5.0)
     await chat.turns()
     assert (chat.platform.texts("ana"), len(chat.platform.texts("bob"))) == ([], 1)
     await inbox.take(chat.platform, Parsed(events=(opts(opted_in=True, told=False),), response=WebhookResponse()))
-    await shared.tasks.drain(5.0)
+    await context.tasks.drain(5.0)
     assert not await muted(chat) and await chat.ready() == 0, "a stranger is not greeted"
 
 

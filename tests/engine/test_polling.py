@@ -53,8 +53,8 @@ async def house(tmp_path: Path, platform: Polled) -> AsyncIterator[Rig]:
 
 @contextlib.asynccontextmanager
 async def polling(worker: Worker, platform: Polled, lease_seconds: float) -> AsyncIterator[asyncio.Task[None]]:
-    worker.shared.lease_seconds = lease_seconds
-    task = asyncio.create_task(Poller(worker.shared, worker.engine.inbox, platform).run())
+    worker.context.lease_seconds = lease_seconds
+    task = asyncio.create_task(Poller(worker.context, worker.engine.inbox, platform).run())
     try:
         yield task
     finally:
@@ -97,12 +97,12 @@ async def test_one_of_two_polls_and_the_other_takes_over_at_once_when_it_ends(
 async def test_a_process_that_is_gone_is_replaced_when_its_lease_lapses(
     house: Rig, platform: Polled, caplog: pytest.LogCaptureFixture
 ) -> None:
-    gone = Poller(house.worker.shared, house.worker.engine.inbox, platform)
+    gone = Poller(house.worker.context, house.worker.engine.inbox, platform)
     assert await gone._write(free=True)
     async with polling(house.another(), platform, SHORT):
         await until(caplog, "test is polled by another process")
         assert platform.polling == 0
-        await house.advance(house.worker.shared.lease_seconds + 1.0)
+        await house.advance(house.worker.context.lease_seconds + 1.0)
         await heard(house, platform, "ana")
 
 

@@ -116,7 +116,7 @@ async def test_operators_hear_of_an_outcome_that_did_not_arrive_after_all(chat: 
     await chat.turns()
     assert chat.platform.texts()[-1] == "Invoice INV-1 is deleted."
     await reported(chat, str(len(chat.platform.sent)), "sent", "failed")
-    await chat.worker.shared.tasks.ended()
+    await chat.worker.context.tasks.ended()
     assert [action.state for action in heard] == ["done"]
     assert await dead(chat) == [LOST]
 

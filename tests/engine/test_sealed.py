@@ -76,7 +76,7 @@ async def work(chat: Rig) -> None:
             lease = await chat.store.lease("w", [kind], pool=Platform.name, reads=READS[kind])  # type: ignore[list-item, index]
             if lease is not None:
                 await runs[kind](lease)
-    await chat.worker.shared.tasks.ended()  # such as the answer to a press
+    await chat.worker.context.tasks.ended()  # such as the answer to a press
 
 
 def texts(chat: Rig) -> str:
@@ -214,7 +214,7 @@ async def test_of_an_edited_running_one_nothing_is_claimed(chat: Rig, invoices: 
     await chat.says("ana", f"ok {one.code}")
     lease = await chat.worker.lease("action")
     running = await chat.worker.engine._actions._launch(
-        lease, (await chat.worker.shared.actions(CHAT)).by_id[one.pending_action_id]
+        lease, (await chat.worker.context.actions(CHAT)).by_id[one.pending_action_id]
     )
     assert running is not None
     name = f"action/{one.pending_action_id}"
@@ -250,12 +250,12 @@ async def test_a_deleted_index_hides_nothing_for_good(chat: Rig, invoices: Invoi
 async def test_an_old_index_put_back_alone_is_no_longer_true(chat: Rig, invoices: Invoices) -> None:
     """It would forget that Ana has written something since, and her yes would count again."""
     await ask(chat, 1)
-    shared, name = chat.worker.shared, f"open/{CHAT}"
+    context, name = chat.worker.context, f"open/{CHAT}"
     before = await read(chat, name)
     await chat.says("ana", "what is the weather?")
     await work(chat)
-    assert shared.read_index(CHAT, Record(await read(chat, name), 1)).kind == "sealed"
-    assert shared.read_index(CHAT, Record(before, 1)).kind == "broken"
+    assert context.read_index(CHAT, Record(await read(chat, name), 1)).kind == "sealed"
+    assert context.read_index(CHAT, Record(before, 1)).kind == "broken"
     await write(chat, name, before)
     await chat.says("ana", "yes")
     await work(chat)
@@ -265,9 +265,9 @@ async def test_an_old_index_put_back_alone_is_no_longer_true(chat: Rig, invoices
 async def test_a_genuine_index_that_cannot_be_read_is_left_to_a_newer_release(chat: Rig, invoices: Invoices) -> None:
     """It is not taken for an empty one, in which nothing is open."""
     (one,) = await ask(chat, 1)
-    shared, name = chat.worker.shared, f"open/{CHAT}"
+    context, name = chat.worker.context, f"open/{CHAT}"
     before = await read(chat, name)
-    await write(chat, name, shared.keyring.seal(name, json.dumps({"counter": "of another kind"})))
+    await write(chat, name, context.keyring.seal(name, json.dumps({"counter": "of another kind"})))
     await chat.says("ana", f"ok {one.code}")
     assert (invoices.deleted, chat.platform.texts()[1:]) == ([], [])
     assert (await chat.store.stats()).waiting == 1
@@ -283,7 +283,7 @@ async def test_one_conversations_index_in_anothers_place_is_none(chat: Rig, invo
     await chat.store.commit(
         Transaction(partition=key.partition, puts={key.name: Put(await read(chat, f"open/{CHAT}"))})
     )
-    read_there = chat.worker.shared.read_index(other, Record(await read(chat, f"open/{CHAT}"), 1))
+    read_there = chat.worker.context.read_index(other, Record(await read(chat, f"open/{CHAT}"), 1))
     assert read_there.kind == "broken"
 
 
@@ -331,13 +331,13 @@ async def test_a_forged_message_runs_nothing(chat: Rig, invoices: Invoices, text
 
 async def test_a_replayed_dead_letter_decides_nothing(chat: Rig, invoices: Invoices) -> None:
     (one,) = await ask(chat, 1)
-    shared = chat.worker.shared
+    context = chat.worker.context
     person = Person(channel="test", account="bot", user_id="ana", name="Ana")
     for text in ("yes", f"ok {one.code}"):
         message = Message(event_ids=(text,), address=here("ana"), person=person, text=text, after=one.prompts[0])
-        body = shared.stamped_event(CHAT, message, await chat.store.now())
+        body = context.stamped_event(CHAT, message, await chat.store.now())
         waiting = replace((await _waiting(chat, body)), body=body)
-        replayed = shared.for_replay(waiting)
+        replayed = context.for_replay(waiting)
         await chat.store.accept([Incoming(conversation=CHAT, event_ids=(f"replay {text}",), body=replayed)])
         await work(chat)
     assert invoices.deleted == []
@@ -351,11 +351,11 @@ async def _waiting(chat: Rig, body: Any) -> Any:
 
 async def test_an_event_that_was_held_up_for_a_minute_decides_nothing(chat: Rig, invoices: Invoices) -> None:
     (one,) = await ask(chat, 1)
-    shared = chat.worker.shared
+    context = chat.worker.context
     person = Person(channel="test", account="bot", user_id="ana", name="Ana")
     received = await chat.store.now() - timedelta(seconds=61)
     message = Message(event_ids=("late",), address=here("ana"), person=person, text=f"ok {one.code}", message_id="9")
-    body = shared.stamped_event(CHAT, message, received)
+    body = context.stamped_event(CHAT, message, received)
     await chat.store.accept([Incoming(conversation=CHAT, event_ids=("late",), body=body, decides=True)])
     await chat.worker.engine.due()
     await work(chat)
@@ -378,12 +378,12 @@ async def test_an_edited_prompt_in_the_outbox_is_not_sent(chat: Rig, invoices: I
 
 @pytest.mark.parametrize("how", ["edited", "shortened", "reordered"])
 async def test_a_changed_checkpoint_puts_the_turn_aside(chat: Rig, invoices: Invoices, how: str) -> None:
-    from gateway.engine.batch import choose
-    from gateway.engine.steps import Steps
+    from gateway.engine.turns.batch import choose
+    from gateway.engine.turns.checkpoint import StoreJournal
 
     await chat.says("ana", "delete INV-1")
     lease = await chat.worker.lease("turn", lease_seconds=0.0)
-    steps = Steps(chat.worker.shared, lease, choose(lease.events, language="en"))
+    steps = StoreJournal(chat.worker.context, lease, choose(lease.events, language="en"))
     for number in (1, 2, 3):
         await steps.record({"started": f"{number}.1"})
     again = await chat.worker.lease("turn", lease_seconds=0.0)

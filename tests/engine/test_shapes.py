@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from channels import Parsed, WebhookResponse
-from gateway.engine.shapes import PREFIX, shape_of
+from gateway.engine.intake.shapes import PREFIX, shape_of
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, rig
 

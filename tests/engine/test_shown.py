@@ -36,7 +36,7 @@ async def assert_asked(chat: ChatDriver, code: str) -> None:
     file, prompt = chat.messages[-2:]
     [media] = file.artifacts
     assert media.filename == f"{code}.txt"
-    kept = chat.engine.shared.artifacts.directory / media.sha256
+    kept = chat.engine.context.artifacts.directory / media.sha256
     shown = await asyncio.to_thread(kept.read_text, encoding="utf-8")
     assert shown == f"Delete invoice “{LONG[:-1]}\\u0020” for good?\n\n"
     assert f"the file {code}\\.txt above has all of it" in prompt.text
@@ -54,7 +54,7 @@ async def test_only_the_code_confirms_it() -> None:
             await chat.presses("ana", "Confirm")
         for count, reply_to in ((4, None), (6, 2)):
             [media] = chat.messages[-2].artifacts
-            await asyncio.to_thread((chat.engine.shared.artifacts.directory / media.sha256).unlink)  # it is kept anew
+            await asyncio.to_thread((chat.engine.context.artifacts.directory / media.sha256).unlink)  # it is kept anew
             await chat.says("ana", "yes", reply_to=reply_to)
             assert invoices.deleted == []
             assert len(chat.messages) == count
@@ -125,7 +125,7 @@ async def test_without_room_for_the_file_nobody_is_asked(tmp_path: Path, monkeyp
         async def full(artifact: Artifact) -> None:
             raise NotKept("no space left")
 
-        monkeypatch.setattr(chat.worker.shared.artifacts, "keep", full)
+        monkeypatch.setattr(chat.worker.context.artifacts, "keep", full)
         await chat.says("ana", "delete all of them")
         await chat.worker.turn()
         assert chat.platform.sent == []

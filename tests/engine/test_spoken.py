@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.engine import spoken as detection
-from gateway.engine.spoken import prepare_detection, spoken
+from gateway.engine.turns import language as detection
+from gateway.engine.turns.language import detect_language, prepare_detection
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, rig
 from tests.engine.test_sealed import actions, work
@@ -73,11 +73,11 @@ async def test_what_the_bot_or_the_platform_names_comes_first(tmp_path: Path, in
 
 
 def test_the_newest_text_that_says_it_decides() -> None:
-    assert spoken(["ok", "please delete the oldest invoice of last month", LONG]) == "en"
-    assert spoken([LONG, "please delete the oldest invoice of last month"]) == "pt"
-    assert spoken(["sim", "INV-1 INV-2 INV-3 INV-4 INV-5 INV-6"]) is None
+    assert detect_language(["ok", "please delete the oldest invoice of last month", LONG]) == "en"
+    assert detect_language([LONG, "please delete the oldest invoice of last month"]) == "pt"
+    assert detect_language(["sim", "INV-1 INV-2 INV-3 INV-4 INV-5 INV-6"]) is None
 
 
 @pytest.mark.usefixtures("without_the_library")
 def test_without_the_library_no_language_is_found() -> None:
-    assert spoken([LONG]) is None
+    assert detect_language([LONG]) is None

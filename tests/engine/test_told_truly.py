@@ -323,7 +323,7 @@ async def test_the_feed_says_whose_effect_it_was_and_how_long_it_took() -> None:
         await chat.says("ana", "delete INV-1")
         await chat.presses("ana", "Confirm")
         found: dict[str, Any] = {}
-        async with aclosing(chat.engine.shared.feed.subscribe()) as notices:
+        async with aclosing(chat.engine.context.feed.subscribe()) as notices:
             async for notice in notices:
                 found[notice.name] = notice.fields
                 if notice.name == "effect.finished":

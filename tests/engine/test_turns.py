@@ -13,7 +13,7 @@ import pytest
 from gateway import Agent, ChannelAgent, Confirm, Reply, ToolContext, providers, tool
 from gateway.agent import AgentConfig
 from gateway.channel_agent import Outcome
-from gateway.engine.turns import Turns
+from gateway.engine.turns.runner import TurnRunner
 from gateway.providers.base import ProviderError, Request, Response
 from gateway.store.base import Lease, StoreUnavailable
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
@@ -228,10 +228,10 @@ async def test_what_died_twice_runs_alone_so_that_nobody_dies_with_what_kills_it
     async with rig(bot(script), tmp_path) as chat:
         for person in ("ana", "bob"):
             await chat.says(person, "hello")
-            lane = chat.worker.shared.conversation(here(person))
+            lane = chat.worker.context.conversation(here(person))
             for _ in range(2):
                 await chat.worker.lease("turn", only=lane, lease_seconds=0.0)
-        turns = Turns(chat.worker.shared, chat.worker.decisions)
+        turns = TurnRunner(chat.worker.context, chat.worker.decisions)
         first, second = [await chat.worker.lease("turn") for _ in range(2)]
         running = asyncio.create_task(turns.run(first))
         while not script.requests:
@@ -360,7 +360,7 @@ async def test_stop_ends_only_the_turn_of_who_sends_it_and_drops_no_message() ->
         others = []
         for number, (person, text) in enumerate(WAITING, start=2):
             others.append(asyncio.create_task(chat.says(person, text, group="team")))
-            while (await chat.engine.shared.store.stats()).waiting < number:
+            while (await chat.engine.context.store.stats()).waiting < number:
                 await asyncio.sleep(0.001)
         stopping = asyncio.create_task(chat.says("bob", "/stop", group="team"))
         while not any("stop" in each.text for each in chat.messages):
@@ -386,8 +386,8 @@ async def test_stop_reaches_a_turn_in_another_process(tmp_path: Path) -> None:
         await chat.says("ana", "/stop")
         await chat.worker.deliver()
         assert chat.platform.texts() == [say("stopped", "en")]
-        assert ("turn", chat.worker.shared.conversation(message("ana", "").address)) not in chat.worker.shared.held
-        other.shared.nudge("turn", next(lane for kind, lane in other.shared.held if kind == "turn"))
+        assert ("turn", chat.worker.context.conversation(message("ana", "").address)) not in chat.worker.context.held
+        other.context.nudge("turn", next(lane for kind, lane in other.context.held if kind == "turn"))
         outcome = await running
         assert outcome is not None and outcome.stop_reason == "cancelled"
 
@@ -429,8 +429,8 @@ async def test_what_a_stopped_turn_was_about_to_ask_is_not_asked(tmp_path: Path)
         running = asyncio.create_task(chat.worker.turn())
         await started.wait()
         await chat.says("ana", "/stop")
-        lane = next(lane for kind, lane in chat.worker.shared.held if kind == "turn")
-        chat.worker.shared.nudge("turn", lane)
+        lane = next(lane for kind, lane in chat.worker.context.held if kind == "turn")
+        chat.worker.context.nudge("turn", lane)
         while chat.wire.calls["renew"] == 0:
             await asyncio.sleep(0.001)
         hold.set()
@@ -476,7 +476,7 @@ async def test_a_take_over_goes_on_from_the_last_finished_step(tmp_path: Path) -
 
 
 async def run(worker: Worker, lease: Lease) -> Outcome | None:
-    return await Turns(worker.shared, worker.decisions).run(lease)
+    return await TurnRunner(worker.context, worker.decisions).run(lease)
 
 
 async def test_a_tool_that_was_started_is_not_run_again(tmp_path: Path) -> None:
@@ -711,7 +711,7 @@ async def test_the_channel_of_a_message_that_is_off_by_now(tmp_path: Path) -> No
     script = ScriptedProvider(["Hello."])
     async with rig(bot(script), tmp_path) as chat:
         await chat.says("ana", "hello")
-        channels: Any = chat.worker.shared.channels
+        channels: Any = chat.worker.context.channels
         platform = channels.pop("test")
         await chat.turns()
         assert script.requests == [] and (await chat.store.stats()).waiting == 1

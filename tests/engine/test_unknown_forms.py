@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from channels import Ambiguous, AskfirstError, DeliveryReport, Json, OptedOut, Reply, Unreachable
-from gateway.engine.results import Calls
+from gateway.engine.calls import Calls
 from gateway.store.base import Incoming, Put, Transaction
 from gateway.tools import PendingAction
 from tests.engine.bots import Invoices
@@ -25,7 +25,7 @@ async def chat(tmp_path: Path, invoices: Invoices) -> AsyncIterator[Rig]:
 
 
 async def overwrite(chat: Rig, name: str, value: Json) -> None:
-    key = chat.worker.shared.key(CHAT, name)
+    key = chat.worker.context.key(CHAT, name)
     await chat.store.commit(Transaction(partition=key.partition, puts={key.name: Put(value)}))
 
 
@@ -36,7 +36,7 @@ async def notify(chat: Rig) -> None:
 async def asked(chat: Rig) -> PendingAction:
     await chat.says("ana", "delete INV-1")
     await chat.turns()
-    (action,) = (await chat.worker.shared.actions(CHAT)).open
+    (action,) = (await chat.worker.context.actions(CHAT)).open
     return action
 
 
@@ -79,14 +79,14 @@ async def test_an_unknown_report_does_not_hide_the_next(chat: Rig, invoices: Inv
         event_ids=("report",), address=here("ana"), person=None, message_id=action.prompts[0], status="failed"
     )
     await chat.take(report)
-    ended = (await chat.worker.shared.actions(CHAT, action.pending_action_id)).get(action.pending_action_id)
+    ended = (await chat.worker.context.actions(CHAT, action.pending_action_id)).get(action.pending_action_id)
     assert ended is not None and (ended.state, ended.reason) == ("closed", "undelivered")
 
 
 @pytest.mark.parametrize("value", [*UNKNOWN, {"stop_reason": "approved"}], ids=str)
 async def test_an_unknown_word_about_a_turn_is_an_error(chat: Rig, value: Json) -> None:
     await overwrite(chat, "word/app/1", value)
-    async with Calls(chat.worker.shared).begin(CHAT) as call:
+    async with Calls(chat.worker.context).begin(CHAT) as call:
         await call.ask_around("app/1")
         with pytest.raises(AskfirstError, match="cannot be read"):
             await call.result()
@@ -98,10 +98,10 @@ async def test_an_unknown_kind_of_decision_is_put_aside(chat: Rig, invoices: Inv
     body: dict[str, Json] = {
         "kind": kind, "action_id": action.pending_action_id, "intent": "confirm", "person": action.requester
     }  # fmt: skip
-    sealed = chat.worker.shared.stamped(CHAT, body, await chat.store.now())
+    sealed = chat.worker.context.stamped(CHAT, body, await chat.store.now())
     await chat.store.accept([Incoming(conversation=CHAT, event_ids=("forged",), body=sealed, decides=True)])
     await chat.worker.engine.due()
     (letter,) = await chat.store.dead()
     assert "cannot be worked" in letter.reason
-    assert [open.code for open in (await chat.worker.shared.actions(CHAT)).open] == [action.code]
+    assert [open.code for open in (await chat.worker.context.actions(CHAT)).open] == [action.code]
     assert invoices.deleted == []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from channels import ButtonPress, DeliveryReport, OptOut, Reply, Unavailable, Unreachable
-from gateway.engine.operator import NotDone, Operator
+from gateway.operations.operator import NotDone, Operator
 from gateway.pending.seal import Keyring
 from gateway.store.base import StoreUnavailable
 from tests.engine.bots import Invoices
@@ -71,8 +71,8 @@ async def test_an_edit_finds_out_too_and_is_no_dead_letter(chat: Rig, invoices: 
 
 async def test_nobody_writes_there_unasked_and_both_are_told_why(chat: Rig) -> None:
     await blocked(chat)
-    shared = chat.worker.shared
-    operator = Operator(shared.store, shared.channels, Keyring(KEYS), bot=shared.bot.name)
+    context = chat.worker.context
+    operator = Operator(context.store, context.channels, Keyring(KEYS), bot=context.bot.name)
     with pytest.raises(NotDone, match=r"test:bot:ana cannot be reached \(blocked\): nothing is sent there until"):
         await operator.send("test:bot:ana", "news")
     assert (await chat.store.stats()).parts == 0

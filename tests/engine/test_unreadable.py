@@ -18,8 +18,8 @@ pytestmark = pytest.mark.parametrize("kept_on", ["sqlite"], indirect=True)
 
 async def spoil(chat: Rig, table: str, name: str) -> None:
     """Whatever is of this name in Ana's conversation is no JSON any more."""
-    shared = chat.worker.shared
-    key = shared.key(shared.conversation(here("ana")), name)
+    context = chat.worker.context
+    key = context.key(context.conversation(here("ana")), name)
 
     def write(db: sqlite3.Connection, at: Moment) -> None:
         if table == "record":

@@ -62,7 +62,7 @@ async def test_forty_late_words_are_three_questions_and_a_line_each(invoices: In
         prompts = [message for message in chat.messages if message.buttons]
         assert len(prompts) == 3
         assert chat.last.text.startswith("Not done yet (OK ")
-        (action,) = (await chat.engine.shared.actions("agent/test:bot:ana")).open
+        (action,) = (await chat.engine.context.actions("agent/test:bot:ana")).open
         assert len(action.tokens) == 6
 
 

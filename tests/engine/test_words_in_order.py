@@ -88,7 +88,7 @@ async def test_where_delivery_is_reported_a_yes_counts_three_seconds_later(
     invoices = Invoices()
     async with rig(invoices.bot(), tmp_path_factory.mktemp("files"), bare_yes="reported", reports=True) as chat:
         (action,) = await ask(chat, 1)
-        address = (await chat.worker.shared.actions(CHAT)).index.address
+        address = (await chat.worker.context.actions(CHAT)).index.address
         assert address is not None
         await chat.take(
             DeliveryReport(
@@ -103,7 +103,7 @@ async def test_where_delivery_is_reported_a_yes_counts_three_seconds_later(
 
 async def test_what_waits_when_stop_is_said_is_not_asked(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot()) as chat:
-        store = chat.engine.shared.store
+        store = chat.engine.context.store
         first = asyncio.create_task(chat.says("ana", "wait"))
         await invoices.model.waiting.wait()
         second = asyncio.create_task(chat.says("ana", "delete INV-1"))

@@ -53,7 +53,7 @@ class Wire:
         self._store.offset_seconds = seconds
 
     @property
-    def shared(self) -> bool:
+    def context(self) -> bool:
         return self._store.shared
 
     def partition(self, conversation: str) -> str:

@@ -222,6 +222,6 @@ async def opened(directory: Path) -> AsyncIterator[Rig]:
         stack.push_async_callback(running.cleanup)
         with collecting() as artifacts:
             emit_artifact(content=b"a file of some length", filename="file.txt")
-        files = gateway.engine.shared.artifacts
+        files = gateway.engine.context.artifacts
         link = files.path(await files.keep(artifacts[0]), OfConversation("shop/telegram:1:2"), lives_seconds=3600)
         yield Rig(gateway, port, telegram, slack, link.removeprefix("artifacts/"))

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from channels import ButtonPress, Message
-from gateway.engine import decisions, inbox
-from gateway.engine.actions import Actions
-from gateway.engine.answers import Answers
+from gateway.engine import decisions
+from gateway.engine.context import typed
 from gateway.engine.decisions import Decisions, _Outcome
-from gateway.engine.effects import Effects
-from gateway.engine.shared import typed
+from gateway.engine.execution.effects import Effects
+from gateway.engine.execution.executor import ActionExecutor
+from gateway.engine.intake import inbox
+from gateway.engine.turns.bare_replies import BareReplyHandler
 from gateway.pending import deciding, loading, prompting, settling, transitions
 from gateway.pending.loading import Counters
 from gateway.pending.reading import decides
@@ -71,10 +72,10 @@ def launch_twice(patch: pytest.MonkeyPatch) -> None:
 def late_end_dropped(patch: pytest.MonkeyPatch) -> None:
     """What a call comes to that outlasted its time is thrown away."""
 
-    async def thrown_away(self: Actions, action: PendingAction, coming: Any) -> None:
+    async def thrown_away(self: ActionExecutor, action: PendingAction, coming: Any) -> None:
         await coming
 
-    patch.setattr(Actions, "_settle_late", thrown_away)
+    patch.setattr(ActionExecutor, "_settle_late", thrown_away)
 
 
 def lock_freed_early(patch: pytest.MonkeyPatch) -> None:
@@ -99,8 +100,8 @@ def token_of_another_chat(patch: pytest.MonkeyPatch) -> None:
 
     async def pressed(self: Decisions, conversation: str, press: ButtonPress, at: datetime) -> _Outcome:
         key = Key(str(token_partition(press.token)), f"token/{token_sha256(press.token)}")
-        found: Any = (await self._shared.store.get([key]))[key].value
-        actions = await self._shared.actions(found["conversation"], found["action_id"])
+        found: Any = (await self._context.store.get([key]))[key].value
+        actions = await self._context.actions(found["conversation"], found["action_id"])
         feedback = deciding.press(actions, found["action_id"], press.token, press.person, at, "en")
         return _Outcome(actions, True, feedback)
 
@@ -138,10 +139,10 @@ def head_counter_off(patch: pytest.MonkeyPatch) -> None:
 def order_check_off(patch: pytest.MonkeyPatch) -> None:
     """A bare word counts as written after the question, whatever the platform says."""
 
-    async def written(self: Answers, *args: Any) -> str:
+    async def written(self: BareReplyHandler, *args: Any) -> str:
         return "after"
 
-    patch.setattr(Answers, "_written", written)
+    patch.setattr(BareReplyHandler, "_written", written)
 
 
 def preview_not_compared(patch: pytest.MonkeyPatch) -> None:

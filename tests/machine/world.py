@@ -34,15 +34,15 @@ from channels import (
 from gateway import Agent, Approvers, ChannelAgent, Confirm, NothingDone, OutcomeUnknown, ToolContext, tool
 from gateway.access import AllowList
 from gateway.artifacts import ArtifactStore
-from gateway.engine.actions import Actions
-from gateway.engine.crew import Crew
+from gateway.engine.concurrency import WorkerPool
+from gateway.engine.context import EngineContext
 from gateway.engine.decisions import Decisions
-from gateway.engine.delivery import Delivery
-from gateway.engine.inbox import Inbox
+from gateway.engine.delivery.sender import PartSender
+from gateway.engine.execution.executor import ActionExecutor
+from gateway.engine.intake.inbox import Inbox
 from gateway.engine.leases import READS
-from gateway.engine.outgoing import later
-from gateway.engine.shared import Shared
-from gateway.engine.turns import Turns
+from gateway.engine.parts import schedule_reply
+from gateway.engine.turns.runner import TurnRunner
 from gateway.observe import Feed
 from gateway.pending.seal import Keyring
 from gateway.providers.base import Request, Response, ToolCall
@@ -142,7 +142,7 @@ class Worker:
     def __init__(self, world: World, name: str) -> None:
         self._world = world
         self.wire = Wire(world.store)
-        self.shared = Shared(
+        self.context = EngineContext(
             store=cast("Store", self.wire),
             channels={"test": cast("Any", world.platform)},
             bot=world.bot,
@@ -152,11 +152,11 @@ class Worker:
             feed=Feed(now=_now),
             worker=name,
         )
-        self.decisions = Decisions(self.shared)
-        self.inbox = Inbox(self.shared, self.decisions)
-        turns, delivery = Turns(self.shared, self.decisions), Delivery(self.shared)
-        self.actions = actions = Actions(self.shared)
-        self.shared.sending = {"test": Crew(self.shared.tasks, "out", 64, delivery.run)}
+        self.decisions = Decisions(self.context)
+        self.inbox = Inbox(self.context, self.decisions)
+        turns, delivery = TurnRunner(self.context, self.decisions), PartSender(self.context)
+        self.actions = actions = ActionExecutor(self.context)
+        self.context.sending = {"test": WorkerPool(self.context.tasks, "out", 64, delivery.run)}
         self._runs: dict[Kind, Callable[[Any], Awaitable[Any]]] = {
             "turn": turns.run,
             "action": actions.run,
@@ -167,19 +167,19 @@ class Worker:
         """One delivery of the platform; False: it will deliver it again."""
         try:
             parsed = Parsed(events=(event,), response=WebhookResponse())
-            await self.inbox.take(self.shared.channels["test"], parsed)
+            await self.inbox.take(self.context.channels["test"], parsed)
         except StoreError:
             return False
         await self.idle()
         return True
 
     async def idle(self) -> None:
-        while len(self.shared.tasks):
+        while len(self.context.tasks):
             await asyncio.sleep(0.0002)
 
     async def keep_time(self) -> None:
         try:
-            await self.shared.store.tick()
+            await self.context.store.tick()
             await self.decisions.sweep(0.0)
         except StoreError:
             pass
@@ -187,7 +187,7 @@ class Worker:
     async def work(self, kind: Kind) -> bool:
         """Take one lane and run it; False when there was none."""
         try:
-            lease = await self.shared.store.lease(self.shared.worker, [kind], pool=Platform.name, reads=READS[kind])
+            lease = await self.context.store.lease(self.context.worker, [kind], pool=Platform.name, reads=READS[kind])
             if lease is not None:
                 self._world.filing = self
                 await self._runs[kind](lease)
@@ -517,23 +517,23 @@ class World:
 
     async def replay(self, number: int, *, decides: bool) -> None:
         """An operator replays an event as if it had been put aside: it may ask, and answers nothing."""
-        shared, event = self.workers[0].shared, self.events[number]
+        context, event = self.workers[0].context, self.events[number]
         if isinstance(event, Message) and event.text.partition(" ")[0] in TOOLS:
             self.witness.wanted.update(event.text.split()[1:])
         where, now = conversation(event.address.place), await self.store.now()
         waiting = Waiting(
-            seq=0, conversation=where, stamp=now, body=shared.stamped_event(where, event, now), pointed=False
+            seq=0, conversation=where, stamp=now, body=context.stamped_event(where, event, now), pointed=False
         )
         edited = isinstance(event, MessageEdited)
         ids = (f"replay {number} {len(self.events)} {now}",)
         replayed = Incoming(
-            conversation=where, event_ids=ids, body=shared.for_replay(waiting), decides=decides and not edited
+            conversation=where, event_ids=ids, body=context.for_replay(waiting), decides=decides and not edited
         )
         await self.store.accept([replayed])
 
     async def notifies(self, place: str, text: str) -> None:
         """The author's code says something of its own accord."""
-        timer = later(KEYRING, conversation(place), address(place), Reply(text=text), await self.store.now())
+        timer = schedule_reply(KEYRING, conversation(place), address(place), Reply(text=text), await self.store.now())
         await self.store.accept([timer.incoming])
 
     async def _do(self, event: Event, name: str) -> None:
@@ -561,9 +561,9 @@ class World:
 
     async def check_the_end(self) -> None:
         """Nothing is open, nothing waits, and people know what became of everything they were shown."""
-        violations, shared = self.witness.violations, self.workers[0].shared
+        violations, context = self.witness.violations, self.workers[0].context
         for place in PLACES:
-            actions = await shared.actions(conversation(place))
+            actions = await context.actions(conversation(place))
             violations += [
                 f"{action.preview} is {action.state} for ever"
                 for action in actions.by_id.values()

@@ -68,12 +68,12 @@ def invoices() -> Invoices:
 
 
 def store_of(bot: ChannelAgent) -> Store:
-    store: Store = bot._running().shared.store  # type: ignore[attr-defined]
+    store: Store = bot._running().context.store  # type: ignore[attr-defined]
     return store
 
 
 async def waiting(bot: ChannelAgent) -> list[PendingAction]:
-    actions = await bot._running().shared.actions("agent/app:-:user:ana")  # type: ignore[attr-defined]
+    actions = await bot._running().context.actions("agent/app:-:user:ana")  # type: ignore[attr-defined]
     return list(actions.open)
 
 

@@ -14,7 +14,7 @@ from channels import Address, Json, Reply
 from channels.slack.render import render as render_slack
 from channels.twilio import SmsChannel, WhatsAppChannel
 from channels.twilio.render import render_whatsapp
-from gateway.engine.outgoing import PartRenderer
+from gateway.engine.parts import PartRenderer
 from gateway.pending import deciding, prompting
 from gateway.pending.actions import ConversationActions
 from gateway.pending.ask import Refused

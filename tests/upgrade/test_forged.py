@@ -16,7 +16,7 @@ import pytest
 from redis import Redis
 
 from channels import Json
-from gateway.engine.shared import Shared
+from gateway.engine.context import EngineContext
 from gateway.pending.actions import ConversationActions
 from gateway.pending.seal import Keyring
 from gateway.pending.upgrade import upgrade
@@ -117,7 +117,7 @@ async def test_a_replayed_event_of_the_older_release_decides_nothing(world: Worl
     letters = await world.gateway.store.dead()
     events = [letter.incoming for letter in letters if letter.incoming is not None]
     assert [event.body["replayed"] for event in events] == [True]
-    keyring = world.gateway.engine.shared.keyring
+    keyring = world.gateway.engine.context.keyring
     assert all(keyring.is_genuine("event", event.conversation, event.body) for event in events)
 
 
@@ -125,15 +125,15 @@ async def test_a_replayed_event_of_the_older_release_decides_nothing(world: Worl
 async def test_an_upgrade_that_was_cut_off_is_gone_on_with(
     left: Start, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, seen = Shared.actions, count(1)
+    real, seen = EngineContext.actions, count(1)
 
-    async def actions(self: Shared, *args: Any, **options: Any) -> ConversationActions:
+    async def actions(self: EngineContext, *args: Any, **options: Any) -> ConversationActions:
         if options.get("first_form") and next(seen) == number:
             raise RuntimeError("killed")
         return await real(self, *args, **options)
 
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="killed"):
-        patch.setattr(Shared, "actions", actions)
+        patch.setattr(EngineContext, "actions", actions)
         async with left():
             pytest.fail("it was to be cut off")
     async with left() as world:

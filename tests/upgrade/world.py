@@ -16,7 +16,7 @@ from typing import Any
 
 from channels import Json, Pace
 from gateway import ChannelAgent, Gateway, Settings
-from gateway.engine.operator import LETTERS_A_PAGE, Operator
+from gateway.operations.operator import LETTERS_A_PAGE, Operator
 from gateway.tools.pending_action import PendingAction
 from gateway.web import serve
 from tests.fakes.telegram import Chat, FakeTelegram, Message, Press, User
@@ -117,7 +117,7 @@ class World:
 
     async def letters(self) -> list[dict[str, Json]]:
         """The dead letters, as an operator is shown them."""
-        shared = self.gateway.engine.shared
+        shared = self.gateway.engine.context
         operator = Operator(shared.store, shared.channels, shared.keyring, bot=shared.bot.name)
         letters: list[dict[str, Json]] = []
         while page := await operator.dead(str(letters[-1]["seq"] if letters else 0)):

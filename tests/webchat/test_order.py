@@ -33,7 +33,7 @@ async def test_the_log_has_the_ids_of_the_receipts() -> None:
             await engine.notify(SESSION, Reply(text=text))
             while not await engine.idle():
                 await asyncio.sleep(0.001)
-        shared = engine.shared
+        shared = engine.context
         log = await shared.store.read(shared.key(shared.conversation(SESSION), "visible"))
         await engine.stop()
     seen: list[Any] = [entry.value for entry in log]

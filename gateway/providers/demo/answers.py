@@ -141,9 +141,9 @@ def tell(result: str, language: str) -> str:
         case {"kind": "pending_confirmation"}:
             return str(value.get("user_prompt") or say(language, "pending", preview=value.get("preview", "")))
         case {"kind": "not_found"}:
-            return say(language, "not_found", entity=_of(value, "entity"), query=_of(value, "query"))
+            return say(language, "not_found", entity=_field(value, "entity"), query=_field(value, "query"))
         case {"kind": "ambiguous", "matches": list() as found}:
-            asked = say(language, "ambiguous", entity=_of(value, "entity"), query=_of(value, "query"))
+            asked = say(language, "ambiguous", entity=_field(value, "entity"), query=_field(value, "query"))
             return f"{asked}\n\n{_listed(found, language)}"
         case {"error": error}:
             text = error.get("message") if isinstance(error, Mapping) else error
@@ -164,7 +164,7 @@ def _tell_text(text: str, language: str) -> str:
     return text if text.strip() else say(language, "done")
 
 
-def _of(value: Mapping[str, Any], key: str) -> str:
+def _field(value: Mapping[str, Any], key: str) -> str:
     return _cell(value.get(key) or "")
 
 

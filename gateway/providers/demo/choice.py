@@ -151,8 +151,8 @@ def _match(text: str, tool: ToolSpec, tools: Sequence[ToolSpec], context: Contex
     doing, said = _doing(tool), stems(text)
     head, verb = _head(text)
     same_verb = stem(head) in doing.verbs
-    told = same_verb or bool(verb and doing.kinds & verb.kinds)
-    sentence, arguments, missing = _read(text, tool, head if told else "", doing.things, context)
+    is_order = same_verb or bool(verb and doing.kinds & verb.kinds)
+    sentence, arguments, missing = _read(text, tool, head if is_order else "", doing.things, context)
     found = {parameter.kind for parameter in parameters(tool) if parameter.name in arguments[0]}
     named = [thing for thing in doing.things if _named(thing, said)]
     strange = bool(ID.search(sentence.left))
@@ -161,17 +161,17 @@ def _match(text: str, tool: ToolSpec, tools: Sequence[ToolSpec], context: Contex
     fits = bool(found - {"text"}) and (foreign or not (missing or _loose(sentence, head, tool)))
     if doing.reads:
         orders = any((other := verb_of(word)) and "read" not in other.kinds for word in said - doing.things)
-        clear = (told and (bool(named) or fits or foreign)) or (bool(named) and not orders and not strange)
+        clear = (is_order and (bool(named) or fits or foreign)) or (bool(named) and not orders and not strange)
     else:
         past = head.endswith(("ed", "ing")) and len(stem(head)) <= len(head) - 2
         others = {thing for other in tools for thing in _doing(other).things} - doing.things
         about = (
             not doing.things or bool(named) or (fits and not any(_named(one, said - {stem(head)}) for one in others))
         )
-        clear = told and not past and about and not _DOUBT.search(sentence.left)
+        clear = is_order and not past and about and not _DOUBT.search(sentence.left)
     if not clear:
         return None
-    score = (3.0 if same_verb else 2.5 if told else 0.0) + 2.0 * len(named)
+    score = (3.0 if same_verb else 2.5 if is_order else 0.0) + 2.0 * len(named)
     score += min(0.3 * len(stems(tool.description) & said), 1.2)
     score += len(arguments[0]) - 0.5 * len(missing) - 1.5 * strange
     return _Match(tool, score, arguments, missing)

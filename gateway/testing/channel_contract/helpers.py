@@ -25,7 +25,7 @@ from channels import Address, Channel, Event, Forged, Media, OpenMedia, Parsed, 
 from channels.catalogue import BUILT_IN, Setting
 from channels.events import event_from_json, event_to_json
 from gateway.artifacts import ArtifactStore, OfConversation, collecting, emit_artifact
-from gateway.engine.visible import seen
+from gateway.engine.delivery.visible_log import bot_line
 from gateway.testing.channel_contract.case import Arrived, ArrivedFile, ChannelCase, Webhook
 from gateway.web import Ready, serve, web_app
 
@@ -225,7 +225,7 @@ class Chat:
 
     async def _show(self, part: Part, receipt: Receipt, edits: str | None) -> None:
         """What delivery writes to the visible log; the page shows a line under the id that it edits."""
-        _, entry = seen("contract", part, receipt.message_id, edits)
+        _, entry = bot_line("contract", part, receipt.message_id, edits)
         assert isinstance(entry, dict)
         media = part.media
         file = None

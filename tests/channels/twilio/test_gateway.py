@@ -337,7 +337,7 @@ async def test_a_picture_by_sms_is_one_where_there_is_mms(tmp_path: Path) -> Non
     async with open_house(tmp_path, []) as house, aiohttp.ClientSession() as http:
         with collecting() as emitted:
             emit_artifact(content=picture, mime_type="image/png", filename="bill.png")
-        media = await house.gateway.engine.shared.artifacts.keep(emitted[0])
+        media = await house.gateway.engine.context.artifacts.keep(emitted[0])
         for number in (ANA, "+447700900123"):
             where = Address(channel="sms", account=house.twilio.sms, place=number)
             await house.gateway.engine.notify(where, Reply(media=(media,)))

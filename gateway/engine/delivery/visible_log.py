@@ -1,0 +1,49 @@
+"""The visible log: what a person saw of a conversation, for channels whose page reads it from us."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from channels import Json, Message, Part
+from gateway.engine.context import EngineContext
+from gateway.store.base import Transaction
+
+__all__ = ["bot_line", "person_line"]
+
+
+def person_line(transaction: Transaction, context: EngineContext, conversation: str, message: Message) -> None:
+    """The person's own message."""
+    channel = context.channels.get(message.address.channel)
+    if channel is not None and channel.capabilities.visible:
+        text = f"/{message.command} {message.text}".rstrip() if message.command else message.text
+        entry: Json = {"message_id": message.message_id, "from": "person", "text": text}
+        transaction.appends.append((f"visible/{conversation}", entry))
+
+
+def bot_line(
+    conversation: str, part: Part, message_id: str | None, edits: str | None, asks: Sequence[str] = ()
+) -> tuple[str, Json]:
+    """Return the line of the log for a part that was shown; `asks` are the actions that it is the question of."""
+    media: Json = None
+    if part.media is not None:
+        media = [
+            {
+                "sha256": part.media.sha256,
+                "mime_type": part.media.mime_type,
+                "filename": part.media.filename,
+                "size": part.media.size,
+                "role": part.media.role,
+            }
+        ]
+    entry: dict[str, Json] = {
+        "message_id": message_id,
+        "from": "bot",
+        "text": part.arguments.get("text", ""),
+        "buttons": [{"label": b.label, "token": b.token, "style": b.style} for b in part.buttons],
+        "media": media or [],
+        "edits": edits,
+    }
+    entry |= {name: part.arguments[name] for name in ("exact", "settled") if name in part.arguments}
+    if asks:
+        entry["asks"] = [*asks]
+    return f"visible/{conversation}", entry

@@ -1,0 +1,1 @@
+"""Execution: the effects of confirmed actions, each at most once."""

@@ -1,0 +1,201 @@
+"""Effects: the tool of a launched action is run, and how that ended is told apart.
+
+An effect ends as `unknown` when it timed out or was cancelled, and when an error of the network leaves open whether its
+request arrived. A sync tool that outlasts its timeout goes on in its thread: what it comes to is told later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Literal
+
+from channels import Media
+from gateway.artifacts import Artifact, NotKept, collecting, emit_artifact
+from gateway.engine import event_log
+from gateway.engine.context import EngineContext
+from gateway.engine.leases import BEATS
+from gateway.observe import describe_error
+from gateway.pending.prompt import statement
+from gateway.pending.transitions import PROBED_NOT_DONE, may_relaunch
+from gateway.tools import (
+    NothingDone,
+    OutcomeUnknown,
+    Tool,
+    ToolBusy,
+    ToolContext,
+    ToolError,
+    ToolFailed,
+    cause_of,
+    leaves_open,
+    serialise,
+)
+from gateway.tools.escape import link
+from gateway.tools.pending_action import PendingAction
+from gateway.wording import say
+
+__all__ = ["EffectResult", "Effects"]
+
+log = logging.getLogger("askfirst.actions")
+
+_TIMEOUT_SECONDS = 60.0
+_MOST_SAID = 2000
+"""Characters of a failed tool's own words that the model is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class EffectResult:
+    """How an effect ended, as far as this worker knows."""
+
+    state: Literal["done", "failed", "unknown"]
+    outcome: str
+    text: str | None = None
+    """Said instead of the gateway's own sentence about this state."""
+    media: tuple[Media, ...] = ()
+    again: bool = False
+    """It is looked at again in a while: it may be tried again with the same key, or a probe asked again."""
+
+
+class Effects:
+    """Runs the tools of launched actions in this process, and asks their probes."""
+
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
+        self.instead: Callable[[PendingAction], None] | None = None
+        """Is told of a launched action whose tool is then not run; None: they run."""
+
+    def tool_context(self, action: PendingAction) -> ToolContext:
+        """Return what the action's tool is told about the call."""
+        context = self._context
+        outside = action.address is not None and action.address.channel == "app"
+        return ToolContext(
+            person=action.requester,
+            address=None if outside else action.address,
+            conversation=action.conversation,
+            language=action.language,
+            deps=context.bot.deps,
+            idempotency_key=action.pending_action_id,
+            action=action,
+            now=context.wall_clock,
+            emit=emit_artifact,
+        )
+
+    async def run(self, action: PendingAction, on_late: Callable[[Awaitable[EffectResult]], None]) -> EffectResult:
+        """Run the tool of a launched action.
+
+        `on_late` is given the end that is still to come when the tool goes on in its thread after this call has ended,
+        by its timeout or cancelled.
+        """
+        if self.instead is not None:
+            self.instead(action)
+            return EffectResult("done", "not run: this is a rehearsal")
+        tool = self._context.bot.tool_for(action)
+        if tool is None:
+            return EffectResult("failed", "the tool is gone")
+        feed, goes_on = self._context.feed, False
+        about = {"conversation": action.conversation, "action": action.pending_action_id, "tool": action.kind}
+        feed.publish("effect.started", **about, args=action.args)
+
+        def late(call: Future[Any]) -> None:
+            nonlocal goes_on
+            goes_on = True
+            on_late(self._late(action, tool, call, emitted))
+
+        began = asyncio.get_running_loop().time()
+        with collecting() as emitted:
+            try:
+                result = await tool.run(
+                    action.args, self.tool_context(action), timeout_seconds=_TIMEOUT_SECONDS, on_late=late
+                )
+            except ToolError as error:
+                end = self._failure(action, tool, error)
+            else:
+                end = await self._success(action, tool, result, emitted)
+        milliseconds = round((asyncio.get_running_loop().time() - began) * 1000)
+        event_log.ended(action, end.state, milliseconds)
+        feed.publish("effect.finished", **about, state=end.state, milliseconds=milliseconds)
+        return replace(end, again=False) if goes_on else end
+
+    async def after_a_death(self, action: PendingAction) -> EffectResult | None:
+        """Return what is known of an effect whose worker died; None: it is to be run again, with the same key."""
+        context, tool = self._context, self._context.bot.tool_for(action)
+        died = EffectResult("unknown", "the worker died while it ran")
+        if tool is None or context.bot.drifted(action):
+            return died
+        now = await context.store.now()
+        if tool.idempotent and may_relaunch(action, now):
+            return None
+        match await self._probe(action, tool):
+            case "done":
+                return EffectResult("done", "found done by its probe", text=tool.done_text(action.args, ""))
+            case "not_done" if action.attempts == 1:  # of later launches the record does not say when they were
+                still_runs = now - (action.launched_at or now) <= self._longest_run(tool)
+                return replace(died, again=True) if still_runs else EffectResult("failed", PROBED_NOT_DONE)
+            case _:
+                return died
+
+    def _longest_run(self, tool: Tool) -> timedelta:
+        """Return how long after its launch an effect may still be under way in a worker that was taken for dead."""
+        limit, lease = tool.limit(_TIMEOUT_SECONDS) or 0.0, self._context.lease_seconds
+        return timedelta(seconds=limit + lease + lease / BEATS)
+
+    async def _probe(self, action: PendingAction, tool: Tool) -> Literal["done", "not_done", "unknown"]:
+        try:
+            return await tool.probe(action.args, self.tool_context(action), timeout_seconds=_TIMEOUT_SECONDS)
+        except ToolError as error:
+            log.warning("the probe of %s failed: %s", action.kind, describe_error(cause_of(error)))
+            return "unknown"
+
+    async def _late(
+        self, action: PendingAction, tool: Tool, call: Future[Any], emitted: list[Artifact]
+    ) -> EffectResult:
+        try:
+            result = await asyncio.wrap_future(call)
+        except BaseException as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return self._failure(action, tool, error)
+        return await self._success(action, tool, result, emitted)
+
+    async def _success(
+        self, action: PendingAction, tool: Tool, result: object, emitted: list[Artifact]
+    ) -> EffectResult:
+        said = tool.done_text(action.args, result)
+        if said is None and isinstance(result, str) and result.strip():
+            said = serialise(result)
+        links = [link(artifact.filename, artifact.url) for artifact in emitted if artifact.url]
+        text = "\n\n".join([said, *links]) if said else "\n\n".join(links)
+        try:
+            keep, owner = self._context.keep, action.requester
+            media = tuple([await keep(each, owner) for each in emitted if each.content is not None])
+        except NotKept as error:
+            log.error("action %s is done, but its file is lost: %s", action.pending_action_id, error)
+            media = ()
+            done = text or say("done", action.language, preview=statement(action.preview))
+            text = f"{done}\n\n{say('file_lost', action.language)}"
+        return EffectResult("done", serialise(result), text=text or None, media=media)
+
+    def _failure(self, action: PendingAction, tool: Tool, error: BaseException) -> EffectResult:
+        cause = cause_of(error)
+        name, says = type(cause).__name__, describe_error(cause)
+        log.warning("action %s (%s): %s", action.pending_action_id, action.kind, says)
+        about = {"conversation": action.conversation, "action": action.pending_action_id, "tool": action.kind}
+        self._context.feed.publish("effect.failed", **about, error=name, cause=cause)
+        on_purpose = isinstance(cause, ToolFailed | NothingDone | OutcomeUnknown)
+        outcome = f"error: {f'{name}: {cause}'[:_MOST_SAID] if on_purpose else says}"
+        if isinstance(cause, OutcomeUnknown) or (not isinstance(cause, ToolError) and leaves_open(cause)):
+            again = tool.probes or (tool.idempotent and may_relaunch(action, action.launched_at or action.requested_at))
+            return EffectResult("unknown", outcome, again=again)
+        if action.attempts > 1:  # it says nothing of the attempts before it, of which one may have done it
+            return EffectResult("unknown", outcome)
+        key = "nothing_done" if isinstance(cause, NothingDone) else None
+        if isinstance(cause, ToolBusy):
+            log.error("action %s (%s): the lock %r is not free", action.pending_action_id, action.kind, cause.key)
+            key = "busy"
+        text = say(key, action.language, preview=statement(action.preview)) if key is not None else None
+        return EffectResult("failed", outcome, text=text)

@@ -1,0 +1,339 @@
+"""Execution: the effect of a confirmed action, launched under a fence, and told whatever comes of it.
+
+`running` is recorded before the effect. What ends without a word after that (a timeout, a cancellation, a drain, a dead
+worker) is `unknown`: told, and never repeated in silence. An idempotent tool is run again with the same key, one with a
+probe is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from functools import partial
+
+from gateway.engine.concurrency import BackgroundTasks, DelayedTask, KeyedLimit
+from gateway.engine.context import EngineContext
+from gateway.engine.execution.backlog import ActionBacklog
+from gateway.engine.execution.effects import EffectResult, Effects
+from gateway.engine.leases import HeldLease, release_to_newer, shielded_commit
+from gateway.engine.retrying import attempts
+from gateway.observe import describe_error
+from gateway.pending import settling
+from gateway.pending.actions import ConversationActions
+from gateway.pending.loading import conversation_of, stored_action
+from gateway.pending.prompting import edit_prompt
+from gateway.pending.transitions import is_stale
+from gateway.store.base import Conflict, Fenced, Key, Lease, StoreError, Transaction
+from gateway.store.form import NewerForm
+from gateway.tools import ToolError, cause_of
+from gateway.tools.pending_action import Detail, PendingAction
+from gateway.tools.previews import LAUNCH_PREVIEW_SECONDS, asked_with, changed
+from gateway.wording import say
+
+__all__ = ["MOST_OF_A_TOOL", "ActionExecutor"]
+
+log = logging.getLogger("askfirst.actions")
+
+MOST_OF_A_TOOL = 32
+"""Effects of one tool at once: as many are left for others, whatever hangs or waits for a lock."""
+_AGAIN_SECONDS = 5.0
+_ELSEWHERE = "its tool is another here"
+_ELSEWHERE_SECONDS = 1.0
+"""So often it is offered to whoever has its tool: one process of many may be left that has."""
+_SHOWN_AFTER_SECONDS = 0.5
+"""An effect that takes longer is shown to be under way; most are over before, and cost no call for that."""
+_CHECKED_WITHIN = timedelta(minutes=1)
+"""So long a preview that cannot be made again is tried."""
+_CHANNEL_BACK_WITHIN = timedelta(hours=1)
+"""So long what was confirmed waits for its channel; later nobody would expect it to happen."""
+
+
+class ActionExecutor:
+    """Executes what was approved."""
+
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
+        self._effects = Effects(context)
+        self._running = KeyedLimit(MOST_OF_A_TOOL)
+        self._queue = ActionBacklog(context, self._running)
+        self._going_on: set[str] = set()
+        """Actions whose tool goes on in a thread, though their execution has ended."""
+        self.late = BackgroundTasks()
+        """Wait for these threads, and record what they come to."""
+
+    def rehearse(self, instead: Callable[[PendingAction], None]) -> None:
+        """Have this told what would run, in place of running it."""
+        self._effects.instead = instead
+
+    async def run(self, lease: Lease) -> PendingAction | None:
+        """Execute the action this lease is for, or see to what a dead worker left. The action, if that has ended it."""
+        launched: PendingAction | None = None
+        ended: PendingAction | None = None
+        end = EffectResult("unknown", "the worker lost its lease")
+        try:
+            with HeldLease(self._context, lease):
+                found = await self._find(lease)
+                if found is None:
+                    await self._give_back(lease)
+                elif (why := await self._waits(found)) is not None:
+                    if not lease.tries:
+                        log.warning("action %s waits: %s", lease.lane, why)
+                        if why == _ELSEWHERE:
+                            await self._ask_for_patience(found)
+                    seconds = _ELSEWHERE_SECONDS if why == _ELSEWHERE else _AGAIN_SECONDS
+                    await self._give_back(lease, again=True, after_seconds=seconds)
+                elif found.state == "running" and (left := await self._effects.after_a_death(found)) is not None:
+                    ended = await self._end(found, left, lease)
+                elif found.state == "approved" and self._running.are_taken(found.kind):
+                    await self._give_back(lease, again=True)
+                    self._queue.add(lease, found.kind)
+                    await self._show_progress(found)
+                else:
+                    with self._queue.one(found.kind):
+                        if (launched := await self._launch(lease, found)) is None:
+                            await self._give_back(lease, again=await self._is_approved(lease))
+                        else:
+                            showing = DelayedTask(
+                                _SHOWN_AFTER_SECONDS, partial(self._show_progress, launched), "progress"
+                            )
+                            try:
+                                end = await self._effects.run(launched, partial(self._follow, launched))
+                            finally:
+                                showing.end()
+                            ended = await self._end(launched, end, lease)
+        except NewerForm as newer:
+            await self._context.commit(release_to_newer(lease, newer))
+        except Fenced:
+            log.warning("action %s: somebody else has taken over", lease.lane)
+            if launched is not None and lease.lane not in self._going_on:
+                ended = await self._finish(launched, end, None)
+        except asyncio.CancelledError:
+            if launched is not None:
+                known = end if end.state != "unknown" else EffectResult("unknown", "stopped while running")
+                await shielded_commit(self._finish(launched, known, lease, patient=False))
+            raise
+        return ended
+
+    async def _find(self, lease: Lease) -> PendingAction | None:
+        """Return the action of this lease; one that was changed by somebody is closed. None: it is not to be found.
+
+        Raises NewerForm.
+        """
+        context, key = self._context, Key(lease.partition, f"action/{lease.lane}")
+        snapshot = lease.seen if context.is_shown(lease) else await context.store.get([key])
+        conversation = conversation_of(snapshot[key].value)
+        if conversation is None or context.store.partition(conversation) != lease.partition:
+            stored_action(context.keyring, key, snapshot[key], first_form=context.first_form)  # a newer one says so
+            log.error("action %s cannot be read: it will not run", lease.lane)
+            return None
+        return (await context.actions(conversation, lease.lane)).get(lease.lane)
+
+    async def _is_approved(self, lease: Lease) -> bool:
+        """Return True when the action of this lease still waits to be launched."""
+        found = await self._find(lease)
+        return found is not None and found.state == "approved"
+
+    # ── before ──
+
+    async def _waits(self, action: PendingAction) -> str | None:
+        """Why it cannot be begun now."""
+        if is_stale(action, await self._context.store.now()):
+            return None  # nor ever: the launch says so
+        if action.state == "approved" and self._context.bot.drifted(action) and not self._context.drifted(action):
+            return _ELSEWHERE
+        if await self._waits_for_channel(action):
+            return "its channel is off here, so nobody would be told"
+        if action.state == "approved" and not await self._context.store.has_room():
+            return "the store has no room to write its end"
+        return None
+
+    async def _ask_for_patience(self, action: PendingAction) -> None:
+        """Say that what was confirmed takes a moment."""
+        with contextlib.suppress(StoreError):  # it may go without saying
+            actions = await self._context.actions(action.conversation)
+            actions.say(say("one_moment", action.language))
+            transaction = Transaction(partition=actions.partition)
+            self._write(transaction, actions, action)
+            await self._context.commit(transaction)
+
+    def _is_mute(self, action: PendingAction) -> bool:
+        """Whether its person could be told nothing from here."""
+        return action.address is not None and action.address.channel not in self._context.channels
+
+    async def _waits_for_channel(self, action: PendingAction) -> bool:
+        """Whether it is left for somebody who has its channel, or until this process has."""
+        since = action.launched_at or action.decided_at
+        if since is None or not self._is_mute(action):
+            return False
+        return await self._context.store.now() - since < _CHANNEL_BACK_WITHIN
+
+    async def _launch(self, lease: Lease, found: PendingAction) -> PendingAction | None:
+        """Record that the effect is about to run. None: it will not run now, and all there is to say is said."""
+        context = self._context
+        why = await self._checked(found)
+        if why == "not_checked" and not self._is_late(found, await context.store.now()):
+            return None
+        launched: PendingAction | None = None
+        for attempt in attempts(patient=True):
+            async with attempt:
+                actions = await context.actions(found.conversation, lease.lane)
+                action = actions.get(lease.lane)
+                if action is not None and action.state == "running" and action.fence == lease.fence:
+                    return action  # recorded by the commit whose answer was lost; only this lease can have
+                transaction = Transaction(partition=lease.partition, lease=lease)
+                launched = None
+                if why is not None and not is_stale(found, actions.now):
+                    settling.close_drifted(actions, lease.lane, actions.now, why)
+                else:
+                    launched = settling.launch(actions, lease.lane, lease.fence, actions.now)
+                self._write(transaction, actions, found)
+                launching = asyncio.ensure_future(context.commit(transaction))
+                try:
+                    await asyncio.shield(launching)
+                except asyncio.CancelledError:
+                    await shielded_commit(self._call_off(launching, launched, lease))
+                    raise
+        return launched
+
+    async def _call_off(self, launching: Awaitable[object], launched: PendingAction | None, lease: Lease) -> None:
+        """Once it says that the effect is about to run: that it did not."""
+        with contextlib.suppress(StoreError):
+            await launching
+            if launched is not None:
+                await self._finish(launched, EffectResult("failed", "stopped before it began"), lease, patient=False)
+
+    async def _checked(self, action: PendingAction) -> Detail | None:
+        """Return why what is about to run is not what was shown, as far as that can be told; None: it is."""
+        tool = self._context.bot.tool_for(action)
+        if tool is None or action.state != "approved":
+            return None
+        if self._is_mute(action):
+            return "not_checked"
+        if not tool.compares(action):
+            return None
+        try:
+            now = await tool.preview(
+                action.args, self._effects.tool_context(action), timeout_seconds=LAUNCH_PREVIEW_SECONDS
+            )
+        except ValueError:
+            return "changed"
+        except ToolError as error:
+            log.warning("the preview of %s could not be made again: %s", action.kind, describe_error(cause_of(error)))
+            return "not_checked"
+        return "changed" if changed(asked_with(action), now) else None
+
+    @staticmethod
+    def _is_late(action: PendingAction, now: datetime) -> bool:
+        """Return True when what could not be looked at has been tried for long enough."""
+        return action.decided_at is None or now - action.decided_at > _CHECKED_WITHIN
+
+    async def _show_progress(self, action: PendingAction) -> None:
+        """Have the question say that it is confirmed and under way, unless that is no longer so."""
+        context, action_id = self._context, action.pending_action_id
+        with contextlib.suppress(StoreError):  # it has ended meanwhile, and that is told; or its end will be
+            actions = await context.actions(action.conversation, action_id)
+            now = actions.get(action_id)
+            if now is None or now.state not in ("approved", "running"):
+                return
+            for message_id in now.prompts:
+                edit_prompt(actions, message_id, actions.now)
+            transaction = Transaction(partition=actions.partition)
+            self._write(transaction, actions, now)
+            transaction.expect[f"action/{action_id}"] = actions.changes.versions[action_id]
+            await context.commit(transaction)
+
+    # ── after ──
+
+    async def _end(self, action: PendingAction, end: EffectResult, lease: Lease) -> PendingAction | None:
+        """Record the end, or give the lease back when it is not the last word; the ended action, if that has."""
+        if end.again:
+            await self._give_back(lease, again=True)
+            return None
+        return await self._finish(action, end, lease)
+
+    def _follow(self, action: PendingAction, coming: Awaitable[EffectResult]) -> None:
+        """Record the end that is still to come, of a tool that goes on in its thread."""
+        self._going_on.add(action.pending_action_id)
+        self.late.start(self._settle_late(action, coming), "late effect")
+
+    async def _settle_late(self, action: PendingAction, coming: Awaitable[EffectResult]) -> None:
+        try:
+            end = await coming
+            log.warning("action %s (%s) has ended late: %s", action.pending_action_id, action.kind, end.state)
+            ended = await self._finish(action, end, None)
+        finally:
+            self._going_on.discard(action.pending_action_id)
+        if ended is not None:
+            await self._context.bot.tell_outcome(ended)
+
+    async def _finish(
+        self,
+        action: PendingAction,
+        end: EffectResult,
+        lease: Lease | None,
+        *,
+        patient: bool = True,
+    ) -> PendingAction | None:
+        """Record the end and tell the person; the ended action, or None when there was nothing more to say.
+
+        Without a lease it is a late one: it still settles what is `unknown`, and what a probe took for not done.
+        `patient`: a store that does not answer is asked again for a while.
+        """
+        context, action_id = self._context, action.pending_action_id
+        ended: PendingAction | None = None
+        told = perhaps_told = False
+        for attempt in attempts(patient=patient):
+            async with attempt:
+                perhaps_told, told = perhaps_told or (attempt.outcome_unknown and told), False
+                actions = await context.actions(action.conversation, action_id)
+                if lease is None and end.state == "unknown" and _is_running(actions.get(action_id)):
+                    return None  # somebody else sees to it, and may find out more
+                told = settling.finish(
+                    actions,
+                    action_id,
+                    action.fence,
+                    end.state,
+                    end.outcome,
+                    actions.now,
+                    text=end.text,
+                    media=end.media,
+                )
+                if not told and lease is None:
+                    ended = actions.get(action_id) if perhaps_told else None
+                    break
+                transaction = Transaction(partition=context.store.partition(action.conversation), lease=lease)
+                transaction.finish = "done" if lease is not None else None
+                self._write(transaction, actions, action)
+                try:
+                    await context.commit(transaction)
+                except Fenced as error:
+                    if patient and not perhaps_told:  # else it is our own commit that has ended the lease
+                        log.warning("action %s: somebody else has taken over", action_id)
+                    lease = None
+                    raise Conflict("the lease is gone") from error
+                ended = actions.get(action_id) if told else None
+        if ended is not None and ended.state == "unknown":
+            context.alarms.sound(ended, "unknown")
+        if ended is not None and self._is_mute(ended):
+            context.alarms.sound(ended, "undeliverable")
+        return ended
+
+    def _write(self, transaction: Transaction, actions: ConversationActions, action: PendingAction) -> None:
+        actions.write(transaction)
+        if action.address is not None:
+            cause = f"action/{action.pending_action_id}"
+            transaction.parts += self._context.parts.render(
+                action.conversation, action.address, actions.says, cause=cause, language=action.language
+            )
+
+    async def _give_back(self, lease: Lease, *, again: bool = False, after_seconds: float = _AGAIN_SECONDS) -> None:
+        due = await self._context.store.now() + timedelta(seconds=after_seconds) if again else None
+        transaction = Transaction(partition=lease.partition, lease=lease, finish="failed" if again else "done", due=due)
+        await self._context.commit(transaction)
+
+
+def _is_running(action: PendingAction | None) -> bool:
+    return action is not None and action.state == "running"

@@ -1,0 +1,57 @@
+"""Asking again: one press on an ended question asks the same call anew, with a new preview and code; no model."""
+
+from __future__ import annotations
+
+from channels import Person, Reply
+from gateway.channel_agent import Outcome
+from gateway.engine.context import EngineContext
+from gateway.memory import to_entries
+from gateway.pending.ask import Refused, propose
+from gateway.pending.prompt import statement
+from gateway.providers.base import ModelMessage
+from gateway.tools import ToolContext, ToolError
+from gateway.tools.pending_action import PendingAction
+from gateway.tools.previews import LAUNCH_PREVIEW_SECONDS
+from gateway.wording import say
+
+__all__ = ["ask_again"]
+
+
+async def ask_again(
+    context: EngineContext, conversation: str, action_id: str, *, person: Person, tool_context: ToolContext
+) -> Outcome:
+    """Return the outcome of a turn that asks what this action asked; its answer says when that cannot be."""
+    actions = await context.actions(conversation, action_id)
+    before = actions.get(action_id)
+    tool = context.bot.tool(before.kind) if before is not None else None
+    policy = context.bot.agent.policy
+    if before is None or before.address is None or tool is None or tool.confirm is None:
+        return _cannot(before, tool_context.language)
+    try:
+        args = tool.validate(before.args)
+        if policy is not None and policy.decide(tool.name, args)[0] == "deny":
+            return _cannot(before, tool_context.language)
+        preview = await tool.preview(args, tool_context, timeout_seconds=LAUNCH_PREVIEW_SECONDS)
+    except (ValueError, ToolError):
+        return _cannot(before, tool_context.language)
+    proposed = propose(
+        actions,
+        tool,
+        args,
+        preview,
+        person=person,
+        address=before.address,
+        language=before.language,
+        turn_started=actions.now,
+        answer_window_seconds=before.answer_window_seconds,
+    )
+    if isinstance(proposed, Refused):
+        return _cannot(before, tool_context.language)
+    note = ModelMessage(role="event", content=f"The person had this asked again: {before.kind} ({before.preview})")
+    return Outcome(stop_reason="asked", asked=[proposed], transcript=to_entries([note]))
+
+
+def _cannot(before: PendingAction | None, language: str) -> Outcome:
+    preview = statement(before.preview) if before is not None else ""
+    text = say("cannot_ask_again", before.language if before is not None else language, preview=preview)
+    return Outcome(stop_reason="answered", replies=[Reply(text=text, exact=True)])

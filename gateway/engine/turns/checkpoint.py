@@ -1,0 +1,86 @@
+"""The journal of a running turn: its checkpoint in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from channels import Json
+from gateway.agent.journal import Progress
+from gateway.engine.context import EngineContext
+from gateway.engine.turns.batch import Batch
+from gateway.pending.seal import step_context
+from gateway.providers.base import ModelMessage
+from gateway.store.base import Lease, Transaction
+
+__all__ = ["StoreJournal", "are_genuine", "events_of"]
+
+_UNKNOWN = "The turn ended while this ran: its outcome is unknown, it may or may not have happened."
+_NOT_RUN = "Not run: the turn ended before it."
+
+
+class StoreJournal:
+    """The steps of the turn of this lease. The first one names the events that the turn works on.
+
+    Each step carries a seal over itself, its conversation and the seal of the step before it.
+    """
+
+    def __init__(self, context: EngineContext, lease: Lease, batch: Batch) -> None:
+        self._context, self._lease, self._batch = context, lease, batch
+        self._steps = [_bare(step) for step in lease.steps[1:]]
+        self._begun = bool(lease.steps)
+        self._last_mac = _mac(lease.steps[-1]) if lease.steps else ""
+
+    @property
+    def steps(self) -> Sequence[Json]:
+        return tuple(self._steps)
+
+    async def record(self, step: Json) -> None:
+        new: list[Json] = []
+        if not self._begun:
+            new.append(self._sealed({"events": [waiting.seq for waiting in self._batch.taken]}))
+        new.append(self._sealed(cast("dict[str, Json]", step)))
+        await self._context.commit(Transaction(partition=self._lease.partition, lease=self._lease, steps=new))
+        self._begun = True
+        self._steps.append(step)
+
+    def _sealed(self, step: dict[str, Json]) -> Json:
+        sealed = self._context.keyring.stamped("step", step_context(self._lease.lane, self._last_mac), step)
+        self._last_mac = _mac(sealed)
+        return sealed
+
+    def messages(self) -> list[ModelMessage]:
+        """Return the messages so far, for the transcript of a turn that came to no end; every call has a result."""
+        progress = Progress(self)
+        messages: list[ModelMessage] = []
+        while (reply := progress.reply(number := 1 + sum(each.role == "assistant" for each in messages))) is not None:
+            messages.append(reply.message)
+            for position, call in enumerate(reply.tool_calls, start=1):
+                key = f"{number}.{position}"
+                result = progress.result(key)
+                text = result.text if result else _UNKNOWN if progress.was_started(key) else _NOT_RUN
+                messages.append(ModelMessage(role="tool", content=text, call_id=call.call_id, tool_name=call.name))
+        return messages
+
+
+def events_of(lease: Lease) -> list[int]:
+    """Return the events of the turn that this lease takes over; empty when it begins anew."""
+    return cast("list[int]", cast("dict[str, Json]", lease.steps[0])["events"]) if lease.steps else []
+
+
+def are_genuine(context: EngineContext, lease: Lease) -> bool:
+    """Return True when this gateway has recorded the steps of this lease, in this order."""
+    last_mac = ""
+    for step in lease.steps:
+        if not isinstance(step, dict) or not context.is_genuine("step", step_context(lease.lane, last_mac), step):
+            return False
+        last_mac = _mac(step)
+    return True
+
+
+def _mac(step: Json) -> str:
+    return str(step.get("mac", "")) if isinstance(step, dict) else ""
+
+
+def _bare(step: Json) -> Json:
+    return {name: value for name, value in step.items() if name != "mac"} if isinstance(step, dict) else step

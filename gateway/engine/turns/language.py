@@ -1,0 +1,56 @@
+"""The language that a person writes in, where neither the bot nor the platform names it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+__all__ = ["detect_language", "prepare_detection"]
+
+_LEAST_LETTERS = 20
+"""A shorter text could be of several languages."""
+_MOST_CHARACTERS = 1_000
+
+
+class _Found(Protocol):
+    language: str | None
+
+    def is_reliable(self) -> bool: ...
+
+
+class _Detector(Protocol):
+    def detect(self, text: str) -> _Found: ...
+
+
+_loaded: list[_Detector | None] = []
+
+
+def prepare_detection() -> None:
+    """Load the statistics of the languages, which takes some 60 ms and 50 MB: call it in a thread."""
+    _loaded[:] = [_detector()]
+
+
+def detect_language(texts: Iterable[str]) -> str | None:
+    """Return the language of these texts as a BCP 47 tag; None when they are too short or it is not sure.
+
+    The first text that says it decides. None also until the library (the extra ``languages``) is loaded, or without it.
+    """
+    detector = _loaded[0] if _loaded else None
+    if detector is None:
+        return None
+    for text in texts:
+        beginning = text[:_MOST_CHARACTERS]
+        if sum(map(str.isalpha, beginning)) >= _LEAST_LETTERS:
+            found = detector.detect(beginning)
+            if found.language and found.is_reliable():
+                return found.language
+    return None
+
+
+def _detector() -> _Detector | None:
+    try:
+        from eld import LanguageDetector
+    except ImportError:
+        return None
+    detector: _Detector = LanguageDetector()
+    return detector
