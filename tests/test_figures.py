@@ -11,7 +11,7 @@ from channels.twilio import SmsChannel, WhatsAppChannel
 from gateway.engine.context import EngineContext
 from gateway.engine.leases import BEATS
 from gateway.engine.turns.runner import DEADLINE_SECONDS
-from gateway.web.limits import MAX_BODY_BYTES, Limits
+from gateway.web.limits import MAX_BODY_BYTES, ClientLimits
 from gateway.web.webhooks import ACCEPT_SECONDS
 
 
@@ -46,5 +46,5 @@ def test_two_beats_may_fail_before_a_lease_is_lost() -> None:
 
 
 def test_what_one_client_may_use() -> None:
-    limits = Limits()
+    limits = ClientLimits()
     assert (limits.request_seconds, limits.connections, limits.headers, MAX_BODY_BYTES) == (10.0, 400, 64, 256 * 1024)

@@ -1,7 +1,7 @@
 """Web server: webhooks, downloads of kept files, health checks and the chat page."""
 
 from gateway.web.asgi import ASGIApp, Bridge, asgi
-from gateway.web.limits import Limits
+from gateway.web.limits import ClientLimits
 from gateway.web.refusals import Deaf
 from gateway.web.server import Ready, web_app
 from gateway.web.serving import Running, serve
@@ -12,7 +12,7 @@ __all__ = [
     "Accept",
     "Bridge",
     "Deaf",
-    "Limits",
+    "ClientLimits",
     "Ready",
     "Running",
     "Webhooks",

@@ -22,7 +22,7 @@ from yarl import URL
 
 from channels import AskfirstError
 from gateway.observe import describe_error
-from gateway.web.limits import MAX_BODY_BYTES, Limits
+from gateway.web.limits import MAX_BODY_BYTES, ClientLimits
 
 __all__ = ["ASGIApp", "Bridge", "asgi"]
 
@@ -84,7 +84,7 @@ class Bridge:
 
         Answers 408 when the body is late and 413 when it is too large.
         """
-        body = await _body(receive, Limits().request_seconds)
+        body = await _body(receive, ClientLimits().request_seconds)
         if isinstance(body, int):
             await _say(send, body, {408: "the body did not come in time", 413: "the body is too large"}[body])
             return

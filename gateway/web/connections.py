@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 
 from aiohttp import hdrs, web
 
-from gateway.web.limits import Limits, handler_args
+from gateway.web.limits import ClientLimits, handler_args
 
 __all__ = ["Connection", "Connections", "gone"]
 
@@ -138,7 +138,7 @@ _Open: TypeAlias = OrderedDict[Connection, asyncio.Transport]
 class Connections:
     """All connections of a server, grouped by state."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ClientLimits) -> None:
         self.limits = limits
         self.handler_args = {**handler_args(limits), "access_log": None}
         self.silent: _Open = OrderedDict()

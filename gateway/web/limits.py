@@ -19,7 +19,7 @@ from gateway.observe import RateLimitFilter, describe_error
 from gateway.web import webhooks
 from gateway.web.fast_path import Written
 
-__all__ = ["LIMITS", "MAX_BODY_BYTES", "Limits", "handler_args", "limit_bodies"]
+__all__ = ["LIMITS", "MAX_BODY_BYTES", "ClientLimits", "handler_args", "limit_bodies"]
 
 MAX_BODY_BYTES = 256 * 1024
 """Largest request body. Webhooks of all platforms are far smaller."""
@@ -29,7 +29,7 @@ _TEXT = "this is not HTTP"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ClientLimits:
     """Limits for one client, and for all clients together."""
 
     request_seconds: float = 10.0
@@ -49,10 +49,10 @@ class Limits:
     of them. The limit is not per address, because behind a proxy all clients share one."""
 
 
-LIMITS = web.AppKey("limits", Limits)
+LIMITS = web.AppKey("limits", ClientLimits)
 
 
-def handler_args(limits: Limits) -> dict[str, Any]:
+def handler_args(limits: ClientLimits) -> dict[str, Any]:
     """Return aiohttp's connection options. Each aiohttp runner takes them from the application that it runs."""
     return {
         "auto_decompress": False,
@@ -63,7 +63,7 @@ def handler_args(limits: Limits) -> dict[str, Any]:
     }
 
 
-def limit_bodies(app: web.Application, limits: Limits) -> None:
+def limit_bodies(app: web.Application, limits: ClientLimits) -> None:
     """Add a middleware that reads each body before the handler runs, and refuses large, compressed and late ones."""
 
     @web.middleware

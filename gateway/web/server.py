@@ -16,7 +16,7 @@ from channels import Channel, Json, WebhookRequest, WebhookResponse
 from gateway.artifacts import ArtifactStore, BadLink, OfSession
 from gateway.store.base import StoreUnavailable
 from gateway.web.fast_path import WEBHOOKS, Take, answer
-from gateway.web.limits import MAX_BODY_BYTES, Limits, handler_args, limit_bodies
+from gateway.web.limits import MAX_BODY_BYTES, ClientLimits, handler_args, limit_bodies
 from gateway.web.refusals import Deaf
 from gateway.web.webhooks import Accept, Unstored, Webhooks, in_english, receive
 
@@ -49,7 +49,7 @@ def web_app(
     now: Callable[[], datetime],
     unstored: Unstored = in_english,
     public_url: str | None = None,
-    limits: Limits | None = None,
+    limits: ClientLimits | None = None,
     deaf: Deaf | None = None,
 ) -> web.Application:
     """Return the application, for `serve` or as a sub-application of another aiohttp application.
@@ -57,7 +57,7 @@ def web_app(
     `channels`: the channels that take webhooks. `series`: returns the current series of a conversation's links; links
     of older series are refused. `ready`: returns the readiness for `/readyz`.
     """
-    limits = limits or Limits()
+    limits = limits or ClientLimits()
     app = web.Application(client_max_size=MAX_BODY_BYTES, handler_args=handler_args(limits))
     limit_bodies(app, limits)
     webhooks = Webhooks(channels)

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from gateway.web.connections import Connection, Connections
 from gateway.web.fast_path import WEBHOOKS, is_ordinary, written
-from gateway.web.limits import LIMITS, MAX_BODY_BYTES, Limits
+from gateway.web.limits import LIMITS, MAX_BODY_BYTES, ClientLimits
 
 __all__ = ["Running", "serve"]
 
@@ -46,9 +46,9 @@ async def serve(app: web.Application, host: str, port: int) -> Running:
     """Serve an application: a gateway's own, or another with a gateway's as sub-application. Port 0 takes any free
     port.
 
-    The limits of `Limits` apply before a handler is called. Raises OSError when the address cannot be bound.
+    The limits of `ClientLimits` apply before a handler is called. Raises OSError when the address cannot be bound.
     """
-    limits = app.get(LIMITS) or Limits()
+    limits = app.get(LIMITS) or ClientLimits()
     runner = web.AppRunner(app, shutdown_timeout=_SHUTDOWN_SECONDS)
     await runner.setup()
     manager = runner.server
@@ -90,7 +90,7 @@ def _directly(app: web.Application, otherwise: _Handler) -> _Handler:
     return handle
 
 
-def _let_wait(listening: int, limits: Limits) -> None:
+def _let_wait(listening: int, limits: ClientLimits) -> None:
     """Set the listening socket's backlog, and the timeout of unread responses on its connections."""
     with socket.socket(fileno=os.dup(listening)) as same:
         same.listen(_BACKLOG)

@@ -18,7 +18,7 @@ from channels.webchat import WebChatChannel
 from gateway.artifacts import ArtifactStore, OfConversation, collecting, emit_artifact
 from gateway.observe import Feed
 from gateway.store.base import Entry
-from gateway.web import Limits, Ready, Running, serve, web_app
+from gateway.web import ClientLimits, Ready, Running, serve, web_app
 from gateway.web.chat import Chat, add_chat
 
 KEY = b"k" * 32
@@ -123,7 +123,7 @@ def bot(tmp_path: Path) -> Bot:
 
 def page(
     bot: Bot,
-    limits: Limits | None = None,
+    limits: ClientLimits | None = None,
     *,
     console: bool = True,
     public_url: str | None = None,
@@ -159,7 +159,7 @@ def page(
 @pytest.fixture
 def start(bot: Bot) -> Start:
     @contextlib.asynccontextmanager
-    async def start(limits: Limits | None = None, *, port: int = 0, **options: Any) -> AsyncIterator[Running]:
+    async def start(limits: ClientLimits | None = None, *, port: int = 0, **options: Any) -> AsyncIterator[Running]:
         running = await serve(page(bot, limits, **options), "127.0.0.1", port)
         bot.url = f"http://127.0.0.1:{running.port}"
         try:

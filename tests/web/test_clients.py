@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from channels.webchat import COOKIE, SessionCookies
-from gateway.web import Limits, Running, serve
+from gateway.web import ClientLimits, Running, serve
 from gateway.web.limits import limit_bodies
 from tests.web.conftest import KEY, Bot, Start, now
 from tests.web.raw import Client
@@ -51,7 +51,7 @@ async def served(port: int) -> bool:
 
 
 async def test_one_more_than_there_may_be_closes_the_one_longest_without_a_request(start: Start) -> None:
-    async with start(Limits(connections=3)) as running, contextlib.AsyncExitStack() as stack:
+    async with start(ClientLimits(connections=3)) as running, contextlib.AsyncExitStack() as stack:
         first, second, third = [await stack.enter_async_context(Client(running.port)) for _ in range(3)]
         for client in (second, third, first, second):
             await client.send(LIVE)
@@ -76,9 +76,9 @@ SLOW = [
 
 
 @pytest.mark.usefixtures("many_files")
-@pytest.mark.parametrize("connections", [Limits().connections, 50])
+@pytest.mark.parametrize("connections", [ClientLimits().connections, 50])
 async def test_a_thousand_slow_clients_hold_nobody_up(start: Start, bot: Bot, connections: int) -> None:
-    async with start(Limits(connections=connections)) as running, contextlib.AsyncExitStack() as stack:
+    async with start(ClientLimits(connections=connections)) as running, contextlib.AsyncExitStack() as stack:
         for count, sent in zip(range(1000), itertools.cycle(SLOW), strict=False):
             slow = await stack.enter_async_context(Client(running.port))
             await slow.send(sent)
@@ -90,7 +90,7 @@ async def test_a_thousand_slow_clients_hold_nobody_up(start: Start, bot: Bot, co
 
 
 async def test_a_connection_that_is_used_outlives_any_number_that_is_not(start: Start) -> None:
-    async with start(Limits(connections=10)) as running, contextlib.AsyncExitStack() as stack:
+    async with start(ClientLimits(connections=10)) as running, contextlib.AsyncExitStack() as stack:
         proxy = await stack.enter_async_context(Client(running.port))
         for _ in range(20):
             for _ in range(5):
@@ -103,7 +103,7 @@ async def test_a_connection_that_is_used_outlives_any_number_that_is_not(start: 
 
 
 @contextlib.asynccontextmanager
-async def talkative(limits: Limits, ended: asyncio.Queue[str]) -> AsyncIterator[Running]:
+async def talkative(limits: ClientLimits, ended: asyncio.Queue[str]) -> AsyncIterator[Running]:
     """A server whose one answer never ends; it says how each request for it ended."""
 
     async def talk(request: web.Request) -> web.StreamResponse:
@@ -131,7 +131,10 @@ async def talkative(limits: Limits, ended: asyncio.Queue[str]) -> AsyncIterator[
 
 async def test_a_client_that_reads_nothing_of_its_answer_is_closed() -> None:
     ended: asyncio.Queue[str] = asyncio.Queue()
-    async with talkative(Limits(unread_seconds=0.3), ended) as running, Client(running.port, reads=False) as client:
+    async with (
+        talkative(ClientLimits(unread_seconds=0.3), ended) as running,
+        Client(running.port, reads=False) as client,
+    ):
         await client.send(b"GET /talk HTTP/1.1\r\nHost: a\r\n\r\n")
         async with asyncio.timeout(60):
             assert await ended.get() == "closed"
@@ -139,7 +142,10 @@ async def test_a_client_that_reads_nothing_of_its_answer_is_closed() -> None:
 
 async def test_requests_without_end_whose_answers_nobody_reads_are_not_worked_off() -> None:
     ended: asyncio.Queue[str] = asyncio.Queue()
-    async with talkative(Limits(unread_seconds=0.3), ended) as running, Client(running.port, reads=False) as client:
+    async with (
+        talkative(ClientLimits(unread_seconds=0.3), ended) as running,
+        Client(running.port, reads=False) as client,
+    ):
         with contextlib.suppress(ConnectionError):
             async with asyncio.timeout(60):
                 while True:

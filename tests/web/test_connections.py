@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from channels.webchat import COOKIE, SessionCookies
-from gateway.web import Limits, Running, serve
+from gateway.web import ClientLimits, Running, serve
 from gateway.web.connections import Connection, Connections
 from gateway.web.limits import limit_bodies
 from tests.web.conftest import KEY, Bot, Start, now
@@ -62,7 +62,7 @@ async def test_all_of_them_are_answered_all_the_same(start: Start) -> None:
 
 
 async def test_who_leaves_the_line_is_not_waited_for() -> None:
-    connections, went_on = Connections(Limits()), asyncio.Event()
+    connections, went_on = Connections(ClientLimits()), asyncio.Event()
 
     async def handle(request: web.BaseRequest) -> web.Response:
         connection = cast("Connection", request.protocol)
@@ -108,7 +108,7 @@ async def fill(running: Running, stack: contextlib.AsyncExitStack, count: int, s
 async def test_idle_strangers_cut_no_download(start: Start, bot: Bot, sent: bytes) -> None:
     content = bytes(8 * 1024 * 1024)
     link = bot.link(await bot.keeps(content, "large.bin"), lives_seconds=60)
-    async with start(Limits(connections=6)) as running, contextlib.AsyncExitStack() as stack:
+    async with start(ClientLimits(connections=6)) as running, contextlib.AsyncExitStack() as stack:
         download = await stack.enter_async_context(Client(running.port, reads=False))
         await download.send(f"GET /{link} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
         got = await download.receive()
@@ -119,7 +119,7 @@ async def test_idle_strangers_cut_no_download(start: Start, bot: Bot, sent: byte
 
 async def test_idle_strangers_cut_no_stream(start: Start, bot: Bot) -> None:
     session = SessionCookies([KEY]).begin(now(), lambda size: bytes(size))
-    async with start(Limits(connections=6)) as running, contextlib.AsyncExitStack() as stack:
+    async with start(ClientLimits(connections=6)) as running, contextlib.AsyncExitStack() as stack:
         page = await stack.enter_async_context(Client(running.port))
         await page.send(
             f"GET /chat/events HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {COOKIE}={session.cookie}\r\n\r\n".encode()
@@ -138,7 +138,7 @@ async def test_idle_strangers_cut_no_stream(start: Start, bot: Bot) -> None:
 
 
 async def test_who_never_sent_a_whole_request_goes_before_who_has(start: Start) -> None:
-    async with start(Limits(connections=4)) as running, contextlib.AsyncExitStack() as stack:
+    async with start(ClientLimits(connections=4)) as running, contextlib.AsyncExitStack() as stack:
         (known,) = await fill(running, stack, 1, LIVE)
         (half,) = await fill(running, stack, 1, HEAD + b"Content-Length: 9\r\n\r\nhalf")
         (silent,) = await fill(running, stack, 1)
@@ -150,7 +150,7 @@ async def test_who_never_sent_a_whole_request_goes_before_who_has(start: Start) 
 
 
 @contextlib.asynccontextmanager
-async def waiting(limits: Limits) -> AsyncIterator[tuple[Running, asyncio.Event, asyncio.Semaphore]]:
+async def waiting(limits: ClientLimits) -> AsyncIterator[tuple[Running, asyncio.Event, asyncio.Semaphore]]:
     """A server whose answers wait for an event. Each request that has come in releases the semaphore."""
     may, came = asyncio.Event(), asyncio.Semaphore(0)
 
@@ -171,7 +171,7 @@ async def waiting(limits: Limits) -> AsyncIterator[tuple[Running, asyncio.Event,
 
 
 async def test_when_all_are_served_the_one_served_longest_goes() -> None:
-    async with waiting(Limits(connections=3)) as (running, may, came), contextlib.AsyncExitStack() as stack:
+    async with waiting(ClientLimits(connections=3)) as (running, may, came), contextlib.AsyncExitStack() as stack:
         clients = []
         for _ in range(4):
             clients.append(await stack.enter_async_context(Client(running.port)))
@@ -186,7 +186,7 @@ async def test_when_all_are_served_the_one_served_longest_goes() -> None:
 
 
 async def test_who_has_sent_all_is_answered_however_long_it_takes() -> None:
-    async with waiting(Limits()) as (running, may, came), Client(running.port) as client:
+    async with waiting(ClientLimits()) as (running, may, came), Client(running.port) as client:
         await client.send(LATER)
         client.half_close()
         await came.acquire()

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.web import Limits
+from gateway.web import ClientLimits
 from gateway.web.limits import MAX_BODY_BYTES
 from tests.web.conftest import Bot, Start
 from tests.web.raw import Client, exchange, status
 
-FAST = Limits(request_seconds=0.5, linger_seconds=0.1)
+FAST = ClientLimits(request_seconds=0.5, linger_seconds=0.1)
 """Where time is what it is about; elsewhere a busy machine may need longer to send a request."""
 LIVE = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 HEAD = b"POST /webhooks/webchat HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -52,14 +52,14 @@ async def test_twenty_bombs_at_once_are_refused_unread(
 
 
 async def test_a_body_is_refused_by_its_announced_length_before_it_is_sent(start: Start) -> None:
-    async with start(Limits(linger_seconds=0.1)) as running:
+    async with start(ClientLimits(linger_seconds=0.1)) as running:
         answer = await exchange(running.port, HEAD + b"Content-Length: %d\r\n\r\n" % (MAX_BODY_BYTES + 1))
     assert status(answer) == 413
 
 
 async def test_a_body_without_a_length_is_read_up_to_the_limit_only(start: Start) -> None:
     chunk = b"8000\r\n" + bytes(0x8000) + b"\r\n"
-    async with start(Limits(linger_seconds=0.1)) as running:
+    async with start(ClientLimits(linger_seconds=0.1)) as running:
         answer = await exchange(running.port, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", *[chunk] * 9)
     assert status(answer) == 413
 
@@ -129,7 +129,7 @@ async def test_a_body_that_does_not_come_in_time_is_answered_and_closed(start: S
 @pytest.mark.parametrize("then", [b"", b"GET /livez HT"], ids=["silent", "half a request"])
 async def test_a_connection_is_used_again_and_closed_when_idle(start: Start, then: bytes) -> None:
     ask = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-    async with start(Limits(idle_seconds=1.0)) as running:
+    async with start(ClientLimits(idle_seconds=1.0)) as running:
         answer = await exchange(running.port, ask + ask + then)
     assert answer.count(b"HTTP/1.1 200") == 2
 
@@ -264,5 +264,5 @@ async def test_no_bytes_are_answered_500(start: Start, path: bytes, host: bytes,
         len(body),
         body,
     )
-    async with start(Limits(request_seconds=0.03, idle_seconds=0.03, linger_seconds=0.03)) as running:
+    async with start(ClientLimits(request_seconds=0.03, idle_seconds=0.03, linger_seconds=0.03)) as running:
         assert status(await exchange(running.port, request)) < 500

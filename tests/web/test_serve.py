@@ -9,10 +9,10 @@ import pytest
 from aiohttp import web
 
 from gateway.web import serve
-from gateway.web.limits import LIMITS, Limits
+from gateway.web.limits import LIMITS, ClientLimits
 from tests.web.raw import Client, exchange, status
 
-FAST = Limits(request_seconds=0.3)
+FAST = ClientLimits(request_seconds=0.3)
 
 
 async def slow(request: web.Request) -> web.Response:
