@@ -46,7 +46,7 @@ from gateway.settings import Role, ServeWay, Settings
 from gateway.store.base import Store
 from gateway.tools import permissions
 from gateway.web import ASGIApp, Bridge, Deaf, Ready, Webhooks, asgi, receive, web_app
-from gateway.web.chat import Chat, add_chat
+from gateway.web.chat import ChatPage, add_chat
 from gateway.wording import say
 
 __all__ = ["Gateway", "started"]
@@ -200,7 +200,7 @@ class Gateway:
             public_url=self.settings.public_url,
         )
         if self._webchat is not None:
-            chat = Chat(
+            chat = ChatPage(
                 channel=self._webchat,
                 watch=self._watch,
                 accept=self._platforms.take,

@@ -32,7 +32,7 @@ from gateway.web.server import SESSION, as_called, headers_of
 from gateway.web.webhooks import Accept, receive
 from gateway.wording import LANGUAGES, direction, resolve
 
-__all__ = ["Chat", "add_chat"]
+__all__ = ["ChatPage", "add_chat"]
 
 HEARTBEAT_SECONDS = 15.0
 GONE_SECONDS = 1.0
@@ -69,7 +69,7 @@ Watch: TypeAlias = Callable[[str, int], AsyncIterator[Entry]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chat:
+class ChatPage:
     """Parts of the gateway that the chat page uses."""
 
     channel: WebChatChannel
@@ -88,7 +88,7 @@ class Chat:
     random: Callable[[int], bytes] = secrets.token_bytes
 
 
-def add_chat(app: web.Application, chat: Chat) -> None:
+def add_chat(app: web.Application, chat: ChatPage) -> None:
     """Add the chat page and its endpoints to an application, under ``/chat``."""
     pages = _Pages(chat)
     app.router.add_get("/chat", pages.page)
@@ -103,7 +103,7 @@ def add_chat(app: web.Application, chat: Chat) -> None:
 
 
 class _Pages:
-    def __init__(self, chat: Chat) -> None:
+    def __init__(self, chat: ChatPage) -> None:
         self._chat = chat
         self._written = {language: _written(chat, language) for language in LANGUAGES}
         """HTML of the page by language."""
@@ -243,7 +243,7 @@ class _Pages:
         return response
 
 
-def _written(chat: Chat, language: str) -> str:
+def _written(chat: ChatPage, language: str) -> str:
     """Return the page's HTML in a language from LANGUAGES."""
     texts = {name.removeprefix("page_"): text for name, text in LANGUAGES[language].items() if name.startswith("page_")}
     greeting = f"<p><strong>{escape(texts['hello'])}</strong></p>"

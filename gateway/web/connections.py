@@ -12,7 +12,7 @@ from aiohttp import hdrs, web
 
 from gateway.web.limits import ClientLimits, handler_args
 
-__all__ = ["Connection", "Connections", "gone"]
+__all__ = ["Connection", "ConnectionPool", "gone"]
 
 _HEAD_BYTES = 32 * 1024
 _LAST_SECONDS = 1.0
@@ -29,7 +29,7 @@ class Connection(web.RequestHandler):
 
     __slots__ = ("_all", "_among", "_deadline", "_leaving", "_news", "_room", "_turn")
 
-    def __init__(self, server: web.Server, connections: Connections) -> None:
+    def __init__(self, server: web.Server, connections: ConnectionPool) -> None:
         super().__init__(server, loop=asyncio.get_running_loop(), **connections.handler_args)
         self._all = connections
         self._room: float = _HEAD_BYTES
@@ -135,7 +135,7 @@ _Open: TypeAlias = OrderedDict[Connection, asyncio.Transport]
 """Open connections, ordered by the time they joined the group."""
 
 
-class Connections:
+class ConnectionPool:
     """All connections of a server, grouped by state."""
 
     def __init__(self, limits: ClientLimits) -> None:

@@ -49,7 +49,7 @@ _OURS = frozenset({"connection", "content-length", "date", "server", "transfer-e
 _UNREAD_BYTES = 16 * 1024
 
 
-class Written(web.StreamResponse):
+class SerializedResponse(web.StreamResponse):
     """Preserialized response to an ordinary request. One instance can answer any number of requests."""
 
     def __init__(self, status: int, text: bytes) -> None:
@@ -80,7 +80,7 @@ def written(response: WebhookResponse) -> web.StreamResponse:
 
 
 @lru_cache(maxsize=256)  # platforms get the same answer many times
-def _written(status: int, headers: tuple[tuple[str, str], ...], body: bytes, now: int) -> Written | None:
+def _written(status: int, headers: tuple[tuple[str, str], ...], body: bytes, now: int) -> SerializedResponse | None:
     """Return the serialized response, or None when aiohttp must complete it.
 
     aiohttp completes a response with a body and no Content-Type, one without a body by its status, and one that sets
@@ -94,4 +94,4 @@ def _written(status: int, headers: tuple[tuple[str, str], ...], body: bytes, now
     if not all(map(str.isprintable, lines)):
         raise ValueError("a header of the answer holds a control character")
     head = "\r\n".join([f"HTTP/1.1 {status} {responses.get(status, '')}", *lines, "", ""])
-    return Written(status, head.encode() + body)
+    return SerializedResponse(status, head.encode() + body)

@@ -17,7 +17,7 @@ from aiohttp.typedefs import Handler
 
 from gateway.observe import RateLimitFilter, describe_error
 from gateway.web import webhooks
-from gateway.web.fast_path import Written
+from gateway.web.fast_path import SerializedResponse
 
 __all__ = ["LIMITS", "MAX_BODY_BYTES", "ClientLimits", "handler_args", "limit_bodies"]
 
@@ -88,7 +88,7 @@ async def _read(request: web.Request, seconds: float) -> web.StreamResponse | No
     """Read the body. Return the response that refuses it, or None when it is complete."""
     if request.version not in _VERSIONS:  # aiohttp's own response would begin with the requested version
         head = f"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {len(_TEXT)}\r\n"
-        return Written(400, f"{head}Connection: close\r\n\r\n{_TEXT}".encode())
+        return SerializedResponse(400, f"{head}Connection: close\r\n\r\n{_TEXT}".encode())
     if hdrs.CONTENT_ENCODING in request.headers:
         return web.Response(status=415, text="send the body without Content-Encoding")
     if (request.content_length or 0) > MAX_BODY_BYTES:

@@ -10,7 +10,7 @@ from typing import TypeAlias, cast
 
 from aiohttp import web
 
-from gateway.web.connections import Connection, Connections
+from gateway.web.connections import Connection, ConnectionPool
 from gateway.web.fast_path import WEBHOOKS, is_ordinary, written
 from gateway.web.limits import LIMITS, MAX_BODY_BYTES, ClientLimits
 
@@ -55,7 +55,7 @@ async def serve(app: web.Application, host: str, port: int) -> Running:
     if manager is None:
         raise RuntimeError("the web server was not set up")
     manager.request_handler = _directly(app, manager.request_handler)
-    connections = Connections(limits)
+    connections = ConnectionPool(limits)
     try:
         # asyncio accepts as many connections at a time as its backlog. When the process has no file descriptor left,
         # each accept fails, is logged, and schedules as many again a second later. A backlog of one keeps that at one.

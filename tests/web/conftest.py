@@ -19,7 +19,7 @@ from gateway.artifacts import ArtifactStore, OfConversation, collecting, emit_ar
 from gateway.observe import Feed
 from gateway.store.base import Entry
 from gateway.web import ClientLimits, Ready, Running, serve, web_app
-from gateway.web.chat import Chat, add_chat
+from gateway.web.chat import ChatPage, add_chat
 
 KEY = b"k" * 32
 Answer = Callable[["Bot", Event], None]
@@ -140,7 +140,7 @@ def page(
         limits=limits,
         public_url=public_url,
     )
-    chat = Chat(
+    chat = ChatPage(
         channel=bot.channel,
         watch=bot.watch,
         accept=bot.accept,

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from channels.webchat import COOKIE, SessionCookies
 from gateway.web import ClientLimits, Running, serve
-from gateway.web.connections import Connection, Connections
+from gateway.web.connections import Connection, ConnectionPool
 from gateway.web.limits import limit_bodies
 from tests.web.conftest import KEY, Bot, Start, now
 from tests.web.raw import Client, status
@@ -62,7 +62,7 @@ async def test_all_of_them_are_answered_all_the_same(start: Start) -> None:
 
 
 async def test_who_leaves_the_line_is_not_waited_for() -> None:
-    connections, went_on = Connections(ClientLimits()), asyncio.Event()
+    connections, went_on = ConnectionPool(ClientLimits()), asyncio.Event()
 
     async def handle(request: web.BaseRequest) -> web.Response:
         connection = cast("Connection", request.protocol)
