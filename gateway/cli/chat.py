@@ -54,7 +54,7 @@ def chat(bot: BotRef, files: Path) -> None:
         stack = contextlib.AsyncExitStack()
         engine = runner.run(stack.enter_async_context(in_memory(agent)))
         try:
-            choices: list[_Choice] = []
+            choices: list[_ButtonChoice] = []
             for line in _lines():
                 pressed = next((choice for number, choice in enumerate(choices, 1) if line == str(number)), None)
                 said = agent.ask_channel(PERSON, line) if pressed is None else pressed.press(agent)
@@ -67,7 +67,7 @@ def chat(bot: BotRef, files: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Choice:
+class _ButtonChoice:
     """A button of an open question."""
 
     label: str
@@ -78,12 +78,12 @@ class _Choice:
         return await agent.decide(_WRITTEN, self.intent, action_id=self.action_id)
 
 
-async def _open(engine: Engine) -> list[_Choice]:
+async def _open(engine: Engine) -> list[_ButtonChoice]:
     """Return the buttons of the open questions, oldest question first. The person presses them by number."""
     conversation = engine.context.conversation(own_place(Person.parse(_WRITTEN)))
     actions = (await engine.context.actions(conversation)).open_for(_WRITTEN)
     return [
-        _Choice(visible(label), intent, action.pending_action_id)
+        _ButtonChoice(visible(label), intent, action.pending_action_id)
         for action in actions
         for label, intent in labels(action, several=len(actions) > 1)
     ]

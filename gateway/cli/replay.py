@@ -18,7 +18,7 @@ from gateway.channel_agent import ChannelAgent
 from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.process import log_to_stderr
 from gateway.cli.replay_channels import named, offline
-from gateway.cli.replay_records import Line, Record
+from gateway.cli.replay_records import Line, RecordedRequest
 from gateway.cli.replay_session import Replay
 from gateway.cli.replay_transcript import Transcript
 from gateway.settings import Settings
@@ -56,11 +56,11 @@ def replay(bot: BotRef, files: Sequence[Path]) -> None:
     asyncio.run(_replayed(agent, settings, recorded))
 
 
-async def _replayed(bot: ChannelAgent, settings: Settings, recorded: Sequence[Record | Line]) -> None:
+async def _replayed(bot: ChannelAgent, settings: Settings, recorded: Sequence[RecordedRequest | Line]) -> None:
     transcript = Transcript(click.echo)
     channels: dict[str, Channel] = {DirectChannel.name: offline(DirectChannel.name, settings, transcript)}
     for one in recorded:
-        if isinstance(one, Record):
+        if isinstance(one, RecordedRequest):
             for name in named(one):
                 channels.setdefault(name, offline(name, settings, transcript))
     async with in_memory(bot, channels) as engine:
@@ -72,7 +72,7 @@ async def _replayed(bot: ChannelAgent, settings: Settings, recorded: Sequence[Re
                 await replaying.take(one)
 
 
-def _read(file: Path) -> Iterator[Record | Line]:
+def _read(file: Path) -> Iterator[RecordedRequest | Line]:
     """Yield the records of a file. Raises AskfirstError, which names the faulty line."""
     try:
         text = file.read_text(encoding="utf-8-sig")
@@ -94,9 +94,9 @@ def _read(file: Path) -> Iterator[Record | Line]:
         yield _record(json.dumps(whole), str(file))
 
 
-def _record(text: str, source: str) -> Record:
+def _record(text: str, source: str) -> RecordedRequest:
     try:
-        record = Record.model_validate_json(text)
+        record = RecordedRequest.model_validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))

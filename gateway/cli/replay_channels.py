@@ -23,7 +23,7 @@ from channels import (
 from channels.catalogue import load, names
 from channels.direct import DirectChannel
 from channels.webchat import WebChatChannel
-from gateway.cli.replay_records import Record
+from gateway.cli.replay_records import RecordedRequest
 from gateway.cli.replay_transcript import Transcript
 from gateway.cli.terminal import visible
 from gateway.settings import Settings
@@ -44,7 +44,7 @@ _STAND_INS = {
 """Placeholders for the settings that a channel requires. A replay sends no messages and verifies no signatures."""
 
 
-def named(record: Record) -> Sequence[str]:
+def named(record: RecordedRequest) -> Sequence[str]:
     """Return the names of the channels that the record may be for. Raises AskfirstError for an unknown channel."""
     if record.channel == WebChatChannel.name:
         raise AskfirstError(

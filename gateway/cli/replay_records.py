@@ -12,10 +12,10 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, PrivateAttr
 
 from channels import ButtonPress, Event, Message, MessageEdited, WebhookRequest
 
-__all__ = ["Line", "Record", "button_label", "described"]
+__all__ = ["Line", "RecordedRequest", "button_label", "described"]
 
 
-class Record(BaseModel):
+class RecordedRequest(BaseModel):
     """A recorded webhook request."""
 
     model_config = ConfigDict(extra="forbid")

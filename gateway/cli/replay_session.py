@@ -24,7 +24,7 @@ from channels import (
     WebhookResponse,
 )
 from channels.direct import DirectChannel, own_place
-from gateway.cli.replay_records import Line, Record, button_label, described
+from gateway.cli.replay_records import Line, RecordedRequest, button_label, described
 from gateway.cli.replay_transcript import Transcript
 from gateway.engine.context import in_thread
 from gateway.engine.engine import Engine
@@ -53,7 +53,7 @@ class Replay:
         """Ids of people's messages."""
         self._line = itertools.count(1)
 
-    async def take(self, one: Record | Line) -> None:
+    async def take(self, one: RecordedRequest | Line) -> None:
         """Replay one record and wait until the bot is idle. Raises AskfirstError for a wrong record."""
         if isinstance(one, Line):
             await self._says(one)
@@ -75,7 +75,7 @@ class Replay:
         await self._hear(self._channels[DirectChannel.name], [message])
         await self._move(self._engine.context.bot.collect_seconds)
 
-    async def _receive(self, record: Record) -> None:
+    async def _receive(self, record: RecordedRequest) -> None:
         request, told = record.request(), self._transcript
         channel = self._webhooks.addressed(record.channel, request)
         if channel is None:
