@@ -31,7 +31,7 @@ from channels.webchat.parse import address_of
 from gateway.access import AllowList
 from gateway.access.approvers import check_approvers, check_channels
 from gateway.agent import Agent
-from gateway.assembly import MEMORY, Home, assemble, home_of, load_language, utc_now
+from gateway.assembly import MEMORY, Storage, assemble, home_of, load_language, utc_now
 from gateway.channel_agent import ChannelAgent
 from gateway.control_server import control, store_file
 from gateway.engine.clock_skew import Skew, watched
@@ -82,7 +82,7 @@ class Gateway:
         url = self.bot.store if isinstance(self.bot.store, str) else None
         home = home_of(self.settings, url)
         if self.bot.store is not None and url is None:
-            home = Home(self.bot.store, home.keys, home.artifacts)
+            home = Storage(self.bot.store, home.keys, home.artifacts)
         self.ways = self.settings.channels_on(way)
         """The way in which each channel's messages come in."""
         self.channels: dict[str, Channel] = {

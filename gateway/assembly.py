@@ -32,7 +32,7 @@ from gateway.wording import prepare
 
 __all__ = [
     "MEMORY",
-    "Home",
+    "Storage",
     "assemble",
     "embedded",
     "home_of",
@@ -47,7 +47,7 @@ MEMORY = ":memory:"
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class Storage:
     """Storage of a gateway: its store, its keys and the directory of its files."""
 
     store: Store
@@ -71,7 +71,7 @@ def open_store(url: str) -> Store:
     )
 
 
-def home_of(settings: Settings, url: str | None = None) -> Home:
+def home_of(settings: Settings, url: str | None = None) -> Storage:
     """Return the store, keys and directory of files that the settings name. A missing secret is created beside the
     file.
 
@@ -83,12 +83,12 @@ def home_of(settings: Settings, url: str | None = None) -> Home:
         raise AskfirstError("On Redis set ASKFIRST_SECRET and ASKFIRST_ARTIFACTS: every instance needs the same ones.")
     store, path = open_store(url), Path(url.removeprefix("sqlite:///"))
     keys = settings.keys or [new_secret() if path.name == MEMORY else kept_secret(path)]
-    return Home(store, keys, settings.artifacts or path.with_name("artifacts"))
+    return Storage(store, keys, settings.artifacts or path.with_name("artifacts"))
 
 
 def assemble(
     bot: ChannelAgent,
-    home: Home,
+    home: Storage,
     channels: Mapping[str, Channel],
     *,
     allowed: AllowList,
@@ -115,7 +115,7 @@ def assemble(
 async def in_memory(bot: ChannelAgent, channels: Mapping[str, Channel] | None = None) -> AsyncIterator[Engine]:
     """Run the bot on a temporary store and directory, whatever store it has. Every person may talk to it."""
     async with _temporary_files() as files:
-        home = Home(SqliteStore(MEMORY), [new_secret()], files)
+        home = Storage(SqliteStore(MEMORY), [new_secret()], files)
         async with _unserved(bot, home, channels or {}) as engine:
             yield engine
 
@@ -135,13 +135,13 @@ async def embedded(bot: ChannelAgent) -> AsyncIterator[Runtime]:
         yield await stack.enter_async_context(_unserved(bot, home, {}))
 
 
-def _home_at(settings: Settings, store: Store, files: Path) -> Home:
+def _home_at(settings: Settings, store: Store, files: Path) -> Storage:
     """Return the home of a store that the author made. `files` is the directory used when the settings name none.
 
     Sealed records outlive the process, so the key must too: it is kept beside the store's file or set. Raises
     MissingSetting for a missing key, and AskfirstError when the kept key cannot be read.
     """
-    return Home(store, keys_of(settings, store), settings.artifacts or files)
+    return Storage(store, keys_of(settings, store), settings.artifacts or files)
 
 
 def load_language(language: str | None) -> None:
@@ -151,7 +151,7 @@ def load_language(language: str | None) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _unserved(bot: ChannelAgent, home: Home, channels: Mapping[str, Channel]) -> AsyncIterator[Engine]:
+async def _unserved(bot: ChannelAgent, home: Storage, channels: Mapping[str, Channel]) -> AsyncIterator[Engine]:
     """Run the bot's lifespan on an open store, with an engine that is not started."""
     engine = assemble(bot, home, channels, allowed=AllowList(["*"]), feed=Feed(now=utc_now))
     await asyncio.to_thread(load_language, bot.language)

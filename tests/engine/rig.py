@@ -28,7 +28,7 @@ from channels import (
 )
 from gateway import ChannelAgent
 from gateway.access import AllowList
-from gateway.assembly import Home, assemble, open_store
+from gateway.assembly import Storage, assemble, open_store
 from gateway.channel_agent import Outcome
 from gateway.engine.decisions import Decisions
 from gateway.engine.delivery.sender import PartSender
@@ -113,7 +113,7 @@ class Worker:
         people: Sequence[str] = ("*",),
     ) -> None:
         feed = Feed(now=lambda: datetime.now(UTC))
-        home, allowed = Home(cast("Store", wire), KEYS, files), AllowList(people)
+        home, allowed = Storage(cast("Store", wire), KEYS, files), AllowList(people)
         self.engine = assemble(bot, home, platforms, allowed=allowed, feed=feed, limits=limits)
         self.context = self.engine.context
         self.decisions = Decisions(self.context)

@@ -17,7 +17,7 @@ from channels import Address, AskfirstError, Message, Person
 from channels.events import event_to_json
 from gateway import Agent, ChannelAgent
 from gateway.access import AllowList
-from gateway.assembly import Home, assemble, open_store
+from gateway.assembly import Storage, assemble, open_store
 from gateway.engine.engine import Engine
 from gateway.observe import Feed
 from gateway.providers.base import ProviderError
@@ -42,7 +42,7 @@ class Late(Wire):
 @contextlib.asynccontextmanager
 async def process(bot: ChannelAgent, store: Store, files: Path) -> AsyncIterator[Engine]:
     """One process's engine; its loops are not started."""
-    engine = assemble(bot, Home(store, KEYS, files), {}, allowed=AllowList(["*"]), feed=Feed(now=now))
+    engine = assemble(bot, Storage(store, KEYS, files), {}, allowed=AllowList(["*"]), feed=Feed(now=now))
     async with bot.attached(engine):
         try:
             yield engine
