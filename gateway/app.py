@@ -281,12 +281,12 @@ class Gateway:
         checks = {"store": store, "working": not self._draining}
         refused = self.engine.context.refusing.why
         new_messages = "taken" if refused is None else f"refused: {refused}"
-        told: dict[str, Json] = {"new_messages": new_messages, "channels": self._platforms.answering()}
+        reported: dict[str, Json] = {"new_messages": new_messages, "channels": self._platforms.answering()}
         if deaf := dict(self._deaf.why):
-            told["deaf"] = {**deaf}
+            reported["deaf"] = {**deaf}
         if self._skew.is_off:
-            told["clock_ahead_seconds"] = round(self._skew.seconds or 0.0)
-        return Ready(all(checks.values()), {**checks, **told})
+            reported["clock_ahead_seconds"] = round(self._skew.seconds or 0.0)
+        return Ready(all(checks.values()), {**checks, **reported})
 
     def _unstored(self, channel: Channel, parsed: Parsed) -> str:
         self.feed.publish("not_stored", channel=channel.name)

@@ -2,7 +2,7 @@
 
 ``python -m scripts.house`` prints each violation with its place, and exits with 1 if there is one:
 
-- a docstring opens with a word that hides its subject ("Who", "What", "Of", "Nobody", "So many", ...);
+- a docstring opens with a word that hides its subject (see `_OPENING`);
 - a package has more than 5 indefinite pronouns per 1,000 words of its docstrings;
 - two classes of `gateway` and `channels` have the same name;
 - a file is longer than 400 lines, or a function longer than 60;

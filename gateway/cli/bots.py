@@ -116,12 +116,12 @@ def _run(name: str, file: Path) -> ModuleType:
 
 def authors_traceback(error: Exception) -> str:
     """Return the traceback without the frames of Askfirst and of the import machinery."""
-    told = traceback.TracebackException.from_exception(error)
-    for part in _chain(told):
+    summary = traceback.TracebackException.from_exception(error)
+    for part in _chain(summary):
         part.stack = traceback.StackSummary.from_list(
             [frame for frame in part.stack if not frame.filename.startswith((*_OURS, "<frozen importlib"))]
         )
-    return "".join(told.format()).rstrip()
+    return "".join(summary.format()).rstrip()
 
 
 def _chain(error: traceback.TracebackException | None) -> Iterator[traceback.TracebackException]:

@@ -260,13 +260,13 @@ async def _tried(channel: Channel, dates: dict[str, float]) -> tuple[bool, str |
 
 
 def _comparing(dates: dict[str, float]) -> aiohttp.TraceConfig:
-    async def heard(session: object, context: object, end: aiohttp.TraceRequestEndParams) -> None:
+    async def compare(session: object, context: object, end: aiohttp.TraceRequestEndParams) -> None:
         seconds = skew_of(end.response.headers.get("Date", ""), datetime.now(UTC))
         if seconds is not None:
             dates[end.url.host or ""] = seconds
 
     config = aiohttp.TraceConfig()
-    config.on_request_end.append(heard)
+    config.on_request_end.append(compare)
     return config
 
 
@@ -275,13 +275,13 @@ def _scopes(settings: Settings) -> str:
 
     slack = settings.channel_settings("slack")
 
-    async def asked() -> frozenset[str] | None:
+    async def read_scopes() -> frozenset[str] | None:
         async with aiohttp.ClientSession(trust_env=proxied()) as http:
             url = slack["SLACK_API_URL"].rstrip("/") + "/"
             return await WebApi(http, url, slack["SLACK_BOT_TOKEN"]).scopes()
 
     try:
-        given = asyncio.run(asked())
+        given = asyncio.run(read_scopes())
     except SendError as error:
         raise AskfirstError(f"Slack did not say them ({error.code}): try again") from error
     if given is None:
@@ -373,15 +373,15 @@ def _write_into(directory: Path, variable: str) -> None:
 @contextmanager
 def _warnings_heard() -> Iterator[list[str]]:
     """Collect the messages that Askfirst logs at WARNING during the block."""
-    heard: list[str] = []
+    messages: list[str] = []
 
-    class Hears(logging.Handler):
+    class Collector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            heard.append(record.getMessage())
+            messages.append(record.getMessage())
 
-    log, hears = logging.getLogger("askfirst"), Hears(logging.WARNING)
-    log.addHandler(hears)
+    log, collector = logging.getLogger("askfirst"), Collector(logging.WARNING)
+    log.addHandler(collector)
     try:
-        yield heard
+        yield messages
     finally:
-        log.removeHandler(hears)
+        log.removeHandler(collector)

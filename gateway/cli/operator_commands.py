@@ -190,15 +190,15 @@ def people_list(settings: Settings, *, as_json: bool) -> None:
     found = operate(settings, "people")
     away = [(each["person"], each["name"] or "", _age(each["at"]), each["code"] or "") for each in found["turned_away"]]
     inside = [(each["person"], each["name"] or "", _age(each["at"]), each["by"]) for each in found["admitted"]]
-    told = [
+    sections = [
         _table(("TURNED AWAY", "NAME", "AGE", "CODE"), away) or "Nobody was turned away within a day.",
         _table(("LET IN", "NAME", "AGE", "BY"), inside),
     ]
     if away:
         allow = ",".join([*(settings.allow or ()), away[-1][0]])
         how = f" askfirst people admit {away[-1][3]}, or" if away[-1][3] else ""
-        told.append(f"To let in who wrote last:{how}\nASKFIRST_ALLOW={visible(allow)}")
-    _tell(found, as_json=as_json, plain="\n\n".join(text for text in told if text))
+        sections.append(f"To let in who wrote last:{how}\nASKFIRST_ALLOW={visible(allow)}")
+    _tell(found, as_json=as_json, plain="\n\n".join(text for text in sections if text))
 
 
 @people.command("admit")

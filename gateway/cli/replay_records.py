@@ -59,18 +59,18 @@ class Line:
 
 def described(event: Event, request: WebhookRequest) -> str:
     person = event.person
-    who = (person.name or person.user_id) if person is not None else "nobody"
+    name = (person.name or person.user_id) if person is not None else "nobody"
     match event:
         case Message():
             command = f"/{event.command}" if event.command else ""
             words = " ".join(filter(None, [command, event.text, *(f"[{each.kind}]" for each in event.attachments)]))
-            return f"{who}: {words}"
+            return f"{name}: {words}"
         case ButtonPress():
-            return f"{who} presses [ {button_label(request, event.token) or 'a button without a label'} ]"
+            return f"{name} presses [ {button_label(request, event.token) or 'a button without a label'} ]"
         case MessageEdited():
-            return f"{who} changes a message: {event.text}"
+            return f"{name} changes a message: {event.text}"
         case _:
-            return f"{who}: {type(event).__name__}"
+            return f"{name}: {type(event).__name__}"
 
 
 def button_label(request: WebhookRequest, token: str) -> str | None:

@@ -76,7 +76,7 @@ class Replay:
         await self._move(self._engine.context.bot.collect_seconds)
 
     async def _receive(self, record: RecordedRequest) -> None:
-        request, told = record.request(), self._transcript
+        request, transcript = record.request(), self._transcript
         channel = self._webhooks.addressed(record.channel, request)
         if channel is None:
             raise AskfirstError(
@@ -89,12 +89,12 @@ class Replay:
         try:
             parsed = channel.parse(request)
         except Malformed as error:
-            told.begins(record.source, channel.name, "a request")
-            told.note(f"answered with 400, since it cannot be read: {error}")
+            transcript.begins(record.source, channel.name, "a request")
+            transcript.note(f"answered with 400, since it cannot be read: {error}")
             return
         if not parsed.events:
-            told.begins(record.source, channel.name, "a request")
-            told.note(
+            transcript.begins(record.source, channel.name, "a request")
+            transcript.note(
                 "of a kind that is not understood: no answer" if parsed.not_understood else "of nobody: no answer"
             )
             return
@@ -102,7 +102,7 @@ class Replay:
         await self._follow(record.at or (sent_at[0] if sent_at else None))
         events = []
         for event in parsed.events:
-            told.begins(record.source, channel.name, described(event, request), event.address)
+            transcript.begins(record.source, channel.name, described(event, request), event.address)
             events.append(await self._as_here(event, request))
         await self._hear(channel, events)
 
@@ -139,22 +139,22 @@ class Replay:
     # ── Buttons, codes and message ids of the recording are replaced by the ones of this replay. ──
 
     async def _as_here(self, event: Event, request: WebhookRequest) -> Event:
-        told = self._transcript
+        transcript = self._transcript
         if isinstance(event, ButtonPress):
             label = button_label(request, event.token)
-            shown = told.newest(event.address, label) if label is not None else None
+            shown = transcript.newest(event.address, label) if label is not None else None
             if shown is None:
-                told.note("this replay has shown no such button")
+                transcript.note("this replay has shown no such button")
                 return event
             token = next(button.token for button in shown.buttons if button.label == label)
             return replace(event, token=token, message_id=shown.message_id)
         if isinstance(event, DeliveryReport) and event.message_id is not None:
-            shown = told.newest(event.address)
+            shown = transcript.newest(event.address)
             return event if shown is None else replace(event, message_id=shown.message_id, key=None)
         if not isinstance(event, Message):
             return event
         if event.reply_to is not None and event.reply_to not in self._theirs:
-            shown = told.newest(replace(event.address, thread=None) if in_thread(event) else event.address)
+            shown = transcript.newest(replace(event.address, thread=None) if in_thread(event) else event.address)
             if shown is not None:
                 thread = shown.message_id if in_thread(event) else event.address.thread
                 event = replace(event, reply_to=shown.message_id, address=replace(event.address, thread=thread))

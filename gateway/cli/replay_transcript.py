@@ -64,11 +64,11 @@ class Transcript:
         text, edits = from_markdown(str(part.arguments["text"])), part.arguments["edits"]
         labels = "  ".join(f"[ {visible(button.label)} ]" for button in part.buttons)
         file = f"[file: {visible(part.media.filename)}]" if part.media is not None else ""
-        told = "\n\n".join(filter(None, [file, text, labels]))
+        body = "\n\n".join(filter(None, [file, text, labels]))
         elsewhere = f"to {address}:\n" if self.here is not None and address != self.here else ""
         changed = "a message above now says:\n" if edits is not None else ""
         self._part(after_words=True)
-        self.note(f"{elsewhere}{changed}{told}")
+        self.note(f"{elsewhere}{changed}{body}")
         self._shows = True
         message_id = str(next(self._numbers)) if edits is None else str(edits)
         self.shown[message_id] = ShownMessage(message_id, address, part.buttons)

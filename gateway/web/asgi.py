@@ -150,7 +150,7 @@ async def _http(bridge: Callable[[], Awaitable[Bridge]], scope: Scope, path: str
         begun = True
         await send(message)
 
-    async def heard() -> MutableMapping[str, Any]:
+    async def receive_request() -> MutableMapping[str, Any]:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Gone
@@ -163,7 +163,7 @@ async def _http(bridge: Callable[[], Awaitable[Bridge]], scope: Scope, path: str
         while (await receive())["type"] != "http.disconnect":
             pass
 
-    answering = asyncio.ensure_future(way.answer(scope, path, heard, say))
+    answering = asyncio.ensure_future(way.answer(scope, path, receive_request, say))
     watching = asyncio.ensure_future(watch())
     try:
         await asyncio.wait([answering, watching], return_when=asyncio.FIRST_COMPLETED)

@@ -67,7 +67,7 @@ class Connection(web.RequestHandler):
             return True
         return False
 
-    def heard(self) -> bool:
+    def headers_received(self) -> bool:
         """Record that a request's headers are complete. Return True if the request was pipelined behind the previous
         one."""
         if not self._leaving:  # otherwise the rest of the request has arrived already, or never will

@@ -79,7 +79,7 @@ def _directly(app: web.Application, otherwise: _Handler) -> _Handler:
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         connection = cast("Connection", request.protocol)
-        if connection.heard():
+        if connection.headers_received():
             await connection.turn()
         request.content.on_eof(connection.whole)
         take = takes.get(request.raw_path)

@@ -133,8 +133,8 @@ async def receive(
         log.error("a request was not stored", exc_info=error, extra={"channel": channel.name})
     else:
         return parsed.response
-    told = unstored(channel, parsed)
-    return channel.ask_again(told) if _says(parsed) and isinstance(channel, CanAskAgain) else _NOT_STORED
+    text = unstored(channel, parsed)
+    return channel.ask_again(text) if _says(parsed) and isinstance(channel, CanAskAgain) else _NOT_STORED
 
 
 def _parse(channel: Channel, request: WebhookRequest) -> Parsed | None:

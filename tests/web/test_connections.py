@@ -66,7 +66,7 @@ async def test_who_leaves_the_line_is_not_waited_for() -> None:
 
     async def handle(request: web.BaseRequest) -> web.Response:
         connection = cast("Connection", request.protocol)
-        if connection.heard():
+        if connection.headers_received():
             client.vanish()
             await connection.turn()
             went_on.set()
