@@ -1,4 +1,4 @@
-"""The platforms people write from. A leaf: it knows nothing of agents, stores or the gateway."""
+"""The adapters of the platforms. A leaf package: it imports neither agents nor stores nor the gateway."""
 
 from channels.channel import (
     Ambiguous,

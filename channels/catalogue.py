@@ -1,7 +1,7 @@
-"""Which channels there are, where each one lives and what it needs, without importing any of them.
+"""The list of channels, with the module and the settings of each. It imports none of them.
 
-Another distribution adds a channel by an entry point of the group ``askfirst.channels``: its name is the channel's, and
-it names the channel's class, which tells its settings in an attribute ``settings``.
+Another distribution adds a channel with an entry point of the group ``askfirst.channels``. The entry point has the
+channel's name and points to its class, which lists its settings in an attribute ``settings``.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ class Setting:
 
     name: str
     needed_for: frozenset[Way] = frozenset()
-    """The ways in that do not work without it; none: it may be left out."""
+    """The ways (webhook, polling) that do not work without it. Empty: the variable is optional."""
     secret: bool = False
     shared: bool = False
-    """Other channels, or the gateway, read it too: by itself it says of no channel that it is meant."""
+    """True when other channels or the gateway read it too, so that its presence alone switches no channel on."""
     mend: str = "set it"
-    """What to do when it is missing."""
+    """The instruction for the operator when it is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A channel of ours."""
+    """A channel of this distribution."""
 
     module: str
     class_name: str
     extra: str | None = None
-    """The extra of this distribution that brings the platform's library."""
+    """The extra of this distribution that installs the platform's library."""
     settings: tuple[Setting, ...] = ()
-    """None: the gateway itself switches the channel on."""
+    """Empty: the gateway itself switches the channel on."""
     polls: bool = False
-    """Its messages can come in by polling."""
+    """True when its messages can come in by polling."""
     person: str | None = None
-    """What follows the channel's name in the written form of a person, as a regular expression; None: anything may."""
+    """A regular expression for the part of a person's written form behind the channel's name. None: any text."""
     example: str = ""
 
 
@@ -149,28 +149,28 @@ BUILT_IN = {
 }
 
 THEIRS = {point.name: point for point in entry_points(group="askfirst.channels") if point.name not in BUILT_IN}
-"""Read once, at import: it looks through every installed distribution's files."""
+"""The channels of other distributions. Read once, at import, because it searches every installed distribution."""
 
 
 def names() -> tuple[str, ...]:
-    """Every channel there is, ours first."""
+    """Return the names of all channels, the built-in ones first."""
     return (*BUILT_IN, *sorted(THEIRS))
 
 
 def settings_of(name: str) -> tuple[Setting, ...]:
-    """What the channel reads. Raises AskfirstError when there is no such channel."""
+    """Return the settings that a channel reads. Raises AskfirstError when the channel does not exist."""
     return BUILT_IN[name].settings if name in BUILT_IN else tuple(getattr(load(name), "settings", ()))
 
 
 def polls(name: str) -> bool:
-    """Return whether messages of the channel can come in by polling. Raises AskfirstError as `settings_of`."""
+    """True if messages of the channel can come in by polling. Raises AskfirstError when the channel does not exist."""
     return BUILT_IN[name].polls if name in BUILT_IN else issubclass(load(name), CanPoll)
 
 
 def load(name: str) -> type[Channel]:
     """Import a channel's class.
 
-    Raises AskfirstError when there is no such channel, its platform's library is not installed, or another
+    Raises AskfirstError when the channel does not exist, its platform's library is not installed, or another
     distribution's channel cannot be imported.
     """
     if name in THEIRS:
@@ -188,7 +188,7 @@ def load(name: str) -> type[Channel]:
 
 
 def lacking(what: str, error: ImportError, extra: str) -> str:
-    """Return what to install for an import that failed: a package that is not there, or another version of one."""
+    """Return the error text for a failed import: the missing or outdated package, and the pip command that mends it."""
     package = (error.name or "").partition(".")[0]
     if isinstance(error, ModuleNotFoundError) and find_spec(package) is None:
         return f"{what} needs the package {package}, which is not installed: pip install 'askfirst[{extra}]'"

@@ -1,17 +1,17 @@
-"""The contract of a channel, the powers it may have beyond it, and its errors.
+"""The channel contract: the protocol, the optional powers (`Can...`), and the errors.
 
 AskfirstError
-├── MissingSetting          a channel's settings are there by half
-├── Forged                  the request is not the platform's
-├── Stale                   it was, but too long ago
-├── Malformed               authentic, but not the platform's encoding at all
+├── MissingSetting          a setting of a channel is missing or unsafe
+├── Forged                  the request does not come from the platform
+├── Stale                   the proof of the request is too old, or from the future
+├── Malformed               authentic, but not in the platform's encoding
 └── SendError
-    ├── RateLimited         try again after retry_after_seconds
-    ├── Unavailable         surely not taken: connection refused, an answered 5xx, a token that is no longer good
+    ├── RateLimited         too many calls: retry after retry_after_seconds
+    ├── Unavailable         certainly not accepted: connection refused, an answered 5xx, a token that is no longer valid
     ├── Undeliverable       permanent: blocked, no such chat
-    │   ├── OptedOut        the person wants to hear nothing
-    │   └── Unreachable     nothing gets through there any more: the bot is blocked or was removed
-    └── Ambiguous           no answer after the body went out: it may have been taken
+    │   ├── OptedOut        the person has opted out
+    │   └── Unreachable     the whole place is closed: the bot is blocked or was removed
+    └── Ambiguous           no answer after the body went out: the platform may have accepted it
 """
 
 from __future__ import annotations
@@ -67,17 +67,17 @@ __all__ = [
 
 
 Way: TypeAlias = Literal["webhook", "polling"]
-"""How a platform's messages come in."""
+"""The way in which a platform's messages come in."""
 
 
 class AskfirstError(Exception):
-    """The root of every error of ours."""
+    """The base class of every error of Askfirst."""
 
 
 class MissingSetting(AskfirstError):
     """A setting that a channel needs is absent or unsafe.
 
-    `setting` names the variable and `mend` says what to do about it.
+    `setting` names the variable. `mend` is the instruction for the operator.
     """
 
     def __init__(self, setting: str, mend: str) -> None:
@@ -90,7 +90,7 @@ class Forged(AskfirstError):
 
 
 class NotOurs(Forged):
-    """The request is about an account or a number that is not ours. The text names the setting and the mend."""
+    """The request is about an account or a number that is not configured. The text names the setting and the mend."""
 
 
 class Stale(AskfirstError):
@@ -98,11 +98,11 @@ class Stale(AskfirstError):
 
 
 class Malformed(AskfirstError):
-    """An authentic request whose body is not in the platform's encoding at all."""
+    """The request is authentic, but its body is not in the platform's encoding."""
 
 
 class SendError(AskfirstError):
-    """A platform did not take a part. `code` is the platform's, without any text of a person."""
+    """The platform did not accept a part. `code` is the platform's own code and holds no text of a person."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -110,7 +110,7 @@ class SendError(AskfirstError):
 
 
 class RateLimited(SendError):
-    """Too many calls: try again later."""
+    """The platform's rate limit was reached: retry after `retry_after_seconds`."""
 
     def __init__(self, code: str, *, retry_after_seconds: float) -> None:
         super().__init__(code)
@@ -118,10 +118,11 @@ class RateLimited(SendError):
 
 
 class Unavailable(SendError):
-    """Surely not taken, and no fault of the part's: the connection was refused, a 5xx was answered, or a 4xx that is
-    not the platform's own, or the platform takes our token no longer.
+    """The platform certainly did not accept the part, for a reason outside of the part.
 
-    `mend` names the setting that the operator has to mend before anything is taken again; None: it may pass by itself.
+    The connection was refused, a 5xx was answered, a 4xx came from another server than the platform, or the platform no
+    longer accepts the token. `mend` names the setting that the operator has to mend first. None: the failure may pass
+    by itself.
     """
 
     def __init__(self, code: str, *, mend: MissingSetting | None = None) -> None:
@@ -130,30 +131,31 @@ class Unavailable(SendError):
 
 
 class Undeliverable(SendError):
-    """The platform itself says that it will never take this part: the bot is blocked, there is no such chat, the person
-    opted out."""
+    """The platform will never accept this part: the bot is blocked, the chat does not exist, the person opted out."""
 
 
 class OptedOut(Undeliverable):
-    """The person has told the platform or the carrier that they want to hear nothing more from us."""
+    """The person has opted out of the bot's messages, with the platform or the carrier."""
 
 
 class Unreachable(Undeliverable):
-    """Nothing gets through to this place until something comes from it: the bot is blocked or was removed, or there is
-    no such chat."""
+    """The place accepts no message until an event comes from it.
+
+    The bot is blocked or was removed, or the chat does not exist.
+    """
 
 
 class Ambiguous(SendError):
-    """No answer came after the body went out: it may have been taken."""
+    """No answer came after the body went out: the platform may have accepted the part."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookRequest:
-    """One HTTP request as the platform made it."""
+    """An HTTP request as the platform made it."""
 
     method: str
     url: str
-    """As the platform called it: the public URL, path and query."""
+    """The URL that the platform called: the public URL, path and query."""
     headers: Mapping[str, str]
     """Names in lower case."""
     body: bytes
@@ -161,7 +163,7 @@ class WebhookRequest:
 
 @dataclass(frozen=True, slots=True)
 class WebhookResponse:
-    """The answer to one HTTP request."""
+    """The answer to an HTTP request."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -170,21 +172,21 @@ class WebhookResponse:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What a request held, and what the platform expects to hear once it is stored."""
+    """The events of a request, and the response that the platform expects once they are stored."""
 
     events: tuple[Event, ...]
     response: WebhookResponse
     not_understood: bool = False
-    """Authentic, but of a shape we do not know: its shape is counted, and it is answered 200."""
+    """True when the request is authentic, but of an unknown shape. The gateway counts the shape and answers 200."""
     payload: bytes = b""
-    """What was not understood, as it came; filled in by whoever received it."""
+    """The body of a request that was not understood. The gateway fills it in."""
     doubt: str = ""
-    """Why its channel's platform has to be asked whether it sent this, in words without a value; see `CanVouch`."""
+    """The reason to ask the platform whether it sent this request, without a value of the request. See `CanVouch`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast a platform lets us send; None: no limit known."""
+    """The sending rates that a platform allows. None: no known limit."""
 
     account_per_second: float | None = None
     place_per_second: float | None = None
@@ -193,37 +195,37 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a channel's platform can show and how much of it."""
+    """The abilities and limits of a channel's platform."""
 
     max_text: int
-    """Characters of one message, counted as the platform counts (UTF-16 units on Telegram)."""
+    """The longest message in characters, counted as the platform counts (UTF-16 units on Telegram)."""
     max_caption: int = 0
     buttons: int = 0
-    """Buttons under one message; 0: prompts are answered in words."""
+    """The most buttons under one message. 0: people answer prompts in words."""
     button_label: int = 0
-    """Characters of a button's label."""
+    """The longest label of a button, in characters."""
     media: Mapping[str, int] = field(default_factory=dict)
-    """Kind of media -> the largest size in bytes: image, audio, video, document."""
+    """Kind of media (image, audio, video, document) -> the largest size in bytes."""
     text_files: bool = True
-    """A file of plain text can be shown, as a file or as a link to it. False: what needs one is not asked here."""
+    """True when a text file can be shown, as a file or a link. False: a question that needs one is not asked here."""
     pace: Pace = Pace()
     visible: bool = False
-    """Delivered means written to the conversation's visible log, which the channel's page reads."""
+    """True when delivering a part means writing it to the visible log, which the channel's page reads."""
     redelivers: bool = False
-    """What is answered with an error comes again, so a new message may be refused when too much waits."""
+    """True when the platform repeats a request answered with an error. New messages may then be refused under load."""
     opt_out: bool = False
-    """Who wants to hear nothing more can still write: until they take it back, nothing may be sent."""
+    """True when a person can opt out and still write. No message may be sent to them until they opt in again."""
     reports: bool = False
-    """The platform says later what became of a message that it took."""
+    """True when the platform sends delivery reports of messages that it accepted."""
     accents: bool = True
-    """Letters with accents cost nothing. False: our own words go without those that GSM 03.38 lacks."""
+    """False when accents cost extra: the gateway's own texts are then sent without accents that GSM 03.38 lacks."""
     keep_seconds: float = 7 * 86400.0
-    """How long an event's ids are remembered: longer where an old request still proves itself."""
+    """How long the ids of events are kept for deduplication. Longer where an old request stays authentic."""
     bare_yes: Literal["ordered", "reported", "never"] = "never"
-    """What shows that a bare yes was written after the question.
+    """The proof that a bare yes was written after the question.
 
     ``ordered``: the platform's own order of messages, which `CanOrder` reads. ``reported``: the platform's report that
-    the question was delivered or read. ``never``: nothing does; a button, a code or a reply to the question is needed.
+    the question was delivered or read. ``never``: no proof; only a button, a code or a reply to the question counts.
     """
     edit: bool = False
     stream: bool = False
@@ -232,52 +234,52 @@ class Capabilities:
 
 @runtime_checkable
 class SharesWebhook(Protocol):
-    """A channel whose platform calls one URL for several channels."""
+    """Power of a channel that shares its webhook URL with other channels."""
 
     webhooks: ClassVar[tuple[str, ...]]
-    """What comes after ``/webhooks/`` in the URLs that it shares."""
+    """The paths under ``/webhooks/`` that it shares."""
 
     def takes(self, request: WebhookRequest) -> bool:
-        """Whether a request to one of them is for this channel. Total over any bytes; nothing is proven yet."""
+        """True if a request to a shared URL is for this channel. It raises no error and proves no origin."""
         ...
 
 
 class Channel(Protocol):
-    """A platform we speak."""
+    """The adapter of one platform."""
 
     name: ClassVar[str]
     capabilities: Capabilities
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str], *, way: Way) -> Self:
-        """Make the channel of its settings. Raises MissingSetting."""
+        """Make the channel from its settings. Raises MissingSetting."""
         ...
 
     async def start(self, http: aiohttp.ClientSession) -> None:
-        """Learn the bot's own id; keep the session for sending. Called again after it failed.
+        """Ask the platform for the bot's own id, and keep the session for sending. Called again after a failure.
 
-        Raises MissingSetting for what the platform says is wrong, else SendError.
+        Raises MissingSetting for a setting that the platform refuses, else SendError.
         """
         ...
 
     async def close(self) -> None: ...
 
     def verify(self, request: WebhookRequest, now: datetime) -> None:
-        """Raises Forged or Stale and nothing else, whatever the bytes."""
+        """Check that the platform sent the request. Raises Forged or Stale and no other error, for any bytes."""
         ...
 
     def parse(self, request: WebhookRequest) -> Parsed:
-        """Pure. Raises Malformed for what is not the platform's encoding."""
+        """Return the events of a request. Pure. Raises Malformed for a body that is not in the platform's encoding."""
         ...
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
-        """Pure: the platform calls that say this reply, in order."""
+        """Return the platform calls that send a reply, in order. Pure."""
         ...
 
     async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
-        """Make one call. Raises SendError, which is Unavailable until `start` has reached the platform.
+        """Make one call of the platform. Raises SendError, which is Unavailable until `start` has reached the platform.
 
-        `key` is the part's own id, the same on every retry. A part's media is an OpenMedia here.
+        `key` is the part's id, the same on every retry. The part's media is an `OpenMedia` here.
         """
         ...
 
@@ -290,7 +292,7 @@ class CanEdit(Protocol):
 @runtime_checkable
 class CanType(Protocol):
     async def typing(self, address: Address) -> None:
-        """Show for some seconds that an answer is being written. Raises nothing but SendError."""
+        """Show for some seconds that an answer is being written. Raises SendError and no other error."""
         ...
 
 
@@ -307,65 +309,65 @@ class CanStream(Protocol):
 @runtime_checkable
 class CanFetch(Protocol):
     def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
-        """The file's bytes, bounded by the platform's own limit."""
+        """Yield the bytes of a file, up to the platform's size limit."""
         ...
 
 
 @runtime_checkable
 class CanAnswer(Protocol):
     async def answer(self, handle: str, text: str, *, private: bool) -> None:
-        """Answer a press at once, best effort: it raises nothing."""
+        """Answer a press at once, best effort. Raises no error."""
         ...
 
 
 @runtime_checkable
 class CanVouch(Protocol):
-    """A platform whose signature does not prove every form that carries it, and that can be asked what it sent."""
+    """Power of a channel that can ask its platform whether it sent a request with a doubtful signature."""
 
     async def vouch(self, request: WebhookRequest, parsed: Parsed) -> Parsed:
-        """Return what of a doubted request may be taken: all of it, if the platform says that it sent this.
+        """Return the events of a doubted request that may be accepted: all, when the platform says that it sent it.
 
-        Without an answer, what can be taken without deciding anything. Raises Forged when the platform did not send it,
-        and SendError when nothing can be taken without its answer.
+        Without an answer of the platform, return the events stripped of their power to decide. Raises Forged when the
+        platform did not send the request, and SendError when no event can be accepted without the platform's answer.
         """
         ...
 
 
 @runtime_checkable
 class CanAskAgain(Protocol):
-    """A platform that delivers once: an error would bring back what was not stored no more than a success."""
+    """Power of a channel that gets each message once: its platform does not repeat a request answered with an error."""
 
     def ask_again(self, text: str) -> WebhookResponse:
-        """The answer to a message that was not stored, with which its person is told this plain text."""
+        """Return the HTTP response that shows this plain text to the writer of a message that was not stored."""
         ...
 
 
 @runtime_checkable
 class CanOpen(Protocol):
     async def open(self, person: Person) -> Address:
-        """The address of a private conversation with this person. Raises Undeliverable."""
+        """Return the address of a private conversation with a person. Raises Undeliverable."""
         ...
 
 
 @runtime_checkable
 class CanLookUp(Protocol):
     async def look_up(self, address: Address, part: Part, *, key: str, since: datetime) -> Receipt | None:
-        """The receipt of a part that may have been sent with this `key` after `since`, the last of all that were.
+        """Return the newest receipt of a part that may have been sent with this `key` after `since`.
 
-        A platform that keeps no key is searched for the part itself. None: it is not there. Raises SendError, also when
-        nobody can tell.
+        On a platform that keeps no key the part's content is searched for. None: the platform does not have it.
+        Raises SendError, also when the platform cannot tell.
         """
         ...
 
 
 @runtime_checkable
 class CanOrder(Protocol):
-    """A platform that says which of two messages was written first; see `Capabilities.bare_yes`."""
+    """Power of a channel that knows the order of two messages. See `Capabilities.bare_yes`."""
 
     def follows(self, message: Message, receipt: Receipt) -> bool:
-        """Return whether the platform's own order says that `message` was written after ours, the one of this receipt.
+        """True if the platform's own order puts `message` after the bot's message with this receipt.
 
-        Pure. False when it cannot tell.
+        Pure. False when the order is not known.
         """
         ...
 
@@ -373,14 +375,14 @@ class CanOrder(Protocol):
 @runtime_checkable
 class CanPoll(Protocol):
     def poll(self) -> AsyncIterator[tuple[Event, ...]]:
-        """Fetch events until cancelled. Asking for the next ones says that the last ones are stored."""
+        """Yield batches of events until cancelled. A request for the next batch acknowledges the last one as stored."""
         ...
 
 
 @runtime_checkable
 class CanShowCommands(Protocol):
     async def set_commands(self, commands: Mapping[str, Mapping[str, str]]) -> None:
-        """The platform's menu: language -> command -> description; the language "" is everybody else's."""
+        """Set the platform's menu: language -> command -> description. The language "" is for all other languages."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The channel of the bot's own code: `ask_channel` and `decide`. It has no platform; its log is what it delivers to."""
+"""The channel of the bot's own code: `ask_channel` and `decide`. It has no platform and delivers to the visible log."""
 
 from __future__ import annotations
 
@@ -16,31 +16,33 @@ if TYPE_CHECKING:
 __all__ = ["DirectChannel", "own_place", "shared_place"]
 
 _OWN = "user:"
-"""A person's own place begins with it."""
+"""The prefix of a person's own place."""
 _MARK = "%"
-"""Stands in front of a shared place that begins with either of these."""
+"""The prefix of a shared place whose name begins with either of these two prefixes."""
 
 
 def own_place(person: Person) -> Address:
-    """The conversation that this person has with nobody else."""
+    """Return the address of a person's own conversation, which no other person shares."""
     return _address(person.account, f"{_OWN}{person.user_id}")
 
 
 def shared_place(account: str, name: str) -> Address:
-    """The conversation of everybody who gives it this name: never a person's own, whatever the name is."""
+    """Return the address of the conversation with this name, shared by all its users. It is never a person's own."""
     return _address(account, f"{_MARK}{name}" if name.startswith((_OWN, _MARK)) else name)
 
 
 def _address(account: str, place: str) -> Address:
-    """A slash parts place and thread: both halves are then written as they are, and a store keeps its conversations by
-    what is written."""
+    """Split a place at its first slash into place and thread.
+
+    Both are then written without an escape, and the store keys its conversations by the written form.
+    """
     before, _, after = place.partition("/")
     place, thread = (before, after) if before and after else (place, None)
     return Address(channel=DirectChannel.name, account=account, place=place, thread=thread)
 
 
 class DirectChannel:
-    """Delivered means written to the conversation's visible log, which the caller reads."""
+    """The channel of the bot's own code. A delivered part is a line in the visible log, which the caller reads."""
 
     name: ClassVar[str] = "app"
     capabilities = Capabilities(
@@ -57,20 +59,23 @@ class DirectChannel:
         return cls()
 
     async def start(self, http: aiohttp.ClientSession) -> None:
-        """Nothing is needed."""
+        """No-op: there is no platform to connect to."""
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """No-op: no resource is open."""
 
     def verify(self, request: WebhookRequest, now: datetime) -> None:
-        """Nothing comes in over HTTP. Raises Forged."""
+        """Raises Forged: no event comes in over HTTP."""
         raise Forged("this channel has no webhook")
 
     def parse(self, request: WebhookRequest) -> Parsed:
         return Parsed(events=(), response=WebhookResponse(status=404))
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
-        """Pure. A question comes after its files, so that the last part's receipt is the question's."""
+        """Return the lines that show a reply. Pure.
+
+        A question comes after its files, so that the last receipt is that of the question.
+        """
         text = reply.text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent anywhere
         words = Part(call="show", arguments={"text": text}, buttons=reply.buttons)
         files = [Part(call="show", arguments={"text": ""}, media=media) for media in reply.media]
@@ -82,5 +87,5 @@ class DirectChannel:
         return Receipt(message_id=key)
 
     def follows(self, message: Message, receipt: Receipt) -> bool:
-        """Return whether ours was the newest message of the bot that the caller could have read."""
+        """True if the receipt is that of the newest bot message that the caller could have read."""
         return message.after is not None and message.after == receipt.message_id

@@ -1,4 +1,4 @@
-"""What comes in: the events a channel makes of what its platform sends."""
+"""The events: a channel makes them from the requests of its platform."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ _ESCAPE = re.compile("%(25|2F|3A)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Somebody on a platform. Two are the same person when their written forms are equal."""
+    """A person on a platform. Two are the same person when their written forms are equal."""
 
     channel: str
     account: str
-    """Which bot, team or number of ours they talk to."""
+    """The bot, team or number of the operator that they talk to."""
     user_id: str
     name: str | None = None
     language: str | None = None
-    """BCP 47, the platform's hint."""
+    """The platform's hint, a BCP 47 tag."""
     is_bot: bool = False
-    """Bots, channel posts, anonymous admins: they never decide anything."""
+    """True for bots, channel posts and anonymous admins, which never decide an action."""
 
     def __str__(self) -> str:
-        """The written form used everywhere: ``telegram:123:456``. No two people share one."""
+        """Return the written form, used everywhere: ``telegram:123:456``. It is unique for each person."""
         return f"{_escaped(self.channel, ':')}:{_escaped(self.account, ':')}:{self.user_id}"
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the written form. Raises ValueError when it has not the three parts."""
+        """Read the written form. Raises ValueError when one of its three parts is missing."""
         channel, _, rest = text.partition(":")
         account, _, user_id = rest.partition(":")
         if not (channel and account and user_id):
@@ -62,26 +62,26 @@ class Person:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """A place to send to: one conversation of one platform."""
+    """An address to send to: one conversation of one platform."""
 
     channel: str
     account: str
     place: str
-    """Chat, channel, phone number or session."""
+    """The chat, channel, phone number or session."""
     thread: str | None = None
     group: bool = False
 
     def __str__(self) -> str:
-        """The written form: ``telegram:123:456``, ``slack:T1:C2/1712.0001``. No two places share one."""
+        """Return the written form, unique for each thread: ``telegram:123:456``, ``slack:T1:C2/1712.0001``."""
         thread = f"/{self.thread}" if self.thread is not None else ""
         place = _escaped(self.place, "/")
         return f"{_escaped(self.channel, ':')}:{_escaped(self.account, ':')}:{place}{thread}"
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the written form; whether it is a group is not in it.
+        """Read the written form, which does not say whether the address is a group.
 
-        Raises ValueError when it has not the three parts.
+        Raises ValueError when one of its three parts is missing.
         """
         channel, _, rest = text.partition(":")
         account, _, place = rest.partition(":")
@@ -98,71 +98,71 @@ _NO_SIZE = 2**63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """A file or the like in a person's message."""
+    """A file, location or contact in a person's message."""
 
     kind: Literal["image", "audio", "voice", "video", "document", "location", "contact", "sticker"]
     ref: str
-    """The platform's handle, for CanFetch."""
+    """The platform's handle, for `CanFetch.fetch`."""
     mime_type: str | None = None
     filename: str | None = None
     size: int | None = None
-    """Bytes, as the platform says; None too for a number that no file has."""
+    """The size in bytes that the platform names. None when it names none, or an impossible one."""
 
     def __post_init__(self) -> None:
-        # Readers of JSON differ over integers of more than 64 bits: an event's seal would not hold, or not be made.
+        # JSON readers disagree on integers of more than 64 bits: the seal of an event could fail, or not match.
         if self.size is not None and not 0 <= self.size < _NO_SIZE:
             object.__setattr__(self, "size", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One thing a platform told us."""
+    """One thing that a platform reports."""
 
     event_ids: tuple[str, ...]
-    """The platform's ids; any of them seen before makes the event a twin."""
+    """The platform's ids for deduplication: an event with an id that was seen before is a twin."""
     address: Address
     person: Person | None
     sent_at: datetime | None = None
     answer_to: str | None = None
-    """Opaque handle for CanAnswer."""
+    """The opaque handle for `CanAnswer.answer`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message(Event):
-    """A person wrote something."""
+    """A message that a person wrote."""
 
     text: str = ""
     message_id: str | None = None
     command: str | None = None
-    """``start`` for ``/start`` and slash commands; ``text`` is then what follows it."""
+    """``start`` for ``/start`` and slash commands; ``text`` is then the rest of the message."""
     reply_to: str | None = None
-    """The id of the message this one answers."""
+    """The id of the message that this one replies to."""
     attachments: tuple[Attachment, ...] = ()
     mentions_bot: bool = False
     answers_bot: bool = False
-    """It replies to a message of the bot, or stands in a thread that began with one."""
+    """True when it replies to a message of the bot, or is in a thread that began with one."""
     forwarded: bool = False
     via_bot: bool = False
     transcribed: bool = False
     opts_in: bool = False
-    """Carriers take it for the end of an opt-out too, though first of all it is an answer."""
+    """True when carriers take it for the end of an opt-out, though the gateway reads it as an answer first."""
     spoiled_by: tuple[str, ...] = ()
-    """Names of fields of the platform's message that make it something else than words typed here to the bot: a quote,
-    a share, a caption, a text style such as strikethrough. Such a message never counts as an answer."""
+    """Names of fields of the platform's message that show other content than words typed here to the bot: a quote, a
+    share, a caption, a text style like strikethrough. A message with one never counts as an answer."""
     unknown_fields: tuple[str, ...] = ()
-    """Names of fields of the platform's message that this release does not know. A bare yes or no beside them does not
-    count as an answer; a code does, and so does a reply to the question."""
+    """Names of fields of the platform's message that this release does not know. With one of them a bare reply does not
+    count as an answer. A code still does, and so does a reply to the question."""
     after: str | None = None
-    """The platform's handle of the last message of the bot that the writer had before their eyes, where it tells."""
+    """The platform's handle of the newest bot message on the writer's screen, where the platform tells it."""
     replayed: bool = False
-    """The gateway replays the message out of a dead letter. No channel sets this."""
+    """True when the gateway replays the message out of a dead letter. No channel sets this."""
     before: tuple[str, ...] = ()
-    """Lines that others wrote in the group before it, not to the bot. The gateway sets this, no channel does."""
+    """Earlier lines of the group that other people wrote, not to the bot. The gateway sets this, no channel does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ButtonPress(Event):
-    """A person pressed a button of a message of ours."""
+    """A press on a button of one of the bot's messages."""
 
     token: str
     message_id: str | None = None
@@ -170,7 +170,7 @@ class ButtonPress(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageEdited(Event):
-    """A person changed what they had written."""
+    """A change of a message by its writer."""
 
     message_id: str
     text: str = ""
@@ -178,7 +178,7 @@ class MessageEdited(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reaction(Event):
-    """A person put an emoji on a message, or took it away."""
+    """An emoji that a person put on a message or took away."""
 
     message_id: str
     emoji: str
@@ -187,30 +187,30 @@ class Reaction(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryReport(Event):
-    """The platform says what became of a message of ours.
+    """A delivery report: the platform says whether a message of the bot was sent, delivered, read or lost.
 
-    On Telegram and the like a report without a message id says that the whole chat is (or is again) reachable.
+    A report without a message id, as Telegram's are, is about the whole chat: it became reachable or unreachable.
     """
 
     message_id: str | None = None
     status: Literal["sent", "delivered", "read", "failed"]
     code: str | None = None
     key: str | None = None
-    """The `key` with which the message was sent, where the platform says it back."""
+    """The `key` of the sent part, where the platform returns it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptOut(Event):
-    """A person blocked the bot or wrote a carrier's stop word (or took it back)."""
+    """An opt-out: the person blocked the bot or wrote a carrier's stop word. With `opted_in` they took it back."""
 
     opted_in: bool = False
     told: bool = True
-    """The platform itself answers them, or lets nothing through: we say nothing about it."""
+    """True when the platform confirms it to the person, or blocks messages: the gateway then sends no confirmation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationMoved(Event):
-    """The platform has given a conversation another address, `address`; no message has the id it had."""
+    """A move of a conversation from `came_from` to `address` by the platform. Its old message ids are void."""
 
     came_from: Address
 
@@ -222,21 +222,21 @@ _KINDS: dict[str, type[Event]] = {
 
 
 def event_to_json(event: Event) -> dict[str, object]:
-    """The stored form: the event's fields, and its class under ``kind``."""
+    """Return the stored form: the event's fields, and its class under ``kind``."""
     kind = type(event).__name__
     body: dict[str, object] = _adapter(kind).dump_python(event, mode="json", exclude_defaults=True)
     return {"kind": kind, **body}
 
 
 def event_to_text(event: Event) -> str:
-    """The stored form as JSON text, in one go. Raises ValueError for what UTF-8 has no bytes for: lone surrogates."""
+    """Return the stored form as JSON text. Raises ValueError for lone surrogates, which UTF-8 cannot encode."""
     kind = type(event).__name__
     fields = _adapter(kind).serializer.to_json(event, exclude_defaults=True).decode()
     return f'{{"kind":"{kind}",{fields[1:]}'
 
 
 def event_from_json(stored: dict[str, object]) -> Event:
-    """The event of its stored form. Raises ValueError when it is not one of ours."""
+    """Read an event from its stored form. Raises ValueError when it is not one."""
     body = dict(stored)
     kind = body.pop("kind", None)
     if kind not in _KINDS:
@@ -245,8 +245,10 @@ def event_from_json(stored: dict[str, object]) -> Event:
 
 
 def _escaped(text: str, end: str) -> str:
-    """The text without the character that ends its field. What it does not need to escape stays as it is: written
-    forms are keys in the store."""
+    """Escape the character `end`, which ends the field of this text.
+
+    All other characters stay as they are, because written forms are keys in the store.
+    """
     if "%" in text:
         text = _READS_AS_ESCAPE.sub("%25", text)
     return text.replace(end, f"%{ord(end):02X}") if end in text else text
@@ -258,5 +260,5 @@ def _unescaped(text: str) -> str:
 
 @cache
 def _adapter(kind: str) -> TypeAdapter[Event]:
-    """Built when first used: building one costs milliseconds."""
+    """Build the adapter of an event class at its first use: building one takes milliseconds."""
     return TypeAdapter(_KINDS[kind])

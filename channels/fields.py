@@ -1,4 +1,4 @@
-"""The fields of a platform's message: harmless, spoiling, or unknown to this release."""
+"""The classification of a message's fields: harmless, spoiling, or unknown to this release."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Judged: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The fields that a platform documents of its message. A field in neither set is unknown."""
+    """The fields that a platform documents for its messages. A field in neither set is unknown."""
 
     harmless: frozenset[str]
-    """A message that has no others is words typed here to the bot."""
+    """Fields of an ordinary message: a message with no other fields is words typed here to the bot."""
     spoiling: frozenset[str]
-    """A message that has one of these is something else: a quote, a share, a caption."""
+    """Fields of any other content: a quote, a share, a caption."""
 
     def judge(self, message: Mapping[str, object]) -> Judged:
         """Return the names of the fields that spoil a message, and of the unknown ones."""
@@ -33,5 +33,5 @@ class Fields:
 
 
 def _says(value: object) -> bool:
-    """Return whether a spoiling field with this value says more than one that is not there."""
+    """True if a spoiling field with this value differs in meaning from an absent one."""
     return value is not None and value is not False and value != "" and value != []

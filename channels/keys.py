@@ -1,4 +1,4 @@
-"""A secret that is being changed: the new one and the old one, with a comma between."""
+"""Key rotation: a secret with its new and its old value, separated by a comma."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ __all__ = ["keys"]
 
 
 def keys(secret: str) -> tuple[str, ...]:
-    """Return the values in order, without empty ones: the first signs, all verify."""
+    """Return the values of a secret in order, without empty ones. The first one signs and all of them verify."""
     return tuple(key for part in secret.split(",") if (key := part.strip()))

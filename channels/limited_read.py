@@ -1,4 +1,4 @@
-"""An answer of a platform, of which no more is kept than may be."""
+"""Reading the body of an HTTP answer up to a limit of bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["read_bounded"]
 
 
 async def read_bounded(response: aiohttp.ClientResponse, most: int) -> bytes | None:
-    """The body; None when it is longer than `most` bytes, and read no further then. Raises what aiohttp raises."""
+    """Return the body, or None as soon as it is longer than `most` bytes. Raises aiohttp's errors."""
     pieces: list[bytes] = []
     async for piece in response.content.iter_any():
         most -= len(piece)

@@ -1,4 +1,4 @@
-"""What goes out: replies, the parts a channel makes of them, and the receipts the platform gives."""
+"""Outgoing values: replies, the parts that a channel renders them into, and the receipts of the platform."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing_extensions import TypeAliasType
 __all__ = ["Button", "Json", "Media", "OpenMedia", "Part", "Receipt", "Reply", "Settled"]
 
 Json = TypeAliasType("Json", "bool | int | float | str | list[Json] | dict[str, Json] | None")
-"""Any JSON value. An alias with a name of its own, which pydantic needs to follow it into itself."""
+"""Any JSON value. It is a named alias, because pydantic needs a name for a recursive type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Button:
-    """A button under a message; pressing it sends its token back."""
+    """A button under a message. A press on it returns the token."""
 
     label: str
     token: str
@@ -33,33 +33,33 @@ class Media:
     mime_type: str
     filename: str
     size: int
-    """Bytes."""
+    """In bytes."""
     role: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenMedia(Media):
-    """A kept file at the moment it is sent."""
+    """A kept file, opened for sending."""
 
     path: Path
-    """Where its bytes are."""
+    """The file on disk that holds its bytes."""
     link: str | None = None
-    """A signed link under the public URL, fresh from now; None without a public URL."""
+    """A signed link under the public URL, valid from the time of sending. None without a public URL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """How it stands with one question of an edited message."""
+    """The state of one question in an edited message."""
 
     state: Literal["open", "running", "done", "not_done", "expired", "failed", "unknown"]
     at: datetime | None = None
     written: str = ""
-    """How `at` stands in the text; a channel may write it for its person's zone."""
+    """`at` as the text has it. A channel may show the time in its person's time zone instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What the bot says, before any platform's form."""
+    """A reply of the bot, independent of any platform."""
 
     text: str = ""
     """Markdown: CommonMark with tables and strike-through."""
@@ -68,34 +68,34 @@ class Reply:
     edits: str | None = None
     """The id of the message to replace."""
     exact: bool = False
-    """Every letter of it counts: none is written as a cheaper one, or taken by the platform for a mark of its own."""
+    """True when every character must be shown as written: none is replaced by a cheaper one or read as markup."""
     settled: tuple[Settled, ...] = ()
-    """How it stands with each question of the message, in their order; empty while all of them are asked."""
+    """The state of each question of the message, in order. Empty while all of them are open."""
 
     def __post_init__(self) -> None:
-        # Authors write lists, and what is stored is checked to be tuples.
+        # Authors write lists, while the stored form is validated as tuples.
         object.__setattr__(self, "buttons", tuple(self.buttons))
         object.__setattr__(self, "media", tuple(self.media))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """ONE call of the platform, in a form that can be stored."""
+    """One call of the platform, in a form that can be stored."""
 
     call: str
     arguments: Mapping[str, Json]
     media: Media | None = None
-    """Named by hash; the channel opens or links it when it sends."""
+    """The file of this part, named by its hash. The channel opens or links it at sending."""
     buttons: tuple[Button, ...] = ()
-    """The buttons this part shows: its receipt is their showing."""
+    """The buttons that this part shows. They count as shown once the part has its receipt."""
     droppable: bool = False
-    """Typing notices and edits that stream: not worth a retry."""
+    """True for typing notices and streaming edits, which are not retried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """The platform took a part."""
+    """The platform's confirmation that it accepted a part."""
 
     message_id: str | None
     sent_at: datetime | None = None
-    """The platform's own time of the message, where its answer tells it; the clock is that of `Event.sent_at`."""
+    """The platform's time of the message, where its answer has it. `Event.sent_at` is of the same clock."""

@@ -1,4 +1,7 @@
-"""JSON with half a character in it: an emoji is two units of UTF-16, and who cuts a text there leaves one of them."""
+"""JSON bodies with lone surrogates.
+
+An emoji is two units of UTF-16. A platform that cuts a text between them sends one of the two, which UTF-8 cannot hold.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,17 @@ T = TypeVar("T")
 
 
 def validated(shape: TypeAdapter[T], body: bytes) -> T:
-    """What a body says, read strictly; for half a character it has "?". Raises ValidationError."""
+    """Validate a JSON body strictly. A lone surrogate becomes "?". Raises ValidationError."""
     try:
         return shape.validate_json(body, strict=True)
     except ValidationError:
-        return shape.validate_json(_without_halves(body), strict=True)
+        return shape.validate_json(_without_surrogates(body), strict=True)
 
 
-def _without_halves(body: bytes) -> bytes:
-    """The same JSON with "?" for half a character, which UTF-8 cannot hold; what is no JSON stays as it is.
+def _without_surrogates(body: bytes) -> bytes:
+    """Return the same JSON with "?" for each lone surrogate. A body that is not JSON is returned unchanged.
 
-    A reader that refuses such bodies would refuse the whole message, wherever in it the half is.
+    Otherwise one lone surrogate, wherever it is, would make the whole message unreadable.
     """
     if b"\\u" not in body:
         return body

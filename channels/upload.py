@@ -1,4 +1,4 @@
-"""A file's bytes on their way to a platform."""
+"""Uploading: the bytes of a file as the body of a request to a platform."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _CHUNK_BYTES: Final = 2**16
 
 
 class Upload(Payload):
-    """An open file as aiohttp sends it, once. Its own way reads in the loop's threads, which others may fill."""
+    """A payload of aiohttp that sends an open file once.
+
+    aiohttp's own payload reads in the event loop's threads, which other calls may fill. This one reads in `FILES`.
+    """
 
     def __init__(self, file: IO[bytes], *, content_type: str | None = None) -> None:
         super().__init__(file, content_type=content_type)
@@ -26,19 +29,19 @@ class Upload(Payload):
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The size of the file in bytes."""
         return os.fstat(self._file.fileno()).st_size
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        """All of it."""
+        """Write the whole file."""
         while chunk := await in_thread(partial(self._file.read, _CHUNK_BYTES), threads=FILES):
             await writer.write(chunk)
 
     async def close(self) -> None:
-        """Once nothing reads it any more, which is not waited for."""
-        with suppress(RuntimeError):  # no thread can be started: the next one does it
+        """Close the file in a thread, without waiting for it."""
+        with suppress(RuntimeError):  # no thread can be started: the job stays queued for the next one
             FILES.submit(self._file.close)
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """It is no text."""
+        """Raises TypeError: a file is not text."""
         raise TypeError("a file is not decoded")

@@ -1,4 +1,4 @@
-"""Markdown to what a platform can show: read once into text and spans, split at a limit, told in a dialect."""
+"""Formatting: Markdown parsed once into text and spans, split at a limit, written in a platform's dialect."""
 
 from channels.formatting.gsm import GSM, drop_dear_accents, fold_quotes, fold_to_gsm
 from channels.formatting.markdown import MAX_MARKDOWN, is_quick, read_markdown

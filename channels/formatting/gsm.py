@@ -1,4 +1,4 @@
-"""The characters a text message carries seven bits each."""
+"""The GSM alphabet, whose characters take seven bits in a text message."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ GSM = frozenset(
     "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§"
     "¿abcdefghijklmnopqrstuvwxyzäöñüà^{}\\[~]|€"
 )
-"""GSM 03.38 with its extension, of which each character counts twice."""
+"""GSM 03.38 with its extension. A character of the extension counts twice."""
 
-# Look-alikes of the GSM 03.38 alphabet: one character outside of it makes all of a message cost more than twice as
-# much. Letters are never changed, so what is written in another alphabet stays as it is.
+# Look-alikes in the GSM 03.38 alphabet: one character outside of it makes a whole message more than twice as expensive.
+# Letters are never changed, so a text in another alphabet stays as it is.
 _FOLDED = str.maketrans(
     {
         **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u02bc\u0060\u00b4", "'"),
@@ -34,22 +34,22 @@ _BULLET = re.compile(r"^( *)\u2022 ", re.MULTILINE)
 
 
 def fold_to_gsm(text: str) -> str:
-    """The text with quotes, dashes, spaces and dots of typography as a plain keyboard has them."""
+    """Return the text with typographic quotes, dashes, spaces and dots as a plain keyboard has them."""
     return text.translate(_FOLDED)
 
 
 def fold_quotes(text: str) -> str:
-    """The text with what stands around values in a form that is cheap to send, and every letter of them as it is.
+    """Return the text with the signs around values in a form that is cheap to send. The values stay unchanged.
 
-    That is quotes, the sign for a new line, isolates and the bullets of lists: in values these are escaped.
+    The signs are quotes, the sign for a new line, isolates and the bullets of lists. Values have them escaped.
     """
     return _BULLET.sub(r"\1- ", text.translate(_QUOTES))
 
 
 def drop_dear_accents(text: str) -> str:
-    """The text as people write it on a plain phone: letters that GSM 03.38 lacks go without their accents.
+    """Return the text without the accents of letters that GSM 03.38 lacks, as people write on a plain phone.
 
-    For words of our own; what a person or a tool wrote is shown as it is.
+    It is for the gateway's own texts. A text of a person or a tool is sent as it is.
     """
     return "".join(map(_cheap, text))
 

@@ -1,6 +1,6 @@
-"""Markdown (CommonMark, tables, strike-through) to text and spans.
+"""Parsing of Markdown (CommonMark, tables, strike-through) to text and spans.
 
-HTML is text like any other: it is shown, not swallowed.
+HTML is shown as text.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from channels.formatting.styled import Span, SpanKind, Styled
 __all__ = ["MAX_MARKDOWN", "is_quick", "read_markdown"]
 
 MAX_MARKDOWN = 16_000
-"""Characters. Longer text is shown as it is, so that no text can be built that takes long to parse."""
+"""In characters. A longer text is shown as it is, so that no text can be built that takes long to parse."""
 
 _MOST_BRACKETS = 1_000
-"""Opening brackets. With more of them, none closed, the parser is slow before the text is long."""
+"""The most opening brackets. With more unclosed ones the parser is slow even for a short text."""
 
 _MOST_CELLS = 10_000
-"""Lines times the columns of the widest: the parser fills the short rows of a table up to its width."""
+"""The most lines times columns of the widest line: the parser fills up the short rows of a table."""
 
 _PHONE_COLUMNS = 36
-"""Letters of fixed width that a phone shows in a line."""
+"""Characters of fixed width that a phone shows in a line."""
 
 _MAX_TABLE = 8_000
-"""Characters of a table with aligned columns or with a heading at each cell; a larger one has neither."""
+"""Characters of the largest table with aligned columns or with a heading at each cell."""
 
 _DEEPEST = 40
-"""Levels of lists and quotes in each other; the parser leaves out what is deeper, so deeper text is shown as it is."""
+"""The most levels of nested lists and quotes. The parser drops deeper levels, so a deeper text is shown as it is."""
 
 _PARSER = MarkdownIt("commonmark", {"maxNesting": _DEEPEST}).enable(["table", "strikethrough"])
 _PARSER.disable(["html_block", "html_inline"])
 
 _MARKS = r"\0\r\\`~*_\[<&|"
-"""What the parser may change wherever it stands; all else it changes only where a line begins or ends."""
+"""Characters that the parser may change anywhere. It changes others only at the beginning or end of a line."""
 _LINE = rf"(?![>#+=-]|\d+[.)])[^\s{_MARKS}](?:[^\n{_MARKS}]*[^\s{_MARKS}])?"
 _NO_MARKDOWN = re.compile(rf"{_LINE}(?:\n\n?{_LINE})*")
-"""A text that the parser would leave as it is, like most that is said."""
+"""A text that the parser would leave as it is. Most messages are of this kind."""
 
 _INLINE: dict[str, SpanKind] = {"strong": "bold", "em": "italic", "s": "strike"}
 _LANGUAGE = re.compile(r"[\w+#.-]{1,32}")
@@ -51,9 +51,9 @@ _RULE = "———"
 
 
 def read_markdown(markdown: str, *, columns: int = _PHONE_COLUMNS) -> Styled:
-    """Return the text of a piece of Markdown and its spans. Whatever the input, it raises nothing and is quick.
+    """Return the text of a piece of Markdown and its spans. It raises no error and is quick for any input.
 
-    `columns`: letters of fixed width in a line; the rows of a wider table are written one under another.
+    `columns`: characters of fixed width in a line. The cells of a wider table are written one under another.
     """
     text = markdown.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent anywhere
     if _NO_MARKDOWN.fullmatch(text) or not is_quick(text):
@@ -65,7 +65,7 @@ def read_markdown(markdown: str, *, columns: int = _PHONE_COLUMNS) -> Styled:
 
 
 def is_quick(text: str) -> bool:
-    """Whether a parser of Markdown reads this text at once: it was not built to be slow."""
+    """True if a Markdown parser reads this text quickly. False for a text built to be slow."""
     if len(text) > MAX_MARKDOWN or text.count("[") > _MOST_BRACKETS:
         return False
     lines = text.split("\n")
@@ -73,7 +73,7 @@ def is_quick(text: str) -> bool:
 
 
 class _Walk:
-    """One walk over the parser's tokens."""
+    """Converter of the parser's tokens to text and spans, for one text."""
 
     def __init__(self, columns: int) -> None:
         self._columns = columns
@@ -85,7 +85,7 @@ class _Walk:
         self._spans: list[Span] = []
         self._open: list[tuple[SpanKind, str, int | None]] = []
         self._lists: list[int | None] = []
-        """A list's next number, or None for bullets."""
+        """The open lists: the next number of each, or None for bullets."""
         self._depth: Counter[SpanKind] = Counter()
 
     def over(self, tokens: Sequence[Token]) -> Styled:
@@ -197,7 +197,7 @@ class _Walk:
                 self._write(f"{head}: {cell}" if head else cell)
 
     def _gap(self) -> None:
-        """What comes now begins a block: after an empty line, within a list on the next line."""
+        """Begin a block: after an empty line, or within a list on the next line."""
         if not self._after_marker:
             self._newlines = max(self._newlines, 1 if self._lists else 2)
 
@@ -232,7 +232,7 @@ class _Walk:
 
 
 def _cell(tokens: Sequence[Token]) -> str:
-    """A table's cell: one line, no spans; the address of a link is written out."""
+    """Return the text of a table's cell: one line without spans. The address of a link is written out."""
     pieces: list[str] = []
     address = ""
     for token in tokens:
@@ -256,5 +256,5 @@ def _aligned(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
 
 
 def _width(text: str) -> int:
-    """Columns that a text takes in a fixed-width font: East Asian characters and emoji take two."""
+    """Return the columns of a text in a fixed-width font. East Asian characters and emoji take two."""
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

@@ -1,4 +1,4 @@
-"""The dialects of platforms that are sent nothing but text: plain, and with WhatsApp's marks in it."""
+"""The dialects of platforms that accept only text: plain text, and text with WhatsApp's marks."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ __all__ = ["label", "to_plain", "to_whatsapp"]
 _WHATSAPP: Mapping[SpanKind, str] = {"bold": "*", "italic": "_", "strike": "~", "code": "`", "pre": "```"}
 """https://faq.whatsapp.com/539178204879377."""
 _LITERAL_MARK = re.compile(r"[*~`]|_(?![A-Za-z0-9])|(?<![A-Za-z0-9])_")
-"""What WhatsApp may take for a mark: an underscore within a word it does not."""
+"""Characters that WhatsApp may read as a mark. It does not read an underscore within a word as one."""
 
 _WORD = re.compile(r"[\w.+-]*")
 _LONGEST_LABEL = 40
 
 
 def to_plain(styled: Styled) -> str:
-    """The text with link addresses written out and quoted lines marked by ``> ``."""
+    """Return the text with link addresses written out and quoted lines marked by ``> ``."""
     return _written(styled, {})
 
 
 def to_whatsapp(styled: Styled, *, exact: bool = False) -> str:
-    """The same with WhatsApp's marks around what is bold, italic, struck through or code.
+    """Return the text as `to_plain` does, with WhatsApp's marks around bold, italic, strike-through and code.
 
-    `exact`: the same characters in the text itself are written as escapes, or WhatsApp would swallow them.
+    `exact`: escape these characters in the text itself, because WhatsApp would remove them as marks.
     """
     return _written(_without_marks(styled) if exact else styled, _WHATSAPP)
 
 
 def label(name: str) -> str:
-    """The name of a file where it stands by itself: in quotes unless it is one word, shortened when it is long."""
+    """Return the name of a file as a label: in quotes unless it is one word, shortened when it is long."""
     if len(name) > _LONGEST_LABEL:
         name = f"{name[: _LONGEST_LABEL - 16]}…{name[-15:]}"
     if _WORD.fullmatch(name):
@@ -45,7 +45,7 @@ def label(name: str) -> str:
 
 
 def _without_marks(styled: Styled) -> Styled:
-    """The text with its own marks as escapes, and the spans where they then are."""
+    """Return the text with its own mark characters escaped, and the spans moved accordingly."""
     marks = list(_LITERAL_MARK.finditer(styled.text))
     if not marks:
         return styled
@@ -63,7 +63,7 @@ def _without_marks(styled: Styled) -> Styled:
 
 def _written(styled: Styled, marks: Mapping[SpanKind, str]) -> str:
     text = styled.text
-    # (where, 0 for what ends there and 1 for what begins, the inner before or after the outer)
+    # (position, 0 for an end and 1 for a beginning, order of inner and outer marks, text)
     inserts: list[tuple[int, int, int, str]] = []
     for depth, span in enumerate(styled.spans):
         if span.kind == "link" and span.value not in (label := text[span.start : span.end], f"mailto:{label}"):
@@ -83,7 +83,10 @@ def _written(styled: Styled, marks: Mapping[SpanKind, str]) -> str:
 
 
 def _marked(text: str, span: Span, mark: str) -> Iterator[tuple[int, int]]:
-    """The stretches of a span where a mark is read as one: whole words of one line, or a block; not around itself."""
+    """Yield the ranges of a span that can carry the mark: whole words of one line, or a code block.
+
+    A text that holds the mark character itself gets no mark.
+    """
     if span.kind == "pre":
         lines = [(span.start, span.end)]
     else:

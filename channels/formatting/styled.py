@@ -1,4 +1,4 @@
-"""Text with spans over it, and how it is split at a platform's limit."""
+"""Text with spans, and its splitting at a platform's limit."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _ZERO_WIDTH_JOINER = "\u200d"
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of text that is shown in some way: from character `start` to before character `end`."""
+    """A style of the text from character `start` to before character `end`."""
 
     kind: SpanKind
     start: int
     end: int
     value: str = ""
-    """The address of a link, the language of a `pre`."""
+    """The address of a link, or the language of a `pre`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Styled:
-    """What is read, without any markup, and the spans over it. Two spans nest or do not touch."""
+    """The visible text without markup, and the spans over it. Two spans nest or do not overlap."""
 
     text: str
     spans: tuple[Span, ...] = ()
 
     def cut(self, start: int, end: int) -> Styled:
-        """The piece from `start` to before `end`, with the part of every span that lies in it."""
+        """Return the piece from `start` to before `end`, with the spans clipped to it."""
         if start == 0 and end == len(self.text):
             return self
         spans = (
@@ -45,11 +45,11 @@ class Styled:
 
 
 def split(styled: Styled, limit: int, measure: Callable[[str], int] = len) -> list[Styled]:
-    """Pieces that each measure at most `limit`; their texts joined are the text.
+    """Split a text into pieces that each measure at most `limit`. Their texts joined are the text.
 
-    Cuts between paragraphs, else lines, else words; a link or a piece of inline code is kept whole when it fits into
-    half a piece. `measure` is how the platform counts: characters, or UTF-16 units. Raises ValueError when `limit` is
-    too small for any character.
+    It cuts between paragraphs, else lines, else words. A link or a piece of inline code stays whole when it fits into
+    half a piece. `measure` counts as the platform does: characters, or UTF-16 units. Raises ValueError when `limit` is
+    under 2.
     """
     if limit < 2:
         raise ValueError(f"nothing can be split at {limit}")
@@ -65,16 +65,16 @@ def split(styled: Styled, limit: int, measure: Callable[[str], int] = len) -> li
 
 
 def _fitting(text: str, start: int, limit: int, measure: Callable[[str], int]) -> int:
-    """The end of the longest piece from `start` that measures at most `limit`."""
+    """Return the end of the longest piece from `start` that measures at most `limit`."""
     end = min(len(text), start + limit)
     while (excess := measure(text[start:end]) - limit) > 0:
-        # A character measures at most two units, so half the excess can go without going too far.
+        # A character measures at most two units, so half of the excess can be removed safely.
         end -= (excess + 1) // 2
     return end
 
 
 def _cut_before(styled: Styled, start: int, end: int) -> int:
-    """The best place to cut between the middle of the piece and its end."""
+    """Return the best place to cut between the middle of the piece and its end."""
     text, middle = styled.text, start + (end - start) // 2
     for separator in ("\n\n", "\n", " "):
         found = text.rfind(separator, middle, end)
@@ -94,7 +94,7 @@ def _whole_span_over(styled: Styled, cut: int) -> Span | None:
 
 
 def _before_cluster(text: str, middle: int, end: int) -> int:
-    """Step back to where no accent or joined emoji is torn from what it belongs to."""
+    """Return a cut at or before `end` that separates no accent or joined emoji from its base character."""
     cut = end
     while cut > middle and (_joins(text[cut]) or text[cut - 1] == _ZERO_WIDTH_JOINER):
         cut -= 1

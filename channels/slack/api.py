@@ -1,4 +1,4 @@
-"""The Web API as we call it: the vendor's client over our session, its errors translated."""
+"""The client of the Web API: the vendor's library over the process's HTTP session, with translated errors."""
 
 from __future__ import annotations
 
@@ -18,26 +18,29 @@ __all__ = ["WebApi"]
 
 
 class WebApi:
-    """One app's side of the Web API, with one of its tokens."""
+    """The Web API for one token of one app."""
 
     def __init__(self, http: aiohttp.ClientSession, api_url: str, token: str) -> None:
         session = cast("aiohttp.ClientSession", LibrarySession(http))
-        # Without repeats: the engine does that, and has to know what may have been sent.
+        # Without retries: the engine retries, because it has to know which parts may have been sent.
         self._client = AsyncWebClient(token, base_url=api_url, session=session, retry_handlers=[])
 
     async def call(self, method: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """One method, by Slack's name of it: the library's is the same with ``_`` for ``.``. Raises SendError."""
+        """Call a method by Slack's name and return its answer. Raises SendError.
+
+        The library's methods have the same names with ``_`` in place of ``.``.
+        """
         answer = await self._answer(method, arguments)
         return answer.data if isinstance(answer.data, dict) else {}
 
     async def scopes(self) -> frozenset[str] | None:
-        """What the token is allowed to; None when Slack does not say (https://docs.slack.dev/authentication/oauth).
+        """Return the scopes of the token. None when Slack does not name them. Raises SendError.
 
-        Raises SendError.
+        https://docs.slack.dev/authentication/oauth
         """
         answer = await self._answer("auth.test", {})
-        said = {name.lower(): value for name, value in answer.headers.items()}.get("x-oauth-scopes")
-        return frozenset(scope.strip() for scope in said.split(",")) if said else None
+        scopes = {name.lower(): value for name, value in answer.headers.items()}.get("x-oauth-scopes")
+        return frozenset(scope.strip() for scope in scopes.split(",")) if scopes else None
 
     async def _answer(self, method: str, arguments: Mapping[str, Any]) -> AsyncSlackResponse:
         try:
@@ -49,7 +52,7 @@ class WebApi:
         except (aiohttp.ClientError, OSError):
             raise Ambiguous("no_answer") from None
         except (LookupError, ValueError):
-            # An answer that is not what the method documents.
+            # The answer differs from the documentation of the method.
             raise Ambiguous("unreadable_answer") from None
         return answer
 

@@ -1,4 +1,4 @@
-"""Slack as a channel."""
+"""The channel of Slack."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ _METADATA = "askfirst_part"
 _MOST_LOOKED_AT = 200
 _CLOCKS_APART_SECONDS = 60.0
 _STATUS = "is typing…"
-"""Slack shows it after the app's name."""
+"""The status text, which Slack shows after the app's name."""
 _NOT_OURS = frozenset(
     {"missing_scope", "not_allowed_token_type", "no_permission", "unknown_method", "method_deprecated"}
 )
 
 
 class SlackChannel:
-    """One app of Slack's in one workspace, or in one organisation."""
+    """The channel of one Slack app in one workspace or one organisation."""
 
     name: ClassVar[str] = "slack"
     capabilities: Capabilities = CAPABILITIES
 
     def __init__(self, bot_token: str, signing_secret: str = "", app_token: str = "", api_url: str = _API_URL) -> None:
         self.account: str | None = None
-        """The workspace, or the organisation; known from `start` on."""
+        """The id of the workspace or of the organisation. It is known from `start` on."""
         self._bot_token, self._signing_secrets, self._app_token = bot_token, keys(signing_secret), app_token
         self._api_url = api_url.rstrip("/") + "/"
         self._reader = PayloadReader(self.name)
@@ -61,7 +61,7 @@ class SlackChannel:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str], *, way: Literal["webhook", "polling"]) -> Self:
-        """Needs SLACK_BOT_TOKEN, and SLACK_SIGNING_SECRET for webhooks or SLACK_APP_TOKEN for Socket Mode.
+        """Read SLACK_BOT_TOKEN, and SLACK_SIGNING_SECRET for webhooks or SLACK_APP_TOKEN for Socket Mode.
 
         Raises MissingSetting.
         """
@@ -86,7 +86,10 @@ class SlackChannel:
         return cls(bot_token, secret, app_token, api_url)
 
     async def start(self, http: aiohttp.ClientSession) -> None:
-        """Learn whose the token is. Raises MissingSetting for a token that Slack does not take, else SendError."""
+        """Ask Slack for the workspace and the bot user of the token.
+
+        Raises MissingSetting for a token that Slack refuses, else SendError.
+        """
         api = WebApi(http, self._api_url, self._bot_token)
         try:
             me = await api.call("auth.test", {})
@@ -100,22 +103,25 @@ class SlackChannel:
         self._started = None
 
     def verify(self, request: WebhookRequest, now: datetime) -> None:
-        """Raises Forged or Stale."""
+        """Check the signature of a request. Raises Forged or Stale."""
         verify(request, self._signing_secrets, now)
 
     def parse(self, request: WebhookRequest) -> Parsed:
-        """Pure. Raises Malformed for what is neither a JSON object nor a form in UTF-8."""
+        """Return the events of a request. Pure. Raises Malformed for a body that is neither JSON object nor form."""
         return self._reader.read(request)
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
-        """Pure. Raises ValueError for more than 25 buttons, or a token longer than 2,000 characters."""
+        """Return the calls that send a reply. Pure.
+
+        Raises ValueError for more than 25 buttons and for a token longer than 2,000 characters.
+        """
         return render(address, reply)
 
     async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
         """Make one call. Raises SendError.
 
-        A file's bytes go ahead of the call that shows it. Slack shows it later and names no message: the receipt of a
-        file has no id.
+        The bytes of a file are uploaded before the call that shows it. Slack shows the file later and names no message,
+        so the receipt of a file has no id.
         """
         _, api = self._api
         arguments = dict(part.arguments)
@@ -127,14 +133,15 @@ class SlackChannel:
         return _receipt(str(sent["ts"])) if "ts" in sent else Receipt(message_id=None)
 
     def follows(self, message: Message, receipt: Receipt) -> bool:
-        """Return whether Slack's stamp of `message` is later than that of ours."""
+        """True if Slack's stamp of `message` is later than that of the bot's message."""
         theirs, ours = position(message.message_id), position(receipt.message_id)
         return theirs is not None and ours is not None and theirs > ours
 
     async def look_up(self, address: Address, part: Part, *, key: str, since: datetime) -> Receipt | None:
-        """Look for a message by the key beside it. Raises SendError, for a file always: it has none.
+        """Search the newest 200 messages for one with this key in its metadata.
 
-        An app reads private chats; in a channel it needs the scope channels:history, and else missing_scope is raised.
+        Raises SendError. A file always raises it, because it carries no key. In a channel the app needs the scope
+        channels:history, and missing_scope is raised without it. Private chats need no further scope.
         """
         if part.call != POST:
             raise Undeliverable("file_has_no_key")
@@ -151,15 +158,15 @@ class SlackChannel:
         return None
 
     async def edit(self, address: Address, message_id: str, part: Part) -> None:
-        """Show a part in place of a message of ours. Raises SendError."""
+        """Replace a message of the bot by a part. Raises SendError."""
         arguments = {name: value for name, value in part.arguments.items() if name != "thread_ts"}
         await self._api[1].call("chat.update", {**arguments, "ts": message_id})
 
     async def typing(self, address: Address) -> None:
-        """Say beside a thread that the bot is at work, until its next message there, two minutes at most.
+        """Show in a thread that the bot is at work, until its next message there, for two minutes at most.
 
-        Slack has this for threads alone: elsewhere nothing is shown. Raises SendError; an app that may not do it is
-        asked no more.
+        Slack has this only for threads; elsewhere the call is a no-op. Raises SendError. Once Slack refuses it for lack
+        of rights, further calls are no-ops too.
         """
         if address.thread is None or not self._shows_status:
             return
@@ -171,9 +178,10 @@ class SlackChannel:
             raise
 
     async def answer(self, handle: str, text: str, *, private: bool) -> None:
-        """Tell the presser alone, who is answered nothing when the chat is told the same. It raises nothing.
+        """Show a text to the presser alone. Raises no error. A no-op unless `private`: the chat then shows the outcome.
 
-        https://docs.slack.dev/interactivity/handling-user-interaction#message_responses: within half an hour.
+        Slack allows it for half an hour after the press:
+        https://docs.slack.dev/interactivity/handling-user-interaction#message_responses.
         """
         if not (private and text):
             return
@@ -183,7 +191,7 @@ class SlackChannel:
             return
         said = {"response_type": "ephemeral", "replace_original": False, **shown(text)}
         if thread:
-            said["thread_ts"] = thread  # or it stands in the channel, where the presser does not look
+            said["thread_ts"] = thread  # without it the text appears in the channel, where the presser does not look
         timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS)
         try:
             async with self._api[0].post(url, json=said, timeout=timeout, allow_redirects=False) as response:
@@ -193,14 +201,14 @@ class SlackChannel:
             _log.info("slack: a press was not answered: %s", type(error).__name__)
 
     async def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
-        """A file's bytes, at most 20 MB. Raises Undeliverable (too large, gone, no file) or another SendError."""
+        """Yield a file's bytes, at most 20 MB. Raises Undeliverable (too large, gone, no file) or another SendError."""
         if not is_slacks(attachment.ref, self._api_url):
             raise Undeliverable("not_a_file")
         async for piece in download(self._api[0], attachment.ref, self._bot_token):
             yield piece
 
     async def open(self, person: Person) -> Address:
-        """The private chat with a person. Raises SendError."""
+        """Open the private chat with a person and return its address. Raises SendError."""
         opened = await self._api[1].call("conversations.open", {"users": person.user_id})
         found: Any = opened.get("channel")
         if not isinstance(found, dict) or not isinstance(found.get("id"), str):
@@ -208,13 +216,13 @@ class SlackChannel:
         return Address(channel=self.name, account=person.account, place=found["id"])
 
     async def poll(self) -> AsyncGenerator[tuple[Event, ...], None]:
-        """Events over Socket Mode, until cancelled. Raises PollingRefused when Slack does not take the app's token.
+        """Yield events over Socket Mode until cancelled. Raises PollingRefused when Slack refuses the app's token.
 
-        Slack is told that it may forget an event when the next one is asked for, which is when it is stored: later than
-        Slack's three seconds if need be. It then sends the event again, and the twin is recognised by its id.
+        An event is acknowledged when the next one is requested, which is after it is stored. When that takes longer
+        than Slack's three seconds, Slack sends the event again, and the twin is recognised by its id.
         """
-        async with aclosing(envelopes(*self._api, self._app_token)) as told:
-            async for envelope in told:
+        async with aclosing(envelopes(*self._api, self._app_token)) as received:
+            async for envelope in received:
                 parsed = envelope.read(self._reader)
                 if parsed.not_understood:
                     _log.warning("slack: an envelope of %s is not understood and was left out", envelope.kind)
@@ -228,7 +236,7 @@ class SlackChannel:
         return self._started
 
     async def _with_media(self, call: str, media: Media) -> Mapping[str, Any]:
-        """The arguments that a file adds to its call, whose bytes Slack has by then."""
+        """Upload the file of a part and return the arguments that show it. A file that is too large becomes a link."""
         if not isinstance(media, OpenMedia):
             raise TypeError("a part's media is opened before the part is sent")
         if call == POST:
@@ -240,13 +248,13 @@ class SlackChannel:
             file = await in_thread(lambda: media.path.open("rb"), threads=FILES)
         except OSError:
             raise Undeliverable("file_gone") from None
-        except RuntimeError:  # no thread can be started: nothing was sent
+        except RuntimeError:  # no thread can be started, and the call was not sent
             raise Unavailable("no_thread") from None
         with file:
             try:
                 place = await api.call("files.getUploadURLExternal", {"filename": media.filename, "length": media.size})
             except Ambiguous as doubt:
-                raise Unavailable(doubt.code) from None  # nobody sees an upload that is not completed
+                raise Unavailable(doubt.code) from None  # an upload that is not completed stays invisible
             if not ("upload_url" in place and "file_id" in place):
                 raise Unavailable("unreadable_answer")
             await upload(http, str(place["upload_url"]), file)

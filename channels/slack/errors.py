@@ -1,4 +1,4 @@
-"""What Slack answers when it does not do what it was asked, in our words.
+"""Translation of Slack's refusals to the errors of channels.
 
 https://docs.slack.dev/reference/methods/chat.postMessage#errors
 """
@@ -23,22 +23,23 @@ __all__ = ["PollingRefused", "send_error"]
 _LIMITED = frozenset({"ratelimited", "rate_limited", "message_limit_exceeded"})
 _NOT_TAKEN = frozenset({"service_unavailable", "team_added_to_org", "request_timeout"})
 _IN_DOUBT = frozenset({"internal_error", "fatal_error"})
-"""Slack says of these that some of it may have been done."""
+"""Codes after which, as Slack documents, the call may have been done in part."""
 _OF_THE_TOKEN = frozenset({"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"})
 _SHUT = frozenset({"channel_not_found", "not_in_channel", "is_archived", "user_not_found", "cannot_dm_bot"})
 _CODE = re.compile(r"[a-z0-9_.:-]{1,80}")
 _WAIT_SECONDS = 30.0
-"""After "too many requests" without a time."""
+"""The wait after "too many requests" without a time."""
 
 
 class PollingRefused(AskfirstError):
-    """Slack opens no connection for Socket Mode. The message says the mend."""
+    """Slack refuses a connection for Socket Mode. The message says the mend."""
 
 
 def send_error(status: int, code: object, retry_after: str | None = None) -> SendError:
-    """The error for an HTTP status and the ``error`` of Slack's own answer, None when something else answered.
+    """Return the SendError for an HTTP status and the ``error`` of Slack's own answer.
 
-    It carries no text of a person's and no secret.
+    `code` is None when the answer came from another server, for example a proxy. The error carries no text of a person
+    and no secret.
     """
     if status == 429 or code in _LIMITED:
         return RateLimited("ratelimited", retry_after_seconds=_seconds(retry_after))
@@ -63,6 +64,6 @@ def _bad_token(code: str) -> MissingSetting:
 
 
 def _seconds(retry_after: str | None) -> float:
-    """https://docs.slack.dev/apis/web-api/rate-limits: a whole number of seconds."""
+    """Return the seconds of a Retry-After header. https://docs.slack.dev/apis/web-api/rate-limits: a whole number."""
     text = retry_after or ""
     return float(text) if text.isascii() and text.isdigit() and len(text) < 7 else _WAIT_SECONDS

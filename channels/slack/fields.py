@@ -32,7 +32,7 @@ _FINE = frozenset(
     """rich_text rich_text_section broadcast channel color emoji link team text user usergroup
     bold client_highlight code highlight italic underline unlink""".split()  # noqa: SIM905
 )
-"""Ordinary words with their styles, mentions, and marks that Slack makes by itself."""
+"""Ordinary words with their styles, mentions, and elements that Slack finds by itself."""
 _SPOILING = frozenset(
     """rich_text_list rich_text_preformatted rich_text_quote strike
     attachment_mention canvas canvas_message_unfurl canvas_user_mention citation date file list_record message_mention
@@ -40,7 +40,7 @@ _SPOILING = frozenset(
     actions alert card carousel context context_actions divider header image input markdown plan section table
     task_card video""".split()  # noqa: SIM905
 )
-"""Quotes, strikethrough, pointers to something else, and blocks that only apps post."""
+"""Quotes, strikethrough, references to other objects, and blocks that only apps post."""
 _MARKED = re.compile(r"~[^~\n]+~|```|^[ \t]*(?:&gt;|>)", re.MULTILINE)
 """Strikethrough, preformatted or quoted words, in a text without blocks."""
 

@@ -1,4 +1,4 @@
-"""Files to and from Slack."""
+"""Upload and download of files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from channels.upload import Upload
 __all__ = ["download", "is_slacks", "upload"]
 
 LARGEST_DOWNLOAD = 20_000_000
-"""Bytes. Slack's own limit, 1 GB, is more than anything here reads."""
+"""In bytes. Slack's own limit, 1 GB, is larger than any file that a bot reads."""
 _SECONDS = 120.0
 _TIMEOUT = aiohttp.ClientTimeout(total=_SECONDS, connect=10)
 
 
 def is_slacks(url: str, api_url: str) -> bool:
-    """Whether a URL is on a host of Slack's, or on the one that speaks the Web API for us."""
+    """True if a URL is on a host of Slack or on the configured host of the Web API."""
     try:
         named, api = urlsplit(url), urlsplit(api_url)
         if (named.scheme, named.hostname, named.port) == (api.scheme, api.hostname, api.port):
@@ -31,7 +31,7 @@ def is_slacks(url: str, api_url: str) -> bool:
 
 
 async def upload(http: aiohttp.ClientSession, url: str, file: BinaryIO) -> None:
-    """Put a file's bytes where files.getUploadURLExternal said. Nothing shows them before they are completed.
+    """Upload a file to the URL of files.getUploadURLExternal. It stays invisible until the upload is completed.
 
     Raises Unavailable.
     """
@@ -44,10 +44,10 @@ async def upload(http: aiohttp.ClientSession, url: str, file: BinaryIO) -> None:
 
 
 async def download(http: aiohttp.ClientSession, url: str, token: str) -> AsyncIterator[bytes]:
-    """The bytes of a file. Raises Undeliverable past 20 MB and for a file that cannot be had, else Unavailable.
+    """Yield the bytes of a file. Raises Undeliverable past 20 MB and for a file that cannot be read, else Unavailable.
 
-    The token goes to this one URL: a redirect is not followed. To a token without the right to read the file Slack
-    answers with the page for signing in (https://github.com/slackapi/bolt-js/issues/2585): a page is no file.
+    The token goes to this one URL, so a redirect is not followed. To a token without the right to read the file Slack
+    answers with its sign-in page (https://github.com/slackapi/bolt-js/issues/2585), so an HTML answer is refused.
     """
     left = LARGEST_DOWNLOAD
     headers = {"Authorization": f"Bearer {token}"}

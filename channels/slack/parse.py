@@ -1,4 +1,4 @@
-"""One request, or one envelope of Socket Mode, to events. Pure; no type of the vendor's library is built."""
+"""Parsing: one request, or one envelope of Socket Mode, to events. Pure. It builds no types of the vendor's library."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from channels.slack.text import mentions, plain, without_mention
 __all__ = ["PayloadReader"]
 
 _OK = WebhookResponse()
-"""An empty body: any other would be shown, or would replace the message that was pressed."""
+"""The response with an empty body. Slack would show any other, or replace the pressed message by it."""
 _NOTHING = Parsed((), _OK)
 _NOT_UNDERSTOOD = Parsed((), _OK, not_understood=True)
 
 _WRITTEN = frozenset({None, "file_share", "thread_broadcast"})
-"""Subtypes of messages that a person wrote to us; the others tell what happened in a channel."""
+"""Subtypes of messages that a person wrote. The others report changes of a channel."""
 _OF_NO_USE = frozenset({"app_home_opened"})
 _NO_FILE = frozenset({"tombstone", "hidden_by_limit"})
 _MOST_FIELDS = 100
 _SLACKBOT = "USLACKBOT"
 _COMMAND = re.compile(r"/([^\W\d]\w*)(?:\s+(.*))?", re.DOTALL)
-"""In a thread Slack takes no slash command: there it is written to the bot, ``@Askfirst /stop``."""
+"""Slack accepts no slash command in a thread. People write it to the bot there: ``@Askfirst /stop``."""
 
 
 class PayloadReader:
-    """Reads the payloads of one installation. Its `account` and `bot_user` are known once the bot has asked for them.
+    """Parser of one installation's payloads. `account` and `bot_user` are None until Slack has told them.
 
-    Whose an event is, Slack says in several ways, and of a channel shared by several organisations it may name any of
-    them. So everybody and every place is of our own account, and has one address.
+    Slack names the owner of an event in several ways, and for a channel shared by several organisations it may name any
+    of them. So each person and place gets the bot's own account, and with it one address.
     """
 
     def __init__(self, channel: str, account: str | None = None, bot_user: str | None = None) -> None:
         self._channel, self._account, self._bot_user = channel, account, bot_user
 
     def read(self, request: WebhookRequest) -> Parsed:
-        """The events of one request. Raises Malformed for what is neither a JSON object nor a form in UTF-8."""
+        """Return the events of a request. Raises Malformed for a body that is neither JSON object nor form in UTF-8."""
         if not request.headers.get("content-type", "").lower().startswith("application/x-www-form-urlencoded"):
             return self.read_json(request.body)
         try:
@@ -60,7 +60,10 @@ class PayloadReader:
         return self.read_command(fields)
 
     def read_json(self, body: bytes) -> Parsed:
-        """An event, a press, or Slack asking whether we are there. Raises Malformed for what is not a JSON object."""
+        """Return the events of a JSON body: an event, a press, or a URL verification.
+
+        Raises Malformed for a body that is not a JSON object.
+        """
         try:
             payload = payload_from(body)
         except ValidationError as error:
@@ -76,7 +79,7 @@ class PayloadReader:
         return Parsed((), WebhookResponse(headers=headers, body=payload["challenge"].encode()))
 
     def read_command(self, fields: object) -> Parsed:
-        """A slash command."""
+        """Return the events of a slash command."""
         try:
             command = Command.model_validate(fields)
         except ValidationError:
@@ -91,7 +94,7 @@ class PayloadReader:
             person=self._person(account, command.user_id, command.user_name),
             answer_to=command.response_url,
             text=plain(command.text).strip(),
-            # The app's name may stand in front, so that it is nobody else's: /invoices-stop.
+            # The app's name may precede the command, to make it unique in the workspace: /invoices-stop.
             command=command.command.removeprefix("/").rpartition("-")[2].lower(),
         )
         return Parsed((message,), _OK)
@@ -112,7 +115,7 @@ class PayloadReader:
             theirs = (enterprise if installed.get("is_enterprise_install") else team) or theirs
             bot_user = bot_user or (installed.get("user_id") if installed.get("is_bot") else None)
             if self._account not in (None, team, enterprise):
-                return _NOTHING  # the same app in another workspace, for which we have no token
+                return _NOTHING  # the same app in another workspace, for which there is no token here
         account = self._account or theirs
         if not account:
             return _NOT_UNDERSTOOD
@@ -139,13 +142,13 @@ class PayloadReader:
         in_thread = thread_ts is not None and thread_ts != ts
         to_bot = in_thread and bot_user is not None and event.get("parent_user_id") == bot_user
         words, command = _words(text, bot_user), None
-        # At the top of a channel Slack takes commands itself: what begins with a slash there is a path, for example.
+        # At the top of a channel Slack handles commands itself. A text with a slash there is, for example, a path.
         may_command = mentioned or in_thread or _is_direct(channel)
         if may_command and (written := _COMMAND.fullmatch(words)):
             command, words = written[1].lower(), written[2] or ""
         spoiled_by, unknown_fields = judge(event)
         message = Message(
-            # A mention in a channel that the bot reads comes twice: as a message and as a mention.
+            # Slack reports a mention in a channel that the bot reads twice: as a message and as a mention.
             event_ids=(event_id, f"{channel}/{ts}"),
             address=self._address(account, channel, _thread(channel, ts, thread_ts)),
             person=self._person(account, user),
@@ -167,7 +170,7 @@ class PayloadReader:
         if not channel or now is None:
             return _NOT_UNDERSTOOD
         text, user = now.get("text"), now.get("user")
-        # Slack also says "changed" when it has put a link's preview under a message.
+        # Slack also reports a change when it adds the preview of a link to a message.
         unchanged = before is not None and before.get("text") == text
         if unchanged or now.get("bot_id") or user in (None, _SLACKBOT) or now.get("subtype") not in _WRITTEN:
             return _NOTHING
@@ -190,7 +193,7 @@ class PayloadReader:
             return _NOTHING
         reaction = Reaction(
             event_ids=(event_id,),
-            # Slack does not say in which thread the message is.
+            # Slack does not name the thread of the message.
             address=self._address(account, channel),
             person=self._person(account, user),
             sent_at=moment(event.get("event_ts") or ""),
@@ -213,11 +216,11 @@ class PayloadReader:
         if not (account and place and message_id and pressed):
             return _NOT_UNDERSTOOD
         thread = (under.get("thread_ts") if under else None) or container.get("thread_ts")
-        # A message that has a thread under it names itself, as if it were in there.
+        # A message that begins a thread names itself as its thread.
         address = self._address(account, place, None if thread == message_id else thread)
         presses = (
             ButtonPress(
-                # Slack gives a press no id.
+                # Slack gives a press no id, so one is built.
                 event_ids=(f"{user['id']}/{place}/{message_id}/{action.get('action_id', '')}/{action['action_ts']}",),
                 address=address,
                 person=self._person(account, user["id"], user.get("username") or user.get("name")),
@@ -230,7 +233,7 @@ class PayloadReader:
         )
         return Parsed(tuple(presses), _OK)
 
-    # ── who and where ──
+    # ── persons and places ──
 
     def _address(self, account: str, place: str, thread: str | None = None) -> Address:
         return Address(channel=self._channel, account=account, place=place, thread=thread, group=not _is_direct(place))
@@ -240,7 +243,7 @@ class PayloadReader:
 
 
 def _answer_to(url: str | None, thread: str | None) -> str | None:
-    """Where the presser is answered: the URL, and the thread in which they look."""
+    """Return the handle for an answer to the presser: the response URL, and the thread of the pressed message."""
     return f"{url}#{thread}" if url and thread else url
 
 
@@ -249,17 +252,17 @@ def _words(text: str, bot_user: str | None) -> str:
 
 
 def _is_direct(place: str) -> bool:
-    """A conversation with one person; https://docs.slack.dev/apis/web-api/using-the-conversations-api."""
+    """True for a conversation with one person. https://docs.slack.dev/apis/web-api/using-the-conversations-api"""
     return place.startswith("D")
 
 
 def _thread(place: str, ts: str, thread_ts: str | None) -> str | None:
-    """In a channel each message that is in no thread begins one; a private chat without threads is one conversation."""
+    """Return the thread of a message. In a channel a message outside of threads begins one, in a private chat not."""
     return thread_ts or (None if _is_direct(place) else ts)
 
 
 def _attachments(files: Sequence[File]) -> tuple[Attachment, ...]:
-    """A file without an address, from another organisation, keeps its id: it is told of, and cannot be fetched."""
+    """Return the files. A file of another organisation has no URL: its ref is its id, and it cannot be fetched."""
     return tuple(
         Attachment(
             kind=_kind(file),

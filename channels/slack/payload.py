@@ -1,10 +1,10 @@
-"""The fields of Slack's payloads that we read, as its documentation has them.
+"""The fields of Slack's payloads that the gateway reads, as Slack documents them.
 
 Events: https://docs.slack.dev/apis/events-api and https://docs.slack.dev/reference/events/message; presses:
 https://docs.slack.dev/reference/interaction-payloads/block_actions-payload; commands:
-https://docs.slack.dev/interactivity/implementing-slash-commands. Validated strictly: what has another type than
-documented is not understood. Slack writes null for much that is absent. Dictionaries: building objects took half of
-what reading a message did.
+https://docs.slack.dev/interactivity/implementing-slash-commands. Payloads are validated strictly: a field of another
+type than documented makes a payload not understood. Slack writes null for many absent fields. Payloads are
+dictionaries, because building objects took half of the time of parsing a message.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = [
     "payload_from",
 ]
 
-_Said: TypeAlias = Annotated[str, Field(min_length=1)]
+_NonEmpty: TypeAlias = Annotated[str, Field(min_length=1)]
 
 
 class Verification(TypedDict):
-    """Slack asks whether we are there."""
+    """A URL verification: Slack checks that the endpoint answers with the challenge."""
 
     type: Literal["url_verification"]
     challenge: str
@@ -66,12 +66,12 @@ class Inner(TypedDict, total=False):
     bot_id: str | None
     subtype: str | None
     text: str | None
-    ts: Required[_Said]
+    ts: Required[_NonEmpty]
     thread_ts: str | None
 
 
 class Item(TypedDict, total=False):
-    """What a reaction is on."""
+    """The object of a reaction."""
 
     type: Required[str]
     channel: str | None
@@ -80,7 +80,7 @@ class Item(TypedDict, total=False):
 
 @with_config(ConfigDict(extra="allow"))
 class Event(TypedDict, total=False):
-    """It has every field that Slack sent, known to us or not."""
+    """An event. It keeps every field that Slack sent, known to this release or not."""
 
     type: Required[str]
     subtype: str | None
@@ -95,7 +95,7 @@ class Event(TypedDict, total=False):
     parent_user_id: str | None
     files: list[File] | None
     blocks: Any
-    """Of any shape: only the types and styles in them are read."""
+    """Blocks of any shape. Only their types and styles are read."""
     message: Inner | None
     previous_message: Inner | None
     item: Item | None
@@ -105,13 +105,13 @@ class Event(TypedDict, total=False):
 class EventCallback(TypedDict, total=False):
     type: Required[Literal["event_callback"]]
     team_id: str | None
-    event_id: Required[_Said]
+    event_id: Required[_NonEmpty]
     event: Required[Event]
     authorizations: list[Authorization] | None
 
 
 class _Id(TypedDict):
-    id: _Said
+    id: _NonEmpty
 
 
 class User(_Id, total=False):
@@ -151,12 +151,12 @@ class BlockActions(TypedDict, total=False):
 
 
 Payload: TypeAlias = EventCallback | BlockActions | Verification
-"""What comes as JSON."""
+"""The payloads that come as JSON."""
 _PAYLOAD: TypeAdapter[Payload] = TypeAdapter(Annotated[Payload, Field(discriminator="type")])
 
 
 def payload_from(body: bytes) -> Payload:
-    """Raises ValidationError."""
+    """Read a payload from JSON. Raises ValidationError."""
     return validated(_PAYLOAD, body)
 
 

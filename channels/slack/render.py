@@ -1,4 +1,4 @@
-"""A reply as calls of the Web API, in Block Kit. Pure."""
+"""Rendering: a reply to calls of the Web API, in Block Kit. Pure."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ __all__ = ["CAPABILITIES", "POST", "linked", "render", "shown"]
 POST = "chat.postMessage"
 _UPDATE = "chat.update"
 _UPLOAD = "files.completeUploadExternal"
-"""The call that shows a file; those before it, which bring its bytes, leave no trace."""
+"""The call that shows a file. The upload calls before it have no visible effect."""
 
 # https://docs.slack.dev/reference/block-kit/blocks and .../composition-objects: blocks, characters.
 _PIECE = 3_000
-"""Of text in a section; for rich text no limit is documented."""
+"""Characters of text in one block. It is the limit of a section; for rich text no limit is documented."""
 _MOST_BLOCKS = 50
 _TOKEN = 2_000
 _MESSAGE = 12_000
 """Characters of all blocks of a message, with their JSON. From some 13,000 characters of text, or fewer in many pieces,
-Slack answers msg_blocks_too_long, and says nowhere what it counts: https://github.com/slackapi/bolt-js/issues/2509 and
-https://github.com/slackapi/bolt-js/issues/2867."""
+Slack answers msg_blocks_too_long. Slack does not document how it counts:
+https://github.com/slackapi/bolt-js/issues/2509 and https://github.com/slackapi/bolt-js/issues/2867."""
 _TEXT = 4_000
 """Characters of the text beside the blocks: https://docs.slack.dev/reference/methods/chat.update#errors."""
 
 _FILE = 1_000_000_000
-"""Bytes. https://slack.com/help/articles/201330736"""
+"""The largest file in bytes. https://slack.com/help/articles/201330736"""
 
 CAPABILITIES = Capabilities(
     max_text=_MESSAGE,
@@ -55,7 +55,7 @@ _CALL = re.compile(r"@(?=(?:here|channel|everyone|group)\b)", re.IGNORECASE)
 
 
 def render(address: Address, reply: Reply) -> Sequence[Part]:
-    """The calls that say this reply, in order: text, then media; buttons come last, so then the media goes first.
+    """Return the calls that send a reply, in order: text, then media. With buttons the media goes first.
 
     Raises ValueError for a button whose token is longer than 2,000 characters, and for more than 25 buttons.
     """
@@ -64,7 +64,7 @@ def render(address: Address, reply: Reply) -> Sequence[Part]:
         to["thread_ts"] = address.thread
     files = [_file(to, media) for media in reply.media]
     styled = read_markdown(reply.text)
-    # An edit calls nobody, so it can name people as Slack does; what is too long for one goes on in new messages.
+    # An edit notifies no one, so it can mention people. A longer text goes on in new messages, which would notify.
     account = address.account if reply.edits is not None and len(styled.text) <= _PIECE else None
     messages = [_arguments(message) for message in _messages(_pieces(styled, account))]
     if not messages and reply.buttons:
@@ -79,7 +79,7 @@ def render(address: Address, reply: Reply) -> Sequence[Part]:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A stretch of text and the block that shows it."""
+    """A piece of text and the block that shows it. `size` is the length of the block's JSON."""
 
     text: str
     block: Json
@@ -87,18 +87,18 @@ class _Piece:
 
 
 def shown(text: str) -> Mapping[str, Json]:
-    """The arguments of a message of words that are no Markdown."""
+    """Return the arguments of a message with plain text, which is not read as Markdown."""
     return _arguments(list(_pieces(Styled(text))))
 
 
 def linked(filename: str, address: str) -> Mapping[str, Json]:
-    """The arguments of a message that is one link to a file."""
+    """Return the arguments of a message that is one link to a file."""
     name = label(filename)
     return _arguments(list(_pieces(Styled(name, (Span("link", 0, len(name), address),)))))
 
 
 def _arguments(pieces: Sequence[_Piece]) -> Mapping[str, Json]:
-    """A message: its blocks, and the same as text for notifications and screen readers."""
+    """Return the arguments of a message: its blocks, and the same text for notifications and screen readers."""
     return {
         "text": _beside("".join(piece.text for piece in pieces)),
         "blocks": [piece.block for piece in pieces],
@@ -108,7 +108,7 @@ def _arguments(pieces: Sequence[_Piece]) -> Mapping[str, Json]:
 
 
 def _pieces(styled: Styled, account: str | None = None, limit: int = _PIECE) -> Iterator[_Piece]:
-    """What is to be seen. Each change of style costs room too, so what grew too large is split again, finer."""
+    """Yield the visible pieces. A piece whose JSON is too large, from many changes of style, is split again, finer."""
     for cut in split(styled, limit):
         block = rich_text(cut, account=account)
         if block is None:
@@ -121,7 +121,7 @@ def _pieces(styled: Styled, account: str | None = None, limit: int = _PIECE) -> 
 
 
 def _messages(pieces: Iterator[_Piece]) -> list[list[_Piece]]:
-    """Pieces by message; each leaves a block free for buttons."""
+    """Group pieces into messages. Each message leaves one block free for buttons."""
     messages: list[list[_Piece]] = []
     room = 0
     for piece in pieces:
@@ -134,7 +134,7 @@ def _messages(pieces: Iterator[_Piece]) -> list[list[_Piece]]:
 
 
 def _beside(text: str) -> str:
-    """Slack reads ``<...>`` in it as a link, a mention or a call to everybody: the words have none."""
+    """Return the text beside the blocks, escaped: Slack reads ``<...>`` in it as a link, a mention or a broadcast."""
     written = _CALL.sub("@\u2060", text.strip().translate(_ESCAPES))
     return written if len(written) <= _TEXT else f"{_HALF_ESCAPE.sub('', written[: _TEXT - 1])}…"
 
@@ -166,7 +166,7 @@ def _button(number: int, button: Button) -> Json:
 
 
 def _file(to: dict[str, Json], media: Media) -> Part:
-    """The file itself, or for one too large the message that becomes its link when it is sent."""
+    """Return the part that sends a file. A file that is too large becomes a message, linked when it is sent."""
     if media.size > _FILE:
         return Part(call=POST, arguments={**to, **shown(label(media.filename))}, media=media)
     arguments: dict[str, Json] = {"channel_id": to["channel"]}

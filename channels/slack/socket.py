@@ -1,7 +1,7 @@
-"""Socket Mode: what would come to a webhook, over a connection that we open.
+"""Socket Mode: the payloads of webhooks over a WebSocket that the process opens.
 
-https://docs.slack.dev/apis/events-api/using-socket-mode. Read over the process's own session, and not by slack_sdk's
-client: that one hides an outage from whoever polls, and writes the connection's secret URL into the log.
+https://docs.slack.dev/apis/events-api/using-socket-mode. It uses the process's own session and not slack_sdk's client,
+which hides an outage from its caller and logs the connection's secret URL.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _GREETING_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """One thing that Slack tells, with the id under which it is to be acknowledged."""
+    """One payload, with the id that acknowledges it."""
 
     kind: str
     envelope_id: str
     payload: object
 
     def read(self, reader: PayloadReader) -> Parsed:
-        """Pure; what cannot be read at all is not understood."""
+        """Return the events of the payload. Pure. A malformed payload counts as not understood."""
         try:
             if self.kind == "slash_commands":
                 return reader.read_command(self.payload)
@@ -47,22 +47,22 @@ class Envelope:
             return Parsed((), WebhookResponse(), not_understood=True)
 
 
-_Told: TypeAlias = tuple[aiohttp.ClientWebSocketResponse, Envelope | PollingRefused | None]
-"""What a connection told; None: that it ends, or that it soon will."""
+_Received: TypeAlias = tuple[aiohttp.ClientWebSocketResponse, Envelope | PollingRefused | None]
+"""A connection with an envelope or an error from it. None: the connection has ended or soon will."""
 
 
 async def envelopes(http: aiohttp.ClientSession, api: WebApi, app_token: str) -> AsyncGenerator[Envelope, None]:
-    """What Slack tells, until closed. An envelope is acknowledged when the next one is asked for.
+    """Yield envelopes until closed. An envelope is acknowledged when the next one is requested.
 
-    Slack asks every few hours for a new connection: it is opened while the old one still speaks, since nobody delivers
-    a press twice. Raises PollingRefused when Slack gives none, SendError when it is out of reach.
+    Every few hours Slack asks for a new connection. It is opened while the old one still delivers, because Slack does
+    not repeat a press. Raises PollingRefused when Slack refuses a connection, SendError when it is out of reach.
     """
-    told: asyncio.Queue[_Told] = asyncio.Queue(maxsize=1)
+    received: asyncio.Queue[_Received] = asyncio.Queue(maxsize=1)
     listening: set[asyncio.Task[None]] = set()
 
     async def connect() -> aiohttp.ClientWebSocketResponse:
         connection = await _greeted(http, await _url(api, app_token))
-        task = asyncio.create_task(_listen(connection, told), name="slack socket mode")
+        task = asyncio.create_task(_listen(connection, received), name="slack socket mode")
         listening.add(task)
         task.add_done_callback(listening.discard)
         return connection
@@ -70,13 +70,13 @@ async def envelopes(http: aiohttp.ClientSession, api: WebApi, app_token: str) ->
     try:
         newest = await connect()
         while True:
-            connection, said = await told.get()
-            if isinstance(said, Envelope):
-                yield said
+            connection, message = await received.get()
+            if isinstance(message, Envelope):
+                yield message
                 with contextlib.suppress(aiohttp.ClientError, OSError):  # it comes again over the next connection
-                    await connection.send_json({"envelope_id": said.envelope_id})
-            elif said is not None:
-                raise said
+                    await connection.send_json({"envelope_id": message.envelope_id})
+            elif message is not None:
+                raise message
             elif connection is newest:
                 newest = await connect()
     finally:
@@ -87,7 +87,7 @@ async def envelopes(http: aiohttp.ClientSession, api: WebApi, app_token: str) ->
 
 
 async def _url(api: WebApi, app_token: str) -> str:
-    """Where to connect, once."""
+    """Return the URL of a new connection, which is valid once. Raises PollingRefused or SendError."""
     try:
         return str((await api.call("apps.connections.open", {"app_token": app_token}))["url"])
     except (Undeliverable, Unavailable) as refused:
@@ -102,7 +102,7 @@ async def _url(api: WebApi, app_token: str) -> str:
 
 
 async def _greeted(http: aiohttp.ClientSession, url: str) -> aiohttp.ClientWebSocketResponse:
-    """A connection that Slack has said hello on."""
+    """Open a connection and wait for Slack's hello. Raises Unavailable."""
     proxy, auth = _proxy(url) if http.trust_env else (None, None)
     try:
         connection = await http.ws_connect(
@@ -121,9 +121,9 @@ async def _greeted(http: aiohttp.ClientSession, url: str) -> aiohttp.ClientWebSo
 
 
 def _proxy(url: str) -> tuple[URL | None, aiohttp.BasicAuth | None]:
-    """Return the proxy of the environment for a WebSocket, which is that of the same URL with ``http``.
+    """Return the environment's proxy for a WebSocket, which is the proxy of the same URL with ``http``.
 
-    aiohttp itself would look for ``WSS_PROXY``, which is set nowhere.
+    aiohttp itself would look for ``WSS_PROXY``, which no system sets.
     """
     asked = URL(url)
     named = getproxies().get(asked.scheme.replace("ws", "http", 1))
@@ -133,20 +133,20 @@ def _proxy(url: str) -> tuple[URL | None, aiohttp.BasicAuth | None]:
     return proxy.with_user(None), aiohttp.BasicAuth.from_url(proxy)
 
 
-async def _listen(connection: aiohttp.ClientWebSocketResponse, told: asyncio.Queue[_Told]) -> None:
-    """Pass on what one connection tells, until it ends."""
+async def _listen(connection: aiohttp.ClientWebSocketResponse, received: asyncio.Queue[_Received]) -> None:
+    """Put the envelopes of one connection into the queue until it ends."""
     try:
         async for frame in connection:
             message = _read(frame)
             match message.get("type"):
                 case "disconnect" if message.get("reason") == "link_disabled":
                     off = "slack: Socket Mode is switched off: switch it on in the app's page"
-                    await told.put((connection, PollingRefused(off)))
+                    await received.put((connection, PollingRefused(off)))
                 case "disconnect":
-                    await told.put((connection, None))
+                    await received.put((connection, None))
                 case str(kind) if isinstance(envelope_id := message.get("envelope_id"), str):
-                    await told.put((connection, Envelope(kind, envelope_id, message.get("payload"))))
-        await told.put((connection, None))
+                    await received.put((connection, Envelope(kind, envelope_id, message.get("payload"))))
+        await received.put((connection, None))
     finally:
         await connection.close()
 

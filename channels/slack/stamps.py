@@ -1,4 +1,4 @@
-"""Slack's ``seconds.micros``, the id and the time of a message in one. As a float it would lose the last digit."""
+"""Slack's ``seconds.micros``: the id of a message and its time. A float would lose the last digit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def moment(ts: str) -> datetime | None:
-    """Return the time that a stamp stands for, or None for what is no stamp and for what no calendar holds."""
+    """Return the datetime of a stamp. None for a text that is not a stamp and for a time out of range."""
     found = _TS.fullmatch(ts)
     if found is None:
         return None
@@ -24,5 +24,5 @@ def moment(ts: str) -> datetime | None:
 
 
 def position(ts: str | None) -> Decimal | None:
-    """Return where a message stands among those of its channel, or None for what is no stamp."""
+    """Return the stamp as a number that orders the messages of a channel. None for a text that is not a stamp."""
     return Decimal(ts) if ts is not None and _TS.fullmatch(ts) else None

@@ -1,9 +1,9 @@
-"""Styled text as Slack's rich text, which is what its own composer writes.
+"""Styled text as Slack's rich text, the format of its own composer.
 
 https://docs.slack.dev/reference/block-kit/blocks/rich-text-block
 
-Text in it is shown as it is: no character is a mark, and a call to everybody is an element of its own, of which none is
-made here. So nothing that a model or a person wrote can call anybody, and what somebody is asked is what they see.
+Slack shows the text of an element as it is: no character is markup, and a broadcast is an element of its own, which is
+never built here. So no text of a model or a person can notify people, and a question reads as it was written.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ _SECTION = "rich_text_section"
 _HOLDERS: dict[SpanKind, str] = {"pre": "rich_text_preformatted", "quote": "rich_text_quote"}
 _STYLES: dict[SpanKind, str] = {"bold": "bold", "italic": "italic", "strike": "strike", "code": "code", "pre": "code"}
 _LONGEST_ADDRESS = 1_000
-"""Characters; a longer link is left out, its label stays."""
+"""In characters. A longer link is left out, and its label stays."""
 _ADDRESS = r"https?://[^\s<>|`\"]*[^\s<>|`\".,:;!?'()\[\]*_~]"
 _LINK = re.compile(_ADDRESS)
 
 
 def rich_text(styled: Styled, *, account: str | None = None) -> Json:
-    """The text as one block; None when there is nothing to see.
+    """Return the text as one block. None when it has no visible character.
 
-    With `account` a piece of code that is the written form of one of its people (``slack:T1:U7``) is shown as the name
-    Slack has for them. That calls them where the message is new. The same letters elsewhere may be anybody's.
+    With `account` a piece of code that is the written form of one of its people (``slack:T1:U7``) becomes a mention,
+    which Slack shows as their name. A mention in a new message notifies the person. The same letters outside of code
+    stay text, because any person may have written them.
     """
     writer = _Writer(styled, account)
     elements: list[Json] = []
@@ -46,14 +47,14 @@ def rich_text(styled: Styled, *, account: str | None = None) -> Json:
 
 
 class _Writer:
-    """Writes stretches of one text."""
+    """Writer of elements for ranges of one text."""
 
     def __init__(self, styled: Styled, account: str | None) -> None:
         self._text, self._spans = styled.text, styled.spans
         self._person = re.compile(rf"slack:{re.escape(account)}:([A-Z0-9]+)") if account is not None else None
 
     def held(self, kind: str, start: int, end: int) -> Iterator[Json]:
-        """What is from `start` to before `end`, in an element that stands on lines of its own."""
+        """Yield the text from `start` to before `end` as one element on lines of its own."""
         covered = self._text[start:end]
         if not covered.strip():
             return
@@ -64,7 +65,7 @@ class _Writer:
             yield {"type": kind, "elements": [*self._inline(start, end)]}
 
     def _inline(self, start: int, end: int) -> Iterator[Json]:
-        """A piece for each stretch whose text looks alike."""
+        """Yield an element for each range with the same styles."""
         spans = [span for span in self._spans if span.start < end and span.end > start]
         edges = {start, end, *(edge for span in spans for edge in (span.start, span.end) if start < edge < end)}
         over: list[Span] = []
@@ -88,7 +89,7 @@ class _Writer:
             yield from self._plain(text, style)
 
     def _plain(self, text: str, style: dict[str, Json]) -> Iterator[Json]:
-        """Text whose addresses are links."""
+        """Yield text, with its web addresses as links."""
         done = 0
         for found in _LINK.finditer(text):
             if not _is_address(found[0]):
@@ -106,7 +107,7 @@ def _element(kind: str, text: str, style: dict[str, Json], **more: Json) -> Json
 
 
 def _is_address(value: str) -> bool:
-    """Whether Slack makes a link of it: for one that is none it would refuse the whole message."""
+    """True if Slack accepts this as a link. For an invalid one it would refuse the whole message."""
     if len(value) > _LONGEST_ADDRESS:
         return False
     try:

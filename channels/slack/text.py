@@ -1,6 +1,6 @@
-"""What a person wrote, out of Slack's dialect. https://docs.slack.dev/messaging/formatting-message-text
+"""Decoding of Slack's message text. https://docs.slack.dev/messaging/formatting-message-text
 
-Slack sends mentions and addresses as ``<...>``, and ``& < >`` of the person's own escaped.
+Slack sends mentions and addresses as ``<...>``, and escapes ``& < >`` in the person's own words.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _ESCAPED = re.compile(r"&(?:amp|lt|gt);")
 
 
 def plain(text: str) -> str:
-    """The words as the person saw them: ``@name`` for a mention, ``label (address)`` for a link."""
+    """Return the text as the person saw it: ``@name`` for a mention, ``label (address)`` for a link."""
     pieces: list[str] = []
     done = 0
     if "<" not in text:  # nearly always
         return _unescaped(text)
     for found in _TOKEN.finditer(text):
-        pieces += (_unescaped(text[done : found.start()]), _unescaped(_said(found[1], found[2])))
+        pieces += (_unescaped(text[done : found.start()]), _unescaped(_shown(found[1], found[2])))
         done = found.end()
     return "".join((*pieces, _unescaped(text[done:])))
 
@@ -32,7 +32,7 @@ def mentions(text: str, user_id: str) -> bool:
 
 
 def without_mention(text: str, user_id: str) -> str:
-    """Without a mention of this user at the beginning or the end: it says who is meant, and is no part of the words."""
+    """Return the text without a mention of this user at its beginning or end, which only addresses the message."""
     words = text.strip()
     if "<@" not in words:
         return words
@@ -43,16 +43,18 @@ def without_mention(text: str, user_id: str) -> str:
     return words
 
 
-def _said(what: str, label: str | None) -> str:
-    if what.startswith(("@", "#")):
-        return f"{what[0]}{label or what[1:]}"
-    if what.startswith("!"):
+def _shown(target: str, label: str | None) -> str:
+    if target.startswith(("@", "#")):
+        return f"{target[0]}{label or target[1:]}"
+    if target.startswith("!"):
         # <!here>, <!subteam^S1|@team>, <!date^1392734382^{date}|fallback>
-        return label or f"@{what[1:].partition('^')[0]}"
-    address = what.removeprefix("mailto:")
-    return address if not label or label in (what, address) or what.endswith(f"//{label}") else f"{label} ({address})"
+        return label or f"@{target[1:].partition('^')[0]}"
+    address = target.removeprefix("mailto:")
+    return (
+        address if not label or label in (target, address) or target.endswith(f"//{label}") else f"{label} ({address})"
+    )
 
 
 def _unescaped(text: str) -> str:
-    """Once: ``&amp;lt;`` is ``&lt;``, as the person wrote it."""
+    """Unescape once: ``&amp;lt;`` becomes ``&lt;``, as the person wrote it."""
     return _ESCAPED.sub(lambda found: html.unescape(found[0]), text)

@@ -1,4 +1,4 @@
-"""The transport of the vendor's client to the Web API: the process's one HTTP session."""
+"""The transport of the vendor's library to the Web API: the process's one HTTP session."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from channels.limited_read import read_bounded
 
 __all__ = ["LibrarySession"]
 
-# At DEBUG the library writes every message's text.
+# At DEBUG the library logs the text of each message.
 logging.getLogger("slack_sdk").setLevel(logging.INFO)
 
 _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 30.0
 _LONGEST_ANSWER = 16 * 2**20
-"""Bytes. The two hundred messages that are looked through at most are well below."""
+"""In bytes. An answer holds at most 200 messages (`SlackChannel.look_up`), which are well below this."""
 
 
 class LibrarySession:
-    """The process's HTTP session as the library uses one, with limits of time and size, and its answers read whole."""
+    """Transport of slack_sdk over an aiohttp session, with limits of time and size. Answers are read completely."""
 
     closed = False
 
@@ -37,7 +37,10 @@ class LibrarySession:
     async def request(
         self, method: str, url: str, *, proxy: str | None = None, ssl: object = None, **arguments: Any
     ) -> AsyncIterator[_Answer]:
-        """One HTTP call. The session itself knows the `proxy`, and which hosts are reached without it."""
+        """Make one HTTP call. `proxy` is ignored: the session itself knows the proxy, and the hosts outside of it.
+
+        Raises Ambiguous for an answer that is too large, and aiohttp's errors.
+        """
         timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS, connect=_CONNECT_SECONDS)
         async with self._http.request(method, url, timeout=timeout, allow_redirects=False, **arguments) as response:
             payload = await read_bounded(response, _LONGEST_ANSWER)
@@ -48,7 +51,7 @@ class LibrarySession:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """An answer as the library reads one."""
+    """An HTTP answer with the interface that the library reads."""
 
     status: int
     headers: Mapping[str, str]
@@ -56,9 +59,9 @@ class _Answer:
     content_type: str = "application/json"
 
     async def json(self) -> dict[str, Any]:
-        """What it says; nothing when it is no JSON object."""
+        """Return the JSON object of the body, or an empty one when it holds none."""
         try:
-            said = json.loads(self.payload)
+            answer = json.loads(self.payload)
         except (ValueError, RecursionError):
             return {}
-        return said if isinstance(said, dict) else {}
+        return answer if isinstance(answer, dict) else {}

@@ -1,4 +1,4 @@
-"""The Bot API as we call it: the vendor's library over our session, its errors translated."""
+"""The client of the Bot API: the vendor's library over the process's HTTP session, with translated errors."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from channels.telegram.transport import SessionRequest
 __all__ = ["UPDATES", "BotApi"]
 
 UPDATES = ("message", "edited_message", "callback_query", "my_chat_member")
-"""The kinds of update that we ask for."""
+"""The kinds of update that the bot subscribes to."""
 _POLL_SECONDS = 50
 
 
 class BotApi:
-    """One bot's side of the Bot API."""
+    """The Bot API for one bot."""
 
     def __init__(self, http: aiohttp.ClientSession, api_url: str, token: str) -> None:
         self._http = http
         self._files = f"{api_url}/file/bot{token}"
         self._request = SessionRequest(http, f"{api_url}/bot{token}")
-        # The library is told the bot's id in place of its token: what it does not know it cannot log.
+        # The library gets the bot's id in place of its token, so that it cannot log the token.
         self._bot = Bot(
             token.partition(":")[0],
             base_url=lambda _: "",
@@ -40,7 +40,7 @@ class BotApi:
         )
 
     async def call(self, method: str, /, **arguments: Any) -> Mapping[str, Any]:
-        """The object that a method of the Bot API answers, empty for what is none. Raises SendError.
+        """Call a method of the Bot API and return the object that it answers, or an empty one. Raises SendError.
 
         An argument that is None is left out.
         """
@@ -51,7 +51,7 @@ class BotApi:
         return answer if isinstance(answer, dict) else {}
 
     async def set_webhook(self, url: str, secret: str) -> None:
-        """Raises Undeliverable with Telegram's own words, which are about the URL; else SendError."""
+        """Register a webhook. Raises Undeliverable with Telegram's own text about the URL, else SendError."""
         try:
             await self._post("setWebhook", {"url": url, "secret_token": secret, "allowed_updates": UPDATES})
         except BadRequest as error:
@@ -60,9 +60,10 @@ class BotApi:
             raise send_error(error) from None
 
     async def updates(self, offset: int) -> Sequence[Mapping[str, Any]]:
-        """Wait for updates from `offset` on, as they are: one that the library cannot read holds no other back.
+        """Wait up to 50 seconds for updates from `offset` on, and return them.
 
-        Raises PollingRefused, else SendError.
+        They stay dictionaries, so that an update that the library cannot read does not hold up the others. Raises
+        PollingRefused, else SendError.
         """
         query = {"offset": offset, "timeout": _POLL_SECONDS, "allowed_updates": json.dumps(UPDATES)}
         try:
@@ -83,22 +84,22 @@ class BotApi:
         return [update for update in listed if isinstance(update, dict) and isinstance(update.get("update_id"), int)]
 
     async def file(self, file_id: str) -> AsyncIterator[bytes]:
-        """A file's bytes, at most 20 MB. Raises Undeliverable or Unavailable."""
+        """Yield the bytes of a file, at most 20 MB. Raises Undeliverable or Unavailable."""
         file = await self.call("getFile", file_id=file_id)
         async for piece in download(self._http, f"{self._files}/{file.get('file_path')}"):
             yield piece
 
     async def _post(self, method: str, arguments: dict[str, Any]) -> Any:
-        """What a method answers. Raises TelegramError, or Ambiguous.
+        """Call a method and return its answer. Raises TelegramError or Ambiguous.
 
-        The library's own methods make objects of the whole answer, which takes longer than all else.
+        The library's own methods build objects from the whole answer, which takes longer than everything else.
         """
         try:
-            # With the underscore, which it drops, the library does not warn that it has a method of that name.
+            # The library drops the underscore. Without it the library would warn that it has a method of that name.
             return await self._bot.do_api_request(f"{method}_", arguments)
         except InvalidToken as error:
-            told = error.__cause__  # which of two it is: Telegram refuses the token, or knows no such method
-            raise told if isinstance(told, InvalidToken) else error from None
+            cause = error.__cause__  # tells a refused token from an unknown method
+            raise cause if isinstance(cause, InvalidToken) else error from None
         except (LookupError, ValueError):
-            # An answer that is not what the Bot API documents.
+            # The answer differs from the documentation of the Bot API.
             raise Ambiguous("unreadable_answer") from None

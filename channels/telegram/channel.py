@@ -1,4 +1,4 @@
-"""Telegram as a channel."""
+"""The channel of Telegram."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ _log = logging.getLogger(__name__)
 _API_URL = "https://api.telegram.org"
 _TOKEN = re.compile(r"\d+:[A-Za-z0-9_-]+")
 _SECRET = re.compile(r"[A-Za-z0-9_-]{16,256}")
-"""Telegram takes 1 to 256 of these (https://core.telegram.org/bots/api#setwebhook); fewer than 16 can be guessed."""
+"""Telegram accepts 1 to 256 characters (https://core.telegram.org/bots/api#setwebhook). Under 16 can be guessed."""
 _LONGEST_PAUSE_SECONDS = 30.0
 _LONGEST_ANSWER = 200
-"""UTF-16 units. https://core.telegram.org/bots/api#answercallbackquery."""
+"""UTF-16 units of the answer to a press. https://core.telegram.org/bots/api#answercallbackquery."""
 
 
 class TelegramChannel:
-    """One bot of Telegram's."""
+    """The channel of one Telegram bot."""
 
     name: ClassVar[str] = "telegram"
     capabilities: Capabilities = CAPABILITIES
@@ -69,14 +69,14 @@ class TelegramChannel:
         self.account = token.partition(":")[0]
         """The bot's own id."""
         self.moved: dict[str, str] = {}
-        """Groups found to be supergroups now while we sent to them: old place -> new place."""
+        """Groups found to have become supergroups when a part was sent to them: old place -> new place."""
         self._token, self._secrets, self._api_url, self._sleep = token, keys(secret), api_url.rstrip("/"), sleep
         self.username = None
         self._started: BotApi | None = None
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str], *, way: Way) -> Self:
-        """Needs TELEGRAM_BOT_TOKEN, and for webhooks TELEGRAM_WEBHOOK_SECRET. Raises MissingSetting."""
+        """Read TELEGRAM_BOT_TOKEN and, for webhooks, TELEGRAM_WEBHOOK_SECRET. Raises MissingSetting."""
         token = settings.get("TELEGRAM_BOT_TOKEN", "")
         if not _TOKEN.fullmatch(token):
             raise MissingSetting("TELEGRAM_BOT_TOKEN", "set it to what @BotFather gave you, such as 123456:AAH...")
@@ -94,7 +94,7 @@ class TelegramChannel:
 
     @property
     def username(self) -> str | None:
-        """The bot's name without the @; known from `start` on, or once it is set."""
+        """The bot's name without the @. It is known from `start` on, or once it is set."""
         return self._username
 
     @username.setter
@@ -103,7 +103,7 @@ class TelegramChannel:
         self._reader = UpdateReader(self.name, self.account, name)
 
     async def start(self, http: aiohttp.ClientSession) -> None:
-        """Learn the bot's name. Raises MissingSetting for a token that Telegram does not know, else SendError."""
+        """Ask Telegram for the bot's name. Raises MissingSetting for an unknown token, else SendError."""
         api = BotApi(http, self._api_url, self._token)
         try:
             me = await api.call("getMe")
@@ -118,22 +118,22 @@ class TelegramChannel:
         self._started = None
 
     def verify(self, request: WebhookRequest, now: datetime) -> None:
-        """Raises Forged."""
+        """Check the secret of a request. Raises Forged."""
         verify(request, self._secrets)
 
     def parse(self, request: WebhookRequest) -> Parsed:
-        """Pure. Raises Malformed for what is not a JSON object in UTF-8."""
+        """Return the events of an update. Pure. Raises Malformed for a body that is not a JSON object in UTF-8."""
         return self._reader.read(request.body)
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
-        """Pure. Raises ValueError for a button whose token is longer than 64 bytes."""
+        """Return the calls that send a reply. Pure. Raises ValueError for a button token longer than 64 bytes."""
         return render(address, reply)
 
     async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
         """Make one call. Raises SendError.
 
-        Text that Telegram cannot show as formatted is sent once more as plain text, a picture that it does not take as
-        a photo goes as a document, and what was for a group that moved goes to its new place (see `moved`).
+        A text whose formatting Telegram refuses is sent once more as plain text, and a refused photo as a document. A
+        part for a group that moved goes to the group's new place (see `moved`).
         """
         chat = str(part.arguments["chat_id"])
         try:
@@ -145,7 +145,7 @@ class TelegramChannel:
                 self.moved[chat] = moved.place
                 was, now = (f"{self.name}:{self.account}:{place}" for place in (chat, moved.place))
                 _log.info("the group %s is now the supergroup %s", was, now)
-            if "message_id" in part.arguments:  # in its new place that is another message
+            if "message_id" in part.arguments:  # in the new place this id names another message
                 raise Undeliverable("message_not_found") from None
             sent = await self._deliver(part.call, {**part.arguments, "chat_id": moved.place}, part.media)
         message_id = part.arguments.get("message_id", sent.get("message_id"))
@@ -154,20 +154,20 @@ class TelegramChannel:
         return Receipt(message_id=str(message_id), sent_at=moment(sent.get("date")))
 
     def follows(self, message: Message, receipt: Receipt) -> bool:
-        """Return whether Telegram gave `message` a higher number than ours, and no earlier time."""
+        """True if `message` has a higher number than the bot's message, and no earlier time."""
         theirs, ours = position(message.message_id), position(receipt.message_id)
         if theirs is None or ours is None or theirs <= ours:
             return False
         return message.sent_at is None or receipt.sent_at is None or message.sent_at >= receipt.sent_at
 
     async def edit(self, address: Address, message_id: str, part: Part) -> None:
-        """Show a part in place of a message of ours. Raises SendError; an equal text is a success."""
+        """Replace a message of the bot by a part. Raises SendError. An unchanged text counts as a success."""
         call = "editMessageText" if part.call == "sendMessage" else part.call
         shown = {name: value for name, value in part.arguments.items() if name != "message_thread_id"}
         await self.send(address, Part(call=call, arguments={**shown, "message_id": int(message_id)}), key="")
 
     async def answer(self, handle: str, text: str, *, private: bool) -> None:
-        """Answer a press, by an alert that only the presser sees when `private`. It raises nothing."""
+        """Answer a press: with an alert that only the presser sees when `private`. Raises no error."""
         try:
             await self._api.call(
                 "answerCallbackQuery",
@@ -179,7 +179,7 @@ class TelegramChannel:
             _log.info("telegram: a press was not answered: %s", error.code)
 
     async def typing(self, address: Address) -> None:
-        """Show for five seconds that an answer is being written. It raises nothing."""
+        """Show for five seconds that an answer is being written. Raises no error."""
         thread = None if address.thread is None else int(address.thread)
         try:
             await self._api.call("sendChatAction", chat_id=address.place, action="typing", message_thread_id=thread)
@@ -187,19 +187,19 @@ class TelegramChannel:
             _log.debug("telegram: typing was not shown: %s", error.code)
 
     async def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
-        """A file's bytes, at most 20 MB. Raises Undeliverable (too large, gone, no file) or another SendError."""
+        """Yield a file's bytes, at most 20 MB. Raises Undeliverable (too large, gone, no file) or another SendError."""
         if attachment.kind in ("location", "contact"):
             raise Undeliverable("not_a_file")
         async for piece in self._api.file(attachment.ref):
             yield piece
 
     async def open(self, person: Person) -> Address:
-        """The private chat with a person, who must have written to the bot before. Raises SendError."""
+        """Return the address of the private chat with a person. Raises SendError when they never wrote to the bot."""
         await self._api.call("getChat", chat_id=person.user_id)
         return Address(channel=self.name, account=self.account, place=person.user_id)
 
     async def poll(self) -> AsyncGenerator[tuple[Event, ...], None]:
-        """Fetch events until cancelled. Raises PollingRefused; when Telegram is out of reach it waits and goes on."""
+        """Yield events by long polling until cancelled. Raises PollingRefused. Retries while Telegram is away."""
         offset, pause = 0, 0.0
         while True:
             try:
@@ -214,19 +214,19 @@ class TelegramChannel:
             offset = max((offset, *(update["update_id"] + 1 for update in updates)))
 
     async def registered(self) -> str | None:
-        """The URL that Telegram calls, if any. Raises SendError."""
+        """Return the URL that Telegram calls, or None. Raises SendError."""
         return (await self._api.call("getWebhookInfo")).get("url") or None
 
     async def register(self, url: str) -> None:
-        """Have Telegram call this URL, with our first secret. Raises Undeliverable with Telegram's own words."""
+        """Register the webhook URL with the first secret. Raises Undeliverable with Telegram's own text."""
         await self._api.set_webhook(url, self._secrets[0] if self._secrets else "")
 
     async def unregister(self) -> None:
-        """Have Telegram keep the bot's updates until they are polled. Raises SendError."""
+        """Remove the webhook, so that Telegram keeps updates until they are polled. Raises SendError."""
         await self._api.call("deleteWebhook")
 
     async def set_commands(self, commands: Mapping[str, Mapping[str, str]]) -> None:
-        """The menu of commands: language -> command -> description; the language "" is everybody else's.
+        """Set the menu of commands: language -> command -> description. The language "" is for all other languages.
 
         Raises SendError.
         """
@@ -280,7 +280,7 @@ class TelegramChannel:
             upload = await in_thread(partial(open_upload, media), threads=FILES)
         except OSError:
             raise Undeliverable("file_gone") from None
-        except RuntimeError:  # no thread can be started: nothing was sent
+        except RuntimeError:  # no thread can be started, and the call was not sent
             raise Unavailable("no_thread") from None
         return await self._api.call(call, **arguments, **{FILE_FIELD[call]: upload})
 

@@ -1,4 +1,4 @@
-"""What the vendor's library raises, in our words: the one place where it is translated."""
+"""Translation of the vendor's errors to the errors of channels."""
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ __all__ = ["Flooded", "Moved", "NoAnswer", "NotTaken", "PollingRefused", "Refuse
 
 
 class NotTaken(NetworkError):
-    """The request did not reach the Bot API, or it answered that it could not work on it, or something between us
-    refused it."""
+    """The Bot API certainly did not accept the request: not reached, answered 5xx, or refused by a proxy."""
 
 
 class Refused(NetworkError):
-    """An answered 4xx that the library has no error of its own for."""
+    """An answered 4xx for which the library has no error."""
 
 
 class NoAnswer(NetworkError):
-    """The request may have gone out whole, and no whole answer came back."""
+    """The request may have gone out completely, and no complete answer came back."""
 
 
 class Flooded(NetworkError):
-    """An answered 429. The library's own error for it cannot be made without a deprecation warning."""
+    """An answered 429. The library's own error for it cannot be built without a deprecation warning."""
 
     def __init__(self, retry_after_seconds: float) -> None:
         super().__init__("too_many_requests")
@@ -40,7 +39,7 @@ class Flooded(NetworkError):
 
 
 class Moved(Undeliverable):
-    """The group has become a supergroup, which is another chat: `place`."""
+    """The group has become a supergroup, which is another chat with the id `place`."""
 
     def __init__(self, place: str) -> None:
         super().__init__("migrated")
@@ -48,11 +47,11 @@ class Moved(Undeliverable):
 
 
 class PollingRefused(AskfirstError):
-    """Telegram gives this bot's updates to somebody else, or does not know the bot. The message says the mend."""
+    """Telegram gives this bot's updates to another receiver, or does not know the bot. The message says the mend."""
 
 
 # Descriptions of the Bot API server (github.com/tdlib/telegram-bot-api, telegram-bot-api/Client.cpp, and Telegram's own
-# upper-case ones), in lower case, and the code we give them. A description itself may quote a person's text.
+# upper-case ones), in lower case -> the code of our error. A code stands for it, as a description may quote a person.
 _CODES = (
     ("bot was blocked by the user", "blocked"),
     ("user is deactivated", "deactivated"),
@@ -82,7 +81,7 @@ _CODES = (
 
 
 def send_error(error: TelegramError) -> SendError:
-    """The error of ours for one of the library's. It carries no text of the platform's and no secret."""
+    """Return the SendError for an error of the library. It carries no text of the platform and no secret."""
     match error:
         case Flooded():
             return RateLimited(error.message, retry_after_seconds=error.retry_after_seconds)
@@ -98,7 +97,7 @@ def send_error(error: TelegramError) -> SendError:
             code = _code(error, "bad_request")
             return Unreachable(code) if code == "chat_not_found" else Undeliverable(code)
         case InvalidToken():
-            # 401 for a token that is not valid (any more), 404 for a method that the server does not know.
+            # 401: the token is not valid, or no longer. 404: the server does not know the method.
             if "not found" in error.message.lower():
                 return Undeliverable("unknown_method")
             return Unavailable("unauthorized", mend=bad_token("unauthorized"))
@@ -107,7 +106,7 @@ def send_error(error: TelegramError) -> SendError:
 
 
 def bad_token(code: str) -> MissingSetting:
-    """What to do about a token that Telegram refuses with this code."""
+    """Return the error with the mend of a token that Telegram refuses with this code."""
     return MissingSetting("TELEGRAM_BOT_TOKEN", f"Telegram does not know it ({code}): copy it again from @BotFather")
 
 

@@ -1,7 +1,6 @@
 """The fields of a Message, harmless and spoiling. https://core.telegram.org/bots/api#message, Bot API 10.3
 
-Fields that older servers send, or that Telegram adds without documenting them, are listed too: ``forward_from`` beside
-``forward_origin``.
+The lists also hold fields of older servers and undocumented ones, like ``forward_from`` beside ``forward_origin``.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ SERVICE = frozenset(
     supergroup_chat_created unique_gift users_shared video_chat_ended video_chat_participants_invited
     video_chat_scheduled video_chat_started write_access_allowed""".split()  # noqa: SIM905
 )
-"""Fields of service messages, by which Telegram tells of an event in a chat. No person wrote them."""
+"""Fields of service messages, which report an event in a chat. No person wrote them."""
 
 FIELDS = Fields(
     harmless=frozenset(
-        # `sender` is the API's "from", by our name of it.
+        # `sender` is the name in `payload` for the API's "from".
         """author_signature chat date direct_messages_topic entities has_protected_content is_topic_message
         link_preview_options message_id message_thread_id paid_star_count reply_to_message sender sender_boost_count
         sender_tag text""".split()  # noqa: SIM905
@@ -50,16 +49,16 @@ FIELDS = Fields(
 _FINE = frozenset(
     "bold bot_command cashtag code email hashtag italic mention phone_number underline url".split()  # noqa: SIM905
 )
-"""Styles of ordinary words, and marks that Telegram makes by itself: a code may look like a phone number."""
+"""Styles of ordinary words, and entities that Telegram finds by itself, as a code may look like a phone number."""
 _STYLED = frozenset(
     """blockquote custom_emoji date_time expandable_blockquote pre spoiler strikethrough text_link
     text_mention""".split()  # noqa: SIM905
 )
-"""Styles that take the words back, hide them, quote them, or show something else in their place."""
+"""Styles that strike the words out, hide them, quote them, or show another text in their place."""
 
 
 def judge(message: Message, account: str) -> Judged:
-    """Return the names of fields and styles that spoil a message, and of the unknown ones; `account`: the bot's id."""
+    """Return the names of fields and styles that spoil a message, and of unknown ones. `account` is the bot's id."""
     spoiled_by, unknown_fields = FIELDS.judge(message)
     kinds = {entity["type"] for entity in message.get("entities") or ()} - _FINE
     if "text_mention" in kinds and _only_the_bot_is_meant(message, account):

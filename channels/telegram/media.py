@@ -1,4 +1,4 @@
-"""Files to and from Telegram."""
+"""Upload and download of files."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from channels.replies import OpenMedia
 __all__ = ["download", "open_upload"]
 
 LARGEST_DOWNLOAD = 20_000_000
-"""https://core.telegram.org/bots/api#getfile."""
+"""In bytes. https://core.telegram.org/bots/api#getfile."""
 _SECONDS = 120.0
 _CONTROLS = re.compile(r'[\x00-\x1f\x7f"\\/]')
 
 
 def open_upload(media: OpenMedia) -> InputFile:
-    """The file, to be streamed from disk; whoever sends it closes it. Opening may block: do it in a thread.
+    """Open a kept file for streaming from disk. The sender closes it. Opening may block: call this in a thread.
 
-    Raises OSError when its bytes are gone.
+    Raises OSError when the file is gone.
     """
     filename = _CONTROLS.sub("_", media.filename) or "file"
     upload = InputFile(media.path.open("rb"), filename=filename, read_file_handle=False)
@@ -31,9 +31,9 @@ def open_upload(media: OpenMedia) -> InputFile:
 
 
 async def download(http: aiohttp.ClientSession, url: str) -> AsyncIterator[bytes]:
-    """The bytes of a file. Raises Undeliverable past 20 MB and for a file that is gone, else Unavailable.
+    """Yield the bytes of a file. Raises Undeliverable past 20 MB and for a file that is gone, else Unavailable.
 
-    The URL has the bot's token in it: it appears in no error.
+    The URL holds the bot's token, so it appears in no error.
     """
     left = LARGEST_DOWNLOAD
     try:

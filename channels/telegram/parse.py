@@ -1,4 +1,4 @@
-"""One Update to events. Pure; no type of the vendor's library is built."""
+"""Parsing: one Update to events. Pure. It builds no types of the vendor's library."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CARRIED = frozenset(
 )
 _FORWARDED = frozenset({"forward_origin", "forward_date"})
 _INLINE = "inline"
-"""A place that is no chat's: the id of a chat is a number."""
+"""The place of presses under inline results. No chat has it, because the id of a chat is a number."""
 
 _OK = WebhookResponse()
 _NOTHING = Parsed((), _OK)
@@ -40,7 +40,7 @@ _NOT_UNDERSTOOD = Parsed((), _OK, not_understood=True)
 
 
 class UpdateReader:
-    """Reads the updates of one bot. `username` is known once the bot has asked for it."""
+    """Parser of one bot's updates. `username` is None until the bot has asked Telegram for it."""
 
     def __init__(self, channel: str, account: str, username: str | None = None) -> None:
         self._channel, self._account, self._username = channel, account, username
@@ -48,7 +48,7 @@ class UpdateReader:
         self._mention_at_an_end = re.compile(rf"^\s*@{name}\b[\s,:]*|[\s,]*@{name}\s*$", re.IGNORECASE)
 
     def read(self, body: bytes) -> Parsed:
-        """The events of one update. Raises Malformed for what is not a JSON object in UTF-8."""
+        """Return the events of one update. Raises Malformed for a body that is not a JSON object in UTF-8."""
         try:
             update = update_from(body)
         except ValidationError as error:
@@ -93,7 +93,7 @@ class UpdateReader:
             text = self._mention_at_an_end.sub("", text)
         answered = message.get("reply_to_message")
         if answered and message.get("is_topic_message") and answered["message_id"] == message.get("message_thread_id"):
-            answered = None  # every message of a topic "replies" to the message that opened the topic
+            answered = None  # each message of a topic "replies" to the message that opened the topic
         answered_person = answered.get("sender") if answered else None
         to_bot = answered_person is not None and str(answered_person["id"]) == self._account
         spoiled_by, unknown_fields = judge(message, self._account)
@@ -117,7 +117,10 @@ class UpdateReader:
         return Parsed((event,), _OK)
 
     def _moved(self, ids: tuple[str, ...], old: Address, new: Address) -> Parsed:
-        """A group has become a supergroup. It is told twice, in the old one and in the new one."""
+        """Return the move of a group that became a supergroup.
+
+        Telegram reports it twice, in the old group and in the new one; both reports share an event id.
+        """
         both = (*ids, f"moved/{old.place}/{new.place}")
         return Parsed((ConversationMoved(event_ids=both, address=new, person=None, came_from=old),), _OK)
 
@@ -138,8 +141,8 @@ class UpdateReader:
         message, sender = callback.get("message"), callback["sender"]
         press = ButtonPress(
             event_ids=ids,
-            # Without a message the button was under an inline result, in a chat that nobody names: no question of
-            # ours has been shown at this address.
+            # Without a message the button was under an inline result, in a chat that Telegram does not name. No prompt
+            # was shown at this address, so the press decides no action.
             address=self._address(message) if message else self._place(_INLINE, group=True),
             person=self._person(sender),
             answer_to=callback["id"],
@@ -179,7 +182,7 @@ class UpdateReader:
         return Address(channel=self._channel, account=self._account, place=place, thread=thread, group=group)
 
     def _sender(self, message: Message) -> Person | None:
-        """A chat that writes in its own name (a channel, an anonymous admin) is nobody who could decide."""
+        """Return the writer. A chat that writes in its own name (a channel, an anonymous admin) counts as a bot."""
         chat, sender = message.get("sender_chat"), message.get("sender")
         if chat is None and sender is None and message["chat"]["type"] == "channel":
             chat = message["chat"]
@@ -219,12 +222,12 @@ class UpdateReader:
 
 
 def _attachments(message: Message) -> tuple[Attachment, ...]:
-    """What a message carries beside its text. Pictures come in several sizes: the largest counts."""
+    """Return the files, location and contact of a message. Of the several sizes of a picture the largest is taken."""
     if _CARRIED.isdisjoint(message):
         return ()
     picture = max(message.get("photo", ()), key=lambda photo: photo["width"] * photo["height"], default=None)
     animation = message.get("animation")
-    # A moving picture is sent as a document too.
+    # Telegram sends an animation as a document too.
     document = message.get("document") if animation is None else None
     found = [
         _file("image", picture, "image/jpeg"),
@@ -259,13 +262,13 @@ def _file(
 
 
 def _command(text: str, entities: Sequence[Entity]) -> str | None:
-    """``/start@SomeBot`` when the text begins with a command."""
+    """Return the command at the beginning of a text, like ``/start@SomeBot``, or None."""
     first = next((each for each in entities if each["type"] == "bot_command" and each["offset"] == 0), None)
     return _covered(text.encode("utf-16-le"), first) if first else None
 
 
 def _covered(units: bytes, entity: Entity) -> str:
-    """What an entity covers of a text in UTF-16."""
+    """Return the text that an entity covers, from the whole text in UTF-16."""
     return units[2 * entity["offset"] : 2 * (entity["offset"] + entity["length"])].decode("utf-16-le", "replace")
 
 

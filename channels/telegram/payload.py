@@ -1,7 +1,7 @@
-"""The fields of an Update that we read, as https://core.telegram.org/bots/api#update documents them.
+"""The fields of an Update that the gateway reads, as https://core.telegram.org/bots/api#update documents them.
 
-Validated strictly, straight from the bytes: what has another type than documented is not understood. Dictionaries:
-building objects of thirty fields took longer than all else about reading a message.
+Updates are validated strictly, straight from the bytes: a field of another type than documented makes an update not
+understood. They are dictionaries, because building objects of thirty fields took longer than the rest of parsing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Chat(TypedDict, total=False):
 class Entity(TypedDict, total=False):
     type: Required[str]
     offset: Required[Annotated[int, Field(ge=0)]]
-    """In UTF-16 units, like the length."""
+    """In UTF-16 units, as is the length."""
     length: Required[Annotated[int, Field(ge=0)]]
     user: User | None
 
@@ -85,9 +85,9 @@ class Answered(TypedDict, total=False):
 
 @with_config(ConfigDict(extra="allow"))
 class Message(TypedDict, total=False):
-    """Also an InaccessibleMessage, which has no more than a chat, an id and the date 0.
+    """A Message, or an InaccessibleMessage, which has only a chat, an id and the date 0.
 
-    It has every field that the platform sent, known to us or not.
+    It keeps every field that the platform sent, known to this release or not.
     """
 
     message_id: Required[int]
@@ -128,7 +128,7 @@ class Callback(TypedDict, total=False):
 class Member(TypedDict, total=False):
     status: Required[str]
     is_member: bool
-    """Of a restricted member only: still in the chat."""
+    """True for a restricted member that is still in the chat. Other members lack the field."""
     can_send_messages: bool
 
 
@@ -153,5 +153,5 @@ _UPDATE: TypeAdapter[Update] = TypeAdapter(Update)
 
 
 def update_from(body: bytes) -> Update:
-    """Raises ValidationError."""
+    """Read an Update from the body of a request. Raises ValidationError."""
     return validated(_UPDATE, body)

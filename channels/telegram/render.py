@@ -1,4 +1,4 @@
-"""A reply as calls of the Bot API. Pure."""
+"""Rendering: a reply to calls of the Bot API. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from channels.telegram.styles import to_entities, utf16_length
 __all__ = ["CAPABILITIES", "FILE_FIELD", "render"]
 
 _TOKEN_BYTES = 64
-"""https://core.telegram.org/bots/api#inlinekeyboardbutton, callback_data."""
+"""The longest token. https://core.telegram.org/bots/api#inlinekeyboardbutton, callback_data."""
 
 CAPABILITIES = Capabilities(
     # telegram.constants: MessageLimit, InlineKeyboardMarkupLimit, FileSizeLimit, FloodLimit.
     max_text=4096,
     max_caption=1024,
     buttons=100,
-    button_label=40,  # Telegram names no limit: what a phone shows of a button in half a row
+    button_label=40,  # Telegram documents no limit: half a row of a phone shows this many
     media={"image": 10_000_000, "audio": 50_000_000, "video": 50_000_000, "document": 50_000_000},
     pace=Pace(account_per_second=30, place_per_second=1, group_per_minute=20),
     redelivers=True,  # https://core.telegram.org/bots/api#setwebhook: unsuccessful requests are repeated
@@ -30,9 +30,9 @@ CAPABILITIES = Capabilities(
 )
 
 FILE_FIELD = {"sendPhoto": "photo", "sendAudio": "audio", "sendVideo": "video", "sendDocument": "document"}
-"""The calls that send a file, and the argument that holds it."""
+"""Call that sends a file -> the argument that holds the file."""
 
-# What Telegram shows as a photo or plays; anything else is a document. https://core.telegram.org/bots/api#sendaudio
+# Types that Telegram shows as a photo or plays. All others are documents. https://core.telegram.org/bots/api#sendaudio
 _CALLS = {
     "image/jpeg": ("sendPhoto", "image"),
     "image/png": ("sendPhoto", "image"),
@@ -45,7 +45,7 @@ _CALLS = {
 
 
 def render(address: Address, reply: Reply) -> Sequence[Part]:
-    """The calls that say this reply, in order: text, then media; buttons come last, so then the media goes first.
+    """Return the calls that send a reply, in order: text, then media. With buttons the media goes first.
 
     Raises ValueError for a button whose token is longer than 64 bytes.
     """
@@ -67,7 +67,7 @@ def render(address: Address, reply: Reply) -> Sequence[Part]:
 
 
 def _pieces(reply: Reply) -> list[Styled]:
-    """Texts within the limit. Telegram cuts white space at the ends off and takes no empty text."""
+    """Return texts within the limit, stripped. Telegram strips white space at the ends and refuses an empty text."""
     styled = read_markdown(reply.text)
     pieces = [_stripped(piece) for piece in split(styled, CAPABILITIES.max_text, utf16_length)]
     pieces = [piece for piece in pieces if piece.text]
@@ -90,7 +90,7 @@ def _recipient(address: Address) -> dict[str, Json]:
 
 
 def _text(to: dict[str, Json], piece: Styled) -> Part:
-    # A preview would fetch whatever address a text names.
+    # A preview would fetch any address that a text names.
     shown: dict[str, Json] = {"text": piece.text, "link_preview_options": {"is_disabled": True}}
     if entities := to_entities(piece):
         shown["entities"] = entities
@@ -98,7 +98,7 @@ def _text(to: dict[str, Json], piece: Styled) -> Part:
 
 
 def _edit(text: Part, message_id: str) -> Part:
-    """A text in place of a message's; the message's buttons go, unless the edit has its own."""
+    """Return the edit of a message to this text. The message loses its buttons unless the edit has buttons."""
     arguments = {name: value for name, value in text.arguments.items() if name != "message_thread_id"}
     return Part(call="editMessageText", arguments={**arguments, "message_id": int(message_id)})
 
@@ -114,7 +114,7 @@ def _with_keyboard(part: Part, buttons: tuple[Button, ...]) -> Part:
 
 
 def _captioned(file: Part, text: Styled) -> Part | None:
-    """A file with its text in one message, when the text is short enough and the file is not a link."""
+    """Return one message with a file and its text, or None when the text is too long or the file is a link."""
     if file.call not in FILE_FIELD or utf16_length(text.text) > CAPABILITIES.max_caption:
         return None
     caption: dict[str, Json] = {"caption": text.text, "caption_entities": to_entities(text)}
@@ -122,7 +122,7 @@ def _captioned(file: Part, text: Styled) -> Part | None:
 
 
 def _file(to: dict[str, Json], media: Media) -> Part:
-    """The file itself, or for one too large the text that becomes its link when it is sent."""
+    """Return the part that sends a file. A file that is too large becomes a text, which is linked when it is sent."""
     call, kind = _CALLS.get(media.mime_type, ("sendDocument", "document"))
     if media.size > CAPABILITIES.media[kind]:
         call = "sendDocument"
@@ -133,7 +133,7 @@ def _file(to: dict[str, Json], media: Media) -> Part:
 
 
 def _rows(buttons: Sequence[Button]) -> list[Json]:
-    """One button a row, a confirm and its cancel side by side."""
+    """Return the rows of the keyboard: one button each, with a confirm and its cancel side by side."""
     rows: list[list[Json]] = []
     before: Button | None = None
     for button in buttons:

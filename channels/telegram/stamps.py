@@ -11,7 +11,7 @@ _MESSAGE_ID = re.compile(r"\d{1,18}", re.ASCII)
 
 
 def moment(seconds: object) -> datetime | None:
-    """Return the time that a Unix time stands for: None for 0, an unknown date, and for what no calendar holds."""
+    """Return the datetime of a Unix time. None for 0, which marks an unknown date, and for a time out of range."""
     try:
         return datetime.fromtimestamp(seconds, UTC) if seconds and isinstance(seconds, int) else None
     except (ValueError, OverflowError, OSError):

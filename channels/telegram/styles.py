@@ -1,7 +1,7 @@
 """Styled text as Telegram's message entities.
 
-https://core.telegram.org/bots/api#formatting-options: entities nest fully or do not touch, `pre` and `code` hold
-nothing and are held by nothing. Text with entities needs no parse mode, so no character of it can be misread as markup.
+https://core.telegram.org/bots/api#formatting-options: entities nest fully or do not touch; `pre` and `code` neither
+hold other entities nor lie in them. Text with entities needs no parse mode, so no character can be misread as markup.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from channels.replies import Json
 __all__ = ["to_entities", "utf16_length"]
 
 _MOST_ENTITIES = 100
-"""Telegram ignores further ones (telegram.constants.MessageLimit.MESSAGE_ENTITIES)."""
+"""Telegram ignores further entities (telegram.constants.MessageLimit.MESSAGE_ENTITIES)."""
 _LINKS = ("http://", "https://", "mailto:", "tg://user?id=")
 _TYPES = {
     "bold": "bold",
@@ -30,17 +30,17 @@ _TYPES = {
 
 
 def utf16_length(text: str) -> int:
-    """UTF-16 units: how Telegram counts."""
+    """Return the length in UTF-16 units, as Telegram counts."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def to_entities(styled: Styled) -> list[Json]:
-    """MessageEntity objects, in the order of the text."""
+    """Return at most 100 MessageEntity objects, in the order of the text."""
     return [_entity(styled.text, span) for span in islice(_allowed(styled), _MOST_ENTITIES)]
 
 
 def _allowed(styled: Styled) -> Iterator[Span]:
-    """The spans that may stand together: a code block beats all, a link and a quote beat inline code, code the rest."""
+    """Yield the spans that may overlap. Precedence: code blocks, then links and quotes, then inline code."""
     spans = [s for s in styled.spans if s.kind != "link" or s.value.lower().startswith(_LINKS)]
     blocks = [s for s in spans if s.kind == "pre"]
     holders = [s for s in spans if s.kind in ("link", "quote")]
@@ -59,7 +59,7 @@ def _allowed(styled: Styled) -> Iterator[Span]:
 
 
 def _around(text: str, span: Span, holes: list[Span]) -> Iterator[Span]:
-    """What of a span lies outside the holes, without white space at its ends."""
+    """Yield the pieces of a span outside of the holes, without white space at their ends."""
     start = span.start
     for hole in sorted(holes, key=lambda hole: hole.start):
         if hole.end <= span.start or span.end <= hole.start:

@@ -1,4 +1,4 @@
-"""The way of the vendor's library to the Bot API: over the process's one HTTP session."""
+"""The transport of the vendor's library to the Bot API: the process's one HTTP session."""
 
 from __future__ import annotations
 
@@ -16,30 +16,31 @@ from channels.upload import Upload
 
 __all__ = ["SessionRequest"]
 
-# At DEBUG the library writes every message's text.
+# At DEBUG the library logs the text of each message.
 logging.getLogger("telegram").setLevel(logging.INFO)
 
 _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 30.0
 _UPLOAD_SECONDS = 120.0
 _LONGEST_ANSWER = 16 * 2**20
-"""Bytes. A hundred updates, the most that one answer holds, are well below."""
+"""In bytes. An answer holds at most 100 updates, which are well below this."""
 _KNOWN_TO_THE_LIBRARY = (400, 401, 403, 404, 409)
 _FLOOD_SECONDS = 5.0
-"""The wait after a 429 that names none."""
+"""The wait after a 429 that names no time."""
 
 
 @final
 class SessionRequest(BaseRequest):
-    """One aiohttp session as python-telegram-bot's transport.
+    """Transport of python-telegram-bot over an aiohttp session.
 
-    The library is given no token: it is put into the URL here, and no error or log line of either library has it.
+    The library never gets the bot's token: it is put into the URL here, and no error or log line of either library
+    holds it.
     """
 
     __slots__ = ("_http", "_root")
 
     def __init__(self, http: aiohttp.ClientSession, root: str) -> None:
-        """`root` is the Bot API's URL with the token; a request's URL is what follows it."""
+        """`root` is the Bot API's URL with the token. The URLs of requests are relative to it."""
         self._http, self._root = http, root
 
     @property
@@ -47,10 +48,10 @@ class SessionRequest(BaseRequest):
         return _ANSWER_SECONDS
 
     async def initialize(self) -> None:
-        """The session is the process's: there is nothing to open."""
+        """No-op: the process owns the session."""
 
     async def shutdown(self) -> None:
-        """The session is the process's: there is nothing to close."""
+        """No-op: the process owns the session."""
 
     async def do_request(
         self,
@@ -62,7 +63,7 @@ class SessionRequest(BaseRequest):
         connect_timeout: Any = BaseRequest.DEFAULT_NONE,
         pool_timeout: Any = BaseRequest.DEFAULT_NONE,
     ) -> tuple[int, bytes]:
-        """One HTTP call. Raises NotTaken, NoAnswer, Flooded or Refused."""
+        """Make one HTTP call. Raises NotTaken, NoAnswer, Flooded or Refused."""
         seconds = _UPLOAD_SECONDS if request_data and request_data.contains_files else _ANSWER_SECONDS
         if isinstance(read_timeout, int | float):
             seconds = read_timeout
@@ -93,7 +94,7 @@ class SessionRequest(BaseRequest):
 
     @staticmethod
     def parse_json_payload(payload: bytes) -> dict[str, Any]:
-        """Like the library's, without a log line that quotes the answer. Raises TelegramError."""
+        """Parse an answer like the library does, but without logging its text. Raises TelegramError."""
         try:
             answer = json.loads(payload)
         except (ValueError, RecursionError):
@@ -104,10 +105,13 @@ class SessionRequest(BaseRequest):
 
 
 def _body(data: RequestData) -> dict[str, Any]:
-    """The arguments as JSON, with a file as a form (https://core.telegram.org/bots/api#making-requests)."""
+    """Return the arguments as JSON, or as a form when a file is among them.
+
+    https://core.telegram.org/bots/api#making-requests
+    """
     if not data.contains_files:
         return {"json": data.parameters}
-    # Telegram shows a file's name as it is written: percent-encoding would be seen.
+    # Telegram shows a file name as it is sent, so percent-encoding would be visible.
     form = aiohttp.FormData(quote_fields=False)
     for name, value in data.json_parameters.items():
         form.add_field(name, value)
@@ -118,7 +122,7 @@ def _body(data: RequestData) -> dict[str, Any]:
 
 
 def _is_telegrams(payload: bytes) -> bool:
-    """Whether a refusal is the Bot API's own, and no page of a proxy's or a firewall's.
+    """True if a refusal comes from the Bot API itself, and not from a proxy or a firewall.
 
     https://core.telegram.org/bots/api#making-requests
     """
@@ -130,7 +134,7 @@ def _is_telegrams(payload: bytes) -> bool:
 
 
 def _wait(payload: bytes) -> float:
-    """Seconds. https://core.telegram.org/bots/api#responseparameters"""
+    """Return the seconds to wait after a 429. https://core.telegram.org/bots/api#responseparameters"""
     try:
         seconds = SessionRequest.parse_json_payload(payload)["parameters"]["retry_after"]
     except (TelegramError, LookupError):

@@ -1,4 +1,4 @@
-"""Is a request Telegram's? It is when it carries a secret that setWebhook was given."""
+"""Verification of requests: Telegram sends the secret that setWebhook was given."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from channels.channel import Forged, WebhookRequest
 __all__ = ["verify"]
 
 _HEADER = "x-telegram-bot-api-secret-token"
-"""https://core.telegram.org/bots/api#setwebhook, secret_token."""
+"""The header of the secret. https://core.telegram.org/bots/api#setwebhook, secret_token."""
 
 
 def verify(request: WebhookRequest, secrets: Sequence[str]) -> None:
-    """Raises Forged and nothing else, whatever the bytes; takes as long for a near miss as for a far one.
+    """Check the secret of a request in constant time. Raises Forged and no other error, for any bytes.
 
-    Telegram signs neither the body nor the time: what was stored before is recognised by its update id.
+    Telegram signs neither the body nor the time, so a replayed request is recognised by its update id instead.
     """
-    # A header's odd bytes arrive as lone surrogates; "?" stands for them and is in no secret.
+    # Bytes of a header that are not UTF-8 arrive as lone surrogates. They become "?", which no secret contains.
     given = request.headers.get(_HEADER, "").encode("utf-8", "replace")
     if not any(hmac.compare_digest(given, secret.encode()) for secret in secrets):
         raise Forged("telegram: the secret token is missing or wrong")

@@ -1,4 +1,4 @@
-"""Twilio's REST API as we call it: the vendor's library over our session."""
+"""The client of Twilio's REST API: the vendor's library over the process's HTTP session."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _LOOKED_AT = 20
 
 
 class TwilioApi:
-    """One account's side of the API."""
+    """The REST API for one account."""
 
     def __init__(self, http: aiohttp.ClientSession, api_url: str, account_sid: str, login: Login) -> None:
         transport = SessionClient(http, api_url, login)
         client = Client(login.user, login.password, account_sid, http_client=transport)
         self._patience = Patience()
-        # The client has both, but loads their code only in the middle of the first call.
+        # `Client` has both as attributes, but would import their code only during the first call.
         self._account = Api(client).v2010.accounts(account_sid)
         self._typing = Messaging(client).v2.typing_indicator
 
     async def check(self) -> None:
-        """Ask for one message, which shows whether the login is good. Raises SendError.
+        """Check the login by listing one message. Raises SendError.
 
-        Most API keys may not ask for the account itself: https://www.twilio.com/docs/iam/api-keys.
+        Most API keys may not read the account itself: https://www.twilio.com/docs/iam/api-keys.
         """
         try:
             await self._account.messages.list_async(limit=1, page_size=1)
@@ -52,7 +52,7 @@ class TwilioApi:
         report_url: str | None = None,
         service: str | None = None,
     ) -> str:
-        """Have a message sent, by way of a messaging service if one is given: its sid. Raises SendError."""
+        """Send a message and return its sid. `service`: the messaging service that sends it. Raises SendError."""
         given = {
             "body": body,
             "media_url": None if media_url is None else [media_url],
@@ -73,7 +73,10 @@ class TwilioApi:
         return str(sent.sid)
 
     async def find(self, *, to: str, from_: str, body: str, since: datetime) -> str | None:
-        """The newest of the last messages with this text that were taken since then: its sid. Raises SendError."""
+        """Return the sid of the newest message with this text, created at `since` or later, or None.
+
+        Only the last 20 messages between the two numbers are searched. Raises SendError.
+        """
         try:
             last = await self._account.messages.list_async(to=to, from_=from_, limit=_LOOKED_AT, page_size=_LOOKED_AT)
             found = [sent.sid for sent in last if sent.body == body and sent.date_created >= since]
@@ -82,7 +85,7 @@ class TwilioApi:
         return str(found[0]) if found else None
 
     async def was_sent(self, form: Mapping[str, str]) -> bool:
-        """Return whether Twilio has a message of these ends, with this text or at this stage. Raises SendError."""
+        """True if Twilio has the message of this form: same numbers, and same text or status. Raises SendError."""
         try:
             sent = await self._account.messages(form.get("MessageSid", "")).fetch_async()
             if (sent.from_, sent.to) != (form.get("From", ""), form.get("To", "")):
@@ -95,7 +98,7 @@ class TwilioApi:
             raise Ambiguous("unreadable_answer") from None
 
     async def show_typing(self, *, to: str, from_: str) -> None:
-        """Show whoever wrote last that an answer is being written; it goes under their message. Raises SendError."""
+        """Show a typing notice under the last message of the number `to`, if there is one. Raises SendError."""
         try:
             last = await self._account.messages.list_async(to=from_, from_=to, limit=1, page_size=1)
             if last:
@@ -104,11 +107,11 @@ class TwilioApi:
             raise Ambiguous("unreadable_answer") from None
 
     async def sms_url(self, number: str) -> str:
-        """What one of our numbers calls when a text message comes; empty: nothing. Raises SendError."""
+        """Return the URL that a number of the account calls for a text message, or "". Raises SendError."""
         return str((await self._number(number)).sms_url or "")
 
     async def set_sms_url(self, number: str, url: str) -> None:
-        """Have it call this from now on. Raises SendError."""
+        """Set the URL that a number of the account calls for a text message. Raises SendError."""
         await (await self._number(number)).update_async(sms_url=url, sms_method="POST")
 
     async def _number(self, number: str) -> Any:
@@ -127,6 +130,6 @@ _EARLIER = {
     "undelivered": ("sent", "sending", "queued"),
     "sent": ("sending", "queued"),
 }
-"""Status -> those that a message had before: https://www.twilio.com/docs/messaging/guides/outbound-message-status-in-status-callbacks."""
+"""Status -> the statuses before it: https://www.twilio.com/docs/messaging/guides/outbound-message-status-in-status-callbacks."""
 _UNREADABLE = (LookupError, ValueError, TwilioException)
-"""What the library raises for a success whose body is not what the API documents."""
+"""Errors of the library for a success whose body differs from the documentation of the API."""

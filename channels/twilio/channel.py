@@ -1,4 +1,4 @@
-"""SMS and WhatsApp as channels: one account of Twilio's, two ways to reach a person."""
+"""The channels of SMS and WhatsApp, over one Twilio account."""
 
 from __future__ import annotations
 
@@ -50,19 +50,21 @@ _ACCOUNT_SID = re.compile(r"AC[0-9a-f]{32}")
 _API_KEY = re.compile(r"SK[0-9a-f]{32}")
 _SERVICE_SID = re.compile(r"MG[0-9a-f]{32}")
 _TYPING_SECONDS = 20.0
-"""WhatsApp shows it for 25 s: https://www.twilio.com/docs/whatsapp/api/typing-indicators-resource."""
+"""The interval of typing notices. WhatsApp shows one for 25 s:
+https://www.twilio.com/docs/whatsapp/api/typing-indicators-resource."""
 _MOST_TYPING = 10_000
 _CLOCKS_APART = timedelta(seconds=60)
 _VOUCHES_SECONDS = 5.0
-"""Twilio waits 15 for its webhook's answer."""
+"""The timeout of `vouch`. Twilio waits 15 s for the answer of a webhook."""
 _NOT_VOUCHED_FOR = "not vouched for"
-"""In `Message.spoiled_by`: the message may be forged, so it is no answer."""
+"""An entry in `Message.spoiled_by`: the message may be forged, so it does not count as an answer."""
 _RETRIES = "#rc=3&rp=all"
-"""By itself Twilio calls once: https://www.twilio.com/docs/usage/webhooks/webhooks-connection-overrides."""
+"""The URL fragment that asks Twilio for 3 retries; without it Twilio calls once:
+https://www.twilio.com/docs/usage/webhooks/webhooks-connection-overrides."""
 
 
 class _TwilioChannel:
-    """What the two have in common: all but how a number is written and a reply looks."""
+    """The common part of both channels: all but the form of numbers and the rendering."""
 
     name: ClassVar[str]
     webhooks: ClassVar[tuple[str, ...]] = ("twilio", "twilio/status")
@@ -83,12 +85,14 @@ class _TwilioChannel:
         service: str = "",
         api_url: str = API_URL,
     ) -> None:
-        """`sender`: our number, in which this channel is written to. `api_key`: the sid and secret of an API key, with
-        which the API is called in place of the token. `service`: the sid of the messaging service that sends our text
-        messages, and whose other numbers are ours too. Raises ValueError for an empty token.
+        """`sender`: the bot's number on this channel.
+
+        `api_key`: the sid and secret of an API key, used for API calls in place of the token. `service`: the sid of the
+        messaging service that sends text messages; webhooks for its other numbers are accepted too. Raises ValueError
+        for an empty token.
         """
         self.account = sender
-        """Our number."""
+        """The bot's number."""
         self._sid, self._api_url = account_sid, api_url.rstrip("/")
         self._public_url = public_url.rstrip("/")
         self.capabilities = replace(type(self).capabilities, reports=bool(public_url), text_files=bool(public_url))
@@ -113,7 +117,10 @@ class _TwilioChannel:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str], *, way: Literal["webhook", "polling"]) -> Self:
-        """Needs the account's sid and token, our number, and for webhooks the public URL. Raises MissingSetting."""
+        """Read the account's sid and token, the bot's number and, for webhooks, the public URL.
+
+        Raises MissingSetting.
+        """
         account_sid = settings.get("TWILIO_ACCOUNT_SID", "")
         if not _ACCOUNT_SID.fullmatch(account_sid):
             raise MissingSetting(
@@ -153,7 +160,7 @@ class _TwilioChannel:
         )
 
     async def start(self, http: aiohttp.ClientSession) -> None:
-        """Try the login. Raises MissingSetting for one that Twilio does not take, else SendError."""
+        """Check the login. Raises MissingSetting for one that Twilio refuses, else SendError."""
         api = TwilioApi(http, self._api_url, self._sid, self._login)
         try:
             await api.check()
@@ -167,21 +174,22 @@ class _TwilioChannel:
         self._http = self._api = None
 
     def takes(self, request: WebhookRequest) -> bool:
-        """Whether a request to the URL that both share speaks of this channel."""
+        """True if a request to the shared URL is for this channel."""
         return is_for(self.name, request)
 
     def verify(self, request: WebhookRequest, now: datetime) -> None:
-        """Raises Forged."""
+        """Check the signature of a request. Raises Forged."""
         self._verifier.verify(request)
 
     def parse(self, request: WebhookRequest) -> Parsed:
-        """Pure. Raises Malformed for what is not a form in UTF-8."""
+        """Return the events of a form. Pure. Raises Malformed for a body that is not a form in UTF-8."""
         return self._reader.read(request)
 
     async def vouch(self, request: WebhookRequest, parsed: Parsed) -> Parsed:
-        """Return what Twilio says that it sent. Raises Forged, and SendError where that has to be known.
+        """Ask Twilio, for at most 5 seconds, whether it sent a doubted form. Raises Forged when it did not.
 
-        Without Twilio a message is taken, and decides nothing; so is the wish to hear nothing more.
+        Without an answer of Twilio a message is accepted as one that decides no action, and an opt-out is accepted.
+        Any other event raises Unavailable then.
         """
         form = read_form(request)
         try:
@@ -196,13 +204,13 @@ class _TwilioChannel:
         return replace(parsed, doubt="")
 
     def ask_again(self, text: str) -> WebhookResponse:
-        """TwiML that says this: Twilio does not deliver a message twice by itself."""
+        """Return TwiML that sends this text, because Twilio itself does not repeat a message that was not stored."""
         return spoken(text if self.capabilities.accents else drop_dear_accents(text))
 
     async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
-        """Have one message sent. Raises SendError. That Twilio took it does not say that it arrived: a report does.
+        """Send one message. Raises SendError. A receipt means that Twilio accepted it; a report tells of its delivery.
 
-        A file that Twilio does not take as such, here and to this number, goes as a link.
+        A file that Twilio refuses for this number is sent as a link.
         """
         shared = self._numbers(address)
         if self._service and self._sends_by_service:
@@ -221,7 +229,10 @@ class _TwilioChannel:
         return Receipt(message_id=sid)
 
     async def look_up(self, address: Address, part: Part, *, key: str, since: datetime) -> Receipt | None:
-        """Look for the newest message with this text: Twilio keeps no key. Raises SendError, for a file always."""
+        """Search for the newest message with this text, because Twilio keeps no key.
+
+        Raises SendError, for a file always.
+        """
         if part.media is not None:
             raise Undeliverable("file_has_no_text")
         body, since = str(part.arguments["body"]), since - _CLOCKS_APART
@@ -229,7 +240,7 @@ class _TwilioChannel:
         return None if sid is None else Receipt(message_id=sid)
 
     async def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
-        """A file's bytes, at most 16 MiB. Raises Undeliverable (too large, gone, no file) or Unavailable."""
+        """Yield the bytes of a file, at most 16 MiB. Raises Undeliverable (too large, gone, no file) or Unavailable."""
         if self._http is None:
             raise Unavailable("not_started")
         async for piece in download(self._http, self._api_url, self._login.header, attachment.ref):
@@ -246,34 +257,34 @@ class _TwilioChannel:
 
 
 class SmsChannel(_TwilioChannel):
-    """Text messages of one of our numbers."""
+    """The channel of text messages for one number."""
 
     name: ClassVar[str] = "sms"
     capabilities: Capabilities = SMS
     _sender_setting: ClassVar[str] = "TWILIO_SMS_FROM"
     _sender: ClassVar[re.Pattern[str]] = re.compile(r"\+[1-9]\d{6,14}|\d{3,8}")
-    """A number or a short code: to a name nobody can answer."""
+    """A number or a short code. People cannot answer to an alphanumeric name."""
     _sends_by_service: ClassVar[bool] = True
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
-        """Pure."""
+        """Return the messages that send a reply. Pure."""
         return render_sms(address, reply)
 
     async def registered(self) -> str | None:
-        """The URL that our number calls, if any. Raises SendError."""
+        """Return the URL that the bot's number calls, or None. Raises SendError."""
         return urldefrag(await self._started.sms_url(self.account)).url or None
 
     async def register(self, url: str) -> None:
-        """Have our number call this URL, three times when it has to. Raises SendError."""
+        """Set the URL that the bot's number calls, with 3 retries. Raises SendError."""
         await self._started.set_sms_url(self.account, url + _RETRIES)
 
     async def unregister(self) -> None:
-        """Have it call nothing. Raises SendError."""
+        """Remove the URL that the bot's number calls. Raises SendError."""
         await self._started.set_sms_url(self.account, "")
 
 
 class WhatsAppChannel(_TwilioChannel):
-    """A WhatsApp sender of ours."""
+    """The channel of one WhatsApp sender."""
 
     name: ClassVar[str] = "whatsapp"
     capabilities: Capabilities = WHATSAPP
@@ -294,17 +305,17 @@ class WhatsAppChannel(_TwilioChannel):
         self._shown: OrderedDict[str, float] = OrderedDict()
 
     def render(self, address: Address, reply: Reply) -> Sequence[Part]:
-        """Pure."""
+        """Return the messages that send a reply. Pure."""
         return render_whatsapp(reply)
 
     async def send(self, address: Address, part: Part, *, key: str) -> Receipt:
-        """Have one message sent, which ends what `typing` shows. Raises SendError."""
+        """Send one message, which ends a typing notice. Raises SendError."""
         receipt = await super().send(address, part, key=key)
         self._shown.pop(str(address), None)
         return receipt
 
     async def typing(self, address: Address) -> None:
-        """Show for 25 seconds that an answer is being written. It raises nothing."""
+        """Show for 25 seconds that an answer is being written. Raises no error."""
         now, place = self._clock(), str(address)
         if now - self._shown.get(place, -_TYPING_SECONDS) < _TYPING_SECONDS:
             return
@@ -319,7 +330,7 @@ class WhatsAppChannel(_TwilioChannel):
 
 
 def _undecided(parsed: Parsed, error: Exception) -> Parsed:
-    """Return what decides nothing of it. Raises Unavailable when there is something else."""
+    """Return the request with its messages spoiled and its opt-outs. Raises Unavailable when it has other events."""
     events = list[Event]()
     for event in parsed.events:
         if isinstance(event, Message):
@@ -332,7 +343,7 @@ def _undecided(parsed: Parsed, error: Exception) -> Parsed:
 
 
 def _content(part: Part, *, as_link: bool) -> dict[str, str]:
-    """What a message says, with what its file adds: Twilio fetches it, or the person does."""
+    """Return the body of a message, or the link to its file: Twilio fetches it, or with `as_link` the person does."""
     if part.media is None:
         return {"body": str(part.arguments["body"])}
     if not isinstance(part.media, OpenMedia):

@@ -1,4 +1,4 @@
-"""What Twilio answers, in our words: the one place where it is translated."""
+"""Translation of Twilio's refusals to the errors of channels."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from channels.twilio.parse import OPTED_OUT
 __all__ = ["Patience", "bad_token", "refusal"]
 
 _WAIT_SECONDS = 2.0
+"""The wait after the first rate limit that names no time."""
 _LONGEST_WAIT_SECONDS = 60.0
-"""After the first refusal for haste that names no wait, and after many."""
+"""The wait after many of them."""
 
-# https://www.twilio.com/docs/api/errors/{code}. Any other code of an answered 4xx stays what it is, and is permanent:
+# https://www.twilio.com/docs/api/errors/{code}. Any other code of an answered 4xx is kept, and is permanent:
 # 21211 and 21614 no such number, 21408 no permission for the region, 21617 too long, 63016 outside of WhatsApp's 24
 # hours, 63024 not on WhatsApp, 30003 to 30008 not reachable, blocked, unknown, a landline, filtered, no reason known.
 _RATE_CODES = frozenset({"20429", "14107", "63018"})
@@ -24,11 +25,11 @@ _UNAUTHORIZED = "20003"
 
 
 def refusal(status: int, headers: Mapping[str, str], payload: str, setting: str = "TWILIO_AUTH_TOKEN") -> SendError:
-    """The error for an answer that is no success. It carries Twilio's number for it and none of its words.
+    """Return the SendError for an answer that is not a success. It carries Twilio's code and none of its text.
 
-    `setting`: where the password of the login stands.
+    `setting`: the setting that holds the password of the login.
 
-    RateLimited has a wait of 0 seconds when none is named, as usual: `Patience` knows one.
+    RateLimited has a wait of 0 seconds when the answer names none, which is usual: `Patience` supplies one.
     """
     code, is_twilios = _read(payload)
     if status == 429 or code in _RATE_CODES:
@@ -45,16 +46,16 @@ def refusal(status: int, headers: Mapping[str, str], payload: str, setting: str 
 
 
 def bad_token(code: str, setting: str = "TWILIO_AUTH_TOKEN") -> MissingSetting:
-    """What to do about a password that Twilio refuses with this code."""
+    """Return the error with the mend of a password that Twilio refuses with this code."""
     both = " with TWILIO_API_KEY" if setting == "TWILIO_API_SECRET" else ""
     mend = f"Twilio does not take it{both} for this account ({code}): copy it again from the console"
     return MissingSetting(setting, mend)
 
 
 def _read(payload: str) -> tuple[str | None, bool]:
-    """The code of a refusal, and whether it is Twilio's own, and no page of a proxy's or a firewall's.
+    """Return the code of a refusal, and whether it is Twilio's own and not from a proxy or a firewall.
 
-    https://www.twilio.com/docs/usage/twilios-response: a code is not always in it.
+    https://www.twilio.com/docs/usage/twilios-response: not each refusal has a code.
     """
     try:
         answer = json.loads(payload)
@@ -72,9 +73,9 @@ def _wait(header: str) -> float:
 
 
 class Patience:
-    """How long one account waits when it is refused for haste: twice as long each time, until a message is taken.
+    """Exponential backoff of one account under rate limits: 2 to 60 seconds, reset when a message is accepted.
 
-    https://www.twilio.com/docs/api/errors/20429 asks for that.
+    https://www.twilio.com/docs/api/errors/20429 asks for it.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -83,7 +84,7 @@ class Patience:
         self._until = 0.0
 
     def longer(self, limited: RateLimited) -> RateLimited:
-        """The same with a wait; refusals of calls that were under way together count as one."""
+        """Return the error with a wait. Rate limits of concurrent calls count as one."""
         if limited.retry_after_seconds:
             return limited
         now = self._clock()

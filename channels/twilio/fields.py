@@ -1,7 +1,7 @@
 """The fields of an incoming message's form, harmless and spoiling.
 
-https://www.twilio.com/docs/messaging/guides/webhook-request; ``ExternalUserId`` names a person of WhatsApp without the
-number.
+https://www.twilio.com/docs/messaging/guides/webhook-request. ``ExternalUserId`` identifies a person on WhatsApp without
+their number.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from channels.fields import Fields, Judged
 __all__ = ["FIELDS", "MOST_MEDIA", "judge"]
 
 MOST_MEDIA = 10
-"""Files of one message."""
+"""The most files of one message."""
 _USUAL = {
     "Forwarded": "false",
     "FrequentlyForwarded": "false",
@@ -21,7 +21,7 @@ _USUAL = {
     "NumMedia": "0",
     "ReferralNumMedia": "0",
 }
-"""Fields that every message may have, with the value that they have beside plain words. Any other value spoils them."""
+"""Fields of each message, with their value for plain words. Any other value spoils the message."""
 
 FIELDS = Fields(
     harmless=frozenset(

@@ -1,4 +1,4 @@
-"""Files that people sent, from where Twilio keeps them."""
+"""Download of files that people sent, from Twilio."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from channels.twilio.transport import at
 __all__ = ["LARGEST_DOWNLOAD", "download"]
 
 LARGEST_DOWNLOAD = 16 * 2**20
-"""https://www.twilio.com/docs/whatsapp/guidance-whatsapp-media-messages: the largest that WhatsApp lets through."""
+"""WhatsApp's limit in bytes. https://www.twilio.com/docs/whatsapp/guidance-whatsapp-media-messages"""
 _SECONDS = 120.0
 _MOST_REDIRECTS = 3
 _REDIRECTED_TO = (".twilio.com", ".twiliocdn.com", ".amazonaws.com")
-"""Where the API sends for the bytes, by an address that is good for some hours and needs no password."""
+"""The hosts that the API may redirect to. Their URLs are valid for some hours and need no password."""
 
 
 async def download(
     http: aiohttp.ClientSession, api_url: str, account: Mapping[str, str], url: str
 ) -> AsyncIterator[bytes]:
-    """The bytes of a file. Raises Undeliverable past 16 MiB, for a file that is gone and for one elsewhere, else
-    Unavailable.
+    """Yield the bytes of a file.
 
-    The account's header goes with the first call alone, which is to the API: what that redirects to needs none.
+    Raises Undeliverable past 16 MiB, for a file that is gone, and for a URL on another host. Raises Unavailable for any
+    other failure. Only the first call, which goes to the API, carries the account's header; redirects need none.
     """
     api = URL(api_url)
     try:
@@ -69,7 +69,7 @@ def _same_host(place: URL, api: URL) -> bool:
 
 
 def _allowed(place: URL, api: URL) -> bool:
-    """Nothing that a message names may make us call a machine of the operator's own network."""
+    """True if a URL may be called. A URL in a message must not reach a machine of the operator's own network."""
     if _same_host(place, api):
         return True
     return place.scheme == "https" and place.port == 443 and (place.host or "").endswith(_REDIRECTED_TO)

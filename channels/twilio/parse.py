@@ -1,7 +1,7 @@
-"""One form of Twilio's to events. Pure.
+"""Parsing: one form of Twilio to events. Pure.
 
 The fields: https://www.twilio.com/docs/messaging/guides/webhook-request (messages) and
-https://www.twilio.com/docs/messaging/guides/track-outbound-message-status (what became of ours).
+https://www.twilio.com/docs/messaging/guides/track-outbound-message-status (delivery reports).
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ def _twiml(inside: str) -> WebhookResponse:
 
 
 _EMPTY = _twiml("")
-"""Says nothing to the person: what there is to say goes out over the REST API."""
+"""TwiML without a message: replies go out over the REST API instead."""
 
 
 def spoken(text: str) -> WebhookResponse:
-    """Has Twilio say this to whoever wrote, without a call of the REST API."""
+    """Return a response that makes Twilio send this text to the writer, without a call of the REST API."""
     return _twiml(f"<Message>{escape(text)}</Message>")
 
 
 KEY = "part"
-"""In the query of the URL that a message's reports go to: the key with which it was sent."""
+"""The query parameter of a report URL that holds the key of the sent part."""
 OPTED_OUT = "21610"
-"""https://www.twilio.com/docs/api/errors/21610."""
+"""The code of an opt-out. https://www.twilio.com/docs/api/errors/21610."""
 
 _NOTHING = Parsed((), _EMPTY)
 _NOT_UNDERSTOOD = Parsed((), _EMPTY, not_understood=True)
 
-# https://support.twilio.com/hc/en-us/articles/223134027: carriers and Twilio act on these when they are all there is.
-# Nothing acts on them on WhatsApp, where the ordinary words among them stay ordinary.
+# https://support.twilio.com/hc/en-us/articles/223134027: carriers and Twilio act on a text message of one of these.
+# On WhatsApp neither does, so ordinary words like "cancel" stay ordinary there.
 _STOP = {
     "sms": frozenset({"stop", "stopall", "unsubscribe", "cancel", "end", "quit", "revoke", "optout"}),
     "whatsapp": frozenset({"stop", "stopall", "unsubscribe"}),
 }
 _START = frozenset({"start", "unstop"})
 _START_THAT_ANSWERS = "yes"
-"""Carriers take it for START; first of all it is the answer to a question."""
+"""Carriers read it as START. The gateway reads it as an answer to a question first."""
 
 _STATUS: Mapping[str, Literal["sent", "delivered", "read", "failed"]] = {
     "sent": "sent",
@@ -73,15 +73,15 @@ _COORDINATE = re.compile(r"-?\d{1,3}(\.\d+)?")
 
 
 class FormReader:
-    """Reads the forms of one of the two channels."""
+    """Parser of the forms of one of the two channels."""
 
     def __init__(self, channel: str) -> None:
         self._channel, self._prefix = channel, ADDRESS_PREFIX[channel]
 
     def read(self, request: WebhookRequest) -> Parsed:
-        """Return the events of one form, and what makes it doubtful. Raises Malformed for what is not a form in UTF-8.
+        """Return the events of a form, and the reason to doubt it. Raises Malformed for a body that is not a form.
 
-        The signature is one of an event's ids: with other fields cut out of the same signed text, it is a twin.
+        The signature becomes an event id, so that another form cut out of the same signed text counts as a twin.
         """
         form = read_form(request)
         parsed = self._read(form, request)
@@ -108,7 +108,7 @@ class FormReader:
         return self._said(sid, address, form)
 
     def _number(self, written: str) -> str:
-        """A number, a short code or a sender's name; empty for another channel's address."""
+        """Return a number, a short code or a sender's name. Empty for an address of another channel."""
         if ADDRESS.fullmatch(written) is None or not written.startswith(self._prefix):
             return ""
         number = written.removeprefix(self._prefix)
@@ -138,10 +138,10 @@ class FormReader:
         text = form.get("Body", "").replace("\0", "").strip()
         asked = form.get("OptOutType", "").upper()
         if asked == "HELP":
-            return _NOTHING  # Twilio itself has answered
+            return _NOTHING  # Twilio itself answers it
         ids = (sid,)
         if (opted_in := self._opts(asked, text)) is not None:
-            # Of what OptOutType names Twilio has told them; so have the carriers of a text message.
+            # Twilio has confirmed an opt-out that OptOutType names, and carriers confirm those of text messages.
             told = bool(asked) or self._channel == "sms"
             opt = OptOut(event_ids=ids, address=address, person=person, opted_in=opted_in, told=told)
             return Parsed((opt,), _EMPTY)
@@ -176,7 +176,7 @@ class FormReader:
         return Parsed((message,), _EMPTY)
 
     def _opts(self, asked: str, text: str) -> bool | None:
-        """True for in, False for out; None when it is about neither, or answers a question too."""
+        """True for an opt-in, False for an opt-out, None for neither and for a word that is also an answer."""
         word = text.casefold()
         if asked == "STOP" or word in _STOP[self._channel]:
             return False

@@ -1,4 +1,4 @@
-"""A reply as messages of Twilio's. Pure."""
+"""Rendering: a reply to messages of Twilio. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from channels.replies import Media, Part, Reply
 __all__ = ["SMS", "WHATSAPP", "render_sms", "render_whatsapp"]
 
 _LONGEST = 1600
-"""https://www.twilio.com/docs/messaging/api/message-resource, Body: more of it is refused with 21617."""
+"""UTF-16 units of a body. Twilio refuses a longer one with 21617.
+https://www.twilio.com/docs/messaging/api/message-resource"""
 _NUMBER = len("(999/999) ")
 _URL = re.compile(r"https?://\S+")
 
@@ -39,13 +40,13 @@ SMS = Capabilities(
     opt_out=True,
     accents=False,
 )
-"""No buttons: a prompt says in words, and with its code, how to answer."""
+"""There are no buttons: the text of a prompt explains how to answer, with its code."""
 _MMS_TYPES = frozenset({"image/jpeg", "image/png", "image/gif"})
-"""What every phone with MMS shows. Of all else a link is surer to be opened."""
+"""The types that each phone with MMS shows. For other types a link is more reliable."""
 _NOT_US_OR_CANADA = (
     "242|246|264|268|284|340|345|441|473|649|658|664|670|671|684|721|758|767|784|787|809|829|849|868|869|876|939"
 )
-"""Area codes of +1 where Twilio sends no MMS: https://nationalnanpa.com, "Area codes by location"."""
+"""Area codes of +1 to which Twilio sends no MMS: https://nationalnanpa.com, "Area codes by location"."""
 _MMS_NUMBER = re.compile(rf"\+1(?!{_NOT_US_OR_CANADA})[2-9]\d{{9}}")
 
 # https://www.twilio.com/docs/whatsapp/guidance-whatsapp-media-messages
@@ -76,7 +77,7 @@ _WHATSAPP_TYPES: Mapping[str, str] = {
 
 
 def render_sms(address: Address, reply: Reply) -> Sequence[Part]:
-    """Plain text in characters that are cheap to send; a picture by MMS where there is one, other files as links."""
+    """Return plain text in characters that are cheap to send, pictures by MMS where possible, other files as links."""
     fold = fold_quotes if reply.exact else fold_to_gsm
     plain = fold(to_plain(read_markdown(reply.text)))
     addresses = tuple(Span("link", found.start(), found.end()) for found in _URL.finditer(plain))
@@ -86,13 +87,13 @@ def render_sms(address: Address, reply: Reply) -> Sequence[Part]:
 
 
 def render_whatsapp(reply: Reply) -> Sequence[Part]:
-    """Text with WhatsApp's marks; each file in a message of its own, as a link when WhatsApp does not take it."""
+    """Return text with WhatsApp's marks, and each file in its own message, or as a link when WhatsApp refuses it."""
     texts = _texts(read_markdown(reply.text), partial(to_whatsapp, exact=reply.exact))
     return _ordered(reply, texts, [_file(media) for media in reply.media])
 
 
 def _ordered(reply: Reply, texts: Sequence[str], files: Sequence[Part]) -> Sequence[Part]:
-    """Text, then files; a prompt comes last, because its answer must come right after it."""
+    """Return text, then files. A prompt comes last, because its answer must directly follow it."""
     parts = [Part(call="message", arguments={"body": text}) for text in texts]
     if not (reply.buttons and parts):
         return (*parts, *files)
@@ -111,33 +112,36 @@ def _file(media: Media) -> Part:
 
 
 def _part(media: Media, name: str, *, shown: bool) -> Part:
-    """A file by itself, or a link to it; `name` stands before the link."""
+    """Return the part of a file, or of a link to it after its `name`."""
     return Part(call="media" if shown else "link", arguments={"body": name}, media=media)
 
 
-def _texts(styled: Styled, tell: Callable[[Styled], str]) -> list[str]:
-    """Texts within the limit; of several each says its number, because they may arrive in any order."""
-    told = [text for text in (tell(piece).strip() for piece in split(styled, _LONGEST, _units)) if text]
-    if len(told) < 2 and all(_units(text) <= _LONGEST for text in told):
-        return told
-    told = _fitting(styled, tell, _LONGEST - _NUMBER)
-    return [f"({number}/{len(told)}) {text}" for number, text in enumerate(told, start=1)]
+def _texts(styled: Styled, write: Callable[[Styled], str]) -> list[str]:
+    """Return texts within the limit. Several are numbered, because they may arrive in any order."""
+    texts = [text for text in (write(piece).strip() for piece in split(styled, _LONGEST, _units)) if text]
+    if len(texts) < 2 and all(_units(text) <= _LONGEST for text in texts):
+        return texts
+    texts = _fitting(styled, write, _LONGEST - _NUMBER)
+    return [f"({number}/{len(texts)}) {text}" for number, text in enumerate(texts, start=1)]
 
 
-def _fitting(styled: Styled, tell: Callable[[Styled], str], limit: int) -> list[str]:
-    """Pieces that still measure at most `limit` once their marks and addresses are written out."""
+def _fitting(styled: Styled, write: Callable[[Styled], str], limit: int) -> list[str]:
+    """Return pieces that stay within the limit after their marks and addresses are written out.
+
+    `limit` is the first size tried. It is halved for a piece that grows too long.
+    """
     texts: list[str] = []
     for piece in split(styled, limit, _units):
-        text = tell(piece).strip()
+        text = write(piece).strip()
         if _units(text) <= _LONGEST - _NUMBER:
             texts += [text] if text else []
         elif limit > 2 * _NUMBER:
-            texts += _fitting(piece, tell, limit // 2)
+            texts += _fitting(piece, write, limit // 2)
         else:  # an address that fills messages by itself
             texts += [cut.text for cut in split(Styled(text), _LONGEST - _NUMBER, _units)]
     return texts
 
 
 def _units(text: str) -> int:
-    """As a text message counts once it is not in GSM's alphabet: UTF-16 units."""
+    """Return the length in UTF-16 units, as Twilio counts a text message outside of GSM's alphabet."""
     return len(text.encode("utf-16-le", "replace")) // 2

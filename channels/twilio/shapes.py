@@ -1,11 +1,11 @@
-"""The shapes of a form's fields: what of it the signature does not prove.
+"""The shapes of a form's fields. They find forms that the signature does not prove.
 
-Twilio signs names and values one after the other, with nothing between them
-(https://www.twilio.com/docs/usage/security#validating-requests). So one signature proves every form that reads the same
-when its names and values are joined: other fields can be cut out of a long text. None of those is taken without doubt:
-each short field has a shape, which holds no second field; a name that we do not know, or that comes twice, is doubted;
-and so is a text that holds an id as a signed form writes it, for the original's own id has to be somewhere. Twilio is
-asked about a doubted form.
+Twilio signs the names and values joined without a separator
+(https://www.twilio.com/docs/usage/security#validating-requests). So one signature proves every form with the same
+joined text, and an attacker can cut other fields out of a long text. Each forged form of this kind is doubted. Each
+short field has a shape that leaves no room for a second field. A form with an unknown or a repeated name is doubted.
+So is a long text that holds an id as a signed form writes it, because the id of the original form must be somewhere.
+The channel asks Twilio about a doubted form.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from channels.twilio.fields import FIELDS, MOST_MEDIA
 __all__ = ["ADDRESS", "SID", "doubt"]
 
 SID = re.compile(r"[A-Z]{2}[0-9a-f]{32}")
-"""https://www.twilio.com/docs/glossary/what-is-a-sid."""
+"""The form of a sid: https://www.twilio.com/docs/glossary/what-is-a-sid."""
 _COUNT = re.compile(r"\d{0,3}")
 _WORD = re.compile(r"[A-Za-z_-]{0,30}")
 _COUNTRY = re.compile(r"[A-Z]{0,2}")
@@ -32,7 +32,7 @@ ADDRESS = re.compile(
     r"\+?\d{3,15}"  # a number, or a short code
     r"|[A-Za-z0-9][A-Za-z0-9 _&-]{0,10}"  # https://www.twilio.com/docs/glossary/what-alphanumeric-sender-id
     r"|whatsapp:(\+\d{3,15}|(ID|[A-Z]{2})\.[A-Za-z0-9.]{1,40})"
-    r"|(rcs|messenger|sip):[\w.+@-]{1,64}"  # not ours; read as such, and not understood
+    r"|(rcs|messenger|sip):[\w.+@-]{1,64}"  # of other channels: accepted here, not understood later
 )
 _URL = re.compile(r"(https?://[\w.-]+(:\d{1,5})?/[\w./%~?=&-]{0,500})?")
 
@@ -79,13 +79,13 @@ _SHAPES: Mapping[str, re.Pattern[str]] = {
 } | {f"MediaUrl{number}": _URL for number in range(MOST_MEDIA)}
 
 _OF_A_STATUS = frozenset({"ChannelStatusMessage", "ErrorCode", "ErrorMessage", "EventType", "RawDlrDoneDate"})
-"""https://www.twilio.com/docs/messaging/guides/track-outbound-message-status."""
+"""Fields of reports. https://www.twilio.com/docs/messaging/guides/track-outbound-message-status."""
 _KNOWN = FIELDS.harmless | FIELDS.spoiling | _OF_A_STATUS
 _SIGNED_ID = re.compile(r"(?:Account|Message|Sms)Sid[A-Z]{2}[0-9a-f]{32}")
 
 
 def doubt(form: MultiMapping[str]) -> str:
-    """Return why Twilio has to be asked whether it sent this form, in words without a value; empty: it need not be."""
+    """Return the reason to ask Twilio whether it sent this form, without a value of it. Empty: there is none."""
     names = form.keys()
     if not names <= _KNOWN:
         return "it has a field that this release does not know"

@@ -32,12 +32,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """By what the API knows us: the account's sid and token, or an API key and its secret."""
+    """The credentials of the API: the account's sid and token, or an API key and its secret."""
 
     user: str
     password: str
     setting: str
-    """Where the password stands."""
+    """The setting that holds the password."""
 
     @property
     def header(self) -> dict[str, str]:
@@ -46,10 +46,10 @@ class Login:
 
 @final
 class SessionClient(AsyncHttpClient):  # type: ignore[misc]  # the library has no types
-    """One aiohttp session as the library's transport.
+    """Transport of the library over an aiohttp session.
 
-    It makes each call once: the library's own transport knows no time limit, and its retries send a message twice. It
-    writes no log either: the library's has numbers and addresses in it.
+    It makes each call once and with a time limit. The library's own transport has no time limit, and its retries send a
+    message twice. It logs no requests, because the library's log lines hold numbers and addresses.
     """
 
     def __init__(self, http: aiohttp.ClientSession, api_url: str, login: Login) -> None:
@@ -67,7 +67,7 @@ class SessionClient(AsyncHttpClient):  # type: ignore[misc]  # the library has n
         timeout: float | None = None,
         allow_redirects: bool = False,
     ) -> Response:
-        """One HTTP call. Raises SendError for everything but a success."""
+        """Make one HTTP call. Raises SendError for any answer but a success."""
         try:
             async with self._http.request(
                 method,
@@ -94,7 +94,7 @@ class SessionClient(AsyncHttpClient):  # type: ignore[misc]  # the library has n
 
 
 def at(api_url: str, url: str) -> URL:
-    """Where an URL of Twilio's really is: `api_url` stands for all of its hosts."""
+    """Return the URL to call for a URL of Twilio: a configured `api_url` replaces all of Twilio's hosts."""
     asked = URL(url, encoded=True)
     if api_url == API_URL or not (asked.host or "").endswith(".twilio.com"):
         return asked
@@ -102,8 +102,10 @@ def at(api_url: str, url: str) -> URL:
 
 
 def _is_documented(text: str) -> bool:
-    """Whether an answer has the shape of all of Twilio's: an object, whose lists hold objects, and whose dates are
-    text. The library takes that for granted: https://www.twilio.com/docs/usage/twilios-response."""
+    """True if an answer is an object whose lists hold objects and whose dates are text, as all of Twilio's are.
+
+    The library relies on that: https://www.twilio.com/docs/usage/twilios-response.
+    """
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError):

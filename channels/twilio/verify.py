@@ -1,4 +1,4 @@
-"""Is a request Twilio's? It is when it carries a signature made with our secret over the URL and all its fields."""
+"""Verification of requests: Twilio signs the URL and all fields with the account's secret."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ _SIGNATURE = "x-twilio-signature"
 _SETTINGS = "x-twilio-webhooks-signature-settings"
 _BODY_HASH = "bodySHA256"
 _HASHES = {HMAC_SHA1: hashlib.sha1, HMAC_SHA256: hashlib.sha256}
-"""All: https://www.twilio.com/docs/usage/webhooks/webhooks-security and twilio.request_validator."""
+"""All algorithms of https://www.twilio.com/docs/usage/webhooks/webhooks-security and twilio.request_validator."""
 
 
 class Verifier:
-    """Proves requests for one account.
+    """Verifier of requests for one account.
 
-    Twilio signs with the account's auth token and SHA-1, or, once the operator has made one, with a shared key and
-    SHA-256. Which of the two it must be is configured: a request does not choose the weaker one.
+    Twilio signs with the account's auth token and SHA-1 or, once the operator has made one, with a shared key and
+    SHA-256. The settings decide which one is required, so that a request cannot choose the weaker one.
     """
 
     def __init__(
         self, account_sid: str, auth_token: str, shared_key: str = "", *, address: str, setting: str, service: str = ""
     ) -> None:
-        """`address`: our number as Twilio writes it, which stands in `setting`. `service`: our messaging service.
+        """`address`: the bot's number as Twilio writes it. `setting`: the setting that holds it. `service`: the sid of
+        the messaging service.
 
-        Both secrets may be lists, of which each value verifies. Raises ValueError without a token.
+        Both secrets may be lists, and each value verifies. Raises ValueError without a token.
         """
         if not keys(auth_token):
             raise ValueError("twilio: the auth token is empty")
@@ -44,13 +45,13 @@ class Verifier:
         self._algorithm = HMAC_SHA256 if keys(shared_key) else HMAC_SHA1
 
     def verify(self, request: WebhookRequest) -> None:
-        """Raises Forged and nothing else, whatever the bytes.
+        """Check a request's signature, account and number. Raises Forged and no other error, for any bytes.
 
-        The signature has no time in it: what was stored before is recognised by its MessageSid. It covers the URL and
-        a form's fields; of JSON, which no message comes in, it covers a hash of the body that is in the URL.
+        The signature covers no time, so a replayed request is recognised by its MessageSid instead. It covers the URL
+        and the fields of a form. For JSON, which no message uses, it covers a hash of the body that is in the URL.
         """
         try:
-            # What follows a # tells Twilio how to connect, and is not part of what it signs.
+            # The fragment configures Twilio's connection, and Twilio does not sign it.
             url = request.url.partition("#")[0]
             if is_json(request):
                 signed = _BODY_HASH in parse_qs(urlsplit(url).query) and self._signed(
@@ -62,7 +63,7 @@ class Verifier:
                 signed = self._signed(url, form, request)
         except Malformed:
             raise Forged("twilio: the form cannot be read, so its signature cannot be checked") from None
-        except Exception:  # noqa: BLE001 - the library raises what it likes on odd bytes
+        except Exception:  # noqa: BLE001 - the library raises any error on malformed bytes
             raise Forged("twilio: the signature cannot be checked") from None
         if not signed:
             raise Forged("twilio: the signature is missing or wrong")
@@ -70,11 +71,11 @@ class Verifier:
             self._check_ours(form)
 
     def _check_ours(self, form: Mapping[str, str]) -> None:
-        """Raises NotOurs for a form about an account, a number or a messaging service of somebody else's."""
+        """Raises NotOurs for a form about an account, a number or a messaging service that is not configured."""
         if form.get("AccountSid", "") != self._account_sid:
             raise NotOurs("twilio: it is about another account than TWILIO_ACCOUNT_SID")
-        said = form.get("MessageStatus", "received") == "received"
-        ours = form.get("To" if said else "From", "")
+        received = form.get("MessageStatus", "received") == "received"
+        ours = form.get("To" if received else "From", "")
         if ours != self._address and not (self._service and form.get("MessagingServiceSid") == self._service):
             raise NotOurs(
                 f"twilio: it is about another number than {self._setting}: if it is yours, "
@@ -87,7 +88,7 @@ class Verifier:
         if algorithm != self._algorithm:
             return False
         fields = None if isinstance(body, str) else dict(body.items())
-        # Nearly always no name comes twice, and Twilio signs the URL as it stands: this is all there is to do then.
+        # Fast path: nearly always no name is repeated and Twilio signs the URL unchanged.
         if fields is not None and len(fields) == len(body):
             signed = (url + "".join([name + fields[name] for name in sorted(fields)])).encode()
             given, digest = signature.encode("utf-8", "replace"), _HASHES[algorithm]

@@ -1,4 +1,4 @@
-"""The chat in the browser: our own page speaks to it, under the same contract as any platform."""
+"""The web chat: the gateway's own chat page as a platform, under the same contract as any other."""
 
 from channels.webchat.channel import WebChatChannel
 from channels.webchat.verify import COOKIE, SECURE_COOKIE, Session, SessionCookies

@@ -1,4 +1,4 @@
-"""WebChatChannel: the chat page as a channel."""
+"""The channel of the web chat page."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["WebChatChannel"]
 
 
 class WebChatChannel:
-    """The chat in the browser.
+    """The channel of the chat page.
 
-    Delivered means written to the conversation's visible log, which whoever delivers does with the receipt; the page
-    streams that log. So sending itself cannot fail.
+    A delivered part is a line in the conversation's visible log, which the page streams. The delivery writes the line
+    in the commit of the receipt, so `send` itself cannot fail.
     """
 
     name: ClassVar[str] = "webchat"
@@ -39,15 +39,15 @@ class WebChatChannel:
     )
 
     def __init__(self, *, keys: Sequence[bytes], hosts: Sequence[str]) -> None:
-        """`keys`: for the session cookie, the first one signs. `hosts`: the names under which the page is served."""
+        """`keys`: for the session cookie; the first one signs. `hosts`: the host names of the page."""
         self.cookies = SessionCookies(keys)
         self.hosts = tuple(host.lower() for host in hosts)
         self.on_typing: set[Callable[[str], None]] = set()
-        """Called with the session in which the bot begins to write; they must not raise."""
+        """Callbacks that get the session in which the bot begins to write. They must not raise."""
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str], *, way: Way) -> Self:
-        """WEBCHAT_KEY: `new,old`, each at least 32 characters. WEBCHAT_HOSTS: host names with commas, without ports.
+        """Read WEBCHAT_KEY (`new,old`, each at least 32 characters) and WEBCHAT_HOSTS (`name,name`, without ports).
 
         Raises MissingSetting.
         """
@@ -60,13 +60,13 @@ class WebChatChannel:
         return cls(keys=[key.encode() for key in keys], hosts=hosts)
 
     async def start(self, http: aiohttp.ClientSession) -> None:
-        """Nothing is needed: the page comes to us."""
+        """No-op: the page calls the gateway."""
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """No-op: no resource is open."""
 
     def verify(self, request: WebhookRequest, now: datetime) -> None:
-        """A POST of our own page, in a session of ours. Raises Forged or Stale."""
+        """Check that the request is a POST of the chat page with a valid session. Raises Forged or Stale."""
         if request.method != "POST":
             raise Forged("only a POST says anything")
         check_host(request.headers, self.hosts)
@@ -75,7 +75,7 @@ class WebChatChannel:
         self.cookies.check(request.headers, now, secure=secure)
 
     def parse(self, request: WebhookRequest) -> Parsed:
-        """Raises Malformed."""
+        """Return the event of a request. Raises Malformed."""
         event = parse_event(request)
         return Parsed(
             events=(event,),
@@ -89,7 +89,7 @@ class WebChatChannel:
         return Receipt(message_id=key)
 
     def follows(self, message: Message, receipt: Receipt) -> bool:
-        """Return whether ours was the bot's newest message on the page when the person sent theirs."""
+        """True if the receipt is that of the bot's newest message on the page when the person sent `message`."""
         return message.after is not None and message.after == receipt.message_id
 
     async def typing(self, address: Address) -> None:

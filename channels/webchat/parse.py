@@ -1,4 +1,4 @@
-"""What the page sends: a message or a press, as JSON."""
+"""Parsing: one request of the page to an event. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 
 
 def parse_event(request: WebhookRequest) -> Event:
-    """The event of one request of the page. Raises Malformed for anything else."""
+    """Return the event of a request of the page. Raises Malformed for any other body."""
     try:
         sent = payload_from(request.body)
     except ValidationError as error:
@@ -53,6 +53,6 @@ def address_of(session: str) -> Address:
 
 
 def language_of(headers: Mapping[str, str]) -> str | None:
-    """The first choice of Accept-Language, which browsers send in order."""
+    """Return the first language of Accept-Language, which browsers send in order of preference, or None."""
     first = headers.get("accept-language", "").partition(",")[0].partition(";")[0].strip()
     return first if _LANGUAGE.fullmatch(first) else None

@@ -9,12 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 __all__ = ["MAX_MESSAGE", "Press", "SentMessage", "payload_from"]
 
 MAX_MESSAGE = 16_000
-"""Characters a person may write at once."""
+"""The longest message of a person, in characters."""
 
 _Id: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
-"""Made by the page once per message or press, and the same when it tries again."""
+"""An id that the page makes once for each message or press, and repeats on a retry."""
 _MessageId: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
-"""Of a message of the bot, as the visible log has it."""
+"""The id of a message of the bot in the visible log."""
 
 
 class _Sent(BaseModel):
@@ -26,7 +26,7 @@ class _Sent(BaseModel):
 class SentMessage(_Sent):
     text: Annotated[str, Field(min_length=1, max_length=MAX_MESSAGE)]
     after: _MessageId | None = None
-    """The bot's newest message on the page when the person pressed send, however often the page then tried."""
+    """The bot's newest message on the page when the person first pressed send. Retries keep it."""
 
 
 class Press(_Sent):

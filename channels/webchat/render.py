@@ -1,4 +1,4 @@
-"""A reply as the page shows it: one part for the words and buttons, one for each file."""
+"""Rendering: a reply to one part for its text and buttons, and one for each file."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from channels.replies import Button, Json, Part, Reply, Settled
 __all__ = ["BUTTON_LABEL", "render_reply"]
 
 BUTTON_LABEL = 60
-"""Characters of a label: what a narrow window shows on one line."""
+"""The longest label in characters: a narrow window shows this many on one line."""
 
 
 def render_reply(reply: Reply) -> tuple[Part, ...]:
-    """The Markdown goes as it is: whoever serves the page renders it safely.
+    """Return the parts of a reply. The Markdown stays as it is, and the server of the page renders it safely.
 
-    A question comes after its files, so that the last part's receipt is the question's.
+    A question comes after its files, so that the last receipt is that of the question.
     """
     text = reply.text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent anywhere
     buttons = tuple(map(_cut, reply.buttons))
@@ -28,7 +28,7 @@ def render_reply(reply: Reply) -> tuple[Part, ...]:
     files = tuple(Part(call="show", arguments={"text": "", "edits": None}, media=media) for media in reply.media)
     if buttons:
         return (*files, words)
-    # An edit shows its words even when there are none: an emptied message is an answer too.
+    # An edit with an empty text is sent too, because it empties the message.
     return (words, *files) if reply.text or reply.edits else files
 
 

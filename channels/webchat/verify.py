@@ -1,8 +1,8 @@
-"""Who is speaking, and that it is our own page: host, origin and session cookie.
+"""Verification of requests: host, origin and session cookie of the chat page.
 
 The checks follow the OWASP cheat sheet on cross-site request forgery: a signed SameSite=Strict cookie, the Origin of
-every request that changes something, and Fetch Metadata where the browser sends it. The list of hosts stops DNS
-rebinding, where a foreign page makes its own name point at this machine.
+every request that changes state, and Fetch Metadata when the browser sends it. The list of hosts stops DNS rebinding,
+in which a foreign page makes its own host name point at this machine.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = [
 ]
 
 COOKIE = "askfirst_chat"
-"""The cookie's name on plain http, on this machine."""
+"""The cookie's name over plain http, on this machine."""
 SECURE_COOKIE = f"__Host-{COOKIE}"
-"""Its name on https. No sibling domain can plant a cookie of such a name: a browser takes it from this very host alone
-(https://developer.mozilla.org/docs/Web/HTTP/Reference/Headers/Set-Cookie#cookie_prefixes)."""
+"""The cookie's name over https. A browser accepts a cookie with this prefix from this host alone, so that no sibling
+domain can plant one (https://developer.mozilla.org/docs/Web/HTTP/Reference/Headers/Set-Cookie#cookie_prefixes)."""
 SESSION_SECONDS = 30 * 86400
-"""From the last time the page was opened."""
+"""The lifetime of a session, from the last time the page was opened."""
 
 _VALUE = re.compile(r"([A-Za-z0-9_-]{22})\.([0-9]{1,12})\.([A-Za-z0-9_-]{43})")
 _COOKIES = {
@@ -49,29 +49,29 @@ class Session:
     """One browser's conversation."""
 
     session_id: str
-    """128 random bits: 22 characters of base64url."""
+    """128 random bits, as 22 characters of base64url."""
     cookie: str
     """The cookie's value."""
 
 
 class SessionCookies:
-    """Makes and checks the cookie's value: session, unix seconds of issue, and an HMAC-SHA256 over both."""
+    """Factory and verifier of cookies: a session, the Unix second of issue, and an HMAC-SHA256 over both."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
-        """The first key signs, all of them verify."""
+        """Derive the keys. The first one signs, and all of them verify."""
         self._keys = [hmac.digest(key, b"askfirst web chat session", hashlib.sha256) for key in keys]
 
     def begin(self, now: datetime, random: Callable[[int], bytes]) -> Session:
-        """A new session. `random` gives so many random bytes."""
+        """Return a new session. `random` returns a number of random bytes."""
         return self.renew(_base64(random(16)), now)
 
     def renew(self, session_id: str, now: datetime) -> Session:
-        """The same session from now on."""
+        """Return the same session with a new lifetime from `now`."""
         signed = f"{session_id}.{int(now.timestamp())}"
         return Session(session_id, f"{signed}.{self._mac(self._keys[0], signed)}")
 
     def check(self, headers: Mapping[str, str], now: datetime, *, secure: bool) -> str:
-        """The session that the request's cookie proves; `secure`: it came over https. Raises Forged or Stale."""
+        """Return the session that the cookie proves. `secure`: the request came over https. Raises Forged or Stale."""
         found = _VALUE.fullmatch(_cookie(headers, secure))
         if found is None:
             raise Forged("no session cookie of ours")
@@ -90,25 +90,25 @@ class SessionCookies:
 
 
 def session_of(headers: Mapping[str, str], *, secure: bool) -> str:
-    """The session that the cookie names, without any proof; empty when it names none."""
+    """Return the session that the cookie names, unverified. Empty when it names none."""
     return _cookie(headers, secure).partition(".")[0]
 
 
 def is_secure(request: WebhookRequest) -> bool:
-    """Return whether the page is served over https, be it by a proxy in front."""
+    """True if the page is served over https, by the gateway or by a proxy in front of it."""
     return request.url.startswith("https://")
 
 
 def check_host(headers: Mapping[str, str], hosts: Sequence[str]) -> None:
-    """The request was sent to one of these host names, whatever the port. Raises Forged."""
+    """Check that the request was sent to one of these host names, on any port. Raises Forged."""
     if _host_name(headers.get("host", "")) not in hosts:
         raise Forged("sent to a host that is not ours")
 
 
 def check_page(headers: Mapping[str, str], *, secure: bool) -> None:
-    """The request was made by a page of the host that it was sent to. Raises Forged.
+    """Check that the request was made by a page of the host that it was sent to. Raises Forged.
 
-    Over https that page came over https too, and it sends JSON, which no form of another page can.
+    Over https the page must come over https too and send JSON, which no HTML form of another page can.
     """
     scheme, _, netloc = headers.get("origin", "").partition("://")
     if secure and (
@@ -122,7 +122,7 @@ def check_page(headers: Mapping[str, str], *, secure: bool) -> None:
 
 
 def _host_name(netloc: str) -> str | None:
-    if "@" in netloc:  # of a URL, not of a Host header (RFC 9110, 7.2)
+    if "@" in netloc:  # valid in a URL, but not in a Host header (RFC 9110, 7.2)
         return None
     try:
         return urlsplit(f"//{netloc}").hostname
@@ -131,7 +131,7 @@ def _host_name(netloc: str) -> str | None:
 
 
 def _cookie(headers: Mapping[str, str], secure: bool) -> str:
-    """The cookie's value; empty when there is none, or more than one: somebody else planted one of them."""
+    """Return the cookie's value. Empty when there is none, or several, of which another site planted one."""
     values = _COOKIES[secure].findall(headers.get("cookie", ""))
     return values[0].strip() if len(values) == 1 else ""
 
