@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway import app
+from gateway import assembly
 from gateway.engine import retrying
 from gateway.engine.turns import bare_replies
 from gateway.store.base import Store
@@ -37,7 +37,7 @@ def kept_on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
                 return SqliteStore(path)
             return RedisStore(url, prefix=f"{own}:{next(numbers)}", ack_seconds=_PATIENCE_SECONDS)
 
-        monkeypatch.setattr(app, "SqliteStore", opened)
+        monkeypatch.setattr(assembly, "SqliteStore", opened)
     return kind
 
 
