@@ -64,7 +64,7 @@ def readings(text: str, words: Words) -> frozenset[Reading]:
     """Return every way to read a folded text in one language, spelt as it stands, or without its lengthened letters."""
     for spelling in _spellings(text, words):
         found = frozenset(_readings(spelling, words))
-        if found or _key(spelling, words) in words.unclear:
+        if found or _says_neither(spelling, words):
             return found
     return frozenset()
 
@@ -93,15 +93,16 @@ def _is_head(word: str, words: Words) -> bool:
     return any("head" in piece.role for piece in words.pieces.get(word, ()))
 
 
-def _key(text: str, words: Words) -> str:
-    """Return a text as `Words.unclear` has it."""
+def _is_unclear(text: str, words: Words) -> bool:
+    """Return True for a text that is no answer, whatever its pieces say."""
+    space = " " if words.spaced else ""
     tokens = [word for word, _ in _TOKEN.findall(text)]
-    return (" " if words.spaced else "").join(tokens)
+    return space.join(tokens) in words.unclear or space.join(text.split()) in words.unclear_joined
 
 
 def _readings(text: str, words: Words) -> Iterator[Reading]:
     message = _cut(text, words)
-    if message is None or _key(text, words) in words.unclear:
+    if message is None or _says_neither(text, words):
         return
     todo = [_State(0, None, "", 0, None, frozenset(), polite=False, first=0, end=0)]
     seen = set(todo)
@@ -117,10 +118,23 @@ def _readings(text: str, words: Words) -> Iterator[Reading]:
                 todo.append(after)
 
 
+def _says_neither(text: str, words: Words) -> bool:
+    """Return True for what is no answer, also behind more yeses or noes: "no, no problem", "yes, yeah right"."""
+    if text in words.pieces or _is_unclear(text, words):
+        return _is_unclear(text, words)
+    for match in _TOKEN.finditer(text):
+        if not _is_head(match[1], words):
+            return False
+        tail = text[match.start() :].strip()
+        if match.start() and tail != match[1] and _is_unclear(tail, words):
+            return True
+    return False
+
+
 def _says_nothing(message: _Message, state: _State, words: Words) -> bool:
     """Return True for what is no answer without its politeness either: "exactly, thanks"."""
     tokens = message.tokens[state.first : state.end]
-    return _key(message.text[tokens[0].start : tokens[-1].end], words) in words.unclear
+    return len(tokens) < len(message.tokens) and _is_unclear(message.text[tokens[0].start : tokens[-1].end], words)
 
 
 class _Token(NamedTuple):
@@ -226,6 +240,9 @@ def _fits(state: _State, piece: Piece) -> bool:
     if piece.intent != last.intent or (state.verb and piece.verb and piece.verb != state.verb):
         return False
     if state.join == "." and piece.intent == "confirm":
+        return False
+    # "No don't" + "stop" is no refusal: what follows another no than a plain one without a comma, it may negate.
+    if piece.intent == "cancel" and last.role not in ("head", "after") and state.join not in _APART:
         return False
     if "head" in piece.role:
         return state.heads < _HEADS[piece.intent]

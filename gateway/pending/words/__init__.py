@@ -174,7 +174,7 @@ def made_index() -> str:
         for text, pieces in words.pieces.items():
             plain = {piece.intent for piece in pieces if piece.role in ("head", "comma head")}
             plain |= {piece.intent for piece in pieces if text in map(fold, words.typed) and piece.verb is None}
-            if len(plain) == 1 and len(text) > 1 and text not in words.unclear:
+            if len(plain) == 1 and len(text) > 1 and not words.says_nothing(text):
                 found[text][lang] = plain.pop()
     typed = {lang: words_of(lang).typed for lang in languages()}
     return (

@@ -21,6 +21,8 @@ _ENDS = frozenset({"cancel", "drop", "reject", "skip", "stop"})
 """Prompts that would end something: "yes, continue" may be a no to them."""
 _ALIKE = {"approve": ("reject",), "keep": ("keep", "leave"), "leave": ("keep", "leave")}
 """"I approve", said to "Reject the invoice?", may be a yes or a no."""
+_TAKES_AWAY = frozenset({"archive", "block", "cancel", "close", "delete", "drop", "leave", "stop"})
+"""Prompts that would take something away: "I don't need it" may be a yes to them."""
 NAMES: Mapping[Intent, str] = {"confirm": "yes", "cancel": "no"}
 _MOST_TEXTS = 60
 _MOST_VARIED = 3
@@ -36,6 +38,7 @@ def parsed(source: Mapping[str, Any], lang: str, common: Common) -> Words:
     forms = _forms(source, lang)
     stems = _stems(forms, lang)
     going_on = re.compile(f"{'' if lang in UNSPACED else '(?:^| )'}(?:{'|'.join(map(re.escape, common.going_on))})")
+    unneeded = frozenset(_texts(source, lang, "no_unneeded"))
     # Without its accent such a word means something else: "sí, borra" is a yes, "si borra" is none.
     other = tuple(f"{text} " for name in NAMES.values() for text in _texts(source, lang, f"{name}_comma"))
     exact: dict[str, set[Piece]] = defaultdict(set)
@@ -43,10 +46,13 @@ def parsed(source: Mapping[str, Any], lang: str, common: Common) -> Words:
     for intent, name in NAMES.items():
         everywhere = common.everywhere[intent] - common.exceptions.get(lang, frozenset())
         for text, piece in _plain_pieces(source, lang, intent, name, everywhere, stems):
-            goes_on = intent == "confirm" and going_on.search(text) is not None
-            exact[text].add(piece._replace(no_verbs=piece.no_verbs | _ENDS) if goes_on else piece)
-        for text, verb in _fixed(source, lang, name):
-            exact[text].add(Piece("then", intent, verb))
+            if intent == "confirm":
+                doubtful = _ENDS if going_on.search(text) else frozenset[str]()
+            else:
+                doubtful = _TAKES_AWAY if text in unneeded else frozenset[str]()
+            exact[text].add(piece._replace(no_verbs=piece.no_verbs | doubtful))
+        for text, verb in _fixed(source, lang, name):  # "no I want to keep it" is no refusal to delete it
+            exact[text].add(Piece("then" if intent == "confirm" else "phrase", intent, verb))
         for text in filter(_is_slot, _texts(source, lang, f"{name}_verb")):
             for spelling in _spellings(text):
                 if spelling == text or not spelling.startswith(other):
@@ -54,6 +60,7 @@ def parsed(source: Mapping[str, Any], lang: str, common: Common) -> Words:
     pieces = _spelt(exact, other, lang)
     polite = frozenset(chain.from_iterable(map(_spellings, _texts(source, lang, "polite"))))
     unclear = frozenset(chain.from_iterable(map(_spellings, _texts(source, lang, "unclear"))))
+    joined = frozenset(chain.from_iterable(map(_spellings, _texts(source, lang, "unclear_joined"))))
     return Words(
         language=lang,
         typed=(source["typed"]["yes"], source["typed"]["no"]),
@@ -62,6 +69,7 @@ def parsed(source: Mapping[str, Any], lang: str, common: Common) -> Words:
         closings=frozenset(chain.from_iterable(map(_spellings, _texts(source, lang, "closings")))),
         sent_from=tuple(_signature(fold(line)) for line in source.get("sent_from", ())),
         unclear=frozenset(text.replace(",", "") for text in unclear),
+        unclear_joined=joined,
         slots={text: frozenset(intents) for text, intents in slots.items() if len(intents) == 1},
         forms=forms,
         longest_form=max(map(len, forms), default=0),
@@ -86,7 +94,7 @@ def _plain_pieces(
     for text in _texts(source, lang, f"{name}_after"):
         yield text, Piece("after", intent)
     then = frozenset(_texts(source, lang, f"{name}_then"))
-    for text in chain(_texts(source, lang, f"{name}_phrases"), then):
+    for text in chain(_texts(source, lang, f"{name}_phrases"), then, _texts(source, lang, f"{name}_unneeded")):
         role: Role = "then" if intent == "confirm" or text in then else "phrase"
         yield text, Piece(role, intent, None, _no_verbs(text, lang, stems))
 

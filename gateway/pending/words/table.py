@@ -61,6 +61,8 @@ class Words:
     sent_from: tuple[re.Pattern[str], ...]
     unclear: frozenset[str]
     """Whole messages that are no answer, whatever their pieces say."""
+    unclear_joined: frozenset[str]
+    """The same of those that a comma makes an answer: "não deixa", but "não, deixa"."""
     slots: Mapping[str, frozenset[Intent]]
     """Phrases with a verb, which stands in them as "{the name of its form}"."""
     forms: Mapping[str, frozenset[Form]]
@@ -74,7 +76,7 @@ class Words:
 
     def says_nothing(self, text: str) -> bool:
         """Return True for a folded text that is no answer in this language, whatever another says."""
-        return text.replace(",", "") in self.unclear
+        return text.replace(",", "") in self.unclear or text in self.unclear_joined
 
     @property
     def spaced(self) -> bool:
