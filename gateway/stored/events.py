@@ -1,0 +1,194 @@
+"""The events that the gateway stores for itself, beside those of the platforms.
+
+Each is a frozen dataclass. `event_of` reads the body of any stored event. `body_of` writes an event of the gateway, and
+its writer seals the body. Names and order of the stored fields never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from channels import Address, Event, Json, Reply
+from channels.events import event_from_json
+from gateway.stored.outbox import address_from_json, address_to_json, reply_from_json, reply_to_json
+
+__all__ = [
+    "ActionDeadline",
+    "ActionSettled",
+    "AskAgain",
+    "Deadline",
+    "DecisionRequested",
+    "InternalEvent",
+    "Notification",
+    "body_of",
+    "event_of",
+    "is_internal",
+]
+
+Deadline: TypeAlias = Literal["expiry", "undelivered", "unlaunched"]
+"""The end of the time to answer, to deliver the prompt, or to launch a confirmed action."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionDeadline:
+    """A deadline of an action has passed. Set as a timer; worked in the decision lane."""
+
+    kind: Deadline
+    event_id: str
+    action_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRequested:
+    """The bot's own code decides for a person (`ChannelAgent.decide`). Worked in the decision lane."""
+
+    event_id: str
+    action_id: str
+    intent: Literal["confirm", "cancel"]
+    person: str
+    """The written form of the person."""
+    language: str = "en"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notification:
+    """The bot's own code scheduled a reply (`ChannelAgent.notify`). Set as a timer; worked in the decision lane."""
+
+    event_ids: tuple[str, ...]
+    address: Address
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionSettled:
+    """An action has ended: a note for the model, which starts a turn when `resume` is True."""
+
+    event_id: str
+    action_id: str
+    tool: str
+    preview: str
+    state: str
+    reason: str | None
+    outcome: str | None
+    by: str | None
+    """The person that decided, for the model to read."""
+    remark: str | None
+    resume: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskAgain:
+    """A person pressed "Ask again" on an ended action: the next turn asks the same call anew."""
+
+    event_id: str
+    action_id: str
+
+
+InternalEvent: TypeAlias = ActionDeadline | DecisionRequested | Notification | ActionSettled | AskAgain
+
+_INTERNAL: Final = frozenset({"expiry", "undelivered", "unlaunched", "decide", "notify", "settled", "again"})
+
+
+def is_internal(body: Mapping[str, Json]) -> bool:
+    """Return True for the body of one of the gateway's own events."""
+    return body.get("kind") in _INTERNAL
+
+
+def body_of(event: InternalEvent) -> dict[str, Json]:
+    """Return the stored body of an event, which is not sealed yet."""
+    match event:
+        case ActionDeadline():
+            return {"kind": event.kind, "event_id": event.event_id, "action_id": event.action_id}
+        case AskAgain():
+            return {"kind": "again", "event_id": event.event_id, "action_id": event.action_id}
+        case DecisionRequested():
+            return {
+                "kind": "decide",
+                "action_id": event.action_id,
+                "intent": event.intent,
+                "person": event.person,
+                "language": event.language,
+                "event_id": event.event_id,
+            }
+        case Notification():
+            return {
+                "kind": "notify",
+                "event_ids": list(event.event_ids),
+                "address": address_to_json(event.address),
+                "reply": reply_to_json(event.reply),
+            }
+        case ActionSettled():
+            return {
+                "kind": "settled",
+                "event_id": event.event_id,
+                "action_id": event.action_id,
+                "tool": event.tool,
+                "preview": event.preview,
+                "state": event.state,
+                "reason": event.reason,
+                "outcome": event.outcome,
+                "by": event.by,
+                "remark": event.remark,
+                "resume": event.resume,
+            }
+
+
+def event_of(body: Mapping[str, Json]) -> Event | InternalEvent:
+    """Read the body of a stored event. Raises ValueError when it is none."""
+    match body.get("kind"):
+        case "expiry" | "undelivered" | "unlaunched" as kind:
+            return ActionDeadline(kind=kind, event_id=str(body.get("event_id", "")), action_id=_text(body, "action_id"))
+        case "again":
+            return AskAgain(event_id=str(body.get("event_id", "")), action_id=_text(body, "action_id"))
+        case "decide":
+            return DecisionRequested(
+                event_id=str(body.get("event_id", "")),
+                action_id=_text(body, "action_id"),
+                intent=_intent(body.get("intent")),
+                person=_text(body, "person"),
+                language=str(body.get("language", "en")),
+            )
+        case "notify":
+            ids = body.get("event_ids")
+            return Notification(
+                event_ids=tuple(str(each) for each in ids) if isinstance(ids, list | tuple) else (),
+                address=address_from_json(body.get("address")),
+                reply=reply_from_json(body.get("reply")),
+            )
+        case "settled":
+            return ActionSettled(
+                event_id=str(body.get("event_id", "")),
+                action_id=_text(body, "action_id"),
+                tool=str(body.get("tool")),
+                preview=str(body.get("preview")),
+                state=str(body.get("state")),
+                reason=_optional(body, "reason"),
+                outcome=_optional(body, "outcome"),
+                by=_optional(body, "by"),
+                remark=_optional(body, "remark"),
+                resume=body.get("resume") is True,
+            )
+        case _:
+            return event_from_json(dict(body))
+
+
+def _text(body: Mapping[str, Json], name: str) -> str:
+    value = body.get(name)
+    if not isinstance(value, str):
+        raise ValueError(f"a stored event without {name}")
+    return value
+
+
+def _optional(body: Mapping[str, Json], name: str) -> str | None:
+    value = body.get(name)
+    return str(value) if value else None
+
+
+def _intent(stored: Json) -> Literal["confirm", "cancel"]:
+    if stored == "confirm":
+        return "confirm"
+    if stored == "cancel":
+        return "cancel"
+    raise ValueError("not an intent")

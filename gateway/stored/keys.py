@@ -1,0 +1,199 @@
+"""The names of all records and logs: one function each, with the writer and the time to live.
+
+A record or log lives in the partition of its conversation, unless it says otherwise. `key` makes a `Key` of a name.
+Records of actions, indexes, newcomers and admitted people are sealed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Concatenate, Final, ParamSpec, Protocol
+
+from gateway.store.base import Key
+
+__all__ = [
+    "ADMITTED",
+    "AUDIT",
+    "FIRST_FORM",
+    "FOLDED_NOTES",
+    "INDEX",
+    "NEWCOMERS",
+    "SECURITY",
+    "SERVED",
+    "SHAPES",
+    "TRANSCRIPT",
+    "action",
+    "addressed",
+    "admitted",
+    "attempt_state",
+    "before_move",
+    "failures",
+    "folded_notes",
+    "heartbeat",
+    "index",
+    "key",
+    "links",
+    "opted_out",
+    "overheard",
+    "part_message",
+    "platform_message",
+    "poller",
+    "shape",
+    "token",
+    "transcript",
+    "turn_result",
+    "unreachable",
+    "visible_log",
+]
+
+_P = ParamSpec("_P")
+
+INDEX: Final = "open"
+"""The prefix of `index`, for a prefetch."""
+FOLDED_NOTES: Final = "notes"
+"""The prefix of `folded_notes`, for a prefetch."""
+TRANSCRIPT: Final = "transcript"
+"""The prefix of `transcript`, for a prefetch."""
+ADMITTED: Final = "admitted/"
+"""The prefix of `admitted`, for a scan."""
+SHAPES: Final = "shape/"
+"""The prefix of `shape`, for a scan."""
+NEWCOMERS: Final = "newcomers"
+"""Record, in the partition of its own name: the last newcomers. Written by pairing, for a day after the last one."""
+SERVED: Final = "served"
+"""Record, in the partition of its own name: the name of the bot that this store serves. Written by the operations."""
+FIRST_FORM: Final = "first_form"
+"""Record, in the partition of its own name: until when unsealed records of the first release count. Written at start
+by the upgrade."""
+AUDIT: Final = "audit"
+"""Log, one a partition: the chained audit lines of all actions. Written with each change of an action."""
+SECURITY: Final = "security"
+"""Log, one a partition: refused presses and forged records. Written by decisions and by the inbox."""
+
+
+class _Partitions(Protocol):
+    def partition(self, conversation: str) -> str: ...
+
+
+def key(
+    store: _Partitions,
+    conversation: str,
+    name: Callable[Concatenate[str, _P], str],
+    *args: _P.args,
+    **kwargs: _P.kwargs,
+) -> Key:
+    """Return the key of a conversation's record or log: ``key(store, conversation, transcript)``."""
+    return Key(store.partition(conversation), name(conversation, *args, **kwargs))
+
+
+def transcript(conversation: str) -> str:
+    """Log: the messages of the conversation as the model reads them. Written by each turn; kept."""
+    return f"{TRANSCRIPT}/{conversation}"
+
+
+def visible_log(conversation: str) -> str:
+    """Log: the lines that the person saw, for pages that read them from the gateway. Written by turns, decisions and
+    delivery; kept."""
+    return f"visible/{conversation}"
+
+
+def index(conversation: str) -> str:
+    """Record: the conversation's actions in short. Written with each change of an action; 30 days after its last open
+    action."""
+    return f"{INDEX}/{conversation}"
+
+
+def folded_notes(conversation: str) -> str:
+    """Record: the notes for the model that no turn has read. Written by turns without a message; kept until a turn
+    reads it."""
+    return f"{FOLDED_NOTES}/{conversation}"
+
+
+def failures(conversation: str) -> str:
+    """Record: how the failed attempts of the turn at the mailbox's head ended. Written by failed turns; deleted when a
+    turn ends."""
+    return f"failures/{conversation}"
+
+
+def addressed(conversation: str) -> str:
+    """Record: the ids of the messages of a thread or topic that addressed the bot. Written by addressing; one day."""
+    return f"asked/{conversation}"
+
+
+def overheard(conversation: str) -> str:
+    """Record: the last messages of a group that were not for the bot. Written by addressing; one day."""
+    return f"beside/{conversation}"
+
+
+def before_move(conversation: str) -> str:
+    """Record: the conversation that a group was before the platform gave it a new address. Written by the inbox;
+    kept."""
+    return f"moved/{conversation}"
+
+
+def links(conversation: str) -> str:
+    """Record: the series of the conversation's links to files. Written when its links end; kept."""
+    return f"links/{conversation}"
+
+
+def opted_out(conversation: str) -> str:
+    """Record: the person wants no messages. Written by turns and delivery; kept until the person opts in."""
+    return f"opted_out/{conversation}"
+
+
+def unreachable(conversation: str) -> str:
+    """Record: the platform lets no message through. Written by delivery; one day, or until the person writes."""
+    return f"unreachable/{conversation}"
+
+
+def turn_result(conversation: str, message_id: str) -> str:
+    """Record: how the turn of a call of the bot's own code ended. Written by that turn; ten minutes."""
+    return f"word/{message_id}/{conversation}"
+
+
+def attempt_state(conversation: str, part_id: str) -> str:
+    """Record: the attempt state of a part. Written by its sender; one day."""
+    return f"doubt/{part_id}/{conversation}"
+
+
+def platform_message(conversation: str, message_id: str) -> str:
+    """Record: the part and the delivery reports of a platform's message. Written by receipts and reports; one day."""
+    return f"message/{message_id}/{conversation}"
+
+
+def part_message(conversation: str, part_id: str) -> str:
+    """Record: the platform's id of a part that was accepted, from a report that came before the receipt. Written by
+    reports; one day."""
+    return f"taken/{part_id}/{conversation}"
+
+
+def poller(channel: str) -> str:
+    """Record, in the partition of the channel's name: the worker that polls it. Written by that worker; as long as a
+    lease."""
+    return f"poller/{channel}"
+
+
+def action(action_id: str) -> str:
+    """Record: an action. Written by its changes; 30 days after it settled, kept before."""
+    return f"action/{action_id}"
+
+
+def token(sha256: str) -> str:
+    """Record: the action and the conversation of a button, by the SHA-256 of its token. Written with the prompt; as
+    long as the action can be answered for."""
+    return f"token/{sha256}"
+
+
+def heartbeat(action_id: str) -> str:
+    """Record: the process that runs an adapter's action is alive. Written by that process; some seconds."""
+    return f"alive/{action_id}"
+
+
+def admitted(person: str) -> str:
+    """Record, in the partition of the person: an admitted newcomer. Written by pairing; kept until expelled."""
+    return f"{ADMITTED}{person}"
+
+
+def shape(conversation: str, name: str) -> str:
+    """Record: the count of a payload's shape that no channel could read. Written by the inbox; 30 days."""
+    return f"{SHAPES}{conversation}/{name}"

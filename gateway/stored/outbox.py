@@ -1,0 +1,158 @@
+"""The body of a queued part: what delivery knows of it beside its id and its conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from channels import Address, Json, Part, Reply
+
+__all__ = [
+    "OutboxItem",
+    "address_from_json",
+    "address_to_json",
+    "part_from_json",
+    "part_to_json",
+    "reply_from_json",
+    "reply_to_json",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxItem:
+    """The body of a queued part. `address` and `part` are decoded on each read; the other fields are plain values."""
+
+    stored_address: Json
+    stored_part: Json
+    shows: tuple[str, ...] = ()
+    """The ids of the actions whose prompt is complete with this part."""
+    asks: tuple[str, ...] = ()
+    """The ids of the actions that this part asks about, complete or not."""
+    tells: tuple[str, ...] = ()
+    """The ids of the actions whose outcome this part tells."""
+    alone: bool = False
+    """The part asks about one action only, so that a bare reply after it is meant for that one."""
+    edits: str | None = None
+    """The platform's id of the message that this part changes."""
+    cause: str | None = None
+    """The id of the event that this part answers, for the log."""
+    language: str = "en"
+    """The language of a later message about this part, as a BCP 47 tag."""
+
+    @classmethod
+    def of(
+        cls,
+        address: Address,
+        part: Part,
+        *,
+        shows: tuple[str, ...],
+        asks: tuple[str, ...],
+        tells: tuple[str, ...],
+        alone: bool,
+        edits: str | None,
+        cause: str,
+        language: str,
+    ) -> OutboxItem:
+        """Return the item of a rendered part."""
+        return cls(
+            stored_address=address_to_json(address),
+            stored_part=part_to_json(part),
+            shows=shows,
+            asks=asks,
+            tells=tells,
+            alone=alone,
+            edits=edits,
+            cause=cause,
+            language=language,
+        )
+
+    @property
+    def address(self) -> Address:
+        """The address that the part goes to. Raises ValueError when it cannot be read."""
+        return address_from_json(self.stored_address)
+
+    @property
+    def part(self) -> Part:
+        """The rendered part. Raises ValueError when it cannot be read."""
+        return part_from_json(self.stored_part)
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the stored form."""
+        return {
+            "address": self.stored_address,
+            "part": self.stored_part,
+            "shows": list(self.shows),
+            "asks": list(self.asks),
+            "tells": list(self.tells),
+            "alone": self.alone,
+            "edits": self.edits,
+            "cause": self.cause,
+            "language": self.language,
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Json]) -> OutboxItem:
+        """Read a stored form, also of the first release, which knew no `asks`, `tells`, `alone`, `cause` and
+        `language`. Raises ValueError when it is none."""
+        edits, cause = body.get("edits"), body.get("cause")
+        shows = _texts(body.get("shows"))
+        return cls(
+            stored_address=body.get("address"),
+            stored_part=body.get("part"),
+            shows=shows,
+            asks=_texts(body.get("asks")) or shows,
+            tells=_texts(body.get("tells")),
+            alone=body.get("alone") is True,
+            edits=edits if isinstance(edits, str) else None,
+            cause=cause if isinstance(cause, str) else None,
+            language=str(body.get("language", "en")),
+        )
+
+
+def part_to_json(part: Part) -> Json:
+    """Return the stored form of a part."""
+    stored: Json = _adapter(Part).dump_python(part, mode="json")
+    return stored
+
+
+def part_from_json(stored: Json) -> Part:
+    """Read a stored part. Raises ValueError when it is none."""
+    part: Part = _adapter(Part).validate_python(stored)
+    return part
+
+
+def reply_to_json(reply: Reply) -> Json:
+    """Return the stored form of a reply."""
+    stored: Json = _adapter(Reply).dump_python(reply, mode="json")
+    return stored
+
+
+def reply_from_json(stored: Json) -> Reply:
+    """Read a stored reply. Raises ValueError when it is none."""
+    reply: Reply = _adapter(Reply).validate_python(stored)
+    return reply
+
+
+def address_to_json(address: Address) -> Json:
+    """Return the stored form of an address."""
+    stored: Json = _adapter(Address).dump_python(address, mode="json")
+    return stored
+
+
+def address_from_json(stored: Json) -> Address:
+    """Read a stored address. Raises ValueError when it is none."""
+    address: Address = _adapter(Address).validate_python(stored)
+    return address
+
+
+def _texts(stored: Json) -> tuple[str, ...]:
+    return tuple(str(each) for each in stored) if isinstance(stored, list | tuple) else ()
+
+
+@cache
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)

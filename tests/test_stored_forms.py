@@ -1,0 +1,151 @@
+"""The stored forms, byte for byte: a release that changes one must read the old one, and raises the form number."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from channels import Address, Button, Json, Message, Part, Person, Reply
+from channels.events import event_to_json
+from gateway.stored import keys
+from gateway.stored.events import (
+    ActionDeadline,
+    ActionSettled,
+    AskAgain,
+    DecisionRequested,
+    InternalEvent,
+    Notification,
+    body_of,
+    event_of,
+    is_internal,
+)
+from gateway.stored.outbox import OutboxItem
+
+HERE = Address(channel="telegram", account="7", place="42")
+EVENTS: dict[str, InternalEvent] = {
+    '{"kind":"expiry","event_id":"expiry/a1/t","action_id":"a1"}': ActionDeadline(
+        kind="expiry", event_id="expiry/a1/t", action_id="a1"
+    ),
+    '{"kind":"undelivered","event_id":"e","action_id":"a1"}': ActionDeadline(
+        kind="undelivered", event_id="e", action_id="a1"
+    ),
+    '{"kind":"unlaunched","event_id":"e","action_id":"a1"}': ActionDeadline(
+        kind="unlaunched", event_id="e", action_id="a1"
+    ),
+    '{"kind":"again","event_id":"again/a1","action_id":"a1"}': AskAgain(event_id="again/a1", action_id="a1"),
+    '{"kind":"decide","action_id":"a1","intent":"cancel","person":"sms:1:2","language":"pt","event_id":"decide/1"}': (
+        DecisionRequested(event_id="decide/1", action_id="a1", intent="cancel", person="sms:1:2", language="pt")
+    ),
+    (
+        '{"kind":"settled","event_id":"settled/a1/done","action_id":"a1","tool":"delete_invoice","preview":"Delete it",'
+        '"state":"done","reason":null,"outcome":"Deleted.","by":"Ana","remark":null,"resume":true}'
+    ): ActionSettled(
+        event_id="settled/a1/done",
+        action_id="a1",
+        tool="delete_invoice",
+        preview="Delete it",
+        state="done",
+        reason=None,
+        outcome="Deleted.",
+        by="Ana",
+        remark=None,
+        resume=True,
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "event"), EVENTS.items(), ids=lambda value: str(value)[:24])
+def test_an_event_of_the_gateway_has_this_text(text: str, event: InternalEvent) -> None:
+    assert json.dumps(body_of(event), separators=(",", ":")) == text
+    assert event_of(json.loads(text)) == event
+    assert is_internal(json.loads(text))
+
+
+def test_a_scheduled_reply_has_this_text() -> None:
+    event = Notification(event_ids=("notify/1",), address=HERE, reply=Reply(text="Time to pay."))
+    text = json.dumps(body_of(event), separators=(",", ":"))
+    assert text.startswith(
+        '{"kind":"notify","event_ids":["notify/1"],"address":{"channel":"telegram","account":"7","place":"42"'
+    )
+    assert event_of(json.loads(text)) == event
+
+
+def test_the_event_of_a_platform_is_read_as_itself() -> None:
+    person = Person(channel="telegram", account="7", user_id="1")
+    event = Message(event_ids=("telegram/1",), address=HERE, person=person, text="hello")
+    body = json.loads(json.dumps(event_to_json(event)))
+    assert event_of(body) == event and not is_internal(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"kind": "of tomorrow"},
+        {"kind": "expiry", "event_id": "e"},
+        {"kind": "decide", "event_id": "e", "action_id": "a1", "person": "p", "intent": "perhaps"},
+        {"kind": "notify", "event_ids": ["n"], "address": None, "reply": {}},
+    ],
+)
+def test_a_body_that_is_no_event_is_refused(body: dict[str, Json]) -> None:
+    with pytest.raises(ValueError):
+        event_of(body)
+
+
+def test_the_body_of_a_part_has_this_text() -> None:
+    item = OutboxItem.of(
+        HERE,
+        Part(text="Delete it?", buttons=(Button(label="Yes", token="t"),)),
+        shows=("a1",),
+        asks=("a1",),
+        tells=(),
+        alone=True,
+        edits=None,
+        cause="telegram/1",
+        language="pt",
+    )
+    body = item.to_json()
+    assert list(body) == ["address", "part", "shows", "asks", "tells", "alone", "edits", "cause", "language"]
+    text = json.dumps({name: body[name] for name in list(body)[2:]}, separators=(",", ":"))
+    assert text == (
+        '{"shows":["a1"],"asks":["a1"],"tells":[],"alone":true,"edits":null,"cause":"telegram/1","language":"pt"}'
+    )
+    again = OutboxItem.from_json(json.loads(json.dumps(body)))
+    assert again == item and again.address == HERE and again.part.buttons[0].token == "t"
+
+
+def test_a_part_of_the_first_release_is_read() -> None:
+    item = OutboxItem.from_json({"address": {}, "part": {}, "shows": ["a1"], "edits": None})
+    assert (item.asks, item.tells, item.alone, item.cause, item.language) == (("a1",), (), False, None, "en")
+
+
+NAMES: dict[str, Callable[[], str]] = {
+    "transcript/c": lambda: keys.transcript("c"),
+    "visible/c": lambda: keys.visible_log("c"),
+    "open/c": lambda: keys.index("c"),
+    "notes/c": lambda: keys.folded_notes("c"),
+    "failures/c": lambda: keys.failures("c"),
+    "asked/c": lambda: keys.addressed("c"),
+    "beside/c": lambda: keys.overheard("c"),
+    "moved/c": lambda: keys.before_move("c"),
+    "links/c": lambda: keys.links("c"),
+    "opted_out/c": lambda: keys.opted_out("c"),
+    "unreachable/c": lambda: keys.unreachable("c"),
+    "word/m/c": lambda: keys.turn_result("c", "m"),
+    "doubt/p/c": lambda: keys.attempt_state("c", "p"),
+    "message/m/c": lambda: keys.platform_message("c", "m"),
+    "taken/p/c": lambda: keys.part_message("c", "p"),
+    "poller/telegram": lambda: keys.poller("telegram"),
+    "action/a": lambda: keys.action("a"),
+    "token/s": lambda: keys.token("s"),
+    "alive/a": lambda: keys.heartbeat("a"),
+    "admitted/p": lambda: keys.admitted("p"),
+    "shape/c/n": lambda: keys.shape("c", "n"),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_record_has_this_name(name: str) -> None:
+    assert NAMES[name]() == name
