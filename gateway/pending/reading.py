@@ -51,7 +51,7 @@ Spoken: TypeAlias = str | Sequence[str]
 
 ANY_VERB = "*"
 """Stands for every verb, where only the shape of an answer counts."""
-_GRAMMAR = 3
+_GRAMMAR = 4
 _WRAPPERS = (("*", "*"), ("_", "_"), ("'", "'"), ('"', '"'), ("“", "”"), ("„", "“"), ("«", "»"), ("‹", "›"))
 _END = re.compile(r"\s*(?:!+|[.,])$")
 """One full stop or comma, or any number of exclamation marks: "yes.." trails off and is not an answer."""

@@ -566,7 +566,7 @@ def test_the_seeds_parser(text: str, read: str) -> None:
 
 @pytest.mark.ledger("PEND-46")
 def test_the_versions_name_the_rules_and_the_table() -> None:
-    assert PARSER.version == f"3-{heads().version}"
+    assert PARSER.version == f"4-{heads().version}"
     assert RegexConfirmParser().version == f"reply-{PARSER.version}:pt-en-es"
 
 
