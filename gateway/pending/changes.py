@@ -5,52 +5,55 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal, TypeAlias
 
 from channels import Json
 from gateway.pending.index import Index
 from gateway.pending.seal import Keyring
 from gateway.store.base import Incoming, Put, Timer, Transaction
+from gateway.stored import keys
+from gateway.stored.events import ActionDeadline, ActionSettled, AskAgain, Deadline, InternalEvent, body_of
 from gateway.tools.pending_action import PendingAction, canonical_json, why_closed
 
-__all__ = ["KEPT_SECONDS", "Changes", "Deadline"]
+__all__ = ["KEPT_SECONDS", "Changes"]
 
 KEPT_SECONDS = 30 * 86400.0
-"""How long a settled action can still be answered for."""
-
-Deadline: TypeAlias = Literal["expiry", "undelivered", "unlaunched"]
+"""The time for which the record of a settled action is kept and can still be answered for."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Changes:
-    """The changes of one conversation's actions, in the order they were made."""
+    """The changes of one conversation's actions, in the order in which they were made."""
 
     conversation: str
     keyring: Keyring
     versions: dict[str, int]
-    """Action id -> the version its record was read at."""
+    """Action id -> the version of its record when it was read."""
     index_read: Index
     index_version: int
     rewrites: bool = False
-    """The index and the records it names are written in any case: an older release wrote them."""
+    """True if the index and its records are written in any case, because an older release wrote them."""
     actions: dict[str, PendingAction] = field(default_factory=dict)
-    """The new records."""
+    """Action id -> its new record."""
     tokens: dict[str, tuple[str, float]] = field(default_factory=dict)
-    """SHA-256 of a new token -> the action it is of, and for how many seconds."""
+    """SHA-256 of a new token -> the id of its action, and the token's time to live in seconds."""
     audit: list[Json] = field(default_factory=list)
     timers: list[Timer] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
+    """The ids of the timers to cancel."""
     approved: list[str] = field(default_factory=list)
-    """To be executed."""
+    """The ids of the actions to execute."""
     settled: list[PendingAction] = field(default_factory=list)
-    """To be told to the model."""
+    """The ended actions that the model is told of."""
     again: list[PendingAction] = field(default_factory=list)
-    """To be asked anew."""
+    """The ended actions that are asked anew."""
     tampered: list[str] = field(default_factory=list)
-    """Ended because somebody without the key had changed them."""
+    """The ids of the actions that ended because their record was changed without the key."""
 
     def audited(self, action: PendingAction, what: str, person: str | None, at: datetime) -> PendingAction:
-        """Return the record with one more line in its audit chain: its digest, the event, the person and the time."""
+        """Add a line to the audit log, and return the record with the new head of its audit chain.
+
+        The line holds the digest of the action, the event, the person and the time.
+        """
         line: dict[str, Json] = {
             "action": action.pending_action_id,
             "what": what,
@@ -64,22 +67,22 @@ class Changes:
         return replace(action, audit=head)
 
     def due(self, what: Deadline, action: PendingAction, at: datetime) -> None:
-        """Have this come back as an event of the decision lane."""
+        """Set a timer that brings this deadline back at its time, as an event of the decision lane."""
         timer_id = f"{what}/{action.pending_action_id}"
         event_id = f"{timer_id}/{at.isoformat()}"
-        body: dict[str, Json] = {"kind": what, "event_id": event_id, "action_id": action.pending_action_id}
-        body = self.keyring.stamped("event", self.conversation, body)
+        body = self._sealed(ActionDeadline(kind=what, event_id=event_id, action_id=action.pending_action_id))
         incoming = Incoming(conversation=self.conversation, event_ids=(event_id,), body=body, decides=True)
         self.timers.append(Timer(timer_id=timer_id, due=at, incoming=incoming))
 
     def no_longer_due(self, action: PendingAction, *which: Deadline) -> None:
+        """Cancel the timers of these deadlines."""
         self.cancelled += [f"{what}/{action.pending_action_id}" for what in which]
 
     def write(self, transaction: Transaction, index: Index, at: datetime) -> None:
-        """Add all of it to a transaction of this partition."""
+        """Add all changes to a transaction of this partition."""
         seals: dict[str, str] = {}
         for action_id, action in self.actions.items():
-            name = f"action/{action_id}"
+            name = keys.action(action_id)
             transaction.expect[name] = self.versions.get(action_id, 0)
             sealed = self.keyring.seal(name, action.to_text())
             seals[action_id] = str(sealed["seal"])
@@ -88,8 +91,8 @@ class Changes:
             self._write_index(transaction, index.written(seals, at))
         for sha256, (action_id, ttl_seconds) in self.tokens.items():
             stored: Json = {"action_id": action_id, "conversation": self.conversation}
-            transaction.puts[f"token/{sha256}"] = Put(stored, ttl_seconds)
-        transaction.appends += [("audit", line) for line in self.audit]
+            transaction.puts[keys.token(sha256)] = Put(stored, ttl_seconds)
+        transaction.appends += [(keys.AUDIT, line) for line in self.audit]
         transaction.timers += self.timers
         transaction.cancel += self.cancelled
         transaction.actions += self.approved
@@ -97,36 +100,37 @@ class Changes:
         transaction.accept += [self._again_event(action) for action in self.again]
 
     def _write_index(self, transaction: Transaction, index: Index) -> None:
-        name = f"open/{self.conversation}"
+        name = keys.index(self.conversation)
         transaction.expect[name] = self.index_version
         transaction.puts[name] = Put(self.keyring.seal(name, index.to_text()), None if index.live else KEPT_SECONDS)
 
     def _again_event(self, action: PendingAction) -> Incoming:
-        """Return what makes the conversation ready for a turn that asks the same anew; a second press is a twin."""
+        """Return the event of a turn that asks the same anew. The event of a second press is a twin of it."""
         event_id = f"again/{action.pending_action_id}"
-        body: dict[str, Json] = {"kind": "again", "event_id": event_id, "action_id": action.pending_action_id}
-        body = self.keyring.stamped("event", self.conversation, body)
+        body = self._sealed(AskAgain(event_id=event_id, action_id=action.pending_action_id))
         return Incoming(conversation=self.conversation, event_ids=(event_id,), body=body)
 
     def _settled_event(self, action: PendingAction) -> Incoming:
         event_id = f"settled/{action.pending_action_id}/{action.state}"
-        body: dict[str, Json] = {
-            "kind": "settled",
-            "event_id": event_id,
-            "action_id": action.pending_action_id,
-            "tool": action.kind,
-            "preview": action.preview,
-            "state": action.state,
-            "reason": why_closed(action.reason, action.detail) if action.reason is not None else None,
-            "outcome": action.outcome,
-            "by": action.decided_name or action.decided_by,
-            "remark": action.remark,
-            "resume": action.after == "resume",
-        }
+        event = ActionSettled(
+            event_id=event_id,
+            action_id=action.pending_action_id,
+            tool=action.kind,
+            preview=action.preview,
+            state=action.state,
+            reason=why_closed(action.reason, action.detail) if action.reason is not None else None,
+            outcome=action.outcome,
+            by=action.decided_name or action.decided_by,
+            remark=action.remark,
+            resume=action.after == "resume",
+        )
         return Incoming(
             conversation=self.conversation,
             event_ids=(event_id,),
-            body=self.keyring.stamped("event", self.conversation, body),
+            body=self._sealed(event),
             wakes=action.after == "resume",
             about=f"settled/{action.pending_action_id}",
         )
+
+    def _sealed(self, event: InternalEvent) -> dict[str, Json]:
+        return self.keyring.stamped("event", self.conversation, body_of(event))

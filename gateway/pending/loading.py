@@ -1,8 +1,8 @@
-"""Reading what is sealed: the index of a conversation, and the records it names.
+"""Reading sealed records: the index of a conversation, and the actions that it names.
 
-An action whose record was edited, copied, put back or deleted without the key ends here at once and is told; it stops
-no other action. Records of releases before the sealed form count only while `first_form` says so, and are written anew
-with the next change.
+An action whose record was edited, copied, put back or deleted without the key ends here at once, and the person is
+told. The other actions go on. Records of releases before the sealed form count only while `first_form` is True, and are
+written in the sealed form with the next change.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Literal, TypeAlias
 
 from channels import Capabilities, Json
@@ -20,6 +21,7 @@ from gateway.pending.seal import Keyring, is_sealed
 from gateway.pending.settling import end_tampered
 from gateway.store.base import Key, Record, Snapshot, Store
 from gateway.store.form import NewerForm
+from gateway.stored import keys
 from gateway.tools.pending_action import PendingAction
 
 __all__ = ["Counters", "Find", "ReadIndex", "conversation_of", "load_actions", "read_index", "stored_action"]
@@ -28,30 +30,32 @@ _COUNTERS = 2_000
 _LIVE = frozenset({"pending", "approved", "running"})
 
 Find: TypeAlias = Callable[[Index], Iterable[str]]
-"""Return which actions to read beside the live ones, once the index is known."""
+"""Return the ids of the actions to read beside the live ones, once the index is known."""
 
 _Verdict: TypeAlias = Literal["held", "tampered", "unknown"]
 
 
 class Counters:
-    """The newest index of each conversation that this process has read: one of a lower counter is an old copy put back.
+    """The newest index of each conversation that this process has read, for the last 2,000 conversations.
 
-    It also saves reading the same index again and again.
+    An index with a lower counter than the newest one is an old copy that was put back. The same index is decoded once.
     """
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, tuple[Json, Index]] = OrderedDict()
 
     def get(self, conversation: str, stored: Json) -> Index | None:
-        """Return the index that was read of exactly this stored value, if it was the last one."""
+        """Return the decoded index of this stored value if it is the one that was read last, else None."""
         known = self._known.get(conversation)
         return known[1] if known is not None and known[0] == stored else None
 
     def is_old(self, conversation: str, counter: int) -> bool:
+        """True if an index with a higher counter was read before."""
         known = self._known.get(conversation)
         return known is not None and counter < known[1].counter
 
     def note(self, conversation: str, stored: Json, index: Index) -> None:
+        """Remember the stored value and the index that it decodes to."""
         self._known[conversation] = stored, index
         self._known.move_to_end(conversation)
         if len(self._known) > _COUNTERS:
@@ -64,15 +68,16 @@ class ReadIndex:
 
     index: Index
     version: int
+    """The version of its record, which the next write expects."""
     kind: Literal["sealed", "first form", "broken"]
 
 
 def read_index(
     keyring: Keyring, counters: Counters, conversation: str, record: Record, *, first_form: bool
 ) -> ReadIndex:
-    """Read the index of a conversation. Raises NewerForm for one that a newer release wrote.
+    """Return the index of a conversation. Raises NewerForm when a newer release wrote it.
 
-    A broken index still names its actions, as far as it can be read: they end.
+    A broken index still names its actions, as far as it can be decoded, so that they can be ended.
     """
     value = record.value
     if value is None:
@@ -81,7 +86,7 @@ def read_index(
         return ReadIndex(_salvaged(value), record.version, "first form" if first_form else "broken")
     if (known := counters.get(conversation, value)) is not None:
         return ReadIndex(known, record.version, "sealed")
-    sealed = keyring.open(f"open/{conversation}", value)
+    sealed = keyring.open(keys.index(conversation), value)
     if sealed is None:
         return ReadIndex(_salvaged(value["body"]), record.version, "broken")
     try:
@@ -107,32 +112,20 @@ async def load_actions(
     seen: Snapshot | None = None,
     first_form: bool = False,
 ) -> ConversationActions:
-    """Read the conversation's index, its live actions, the actions of `also` and of `find`, and those asked in one
-    message with any of them.
+    """Read the index of the conversation, its live actions, the actions of `also` and of `find`, and all actions that
+    were asked in one message with any of them.
 
-    `seen` has the index when it was read already. `first_form`: records of a release before the sealed form count.
+    `seen` holds the index when it was read already. `first_form`: records of a release before the sealed form count.
     Raises NewerForm when a newer release wrote the index.
     """
-    partition = store.partition(conversation)
-    index_key = Key(partition, f"open/{conversation}")
-    snapshot = seen or await store.get([index_key])
-    while True:
-        read = read_index(keyring, counters, conversation, snapshot[index_key], first_form=first_form)
-        index = read.index
-        whole = index.entries if read.kind != "sealed" else index.live
-        names = frozenset({*(entry.action_id for entry in whole), *also, *find(index)})
-        names |= index.beside(names)
-        keys = {name: Key(partition, f"action/{name}") for name in sorted(names)}
-        if keys or (seen is not None and read.kind == "broken"):
-            snapshot = await store.get([index_key, *keys.values()])
-        if snapshot[index_key].version == read.version:
-            break  # else the records are of another moment than the index
-    records = {name: snapshot[key] for name, key in keys.items()}
+    read, records, now = await _read_together(
+        store, conversation, keyring=keyring, counters=counters, also=also, find=find, seen=seen, first_form=first_form
+    )
     judged: dict[str, tuple[PendingAction | None, _Verdict]] = {}
     newer: dict[str, int] = {}
     for name, record in records.items():
         try:
-            found, verdict = _judged(keyring, name, record.value, index.get(name), read, first_form)
+            found, verdict = _judged(keyring, name, record.value, read.index.get(name), read, first_form)
         except NewerForm as error:
             newer[name] = error.needs
         else:
@@ -141,7 +134,7 @@ async def load_actions(
     held = {name: found for name, (found, verdict) in judged.items() if found is not None and verdict == "held"}
     actions = ConversationActions(
         conversation=conversation,
-        partition=partition,
+        partition=store.partition(conversation),
         index=_trusted(read, held),
         index_version=read.version,
         actions=held,
@@ -149,27 +142,56 @@ async def load_actions(
         newer=newer,
         rewrites=read.kind != "sealed",
         keyring=keyring,
-        now=snapshot.now,
+        now=now,
         drift=drift,
         capabilities=capabilities,
     )
     for name, (found, verdict) in judged.items():
         if verdict == "tampered":
-            _end(actions, found, index.get(name), trusted=read.kind != "broken")
+            _end(actions, found, read.index.get(name), trusted=read.kind != "broken")
     return actions
+
+
+async def _read_together(
+    store: Store,
+    conversation: str,
+    *,
+    keyring: Keyring,
+    counters: Counters,
+    also: Iterable[str],
+    find: Find,
+    seen: Snapshot | None,
+    first_form: bool,
+) -> tuple[ReadIndex, dict[str, Record], datetime]:
+    """Return the index, the records of the actions to read, by their ids, and the moment at which all of it was so."""
+    partition = store.partition(conversation)
+    index_key = Key(partition, keys.index(conversation))
+    snapshot = seen or await store.get([index_key])
+    while True:
+        read = read_index(keyring, counters, conversation, snapshot[index_key], first_form=first_form)
+        listed = read.index.entries if read.kind != "sealed" else read.index.live
+        names = frozenset({*(entry.action_id for entry in listed), *also, *find(read.index)})
+        names |= read.index.beside(names)
+        action_keys = {name: Key(partition, keys.action(name)) for name in sorted(names)}
+        if action_keys or (seen is not None and read.kind == "broken"):
+            snapshot = await store.get([index_key, *action_keys.values()])
+        if snapshot[index_key].version == read.version:
+            return read, {name: snapshot[key] for name, key in action_keys.items()}, snapshot.now
+        # else the index has changed since: the records are of another moment
 
 
 def _judged(
     keyring: Keyring, name: str, value: Json, entry: Entry | None, read: ReadIndex, first_form: bool
 ) -> tuple[PendingAction | None, _Verdict]:
-    """Return a record as far as it can be read, and whether it is the one that may be decided, launched or told of.
+    """Return a record as far as it can be decoded, and the verdict on it. Raises NewerForm.
 
-    Raises NewerForm.
+    ``held``: the record of the last write, which may be decided, launched and told of. ``tampered``: it takes the place
+    of a live action. ``unknown``: any other, which is left alone.
     """
     action, seal = _opened(keyring, name, value, first_form)
     if read.kind == "broken":
         is_last = False
-    elif entry is None:  # an old settled one is not named any more; a live one always is, but in the first form
+    elif entry is None:  # the index drops old settled actions; it lists every live one, except in the first form
         is_last = action is not None and (action.settled or read.kind == "first form")
     else:
         is_last = action is not None and entry.seal == seal
@@ -182,15 +204,15 @@ def _judged(
 
 
 def stored_action(keyring: Keyring, key: Key, record: Record, *, first_form: bool) -> PendingAction | None:
-    """Return the action of a record whose own seal holds, else None. Raises NewerForm.
+    """Return the action of a record if its own seal holds, else None. Raises NewerForm.
 
-    Only the index of its conversation tells whether the record is the last one.
+    Only the index of its conversation tells whether the record is that of the last write.
     """
-    return _opened(keyring, key.name.removeprefix("action/"), record.value, first_form)[0]
+    return _opened(keyring, key.name.removeprefix(keys.action("")), record.value, first_form)[0]
 
 
 def conversation_of(stored: Json) -> str | None:
-    """Return the conversation that a record names. The record may be forged: it is judged with that conversation."""
+    """Return the conversation that a record names, or None. The record may be forged: its seal is not checked here."""
     if is_sealed(stored):
         try:
             stored = json.loads(str(stored["body"]))
@@ -201,10 +223,10 @@ def conversation_of(stored: Json) -> str | None:
 
 
 def _opened(keyring: Keyring, name: str, value: Json, first_form: bool) -> tuple[PendingAction | None, str]:
-    """Return the record and its seal; None for one whose own seal does not hold. Raises NewerForm."""
+    """Return the action and its seal, or None if the record's own seal does not hold. Raises NewerForm."""
     if isinstance(value, dict) and first_form and not is_sealed(value) and keyring.holds_in_first_form(value):
         return PendingAction.from_json(value), ""
-    sealed = keyring.open(f"action/{name}", value)
+    sealed = keyring.open(keys.action(name), value)
     if sealed is None:
         return None, "none"
     try:
@@ -216,7 +238,7 @@ def _opened(keyring: Keyring, name: str, value: Json, first_form: bool) -> tuple
 def _trusted(read: ReadIndex, held: Mapping[str, PendingAction]) -> Index:
     """Return the index to go on with.
 
-    A broken one keeps its counter and address alone. One of the first form is made anew from the records that hold.
+    A broken index keeps only its counter and address. An index of the first form is made anew from the held records.
     """
     if read.kind == "sealed":
         return read.index
@@ -232,7 +254,7 @@ def _trusted(read: ReadIndex, held: Mapping[str, PendingAction]) -> Index:
 
 
 def _end(actions: ConversationActions, found: PendingAction | None, entry: Entry | None, *, trusted: bool) -> None:
-    """End an action of which only the index, or only its own record, can still be believed."""
+    """End an action that was changed without the key. Its state is taken from the index if that is `trusted`."""
     state = entry.state if entry is not None and trusted else found.state if found is not None else "pending"
     if found is None and entry is not None:
         found = _stub(entry, actions)
@@ -241,7 +263,7 @@ def _end(actions: ConversationActions, found: PendingAction | None, entry: Entry
 
 
 def _stub(entry: Entry, actions: ConversationActions) -> PendingAction:
-    """Return what stands for a record that is none any more: enough to end it and to name it by its code."""
+    """Return a stand-in for a record that cannot be decoded: enough to end it and to name it by its code."""
     return PendingAction(
         pending_action_id=entry.action_id,
         kind="",
@@ -258,7 +280,7 @@ def _stub(entry: Entry, actions: ConversationActions) -> PendingAction:
 
 
 def _salvaged(stored: Json) -> Index:
-    """Return an index as far as it can be read."""
+    """Return an index as far as it can be decoded."""
     try:
         return Index.from_text(stored) if isinstance(stored, str) else Index.from_first_form(stored)
     except ValueError:
