@@ -141,6 +141,7 @@ NAMES: dict[str, Callable[[], str]] = {
     "action/a": lambda: keys.action("a"),
     "token/s": lambda: keys.token("s"),
     "alive/a": lambda: keys.heartbeat("a"),
+    "seed/c": lambda: keys.seed_slot("c"),
     "admitted/p": lambda: keys.admitted("p"),
     "shape/c/n": lambda: keys.shape("c", "n"),
 }

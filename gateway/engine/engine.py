@@ -27,10 +27,10 @@ from gateway.engine.lookup import find_by_code, find_by_id, find_by_token
 from gateway.engine.parts import schedule_reply
 from gateway.engine.turns.runner import TurnRunner
 from gateway.observe import describe_error
-from gateway.pending import seed_run
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.prompt import code_only
 from gateway.pending.reading import decides, read_words, reads_as_answer
+from gateway.pending.seed.running import sweep_executors
 from gateway.pending.tokens import make_action_id
 from gateway.pending.transitions import may_approve, may_refuse
 from gateway.store.base import Incoming, Kind, Lease, StoreError, StoreUnavailable, Transaction
@@ -181,7 +181,7 @@ class Engine:
         """End what a pending store's process was running when it died."""
 
         async def sweep() -> float:
-            for action in await seed_run.sweep(self.context.store, self.context.keyring):
+            for action in await sweep_executors(self.context.store, self.context.keyring):
                 self.context.alarms.sound(action, "unknown")
             return _DEAD_SECONDS
 

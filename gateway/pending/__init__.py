@@ -9,8 +9,13 @@ from gateway.tools.stash import DEFAULT_TTL_SECONDS, PendingActionExistsError, s
 from gateway.tools.verbs import VERBS
 
 if TYPE_CHECKING:
-    from gateway.pending.seed import InMemoryPendingStore, RedisPendingStore, SqlitePendingStore
-    from gateway.pending.seed_outcome import DEFAULT_IGNORE_TTL_SECONDS, ConfirmOutcome
+    from gateway.pending.seed import (
+        DEFAULT_IGNORE_TTL_SECONDS,
+        ConfirmOutcome,
+        InMemoryPendingStore,
+        RedisPendingStore,
+        SqlitePendingStore,
+    )
 
 __all__ = [
     "DEFAULT_IGNORE_TTL_SECONDS",
@@ -29,17 +34,19 @@ __all__ = [
     "stash_pending",
 ]
 
-_LATER = {
-    "DEFAULT_IGNORE_TTL_SECONDS": "seed_outcome",
-    "ConfirmOutcome": "seed_outcome",
-    "InMemoryPendingStore": "seed",
-    "RedisPendingStore": "seed",
-    "SqlitePendingStore": "seed",
-}
-"""Imported when first asked for: a bot's own questions need no pending store."""
+_LATER = frozenset(
+    {
+        "DEFAULT_IGNORE_TTL_SECONDS",
+        "ConfirmOutcome",
+        "InMemoryPendingStore",
+        "RedisPendingStore",
+        "SqlitePendingStore",
+    }
+)
+"""The names of `seed`, which is imported at their first use: a bot's own questions need no pending store."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    return getattr(import_module(f"{__name__}.seed"), name)

@@ -38,6 +38,7 @@ __all__ = [
     "part_message",
     "platform_message",
     "poller",
+    "seed_slot",
     "shape",
     "token",
     "transcript",
@@ -185,8 +186,15 @@ def token(sha256: str) -> str:
 
 
 def heartbeat(action_id: str) -> str:
-    """Record: the process that runs an adapter's action is alive. Written by that process; some seconds."""
+    """Record: the process that runs a pending store's action is alive. Written by that process; 30 days, and deleted
+    when the action ends."""
     return f"alive/{action_id}"
+
+
+def seed_slot(conversation: str) -> str:
+    """Record: an action of a pending store waits in this scope, with the end of its time. Written with each change;
+    until that end."""
+    return f"seed/{conversation}"
 
 
 def admitted(person: str) -> str:

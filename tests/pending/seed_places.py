@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.pending import InMemoryPendingStore, RedisPendingStore, SqlitePendingStore
-from gateway.pending.seed_store import PendingStore
+from gateway.pending.seed.base import PendingStore
 from gateway.store.base import Key, Put, Store, Transaction
 from gateway.store.redis import RedisStore
 from tests.store.conftest import prefix, redis_url

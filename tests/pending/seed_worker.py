@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from gateway.pending import PendingAction, RedisPendingStore, SqlitePendingStore
-from gateway.pending.seed_store import PendingStore
+from gateway.pending.seed.base import PendingStore
 from gateway.store.base import StoreRefused
 from gateway.store.redis import RedisStore
 

@@ -21,8 +21,8 @@ from gateway.pending import (
     RegexConfirmParser,
     compute_args_digest,
 )
-from gateway.pending.seed_home import home_of
-from gateway.pending.seed_store import PendingStore
+from gateway.pending.seed.base import PendingStore
+from gateway.pending.seed.state import state_of
 from gateway.store.base import Key, Overloaded, Transaction
 from tests.pending.seed_places import Place, kept, place, prefix, redis_url
 from tests.stored import edited
@@ -825,7 +825,7 @@ async def test_no_code_is_stored(place: Place, ran: Ran) -> None:
 @pytest.mark.ledger("PEND-29")
 async def test_no_closure_is_kept_for_what_has_ended(place: Place, ran: Ran) -> None:
     pending = await place.open()
-    kept = home_of(await pending.open()).executors
+    kept = state_of(await pending.open()).executors
     for answer in (
         lambda: pending.pop_if_confirmed("ana", "yes"),
         lambda: pending.pop_if_intent("ana", "cancel"),

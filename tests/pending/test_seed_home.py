@@ -12,9 +12,10 @@ import pytest
 
 from channels import MissingSetting
 from gateway import Agent, ChannelAgent
-from gateway.pending import InMemoryPendingStore, RedisPendingStore, RegexConfirmParser, SqlitePendingStore, seed_home
+from gateway.pending import InMemoryPendingStore, RedisPendingStore, RegexConfirmParser, SqlitePendingStore
 from gateway.pending.loading import stored_action
 from gateway.pending.seal import Keyring
+from gateway.pending.seed import state as seed_state
 from gateway.store.base import Conflict, Key, StoreUnavailable, Transaction
 from gateway.store.redis import RedisStore
 from gateway.store.secret import secret_of
@@ -152,7 +153,7 @@ async def test_what_cannot_be_brought_over_is_given_back(tmp_path: Path, monkeyp
     async def refuses(*_: object) -> None:
         raise StoreUnavailable("just now")
 
-    monkeypatch.setattr(seed_home, "upgrade", refuses)
+    monkeypatch.setattr(seed_state, "upgrade", refuses)
     pending = SqlitePendingStore(tmp_path / "pending.db")
     with pytest.raises(StoreUnavailable):
         await pending.get("ana")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gateway.pending.seal import Keyring
-from gateway.pending.seed_run import sweep
-from gateway.pending.seed_store import PendingStore
+from gateway.pending.seed.base import PendingStore
+from gateway.pending.seed.running import sweep_executors
 from tests.children import children
 from tests.pending import seed_worker
 from tests.pending.seed_places import SECRET, Place, kept, place, prefix, redis_url
@@ -141,15 +141,15 @@ async def test_who_serves_the_store_finds_the_dead_without_being_asked(place: Pl
     pending, dying = await running_elsewhere(place, processes)
     if place.kind == "redis":
         store = await pending.open()
-        assert await sweep(store, Keyring([SECRET.encode()])) == [], "it runs over there"
+        assert await sweep_executors(store, Keyring([SECRET.encode()])) == [], "it runs over there"
     await dying.kill()
     if place.kind == "file":
         pending = await place.open()
     await place.later(7)
     store = await pending.open()
-    (ended,) = await sweep(store, Keyring([SECRET.encode()]))
+    (ended,) = await sweep_executors(store, Keyring([SECRET.encode()]))
     assert (ended.state, ended.kind) == ("unknown", "delete_invoice")
-    assert await sweep(store, Keyring([SECRET.encode()])) == []
+    assert await sweep_executors(store, Keyring([SECRET.encode()])) == []
     assert await place.stored(pending, "alive/") == {}
 
 

@@ -26,7 +26,7 @@ from gateway import (
 )
 from gateway.agent import Ask, Asked
 from gateway.pending import SqlitePendingStore
-from gateway.pending.seed_home import home_of
+from gateway.pending.seed.state import state_of
 from gateway.providers import ModelMessage
 from gateway.store.sqlite import SqliteStore
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
@@ -236,7 +236,7 @@ async def test_an_engine_ends_what_another_process_was_running_when_it_died(
     await pending.stash("ana", kind="delete_invoice", preview="Delete invoice INV-42", executor=hangs)
     popping = asyncio.create_task(pending.pop_if_confirmed("ana", "yes"))
     await begun.wait()
-    running, doubts, told = home_of(store).running, list[PendingAction](), asyncio.Event()
+    running, doubts, told = state_of(store).running, list[PendingAction](), asyncio.Event()
     assert list(running)
     running.clear()  # as in the process after it
     bot = ChannelAgent(Agent(provider=ScriptedProvider([])), store=store)

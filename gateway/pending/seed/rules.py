@@ -1,4 +1,4 @@
-"""What an answer does to the action that waits in a scope: pure rules over its records, in the words of `seed.py`."""
+"""The effect of an answer on the action that waits in a scope: pure rules over its records."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions
 from gateway.pending.index import LATELY
 from gateway.pending.seal import compute_digest
-from gateway.pending.seed_outcome import DEFAULT_IGNORE_TTL_SECONDS, OutcomeStatus
+from gateway.pending.seed.outcome import DEFAULT_IGNORE_TTL_SECONDS, OutcomeStatus
 from gateway.tools.pending_action import Detail, PendingAction, Reason, compute_args_digest
 
 __all__ = [
-    "Answer",
+    "ScopeAnswer",
     "Verdict",
     "check_seconds",
     "drop",
@@ -34,8 +34,8 @@ _SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """An answer, and what it must be about: None where the caller does not say."""
+class ScopeAnswer:
+    """An answer, and the action that it must be about: None where the caller names none."""
 
     person: str
     intent: Literal["confirm", "cancel", "ignore"]
@@ -48,7 +48,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What an answer comes to once it is written; without a status, the executor of `action` is launched."""
+    """The outcome of an answer once it is written; without a status, the executor of `action` is launched."""
 
     action: PendingAction
     status: OutcomeStatus | None = None
@@ -56,7 +56,7 @@ class Verdict:
 
 
 def intent_of(written: object) -> Literal["confirm", "cancel", "ignore"]:
-    """Return the intent of a button; what is none is an ignore, and logged."""
+    """Return the intent of a button. An unknown one is logged and read as ``ignore``."""
     word = written.strip().lower() if isinstance(written, str) else written
     if word == "confirm":
         return "confirm"
@@ -68,7 +68,7 @@ def intent_of(written: object) -> Literal["confirm", "cancel", "ignore"]:
 
 
 def check_seconds(name: str, seconds: float) -> None:
-    """Raise ValueError for what is no number of seconds from 0 on."""
+    """Raise ValueError unless `seconds` is finite and 0 or more."""
     if not 0 <= seconds < float("inf"):
         raise ValueError(f"{name} must be 0 or a positive, finite number of seconds, not {seconds!r}")
 
@@ -79,14 +79,14 @@ def waiting(actions: ConversationActions) -> PendingAction | None:
 
 
 def end_expired(actions: ConversationActions) -> None:
-    """End what waits and has expired."""
+    """Close the waiting action if it has expired."""
     for action in actions.open:
         if transitions.expired(action, actions.now):
             _close(actions, action, "expired")
 
 
 def stash(actions: ConversationActions, action: PendingAction) -> PendingAction:
-    """Open a new action, which the caller shows at once, and return its record."""
+    """Open a new action, which counts as shown now, and return its record."""
     asked = replace(action, digest=compute_digest(action))
     actions.put(asked, "asked", action.requester, actions.now)
     shown = transitions.show(actions.by_id[action.pending_action_id], actions.now, None)
@@ -95,7 +95,7 @@ def stash(actions: ConversationActions, action: PendingAction) -> PendingAction:
 
 
 def tighten(actions: ConversationActions, seconds: float, action_id: str | None) -> PendingAction | None:
-    """Leave at most so many seconds to what waits, if it is the one of that id."""
+    """Leave at most so many seconds to the waiting action. None if none waits, or one of another id."""
     action = waiting(actions)
     if action is None or action_id not in (None, action.pending_action_id):
         return None
@@ -103,15 +103,15 @@ def tighten(actions: ConversationActions, seconds: float, action_id: str | None)
 
 
 def drop(actions: ConversationActions, person: str) -> PendingAction | None:
-    """Withdraw what waits, also when it has expired."""
+    """Withdraw the waiting action, even an expired one. None if there is none."""
     action = next(iter(actions.open), None)
     return _close(actions, action, "withdrawn", by=person) if action is not None else None
 
 
 def judge(
-    actions: ConversationActions, answer: Answer, has_executor: Callable[[PendingAction], bool]
+    actions: ConversationActions, answer: ScopeAnswer, has_executor: Callable[[PendingAction], bool]
 ) -> Verdict | None:
-    """Return what the answer comes to, and change the records so; None: nothing is there to be answered."""
+    """Apply the answer to the records and return the verdict; None if no action takes an answer here."""
     action = waiting(actions)
     if action is None:
         return _late(actions, answer)
@@ -132,8 +132,8 @@ def judge(
     return Verdict(actions.by_id[action.pending_action_id])
 
 
-def _pinned(action: PendingAction, answer: Answer) -> Verdict | None:
-    """Return the verdict on an answer to another question, which neither fires nor disarms this one."""
+def _pinned(action: PendingAction, answer: ScopeAnswer) -> Verdict | None:
+    """Return the verdict on an answer to another question, which leaves this action as it is; else None."""
     if answer.kind not in (None, action.kind):
         return Verdict(action, "kind_mismatch")
     if answer.action_id not in (None, action.pending_action_id):
@@ -141,8 +141,8 @@ def _pinned(action: PendingAction, answer: Answer) -> Verdict | None:
     return None
 
 
-def _late(actions: ConversationActions, answer: Answer) -> Verdict | None:
-    """Return the verdict on an answer to what has ended lately, other than by an answer: whoever gave it is told."""
+def _late(actions: ConversationActions, answer: ScopeAnswer) -> Verdict | None:
+    """Return the verdict on an answer to the action that ended last, if it ended lately and not by an answer."""
     entry = next(iter(actions.index.settled), None)
     action = actions.get(entry.action_id) if entry is not None and entry.at >= actions.now - LATELY else None
     if action is None or (answer.by_text and answer.action_id not in (None, action.pending_action_id)):

@@ -1,6 +1,6 @@
-"""Where an adapter of `seed.py` keeps its records: a store of this process, with its keys and its executors.
+"""The state of a process's pending stores over one store: its keys, its executors and its count of waiting actions.
 
-All adapters over one store share them, so that each can run what another has stashed.
+All pending stores over one store share it, so that each can run the actions that another has stashed.
 """
 
 from __future__ import annotations
@@ -26,34 +26,37 @@ from gateway.pending.actions import ConversationActions
 from gateway.pending.index import Index
 from gateway.pending.loading import Counters, load_actions
 from gateway.pending.seal import Keyring
-from gateway.pending.seed_alive import alive, alive_put
+from gateway.pending.seed.heartbeat import heartbeat_put
 from gateway.pending.upgrade import upgrade
 from gateway.settings import Settings
 from gateway.store.base import Overloaded, Put, Store, Transaction
 from gateway.store.codec import micros, moment
 from gateway.store.secret import keys_of
 from gateway.store.sqlite import SqliteStore
+from gateway.stored import keys
 from gateway.tools.executor import Executor
 from gateway.tools.pending_action import Detail, PendingAction
 
-__all__ = ["Home", "Scope", "at_path", "at_url", "home_of"]
+__all__ = ["AdapterState", "Scope", "at_path", "at_url", "state_of"]
 
 log = logging.getLogger("askfirst.pending")
 
 _GRACE_SECONDS = 10.0
-_SLOT = "seed/"
 _COUNTED_SECONDS = 1.0
-"""So often it is counted what other processes have stashed."""
+"""The interval at which the waiting actions of other processes are counted."""
 _KEPT = timedelta(days=30)
-"""An open action that nobody asks for again is forgotten so long after its end."""
+"""An open action that is not asked for again is forgotten so long after its end."""
 _SHARE = 10
-"""One person may fill one part in so many of a store, and this many at least."""
+"""One user may fill a tenth of a store, and 50 places in any case."""
 _LEAST_SHARE = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose action it is, and where: one may be open in each. Raises ValueError without a user or for another type."""
+    """The user of an action, and the place: one action may be open in each scope.
+
+    Raises ValueError for an empty user and for an id that is no text.
+    """
 
     user_id: str
     channel_id: str | None = None
@@ -68,44 +71,45 @@ class Scope:
 
     @property
     def person(self) -> str:
-        """The person as `ask_channel` writes them."""
+        """The written form of the person, as for `ask_channel`."""
         return str(Person(channel="app", account=self.channel_id or "-", user_id=self.user_id))
 
     @property
     def user(self) -> str:
-        """What the conversations of this user begin with, and nobody else's do."""
+        """The beginning of the names of this user's conversations, and of no others."""
         return f"seed:{_quoted(self.user_id)}/"
 
     @property
     def conversation(self) -> str:
-        """The conversation of this scope's records: no other scope has it, nor has any channel."""
+        """The conversation of this scope's records. No other scope and no channel has it."""
         return f"{self.user}{_part(self.channel_id)}/{_part(self.conversation_id)}"
 
 
 @dataclass(eq=False)
-class Home:
-    """What the adapters over one store share in this process."""
+class AdapterState:
+    """The state that the pending stores over one store share in this process."""
 
     keyring: Keyring | None = None
     counters: Counters = field(default_factory=Counters)
     executors: dict[str, tuple[Executor, datetime]] = field(default_factory=dict)
-    """Action id -> its closure, and until when an answer counts."""
+    """Action id -> its closure, and the end of the time to answer."""
     running: Counter[str] = field(default_factory=Counter)
     """The actions that this process runs or is about to launch."""
     tasks: set[asyncio.Future[Any]] = field(default_factory=set)
     users: int = 0
-    """Adapters that have opened it and not closed it."""
+    """The number of pending stores that have opened it and not closed it."""
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     _slots: dict[str, datetime] = field(default_factory=dict)
-    """Conversation with an open action -> until when an answer counts."""
+    """Conversation with an open action -> the end of the time to answer."""
     _coming: Counter[str] = field(default_factory=Counter)
     """The conversations that are stashed into just now."""
     _counted: float | None = None
+    """When all slots of the store were last read, as `time.monotonic`."""
 
     async def open(self, store: Store, *, ours: bool) -> None:
-        """Open the store if nobody has, and find its keys. Raises StoreRefused and MissingSetting.
+        """Open the store if it is not open, and find its keys. Raises StoreRefused and MissingSetting.
 
-        `ours`: an adapter made it, so there is no platform to ask whether this machine's clock is right.
+        `ours`: a pending store made it, so no platform can tell whether this machine's clock is right.
         """
         async with self.opening:
             if self.keyring is None:
@@ -118,15 +122,15 @@ class Home:
                 try:
                     await upgrade(store, self.keyring, self._rewriting(store))
                 except BaseException:
-                    if ours:  # nobody has it, who would close it
+                    if ours:  # no pending store has it that would close it
                         await store.close()
                     raise
             self.users += 1
 
     async def close(self, store: Store, *, ours: bool) -> None:
-        """Close the store when no other adapter has it; one that is not `ours` stays open.
+        """Close the store when no other pending store has it; one that is not `ours` stays open.
 
-        What runs has a while to end; then it is cancelled, and its outcome is unknown.
+        Running executors have 10 s to end. Then they are cancelled, and their outcome is unknown.
         """
         async with self.opening:
             self.users -= 1
@@ -169,7 +173,7 @@ class Home:
         return actions
 
     async def write(self, store: Store, actions: ConversationActions) -> None:
-        """Write what was changed, in one transaction. Nobody is told, and no model is. Raises Conflict."""
+        """Commit the changes in one transaction. Neither a person nor a model is told. Raises Conflict."""
         actions.changes.settled.clear()
         transaction = Transaction(partition=actions.partition)
         actions.write(transaction)
@@ -177,10 +181,10 @@ class Home:
             return
         for action in actions.changes.actions.values():
             if action.state == "running":
-                transaction.puts[alive(action.pending_action_id)] = alive_put(action, actions.now)
+                transaction.puts[keys.heartbeat(action.pending_action_id)] = heartbeat_put(action, actions.now)
             elif action.fence:
-                transaction.deletes.append(alive(action.pending_action_id))
-        slot = f"{_SLOT}{actions.conversation}"
+                transaction.deletes.append(keys.heartbeat(action.pending_action_id))
+        slot = keys.seed_slot(actions.conversation)
         ends = [action.expires_at for action in actions.open if action.expires_at is not None]
         if ends and max(ends) > actions.now:
             transaction.puts[slot] = Put(micros(max(ends)), (max(ends) - actions.now).total_seconds())
@@ -198,15 +202,15 @@ class Home:
 
     def _keep_for_a_while(self, transaction: Transaction, action: PendingAction, now: datetime) -> None:
         seconds = (max(action.expires_at or now, now) - now + _KEPT).total_seconds()
-        for name in (f"action/{action.pending_action_id}", f"open/{action.conversation}"):
+        for name in (keys.action(action.pending_action_id), keys.index(action.conversation)):
             if (put := transaction.puts.get(name)) is not None:
                 transaction.puts[name] = Put(put.value, seconds)
 
     @asynccontextmanager
     async def room(self, store: Store, scope: Scope, most: int) -> AsyncIterator[None]:
-        """Hold room for one more inside the block.
+        """Reserve a place for one more action while the block runs.
 
-        Raises Overloaded when so many wait already, or as many of this user as one may have.
+        Raises Overloaded when `most` actions wait, or when this user has no share left.
         """
         await self._make_room(store, scope, most)
         self._coming[scope.conversation] += 1
@@ -214,7 +218,7 @@ class Home:
             yield
         finally:
             self._coming[scope.conversation] -= 1
-            self._coming += Counter()  # without what has come to nothing
+            self._coming += Counter()  # drops the keys that count 0
 
     async def _make_room(self, store: Store, scope: Scope, most: int) -> None:
         now = await store.now()
@@ -228,7 +232,7 @@ class Home:
                 raise Overloaded(f"{why}, which is all that may: the answers to some come first, or their ends")
 
     def _full(self, scope: Scope, most: int, now: datetime) -> str | None:
-        """Return what keeps this user from one more, as far as is known here; None: nothing does."""
+        """Return the reason why this user may stash no more, as far as this process knows; None: there is room."""
         self._slots = {where: end for where, end in self._slots.items() if end >= now}
         others = (self._slots.keys() | self._coming.keys()) - {scope.conversation}
         share = max(most // _SHARE, _LEAST_SHARE)
@@ -240,8 +244,8 @@ class Home:
 
     async def _count(self, store: Store, now: datetime) -> None:
         self._counted = time.monotonic()
-        found = await store.scan(_SLOT)
-        self._slots = {key.name.removeprefix(_SLOT): _end(record.value, now) for key, record in found}
+        found, prefix = await store.scan(keys.seed_slot("")), keys.seed_slot("")
+        self._slots = {key.name.removeprefix(prefix): _end(record.value, now) for key, record in found}
 
     def start(self, task: asyncio.Future[Any]) -> None:
         """Keep a task until it has ended."""
@@ -249,18 +253,18 @@ class Home:
         task.add_done_callback(self.tasks.discard)
 
 
-_homes: WeakKeyDictionary[Store, Home] = WeakKeyDictionary()
+_states: WeakKeyDictionary[Store, AdapterState] = WeakKeyDictionary()
 _stores: WeakValueDictionary[tuple[str, int], Store] = WeakValueDictionary()
-"""Those that adapters have made, by path or URL and the event loop they work in."""
+"""The stores that pending stores have made, by path or URL and event loop."""
 
 
-def home_of(store: Store) -> Home:
-    """Return what the adapters over this store share."""
-    return _homes.setdefault(store, Home())
+def state_of(store: Store) -> AdapterState:
+    """Return the state that the pending stores over this store share."""
+    return _states.setdefault(store, AdapterState())
 
 
 def at_path(path: Path | str) -> Store:
-    """Return the store of a file: the one that an adapter of this process has, else a new one, not opened yet."""
+    """Return the store of a file: the one that this event loop's pending stores have, else a new one, not open yet."""
     if str(path) == ":memory:":
         return SqliteStore(":memory:")
     file = Path(str(path).removeprefix("sqlite:///"))
@@ -268,9 +272,9 @@ def at_path(path: Path | str) -> Store:
 
 
 def at_url(url: str | Store) -> Callable[[], Store]:
-    """Return what gives the store of a Redis server; see `at_path`.
+    """Return a function that gives the store of a Redis server, as `at_path` does.
 
-    Raises ImportError without its package, and ValueError for another URL.
+    Raises ImportError without the package of Redis, and ValueError for another URL.
     """
     if not isinstance(url, str):
         return lambda: url
@@ -292,7 +296,7 @@ def _shared(name: str, make: Callable[[], Store]) -> Store:
 
 
 def _end(stored: Json, now: datetime) -> datetime:
-    """Return until when a slot is taken; one that somebody else has written holds nobody up."""
+    """Return until when a slot is taken; a malformed one is free now."""
     with contextlib.suppress(OverflowError):
         return moment(stored) if isinstance(stored, int) else now
     return now

@@ -1,8 +1,8 @@
-"""The methods of selectools' pending stores, over our records.
+"""The methods of selectools' pending stores, over the sealed records of this package.
 
-There is no second state machine here. Each action is a sealed record of a conversation of its own, and goes the way of
-`transitions`: what an answer decides and the launch of the executor are one transaction, so of many answers at once one
-executes. The executor then runs in the caller's process.
+There is no second state machine. Each action is a sealed record in a conversation of its own, and its states are those
+of `transitions`. The decision and the launch of the executor are one transaction, so only one of several concurrent
+answers executes. The executor then runs in the caller's process.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from functools import partial
 from typing import Self, TypeVar
 
 from channels import Json
-from gateway.pending import seed_rules
 from gateway.pending.actions import ConversationActions
 from gateway.pending.reading import ConfirmParser, RegexConfirmParser
-from gateway.pending.seed_home import Home, Scope, home_of
-from gateway.pending.seed_outcome import DEFAULT_IGNORE_TTL_SECONDS, ConfirmOutcome
-from gateway.pending.seed_rules import Answer
-from gateway.pending.seed_run import end_dead, run
+from gateway.pending.seed import rules
+from gateway.pending.seed.outcome import DEFAULT_IGNORE_TTL_SECONDS, ConfirmOutcome
+from gateway.pending.seed.rules import ScopeAnswer
+from gateway.pending.seed.running import end_dead, run
+from gateway.pending.seed.state import AdapterState, Scope, state_of
 from gateway.pending.tokens import make_code
 from gateway.store.base import Conflict, Store, StoreUnavailable
 from gateway.tools.executor import Executor, Factory, check_executor, check_factory, made_by
@@ -33,13 +33,13 @@ __all__ = ["PendingStore"]
 T = TypeVar("T")
 
 _CONFLICTS = 50
-"""Others may come between reading and writing, but not for ever."""
+"""The attempts of a read and write while other processes change the same records."""
 
 
 class PendingStore:
     """The methods of the three stores. Ids that are None and ids that are empty name different scopes.
 
-    It works in one event loop. `store` opens by itself with the first call.
+    A pending store belongs to one event loop. Its store is opened with the first call.
     """
 
     def __init__(
@@ -51,16 +51,17 @@ class PendingStore:
         default_ttl_seconds: float,
         max_entries: int,
     ) -> None:
+        """`given` is a store of the caller, which stays open; without one, `make` makes it. Raises ValueError."""
         if not 0 < default_ttl_seconds < float("inf"):
             raise ValueError(f"default_ttl_seconds must be a positive, finite number, not {default_ttl_seconds!r}")
         if max_entries < 1:
             raise ValueError(f"max_entries must be 1 or more, not {max_entries!r}")
         self.parser: ConfirmParser = parser or RegexConfirmParser()
-        """Reads the text of `pop_if_confirmed`."""
+        """The parser of the texts of `pop_if_confirmed`."""
         self._given, self._make = given, make
         self._default_ttl_seconds, self._max_entries = default_ttl_seconds, max_entries
         self._factories: dict[str, Factory] = {}
-        self._opened: tuple[Store, Home] | None = None
+        self._opened: tuple[Store, AdapterState] | None = None
         self._opening = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -73,30 +74,30 @@ class PendingStore:
     async def open(self) -> Store:
         """Open the store now, and return it; otherwise the first call does so.
 
-        Raises StoreRefused, which says the mend, for a file that another process owns, and MissingSetting without
-        ASKFIRST_SECRET where the store outlives this process.
+        Raises StoreRefused for a file that another process owns, and MissingSetting without ASKFIRST_SECRET for a store
+        that outlives this process.
         """
         async with self._opening:
             if self._opened is None:
                 store = self._make() if self._given is None else self._given
-                await home_of(store).open(store, ours=self._given is None)
-                self._opened = store, home_of(store)
+                await state_of(store).open(store, ours=self._given is None)
+                self._opened = store, state_of(store)
             return self._opened[0]
 
     async def close(self) -> None:
-        """Wait for the executors that run, and give the store back; one that was handed in stays open."""
+        """Wait for the running executors, and close the store. A store of the caller stays open."""
         async with self._opening:
             if self._opened is not None:
-                (store, home), self._opened = self._opened, None
-                await home.close(store, ours=self._given is None)
+                (store, state), self._opened = self._opened, None
+                await state.close(store, ours=self._given is None)
 
     # ── the documents' methods ──
 
     def register_executor_factory(self, kind: str, factory: Factory) -> None:
-        """Have actions of this kind executed by what `factory` makes of their record, whichever process stashed them.
+        """Register the factory that makes the executor of each action of this kind from its record.
 
-        It comes before the closure that `stash` was given: a closure may have seen its arguments change since. Raises
-        ValueError for a factory that is async or no function.
+        It serves actions of every process, and comes before the closure that `stash` was given: the arguments in a
+        closure may have changed since. Raises ValueError for a factory that is async or no function.
         """
         check_factory(kind, factory)
         self._factories[kind] = factory
@@ -113,16 +114,16 @@ class PendingStore:
         channel_id: str | None = None,
         conversation_id: str | None = None,
     ) -> PendingAction:
-        """Keep an action until its answer, and return its record. The caller shows `preview` to the person now.
+        """Store an action until its answer, and return its record. The caller shows `preview` to the person now.
 
-        Raises PendingActionExistsError while another one is open in this scope (one that has expired gives way),
-        Overloaded when so many wait as may, and ValueError for an empty user, kind or preview, a `ttl_seconds`
-        that is no positive, finite number, `args` that canonical JSON cannot hold, none on Redis, and an `executor`
-        that is no function or needs arguments.
+        Raises PendingActionExistsError while another one is open in this scope and has not expired, Overloaded when the
+        store is full, and ValueError for an empty user, kind or preview, for a `ttl_seconds` that is not positive and
+        finite, for `args` that canonical JSON cannot hold, for missing `args` on Redis, and for an `executor` that is
+        no function or takes arguments.
         """
         scope = Scope(user_id, channel_id, conversation_id)
         check_executor(kind, executor)
-        store, home = await self._home()
+        store, state = await self._ready()
         make = partial(
             new_action,
             kind=kind,
@@ -139,21 +140,21 @@ class PendingStore:
         tried: list[str] = []
 
         def stash(actions: ConversationActions) -> PendingAction:
-            while tried:  # somebody else was faster
-                home.executors.pop(tried.pop(), None)
-            if (waiting := seed_rules.waiting(actions)) is not None:
+            while tried:  # another process wrote first
+                state.executors.pop(tried.pop(), None)
+            if (waiting := rules.waiting(actions)) is not None:
                 raise PendingActionExistsError(
                     f"an action of kind {waiting.kind!r} waits for this person's answer here: "
                     "it is answered, dropped or expires before the next one"
                 )
-            action = seed_rules.stash(actions, make(at=actions.now))
+            action = rules.stash(actions, make(at=actions.now))
             if executor is not None and action.expires_at is not None:
-                # before it is written: its answer may come while the write does
-                home.executors[action.pending_action_id] = executor, action.expires_at
+                # Before the write: the answer may come as soon as it is committed.
+                state.executors[action.pending_action_id] = executor, action.expires_at
                 tried.append(action.pending_action_id)
             return action
 
-        async with home.room(store, scope, self._max_entries):
+        async with state.room(store, scope, self._max_entries):
             return await self._changed(scope, stash)
 
     async def get(
@@ -161,10 +162,10 @@ class PendingStore:
     ) -> PendingAction | None:
         """Return the action that waits for an answer, or None.
 
-        What has expired, or was running when its process died, ends with this call.
+        An action that has expired, or whose process died while it ran, is ended by this call.
         """
         scope = Scope(user_id, channel_id, conversation_id)
-        return await self._changed(scope, seed_rules.waiting)
+        return await self._changed(scope, rules.waiting)
 
     async def pop_if_confirmed(
         self,
@@ -176,21 +177,21 @@ class PendingStore:
         args_digest: str | None = None,
         expected_id: str | None = None,
     ) -> ConfirmOutcome | None:
-        """Execute what waits here when the message confirms it, and return what that came to.
+        """Execute the waiting action if the message confirms it, and return the outcome.
 
-        None: the message is no yes, or nothing waits, as after a twin of this message. Raises ValueError for an empty
+        None: the message is no yes, or no action waits, as after a twin of this message. Raises ValueError for an empty
         user with a yes, and StoreUnavailable when the store is closed while the parser reads.
         """
-        opened = await self._home()
+        opened = await self._ready()
         confirms: object = await asyncio.to_thread(self.parser.is_confirm, message)
-        if inspect.isawaitable(confirms):  # an async parser's: it would count as a yes, whatever it says
+        if inspect.isawaitable(confirms):  # of an async parser; a coroutine is truthy and would count as a yes
             confirms = await confirms
         if not confirms:
             return None
-        if self._opened != opened:  # nobody would close it again
+        if self._opened != opened:  # to open it again would leave it open
             raise StoreUnavailable("the pending store was closed while a yes was read: nothing was run")
         scope = Scope(user_id, channel_id, conversation_id)
-        answer = Answer(
+        answer = ScopeAnswer(
             person=scope.person, intent="confirm", by_text=True, action_id=expected_id, args_digest=args_digest
         )
         return await self._answered(scope, answer)
@@ -207,18 +208,18 @@ class PendingStore:
         ignore_ttl_seconds: float = DEFAULT_IGNORE_TTL_SECONDS,
         args_digest: str | None = None,
     ) -> ConfirmOutcome | None:
-        """Take the answer of a button: ``confirm``, ``cancel`` or ``ignore``; any other is an ``ignore``.
+        """Apply the answer of a button: ``confirm``, ``cancel`` or ``ignore``; any other counts as ``ignore``.
 
         `expected_kind` and `expected_id` are those of the question that the button stands under. ``ignore`` leaves the
-        action open for `ignore_ttl_seconds` at most. With `args_digest`, that of the arguments that were shown, a
-        ``confirm`` runs no others. None: nothing waits. Raises ValueError for an empty user and for
-        seconds that are negative or not finite.
+        action open for at most `ignore_ttl_seconds`. With `args_digest`, the digest of the shown arguments, a
+        ``confirm`` runs no others. None: no action waits. Raises ValueError for an empty user and for seconds that are
+        negative or not finite.
         """
-        seed_rules.check_seconds("ignore_ttl_seconds", ignore_ttl_seconds)
+        rules.check_seconds("ignore_ttl_seconds", ignore_ttl_seconds)
         scope = Scope(user_id, channel_id, conversation_id)
-        answer = Answer(
+        answer = ScopeAnswer(
             person=scope.person,
-            intent=seed_rules.intent_of(intent),
+            intent=rules.intent_of(intent),
             kind=expected_kind,
             action_id=expected_id,
             ignore_seconds=ignore_ttl_seconds,
@@ -235,72 +236,74 @@ class PendingStore:
         conversation_id: str | None = None,
         expected_id: str | None = None,
     ) -> PendingAction | None:
-        """Leave at most so many seconds for an answer, and return the record; its time never grows.
+        """Leave at most so many seconds for an answer, and return the record. The time never grows.
 
-        None: nothing waits, or another one than `expected_id`. Raises ValueError for an empty user and for seconds that
-        are negative or not finite.
+        None: no action waits, or another one than `expected_id`. Raises ValueError for an empty user and for seconds
+        that are negative or not finite.
         """
-        seed_rules.check_seconds("seconds", seconds)
+        rules.check_seconds("seconds", seconds)
         scope = Scope(user_id, channel_id, conversation_id)
 
-        tighten = partial(seed_rules.tighten, seconds=seconds, action_id=expected_id)
+        tighten = partial(rules.tighten, seconds=seconds, action_id=expected_id)
         return await self._changed(scope, tighten)
 
     async def drop(
         self, user_id: str, *, channel_id: str | None = None, conversation_id: str | None = None
     ) -> PendingAction | None:
-        """Let go of what waits here, and return its record, which is cancelled then; None: nothing waits."""
+        """Withdraw the waiting action, and return its record, which is cancelled then; None: no action waits."""
         scope = Scope(user_id, channel_id, conversation_id)
 
-        return await self._changed(scope, partial(seed_rules.drop, person=scope.person), expires=False)
+        return await self._changed(scope, partial(rules.drop, person=scope.person), expires=False)
 
-    # ── how ──
+    # ── helpers ──
 
-    async def _home(self) -> tuple[Store, Home]:
+    async def _ready(self) -> tuple[Store, AdapterState]:
         await self.open()
         if self._opened is None:
             raise RuntimeError("the pending store was closed while it was used")
         return self._opened
 
-    async def _read(self, store: Store, home: Home, scope: Scope, *, expires: bool = True) -> ConversationActions:
-        """Read what is there; what has died or (`expires`) expired has ended in it, and is not written yet."""
-        actions = await home.load(store, scope.conversation)
-        await end_dead(store, home, actions)
+    async def _read(
+        self, store: Store, state: AdapterState, scope: Scope, *, expires: bool = True
+    ) -> ConversationActions:
+        """Read the records of the scope. Dead and, with `expires`, expired actions are ended, but not written yet."""
+        actions = await state.load(store, scope.conversation)
+        await end_dead(store, state, actions)
         if expires:
-            seed_rules.end_expired(actions)
+            rules.end_expired(actions)
         return actions
 
     async def _changed(self, scope: Scope, change: Callable[[ConversationActions], T], *, expires: bool = True) -> T:
-        """Read, change and write; again when somebody else was faster."""
-        store, home = await self._home()
+        """Read, change and write; repeat after a Conflict. Raises Conflict after 50 attempts."""
+        store, state = await self._ready()
         for _ in range(_CONFLICTS):
-            actions = await self._read(store, home, scope, expires=expires)
+            actions = await self._read(store, state, scope, expires=expires)
             changed = change(actions)
             with contextlib.suppress(Conflict):
-                await home.write(store, actions)
+                await state.write(store, actions)
                 return changed
         raise _never_alone(scope)
 
-    async def _answered(self, scope: Scope, answer: Answer) -> ConfirmOutcome | None:
-        store, home = await self._home()
+    async def _answered(self, scope: Scope, answer: ScopeAnswer) -> ConfirmOutcome | None:
+        store, state = await self._ready()
         for _ in range(_CONFLICTS):
-            actions = await self._read(store, home, scope)
-            verdict = seed_rules.judge(actions, answer, lambda action: self._executor(home, action) is not None)
+            actions = await self._read(store, state, scope)
+            verdict = rules.judge(actions, answer, lambda action: self._executor(state, action) is not None)
             with contextlib.suppress(Conflict):
                 if verdict is not None and verdict.status is None:
-                    executor = self._executor(home, verdict.action) or _gone
-                    return await run(store, home, actions, verdict.action, executor)
-                await home.write(store, actions)
+                    executor = self._executor(state, verdict.action) or _gone
+                    return await run(store, state, actions, verdict.action, executor)
+                await state.write(store, actions)
                 if verdict is None or verdict.status is None:
                     return None
                 return ConfirmOutcome(verdict.status, verdict.action, detail=verdict.detail)
         raise _never_alone(scope)
 
-    def _executor(self, home: Home, action: PendingAction) -> Executor | None:
-        """Return what executes this action here: made by a factory of its record, else its closure."""
+    def _executor(self, state: AdapterState, action: PendingAction) -> Executor | None:
+        """Return the executor of an action in this process: from its factory, else its closure; None: neither."""
         if (factory := self._factories.get(action.kind)) is not None:
             return made_by(factory, action)
-        closure = home.executors.get(action.pending_action_id)
+        closure = state.executors.get(action.pending_action_id)
         return closure[0] if closure is not None else None
 
 

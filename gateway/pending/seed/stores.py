@@ -1,15 +1,12 @@
-"""selectools' pending stores: one action a scope, stashed with its executor, popped by an answer.
-
-What they do is in `seed_store`; here is where each of them keeps its records.
-"""
+"""The three pending stores. Each is a `PendingStore` over a store of its own."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from gateway.pending.reading import ConfirmParser
-from gateway.pending.seed_home import at_path, at_url
-from gateway.pending.seed_store import PendingStore
+from gateway.pending.seed.base import PendingStore
+from gateway.pending.seed.state import at_path, at_url
 from gateway.store.base import Store
 from gateway.store.sqlite import SqliteStore
 from gateway.tools.stash import DEFAULT_TTL_SECONDS
@@ -18,7 +15,7 @@ __all__ = ["InMemoryPendingStore", "RedisPendingStore", "SqlitePendingStore"]
 
 
 class InMemoryPendingStore(PendingStore):
-    """Keeps actions in memory: they end with the process. For tests, and for bots that may forget."""
+    """A pending store in memory: its actions end with the process. For tests, and for bots that may forget."""
 
     def __init__(
         self,
@@ -27,7 +24,7 @@ class InMemoryPendingStore(PendingStore):
         default_ttl_seconds: float = DEFAULT_TTL_SECONDS,
         max_entries: int = 5000,
     ) -> None:
-        """`max_entries` may wait at once, over all users; raises ValueError for numbers that make no sense."""
+        """`max_entries` actions may wait at once, over all users. Raises ValueError for a number out of range."""
         super().__init__(
             None,
             lambda: SqliteStore(":memory:"),
@@ -38,10 +35,10 @@ class InMemoryPendingStore(PendingStore):
 
 
 class SqlitePendingStore(PendingStore):
-    """Keeps actions in a file of one process: its path, ``sqlite:///path``, or a Store that is open already.
+    """A pending store in a file of one process: its path, ``sqlite:///path``, or an open Store.
 
-    Two of one path share the file within a process; a second process is refused. After a restart an action runs only
-    by a factory.
+    Several pending stores of one process share the file; a second process is refused. After a restart an action runs
+    only by a factory.
     """
 
     def __init__(
@@ -52,7 +49,7 @@ class SqlitePendingStore(PendingStore):
         default_ttl_seconds: float = DEFAULT_TTL_SECONDS,
         max_entries: int = 5000,
     ) -> None:
-        """The arguments are those of InMemoryPendingStore. A Store that is handed in is not closed with this one."""
+        """The arguments are those of InMemoryPendingStore. A given Store is not closed with this one."""
         given = None if isinstance(path, str | Path) else path
         super().__init__(
             given,
@@ -64,9 +61,9 @@ class SqlitePendingStore(PendingStore):
 
 
 class RedisPendingStore(PendingStore):
-    """Keeps actions on a Redis server that processes share, sealed with ASKFIRST_SECRET; no code is stored there.
+    """A pending store on a Redis server that processes share. Records are sealed with ASKFIRST_SECRET.
 
-    A process that has not stashed an action runs it only by a factory.
+    No code is stored there: a process that did not stash an action itself runs it only by a factory.
     """
 
     def __init__(

@@ -19,78 +19,82 @@ from gateway.observe import describe_error
 from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions
 from gateway.pending.seal import Keyring
-from gateway.pending.seed_alive import ALIVE, alive, alive_put, is_alive
-from gateway.pending.seed_home import Home, home_of
-from gateway.pending.seed_outcome import ConfirmOutcome
+from gateway.pending.seed.heartbeat import heartbeat_put, is_alive
+from gateway.pending.seed.outcome import ConfirmOutcome
+from gateway.pending.seed.state import AdapterState, state_of
 from gateway.store.base import Conflict, Key, Store, StoreError, StoreUnavailable, Transaction
+from gateway.stored import keys
 from gateway.tools import OutcomeUnknown, leaves_open, serialise
 from gateway.tools.executor import Executor, called
 from gateway.tools.pending_action import PendingAction
 
-__all__ = ["end_dead", "run", "sweep"]
+__all__ = ["end_dead", "run", "sweep_executors"]
 
 log = logging.getLogger("askfirst.pending")
 
 _BEAT_SECONDS = 2.0
 _WAITS_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
-"""Between attempts to write down an end at a store that does not answer."""
+"""The waits between attempts to write the outcome while the store does not answer."""
 DIED = "the process that ran it died"
 
 
 @dataclass(frozen=True, slots=True)
 class _End:
+    """The outcome of an executor, as it is written into the record."""
+
     state: Literal["done", "failed", "unknown"]
     outcome: str | None
     artifacts: tuple[Artifact, ...] = ()
 
 
-async def end_dead(store: Store, home: Home, actions: ConversationActions) -> None:
-    """End the actions as unknown whose process died while it ran them; nothing is written yet.
+async def end_dead(store: Store, state: AdapterState, actions: ConversationActions) -> None:
+    """End as unknown the actions whose process died while it ran them; the caller writes the change.
 
-    An embedded store has one process, this one. Of a shared one, whoever runs an action says so again and again.
+    An embedded store has only this process. On a shared store, the process that runs an action writes heartbeats.
     """
     going = [action for action in actions.by_id.values() if action.state == "running"]
-    suspects = [action for action in going if not home.running[action.pending_action_id]]
+    suspects = [action for action in going if not state.running[action.pending_action_id]]
     if suspects and store.shared:
-        keys = {each.pending_action_id: Key(actions.partition, alive(each.pending_action_id)) for each in suspects}
-        seen = await store.get(list(keys.values()))
-        suspects = [each for each in suspects if not is_alive(seen[keys[each.pending_action_id]].value, seen.now)]
+        names = {each.pending_action_id: keys.heartbeat(each.pending_action_id) for each in suspects}
+        beats = {action_id: Key(actions.partition, name) for action_id, name in names.items()}
+        found = await store.get(list(beats.values()))
+        suspects = [each for each in suspects if not is_alive(found[beats[each.pending_action_id]].value, found.now)]
     for action in suspects:
         log.error("action %s (%s) may or may not have happened: %s", action.pending_action_id, action.kind, DIED)
         died = transitions.finish(action, action.fence, "unknown", DIED, actions.now)
         actions.put(died, "finished", None, actions.now)
 
 
-async def sweep(store: Store, keyring: Keyring) -> list[PendingAction]:
+async def sweep_executors(store: Store, keyring: Keyring) -> list[PendingAction]:
     """End as unknown all actions of a store whose process died while it ran them, and return them.
 
-    For whoever serves the store: nobody may ever ask for their scopes again.
+    The process that serves the store calls this: their scopes may never be asked for again.
     """
-    home, ended = home_of(store), list[PendingAction]()
-    home.keyring = home.keyring or keyring
-    for key, record in await store.scan(ALIVE):
+    state, ended = state_of(store), list[PendingAction]()
+    state.keyring = state.keyring or keyring
+    for key, record in await store.scan(keys.heartbeat("")):
         conversation = record.value.get("conversation") if isinstance(record.value, dict) else None
         if not isinstance(conversation, str) or store.partition(conversation) != key.partition:
             continue
-        actions = await home.load(store, conversation)
-        await end_dead(store, home, actions)
-        with contextlib.suppress(Conflict):  # somebody else sees to it
-            await home.write(store, actions)
+        actions = await state.load(store, conversation)
+        await end_dead(store, state, actions)
+        with contextlib.suppress(Conflict):  # another process has ended them
+            await state.write(store, actions)
             ended += [action for action in actions.changes.actions.values() if action.state == "unknown"]
     return ended
 
 
 async def run(
-    store: Store, home: Home, actions: ConversationActions, action: PendingAction, executor: Executor
+    store: Store, state: AdapterState, actions: ConversationActions, action: PendingAction, executor: Executor
 ) -> ConfirmOutcome:
-    """Write that an action is launched, run it to its end, and write that down; return what it came to.
+    """Commit the launch of an action, run its executor to the end, commit the end, and return the outcome.
 
-    Raises Conflict when somebody else was faster: nothing ran. Raises what ends more than the executor (CancelledError,
-    KeyboardInterrupt) once the action is noted as unknown. A sync executor goes on in its thread then, and how it ends
-    is written down later.
+    Raises Conflict when another process changed the records first: nothing ran. Raises CancelledError and
+    KeyboardInterrupt once the action is recorded as unknown. A sync executor then runs on in its thread, and its end is
+    recorded later.
     """
-    running = asyncio.ensure_future(_run(store, home, actions, action, executor))
-    home.start(running)
+    running = asyncio.ensure_future(_run(store, state, actions, action, executor))
+    state.start(running)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
@@ -100,33 +104,33 @@ async def run(
 
 
 async def _run(
-    store: Store, home: Home, actions: ConversationActions, action: PendingAction, executor: Executor
+    store: Store, state: AdapterState, actions: ConversationActions, action: PendingAction, executor: Executor
 ) -> ConfirmOutcome:
-    with _said_to_run(store, home, action), collecting() as emitted:
-        await _launch(store, home, actions, action)
+    with _said_to_run(store, state, action), collecting() as emitted:
+        await _launch(store, state, actions, action)
         try:
-            end = _End("done", _text(await _called(executor, _follow(store, home, action))), tuple(emitted))
+            end = _End("done", _text(await _called(executor, _follow(store, state, action))), tuple(emitted))
         except asyncio.CancelledError:
-            await _finish(store, home, action, _End("unknown", "stopped while running"))
+            await _finish(store, state, action, _End("unknown", "stopped while running"))
             raise
         except Exception as error:  # noqa: BLE001 - an author's executor may raise anything
             end = _ended_by(action, error)
         except BaseException as error:
-            await _finish(store, home, action, _End("unknown", f"error: {type(error).__name__}"))
+            await _finish(store, state, action, _End("unknown", f"error: {type(error).__name__}"))
             raise
-        record = await _finish(store, home, action, end)
+        record = await _finish(store, state, action, end)
     status: Literal["executed", "failed", "unknown"] = "executed" if end.state == "done" else end.state
     return ConfirmOutcome(status, record, end.outcome if end.state == "done" else None, artifacts=end.artifacts)
 
 
-async def _launch(store: Store, home: Home, actions: ConversationActions, action: PendingAction) -> None:
-    launching = asyncio.ensure_future(home.write(store, actions))
+async def _launch(store: Store, state: AdapterState, actions: ConversationActions, action: PendingAction) -> None:
+    launching = asyncio.ensure_future(state.write(store, actions))
     try:
         await asyncio.shield(launching)
     except asyncio.CancelledError:
         await asyncio.wait([launching])
         if launching.exception() is None:
-            await _finish(store, home, action, _End("failed", "stopped before it began"))
+            await _finish(store, state, action, _End("failed", "stopped before it began"))
         raise
 
 
@@ -141,7 +145,10 @@ def _text(result: object) -> str | None:
 
 
 async def _called(executor: Executor, on_late: Callable[[asyncio.Future[Any]], None]) -> Any:
-    """Return what the executor returns: an async one on the loop, any other in a thread."""
+    """Return the executor's result. An async executor runs on the event loop, any other in a thread.
+
+    `on_late` is called with the call that runs on in its thread after this one was cancelled.
+    """
     if inspect.iscoroutinefunction(executor):
         return await executor()
     call = hand_over(partial(_sync, executor))
@@ -157,15 +164,15 @@ async def _called(executor: Executor, on_late: Callable[[asyncio.Future[Any]], N
 def _sync(executor: Executor) -> Any:
     try:
         return called(executor)
-    except StopIteration as error:  # no future takes it: whoever waits would wait for ever
+    except StopIteration as error:  # a future cannot hold it, and the caller would wait for ever
         raise RuntimeError("the executor raised StopIteration") from error
 
 
-def _follow(store: Store, home: Home, action: PendingAction) -> Callable[[asyncio.Future[Any]], None]:
-    """Return what has an end written down that comes after its caller was cancelled."""
+def _follow(store: Store, state: AdapterState, action: PendingAction) -> Callable[[asyncio.Future[Any]], None]:
+    """Return a callback that records the end of a call whose caller was cancelled."""
 
     async def follow(call: asyncio.Future[Any]) -> None:
-        with _said_to_run(store, home, action):
+        with _said_to_run(store, state, action):
             try:
                 result = await call
             except Exception as error:  # noqa: BLE001
@@ -176,23 +183,23 @@ def _follow(store: Store, home: Home, action: PendingAction) -> Callable[[asynci
                     return
                 end = _End("done", _text(result))
             log.warning("action %s (%s) has ended late: %s", action.pending_action_id, action.kind, end.state)
-            await _finish(store, home, action, end)
+            await _finish(store, state, action, end)
 
-    return lambda call: home.start(asyncio.ensure_future(follow(call)))
+    return lambda call: state.start(asyncio.ensure_future(follow(call)))
 
 
 @contextmanager
-def _said_to_run(store: Store, home: Home, action: PendingAction) -> Iterator[None]:
-    """Have it known while the body runs that this process runs the action."""
-    home.running[action.pending_action_id] += 1
+def _said_to_run(store: Store, state: AdapterState, action: PendingAction) -> Iterator[None]:
+    """Count the action as running in this process, and write heartbeats on a shared store, while the body runs."""
+    state.running[action.pending_action_id] += 1
     beating = asyncio.ensure_future(_beat(store, action)) if store.shared else None
     try:
         yield
     finally:
         if beating is not None:
             beating.cancel()
-        home.running[action.pending_action_id] -= 1
-        home.running += Counter()  # without what has come to nothing
+        state.running[action.pending_action_id] -= 1
+        state.running += Counter()  # drops the keys that count 0
 
 
 async def _beat(store: Store, action: PendingAction) -> None:
@@ -200,13 +207,13 @@ async def _beat(store: Store, action: PendingAction) -> None:
         await asyncio.sleep(_BEAT_SECONDS)
         with contextlib.suppress(StoreError):
             partition = store.partition(action.conversation)
-            puts = {alive(action.pending_action_id): alive_put(action, await store.now())}
+            puts = {keys.heartbeat(action.pending_action_id): heartbeat_put(action, await store.now())}
             await store.commit(Transaction(partition=partition, puts=puts))
 
 
-async def _finish(store: Store, home: Home, action: PendingAction, end: _End) -> PendingAction:
-    """Write down how it ended, to the end also when the caller is cancelled, and return the record as it is then."""
-    writing = asyncio.ensure_future(_write_end(store, home, action, end))
+async def _finish(store: Store, state: AdapterState, action: PendingAction, end: _End) -> PendingAction:
+    """Commit the end of an action, shielded from cancellation, and return its record."""
+    writing = asyncio.ensure_future(_write_end(store, state, action, end))
     try:
         return await asyncio.shield(writing)
     except asyncio.CancelledError:
@@ -214,21 +221,24 @@ async def _finish(store: Store, home: Home, action: PendingAction, end: _End) ->
         raise
 
 
-async def _write_end(store: Store, home: Home, action: PendingAction, end: _End) -> PendingAction:
-    """Write down how it ended, and return the record as it is then; a store that is away is waited for."""
+async def _write_end(store: Store, state: AdapterState, action: PendingAction, end: _End) -> PendingAction:
+    """Commit the end of an action, and return its record.
+
+    Retries while the store is unavailable, for some seconds. After that the end is only logged.
+    """
     action_id, waits = action.pending_action_id, iter(_WAITS_SECONDS)
     while True:
         try:
-            actions = await home.load(store, action.conversation, action_id)
+            actions = await state.load(store, action.conversation, action_id)
             found = actions.get(action_id)
             if found is None:
                 return action
             try:
                 ended = transitions.finish(found, action.fence, end.state, end.outcome, actions.now)
-            except transitions.WrongState:  # written down by an attempt whose answer was lost
+            except transitions.WrongState:  # an earlier attempt, whose answer was lost, wrote it
                 return found
             actions.put(ended, "finished", None, actions.now)
-            await home.write(store, actions)
+            await state.write(store, actions)
         except Conflict:
             continue
         except StoreUnavailable:
