@@ -359,7 +359,7 @@ class ChannelAgent:
 
         Reasons: another tool, template or approver rule since the prompt, or a policy that now denies the call.
         """
-        from gateway.pending.ask import asks_more
+        from gateway.pending.propose import asks_more
 
         tool = self.tool_for(action)
         if tool is None or not tool.matches(action):
@@ -530,12 +530,12 @@ class _Asking:
         return [self._verdict(actions, ask) for ask in asks]
 
     def _verdict(self, actions: ConversationActions, ask: Ask) -> Verdict:
-        from gateway.pending.ask import Refused, propose
         from gateway.pending.asked import as_asked
+        from gateway.pending.propose import ProposalRefused, propose_action
         from gateway.pending.seal import compute_digest
 
         turn = self._turn
-        proposed = propose(
+        proposed = propose_action(
             actions,
             ask.tool,
             dict(ask.args),
@@ -547,7 +547,7 @@ class _Asking:
             answer_window_seconds=self._bot.answer_window_seconds,
             proposed=self._proposed,
         )
-        if isinstance(proposed, Refused):
+        if isinstance(proposed, ProposalRefused):
             return proposed.why
         if isinstance(ask.tool, StashedTool):
             proposed = replace(proposed, pending_action_id=ask.tool.action.pending_action_id)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from channels import Address, Person
 from gateway.pending import deciding, prompting, settling
 from gateway.pending.actions import ConversationActions
-from gateway.pending.ask import Refused, propose
 from gateway.pending.index import Showing
 from gateway.pending.loading import Counters, load_actions
+from gateway.pending.propose import ProposalRefused, propose_action
 from gateway.pending.seal import Keyring
 from gateway.store.base import Store, Transaction
 from gateway.tools import Preview, Tool
@@ -59,7 +59,7 @@ class Rules:
         return action
 
     def _propose(self, actions: ConversationActions, person: Person, number: int) -> PendingAction:
-        proposed = propose(
+        proposed = propose_action(
             actions,
             self._tool,
             {"invoice_id": f"INV-{number}"},
@@ -70,7 +70,7 @@ class Rules:
             turn_started=actions.now,
             answer_window_seconds=60.0,
         )
-        if isinstance(proposed, Refused):
+        if isinstance(proposed, ProposalRefused):
             raise RuntimeError(proposed.why)
         return proposed
 

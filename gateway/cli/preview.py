@@ -15,9 +15,9 @@ from gateway.channel_agent import ChannelAgent
 from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.preview_drift import previewed_twice
 from gateway.cli.terminal import from_markdown, lines
-from gateway.pending.ask import Refused, propose
 from gateway.pending.prompt import full_text
 from gateway.pending.prompting import show_prompt
+from gateway.pending.propose import ProposalRefused, propose_action
 from gateway.tools import Tool, ToolContext, ToolError
 
 __all__ = ["preview"]
@@ -76,7 +76,7 @@ async def _prompt(bot: ChannelAgent, tool: Tool, given: Mapping[str, Any]) -> tu
         except ToolError as error:
             raise AskfirstError(f"nobody is asked, the preview failed: {error}") from error
         actions = await engine.context.actions(engine.context.conversation(address))
-        proposed = propose(
+        proposed = propose_action(
             actions,
             tool,
             args,
@@ -87,7 +87,7 @@ async def _prompt(bot: ChannelAgent, tool: Tool, given: Mapping[str, Any]) -> tu
             turn_started=actions.now,
             answer_window_seconds=bot.answer_window_seconds,
         )
-        if isinstance(proposed, Refused):
+        if isinstance(proposed, ProposalRefused):
             raise AskfirstError(proposed.why)
         show_prompt(actions, [actions.ask(proposed)])
         file = full_text(proposed) if actions.files else ""

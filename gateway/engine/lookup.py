@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from gateway.channel_agent import NotAllowed
 from gateway.engine.context import EngineContext
-from gateway.pending.index import Entry
+from gateway.pending.index import IndexEntry
 from gateway.pending.loading import conversation_of
 from gateway.pending.tokens import token_sha256
 from gateway.pending.transitions import may_refuse
@@ -48,7 +48,7 @@ async def find_by_code(
 
     Raises NotAllowed when more than one is open: codes are unique within a conversation only.
     """
-    found: list[tuple[Entry, PendingAction]] = []
+    found: list[tuple[IndexEntry, PendingAction]] = []
     for where, entries in (await _indexes(context, conversation)).items():
         for entry in entries:
             if entry.code == code and person in (entry.requester, *entry.approvers):
@@ -65,9 +65,9 @@ async def find_by_code(
     return max(found, key=lambda each: each[0].at)[1] if found else None
 
 
-async def _indexes(context: EngineContext, conversation: str | None) -> dict[str, Sequence[Entry]]:
+async def _indexes(context: EngineContext, conversation: str | None) -> dict[str, Sequence[IndexEntry]]:
     """Return what was asked, by conversation: in this one, or in all whose index can be read."""
-    store, found = context.store, dict[str, Sequence[Entry]]()
+    store, found = context.store, dict[str, Sequence[IndexEntry]]()
     if conversation is not None:
         key = context.key(conversation, "open")
         records = [(key, (await store.get([key]))[key])]

@@ -13,8 +13,8 @@ from typing import TypeAlias
 from channels import Person
 from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions
-from gateway.pending.bare import BareWord
-from gateway.pending.index import Entry
+from gateway.pending.bare_reply import BareReply
+from gateway.pending.index import IndexEntry
 from gateway.pending.prompt import brief, code_only, statement, what_became
 from gateway.pending.prompting import ask_for_code
 from gateway.pending.reading import Answer
@@ -119,7 +119,7 @@ def reply(
     return bool(entries) and _answered(actions, entries, reads, person, at, language)
 
 
-def word(actions: ConversationActions, reads: Reads, person: Person, said: BareWord, language: str) -> bool:
+def word(actions: ConversationActions, reads: Reads, person: Person, said: BareReply, language: str) -> bool:
     """Take a message that is nothing but an answer, in a one-to-one chat. False when it is an ordinary one here."""
     actions.check_all_are_known()
     mine = actions.open_for(str(person))
@@ -232,7 +232,7 @@ def _decide(
 
 def _answered(
     actions: ConversationActions,
-    entries: Sequence[Entry],
+    entries: Sequence[IndexEntry],
     reads: Reads,
     person: Person | None,
     at: datetime,
@@ -259,7 +259,7 @@ def _say_feedback(actions: ConversationActions, action: PendingAction, feedback:
         actions.say(text, tells=(action.pending_action_id,))
 
 
-def _late_word(actions: ConversationActions, reads: Reads, person: Person, said: BareWord, language: str) -> bool:
+def _late_word(actions: ConversationActions, reads: Reads, person: Person, said: BareReply, language: str) -> bool:
     entry = said.meant_of([entry for entry in actions.index.settled if _may_refuse(entry, person)])
     action = actions.get(entry.action_id) if entry is not None else None
     intent = reads(action.verb, action.language) if action is not None else "unclear"
@@ -269,7 +269,7 @@ def _late_word(actions: ConversationActions, reads: Reads, person: Person, said:
     return True
 
 
-def _which(actions: ConversationActions, entries: Sequence[Entry], language: str) -> bool:
+def _which(actions: ConversationActions, entries: Sequence[IndexEntry], language: str) -> bool:
     """Ask which of those that this person may answer they mean."""
     found = [action for entry in entries if (action := actions.get(entry.action_id)) is not None]
     waiting = [action for action in found if action.open]
@@ -284,5 +284,5 @@ def _which(actions: ConversationActions, entries: Sequence[Entry], language: str
     return True
 
 
-def _may_refuse(entry: Entry, person: Person | None) -> bool:
+def _may_refuse(entry: IndexEntry, person: Person | None) -> bool:
     return person is not None and (str(person) == entry.requester or str(person) in entry.approvers)

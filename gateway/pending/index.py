@@ -18,7 +18,7 @@ from channels import Address, Json
 from gateway.store.codec import micros
 from gateway.tools.pending_action import PendingAction, State, canonical_json, json_text
 
-__all__ = ["LATELY", "Entry", "Index", "Showing", "same_ask"]
+__all__ = ["LATELY", "Index", "IndexEntry", "Showing", "same_ask"]
 
 LATELY = timedelta(minutes=10)
 """How long a settled action still takes a bare yes or no for itself."""
@@ -31,7 +31,7 @@ _GOING: frozenset[State] = frozenset({"approved", "running", "unknown"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class IndexEntry:
     """How one action is found, and which record of it is the last."""
 
     action_id: str
@@ -76,10 +76,10 @@ class Index:
 
     counter: int = 0
     """Grows with every write: an older index is no longer true."""
-    open: tuple[Entry, ...] = ()
-    going: tuple[Entry, ...] = ()
+    open: tuple[IndexEntry, ...] = ()
+    going: tuple[IndexEntry, ...] = ()
     """Approved, running, or of unknown outcome."""
-    lately: tuple[Entry, ...] = ()
+    lately: tuple[IndexEntry, ...] = ()
     acted: Mapping[str, datetime] = field(default_factory=dict)
     """Person -> when they last wrote or pressed anything here."""
     stopped: Mapping[str, datetime] = field(default_factory=dict)
@@ -112,20 +112,20 @@ class Index:
         return replace(index, acted=_moments().validate_python(pressed)) if pressed else index
 
     @property
-    def live(self) -> tuple[Entry, ...]:
+    def live(self) -> tuple[IndexEntry, ...]:
         """The entries whose record may still change."""
         return (*self.open, *self.going)
 
     @property
-    def settled(self) -> tuple[Entry, ...]:
+    def settled(self) -> tuple[IndexEntry, ...]:
         """The entries that were decided, the last one first."""
         return tuple(sorted((*self.going, *self.lately), key=lambda entry: entry.at, reverse=True))
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[IndexEntry, ...]:
         return (*self.open, *self.settled)
 
-    def get(self, action_id: str) -> Entry | None:
+    def get(self, action_id: str) -> IndexEntry | None:
         return next((entry for entry in self.entries if entry.action_id == action_id), None)
 
     def hears(self, person: str, at: datetime) -> bool:
@@ -144,11 +144,11 @@ class Index:
         """Return True while it matters what the bot says: an action is live, or was settled lately."""
         return bool(self.live) or any(entry.at >= at - LATELY for entry in self.lately)
 
-    def by_code(self, code: str) -> Entry | None:
+    def by_code(self, code: str) -> IndexEntry | None:
         """Return the open one of this code, else the one that was settled last."""
         return next((entry for entry in self.entries if entry.code == code), None)
 
-    def by_prompt(self, message_id: str) -> tuple[Entry, ...]:
+    def by_prompt(self, message_id: str) -> tuple[IndexEntry, ...]:
         """Return what was asked in this message of ours."""
         return tuple(entry for entry in self.entries if message_id in entry.prompts)
 
@@ -193,7 +193,7 @@ class Index:
         going = tuple(each for each in self.going if each.state != "unknown" or each.at >= at - _UNKNOWN_KEPT)
         return replace(self, going=going).placed(entry)
 
-    def placed(self, entry: Entry) -> Index:
+    def placed(self, entry: IndexEntry) -> Index:
         """Return the index with this entry where its state belongs."""
         going, lately = _without(self.going, entry), _without(self.lately, entry)
         if entry.state == "pending":
@@ -211,7 +211,7 @@ class Index:
         was kept for its time.
         """
 
-        def sealed(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+        def sealed(entries: Sequence[IndexEntry]) -> tuple[IndexEntry, ...]:
             return tuple(
                 [replace(each, seal=seals[each.action_id]) if each.action_id in seals else each for each in entries]
             )
@@ -254,13 +254,13 @@ def same_ask(kind: str, args: Mapping[str, Json], requester: str) -> str:
     return hashlib.sha256(what).hexdigest()[:32]
 
 
-def _with(entries: Sequence[Entry], entry: Entry) -> tuple[Entry, ...]:
+def _with(entries: Sequence[IndexEntry], entry: IndexEntry) -> tuple[IndexEntry, ...]:
     if any(each.action_id == entry.action_id for each in entries):
         return tuple(entry if each.action_id == entry.action_id else each for each in entries)
     return (*entries, entry)
 
 
-def _without(entries: Sequence[Entry], entry: Entry) -> tuple[Entry, ...]:
+def _without(entries: Sequence[IndexEntry], entry: IndexEntry) -> tuple[IndexEntry, ...]:
     return tuple(each for each in entries if each.action_id != entry.action_id)
 
 
@@ -270,12 +270,12 @@ def _noted(moments: Mapping[str, datetime], person: str, at: datetime) -> list[t
     return [*others, (person, max(moments.get(person, at), at))]
 
 
-def _unshown(entry: Entry) -> Entry:
+def _unshown(entry: IndexEntry) -> IndexEntry:
     return replace(entry, prompts=())
 
 
-def _entry(action: PendingAction, at: datetime) -> Entry:
-    return Entry(
+def _entry(action: PendingAction, at: datetime) -> IndexEntry:
+    return IndexEntry(
         action_id=action.pending_action_id,
         state=action.state,
         code=action.code,

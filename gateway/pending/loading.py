@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 from channels import Capabilities, Json
 from gateway.pending.actions import ConversationActions, Drift
-from gateway.pending.index import Entry, Index
+from gateway.pending.index import Index, IndexEntry
 from gateway.pending.seal import Keyring, is_sealed
 from gateway.pending.settling import end_tampered
 from gateway.store.base import Key, Record, Snapshot, Store
@@ -181,7 +181,7 @@ async def _read_together(
 
 
 def _judged(
-    keyring: Keyring, name: str, value: Json, entry: Entry | None, read: ReadIndex, first_form: bool
+    keyring: Keyring, name: str, value: Json, entry: IndexEntry | None, read: ReadIndex, first_form: bool
 ) -> tuple[PendingAction | None, _Verdict]:
     """Return a record as far as it can be decoded, and the verdict on it. Raises NewerForm.
 
@@ -253,7 +253,7 @@ def _trusted(read: ReadIndex, held: Mapping[str, PendingAction]) -> Index:
     return index
 
 
-def _end(actions: ConversationActions, found: PendingAction | None, entry: Entry | None, *, trusted: bool) -> None:
+def _end(actions: ConversationActions, found: PendingAction | None, entry: IndexEntry | None, *, trusted: bool) -> None:
     """End an action that was changed without the key. Its state is taken from the index if that is `trusted`."""
     state = entry.state if entry is not None and trusted else found.state if found is not None else "pending"
     if found is None and entry is not None:
@@ -262,7 +262,7 @@ def _end(actions: ConversationActions, found: PendingAction | None, entry: Entry
         end_tampered(actions, found, was_running=state == "running")
 
 
-def _stub(entry: Entry, actions: ConversationActions) -> PendingAction:
+def _stub(entry: IndexEntry, actions: ConversationActions) -> PendingAction:
     """Return a stand-in for a record that cannot be decoded: enough to end it and to name it by its code."""
     return PendingAction(
         pending_action_id=entry.action_id,

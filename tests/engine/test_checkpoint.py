@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from channels import Json
-from gateway.pending.ask import propose
+from gateway.pending.propose import propose_action
 from gateway.pending.seal import compute_digest
 from gateway.store.base import Transaction
 from gateway.tools import PendingAction, Preview
@@ -36,7 +36,7 @@ async def asked(chat: Rig) -> PendingAction:
     tool, person = context.bot.tool("delete_invoice"), message("ana", "").person
     assert tool is not None and person is not None
     actions = await context.actions(CHAT)
-    proposed = propose(
+    proposed = propose_action(
         actions,
         tool,
         {"invoice_id": "INV-1"},

@@ -12,10 +12,10 @@ from typing import Any
 from channels import Address, Json, Person
 from gateway.pending import prompting
 from gateway.pending.actions import ConversationActions
-from gateway.pending.ask import Refused, propose
-from gateway.pending.bare import BareWord
+from gateway.pending.bare_reply import BareReply
 from gateway.pending.index import Showing
 from gateway.pending.loading import Counters, load_actions, stored_action
+from gateway.pending.propose import ProposalRefused, propose_action
 from gateway.pending.seal import Keyring, compute_digest
 from gateway.store.base import Key, Put, Transaction
 from gateway.store.sqlite import SqliteStore
@@ -126,7 +126,7 @@ class Table:
         """Ask and show the prompt of one deletion; it is not delivered yet."""
         actions = await self.actions()
         action = self.propose(actions, invoice, by=by, tool=tool)
-        assert not isinstance(action, Refused), action.why
+        assert not isinstance(action, ProposalRefused), action.why
         if actions.get(action.pending_action_id) is None:
             actions.ask(action)
         prompting.show_prompt(actions, [action])
@@ -141,7 +141,7 @@ class Table:
         by: Person = ANA,
         tool: Tool | None = None,
         **more: Any,
-    ) -> PendingAction | Refused:
+    ) -> PendingAction | ProposalRefused:
         given: dict[str, Any] = {
             "person": by,
             "address": self.address,
@@ -150,7 +150,7 @@ class Table:
             "answer_window_seconds": 60.0,
         }
         preview = more.pop("preview", Preview(text=f"Delete invoice {invoice}?"))
-        return propose(actions, tool or deletion(), {"invoice_id": invoice}, preview, **{**given, **more})
+        return propose_action(actions, tool or deletion(), {"invoice_id": invoice}, preview, **{**given, **more})
 
     async def deliver(self, *asked: PendingAction, message_id: str = "m1") -> datetime:
         """The prompt arrives now."""
@@ -187,12 +187,12 @@ class Table:
         lines: list[Any] = [entry.value for entry in await self.store.read(Key("00", "audit"))]
         return [line for line in lines if line["action"] == action_id]
 
-    def word(self, at: datetime, *shown: PendingAction, **changes: Any) -> BareWord:
+    def word(self, at: datetime, *shown: PendingAction, **changes: Any) -> BareReply:
         """A bare word that was typed at that moment, right after these prompts."""
         ids = frozenset(action.pending_action_id for action in shown)
         first = min((action.shown_at for action in shown if action.shown_at is not None), default=at)
         last = Showing(at=first, queued=first, shows=ids, alone=True, message_id="m") if shown else None
-        return replace(BareWord(at=at, fresh=True, last=last, written="after"), **changes)
+        return replace(BareReply(at=at, fresh=True, last=last, written="after"), **changes)
 
     def later(self, seconds: float) -> None:
         self.store.offset_seconds += seconds

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.pending import deciding, prompting, settling
-from gateway.pending.bare import BareWord
+from gateway.pending.bare_reply import BareReply
 from gateway.pending.index import Showing
 from gateway.pending.seal import Keyring
 from gateway.store.base import Conflict, Key, Transaction
@@ -145,7 +145,7 @@ def showing(at: datetime, *shown: PendingAction, **more: Any) -> Showing:
     return Showing(**{"at": at, "queued": at, "shows": shows, "alone": True, "message_id": "m", **more})
 
 
-SPOILED: dict[str, Callable[[BareWord, PendingAction], BareWord]] = {
+SPOILED: dict[str, Callable[[BareReply, PendingAction], BareReply]] = {
     "not typed": lambda word, action: replace(word, fresh=False),
     "nothing was said": lambda word, action: replace(word, last=None),
     "something else was said": lambda word, action: replace(word, last=showing(word.at)),

@@ -17,8 +17,8 @@ from channels.twilio.render import render_whatsapp
 from gateway.engine.parts import PartRenderer
 from gateway.pending import deciding, prompting
 from gateway.pending.actions import ConversationActions
-from gateway.pending.ask import Refused
 from gateway.pending.prompt import attached, code_only, full_text, media_of, prompt, settled_note
+from gateway.pending.propose import ProposalRefused
 from gateway.pending.tokens import token_sha256
 from gateway.pending.transitions import approve, finish, launch, show
 from gateway.tools import Confirm
@@ -367,7 +367,7 @@ async def test_where_no_file_can_be_shown_nobody_is_asked(private: Table) -> Non
     actions = await private.actions()
     actions.shows_files = False
     refused = private.propose(actions, "4" * 4_000)
-    assert isinstance(refused, Refused) and "too long to be shown here" in refused.why
+    assert isinstance(refused, ProposalRefused) and "too long to be shown here" in refused.why
     assert isinstance(private.propose(actions), PendingAction)
 
 

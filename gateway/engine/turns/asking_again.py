@@ -6,8 +6,8 @@ from channels import Person, Reply
 from gateway.channel_agent import Outcome
 from gateway.engine.context import EngineContext
 from gateway.memory import to_entries
-from gateway.pending.ask import Refused, propose
 from gateway.pending.prompt import statement
+from gateway.pending.propose import ProposalRefused, propose_action
 from gateway.providers.base import ModelMessage
 from gateway.tools import ToolContext, ToolError
 from gateway.tools.pending_action import PendingAction
@@ -34,7 +34,7 @@ async def ask_again(
         preview = await tool.preview(args, tool_context, timeout_seconds=LAUNCH_PREVIEW_SECONDS)
     except (ValueError, ToolError):
         return _cannot(before, tool_context.language)
-    proposed = propose(
+    proposed = propose_action(
         actions,
         tool,
         args,
@@ -45,7 +45,7 @@ async def ask_again(
         turn_started=actions.now,
         answer_window_seconds=before.answer_window_seconds,
     )
-    if isinstance(proposed, Refused):
+    if isinstance(proposed, ProposalRefused):
         return _cannot(before, tool_context.language)
     note = ModelMessage(role="event", content=f"The person had this asked again: {before.kind} ({before.preview})")
     return Outcome(stop_reason="asked", asked=[proposed], transcript=to_entries([note]))

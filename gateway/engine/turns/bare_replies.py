@@ -19,7 +19,7 @@ from gateway.engine.turns.batch import Batch
 from gateway.engine.turns.failures import append_transcript, finish_turn, note_acted
 from gateway.pending import deciding
 from gateway.pending.actions import ConversationActions
-from gateway.pending.bare import BareWord
+from gateway.pending.bare_reply import BareReply
 from gateway.pending.index import LATELY, Index, Showing
 from gateway.pending.reading import Answer, read_words, reads_as_answer
 from gateway.store.base import Lease, QueuedPart
@@ -95,13 +95,13 @@ class BareReplyHandler:
         name = hashlib.sha256(f"{conversation} {person} {about}".encode()).hexdigest()
         return bool(await self._context.store.take([near_answers(f"near/{name}")]))
 
-    async def _said(self, actions: ConversationActions, batch: Batch, message: Message) -> BareWord:
+    async def _said(self, actions: ConversationActions, batch: Batch, message: Message) -> BareReply:
         conversation, index = actions.conversation, actions.index
         on_the_way = any(_may_be_seen(part, batch.at) for part in await self._context.store.outbox(conversation))
         last = None if on_the_way else index.last_said(batch.at)
         plain = typed(message) and not message.unknown_fields and self._came_now(batch)
         acted = [index.acted[str(message.person)]] if str(message.person) in index.acted else []
-        return BareWord(
+        return BareReply(
             at=batch.at,
             fresh=plain and (message.reply_to is None or in_thread(message)) and not batch.edited,
             last=last,

@@ -10,7 +10,7 @@ import pytest
 
 from channels import Address, Person
 from gateway.pending import deciding
-from gateway.pending.ask import QUOTA, Refused, asks_more, propose
+from gateway.pending.propose import QUOTA, ProposalRefused, asks_more, propose_action
 from gateway.pending.reading import ReplyParser
 from gateway.pending.seal import compute_digest
 from gateway.tools import Confirm, Preview, Tool
@@ -51,7 +51,7 @@ async def test_what_is_asked_is_frozen_and_sealed(private: Table) -> None:
 async def test_arguments_changed_in_the_process_afterwards_are_not_the_action(private: Table) -> None:
     args: dict[str, Any] = {"invoice_id": "INV-42", "lines": [1, 2]}
     actions = await private.actions()
-    action = propose(
+    action = propose_action(
         actions,
         deletion(),
         args,
@@ -92,7 +92,7 @@ async def asked_as(
 
 
 def previewing(**options: Any) -> Tool:
-    """A tool with a preview function; what it would show is given to `propose`."""
+    """A tool with a preview function; what it would show is given to `propose_action`."""
 
     async def look() -> str:
         return ""
@@ -182,7 +182,7 @@ async def test_what_was_refused_is_not_asked_with_a_new_preview(private: Table) 
     await private.write(actions)
     seen = dataclasses.replace(SEEN, text="Delete 300 invoices?")
     again = private.propose(await private.actions(), preview=seen, tool=previewing(), turn_started=turn_started)
-    assert isinstance(again, Refused)
+    assert isinstance(again, ProposalRefused)
 
 
 async def test_calls_of_one_reply_supersede_one_another(private: Table) -> None:
@@ -219,7 +219,7 @@ async def test_the_quota_leaves_out_what_is_superseded(private: Table) -> None:
         action = private.propose(actions, invoice, preview=seen, proposed=proposed)
         assert isinstance(action, PendingAction)
         proposed.append(action)
-    assert isinstance(private.propose(actions, "INV-9", preview=seen, proposed=proposed), Refused)
+    assert isinstance(private.propose(actions, "INV-9", preview=seen, proposed=proposed), ProposalRefused)
 
 
 async def test_the_quota_counts_an_action_that_was_joined_once(private: Table) -> None:
@@ -261,7 +261,7 @@ async def test_five_open_actions_of_a_person_and_no_more(private: Table) -> None
         await private.asked(f"INV-{number}")
     actions = await private.actions()
     refused = private.propose(actions, "INV-9")
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, ProposalRefused)
     assert "5 actions" in refused.why
     assert isinstance(private.propose(actions, "INV-1"), PendingAction)
     assert isinstance(private.propose(actions, "INV-9", by=BOB), PendingAction)
@@ -274,7 +274,7 @@ async def test_the_quota_counts_what_the_same_turn_asked_before(private: Table) 
         action = private.propose(actions, f"INV-{number}", proposed=proposed)
         assert isinstance(action, PendingAction)
         proposed.append(action)
-    assert isinstance(private.propose(actions, "INV-9", proposed=proposed), Refused)
+    assert isinstance(private.propose(actions, "INV-9", proposed=proposed), ProposalRefused)
     assert len({action.code for action in proposed}) == QUOTA
 
 
@@ -286,7 +286,7 @@ async def test_what_was_refused_is_not_asked_again_within_the_turn(private: Tabl
     await private.write(actions)
     actions = await private.actions()
     again = private.propose(actions, "INV-42", turn_started=turn_started)
-    assert isinstance(again, Refused)
+    assert isinstance(again, ProposalRefused)
     assert "not confirmed since the person last wrote" in again.why
     assert isinstance(private.propose(actions, "INV-43", turn_started=turn_started), PendingAction)
     assert isinstance(private.propose(actions, "INV-42", by=BOB, turn_started=turn_started), PendingAction)
@@ -324,7 +324,7 @@ def test_a_bad_duration_is_refused_when_the_tool_is_made(seconds: float) -> None
 async def test_a_preview_that_cannot_be_kept_is_not_asked(private: Table) -> None:
     await private.asked("INV-42")
     refused = private.propose(await private.actions(), preview=Preview(text="half a \ud800"))
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, ProposalRefused)
     assert "preview" in refused.why
 
 
@@ -349,13 +349,13 @@ async def test_a_rule_that_only_the_requester_could_meet_is_never_asked(
 ) -> None:
     """Else the last approver could ask, and confirm alone what needs four eyes."""
     refused = group.propose(await group.actions(), tool=make_tool(people, need=need))
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, ProposalRefused)
     assert "other than the one who asked" in refused.why
 
 
 async def test_approvers_who_are_not_here_are_not_asked(private: Table) -> None:
     refused = private.propose(await private.actions(), tool=make_tool([BOB]))
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, ProposalRefused)
     assert "not in this conversation" in refused.why
 
 

@@ -1,6 +1,6 @@
-"""A bare yes or no in a one-to-one chat: when it is the answer to a question, and to which.
+"""The bare reply, a message of nothing but a yes or a no in a one-to-one chat: which question it answers, if any.
 
-It is judged as of its own stamp; later messages and receipts make no difference.
+It is judged at its own stamp: later messages and receipts make no difference.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ from typing import Literal
 
 from channels import Person
 from gateway.pending import transitions
-from gateway.pending.index import LATELY, Entry, Showing
+from gateway.pending.index import LATELY, IndexEntry, Showing
 from gateway.pending.words import Intent
 from gateway.tools.pending_action import PendingAction
 
-__all__ = ["BareWord"]
+__all__ = ["BareReply"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BareWord:
-    """A bare word, and the moment in which it was written."""
+class BareReply:
+    """A bare reply, and the state of the chat at the moment when it was written."""
 
     at: datetime
     fresh: bool
-    """The person typed it here just now, and nothing about it says otherwise."""
+    """True if the person typed it here just now, as plain text in a message of its own."""
     last: Showing | None
-    """The message of ours that was the last one before it; None when there was none, or another was on its way."""
+    """The bot's last message before it; None if there was none, or if another one was being sent."""
     written: Literal["after", "unknown", "before"]
-    """Whether it was written after that message, as the platform tells."""
+    """The order of the two messages, as the platform tells."""
     acted: datetime | None = None
-    """When the person last wrote or pressed anything here before it."""
+    """The time when the person last wrote or pressed anything here before it."""
     beneath: str | None = None
-    """The message of ours that began the thread in which it was written."""
+    """The id of the bot's message that began the thread in which it was written."""
 
     def decides(self, intent: Intent, action: PendingAction, person: Person) -> bool:
-        """Return True when it decides the only action of this person that is open here.
+        """Return True if it decides `action`, the only open action of this person here.
 
-        The question, alone in its message, is the last thing that was said. A no was not written before it. A yes was
-        written after it, within the answer window of that showing, by somebody who may approve, and nothing else has
-        come from them since; in the thread beneath a prompt it comes at any time.
+        The question is the bot's last message and stands alone in it. A no was not written before the question. A yes
+        was written after it, within the answer window of that showing, by an approver who has written and pressed
+        nothing else since. In the thread beneath a prompt a yes counts until the action expires.
         """
         shown, prompts = self.last, action.prompts
         if not self.fresh or person.is_bot or shown is None:
@@ -60,10 +60,10 @@ class BareWord:
         quiet = self.acted is None or self.acted < shown.at
         return shown.at <= self.at <= until and quiet and transitions.may_approve(action, str(person))
 
-    def meant_of(self, settled: Iterable[Entry]) -> Entry | None:
-        """Return which of these, settled last first, it comes too late for; None when it is about something else.
+    def meant_of(self, settled: Iterable[IndexEntry]) -> IndexEntry | None:
+        """Return the settled action that it answers too late, or None. `settled` begins with the newest one.
 
-        It yields to all that the person or the bot has said since, but for what told the end of that very action.
+        None if the person or the bot has written since the action settled, except for the message that told its end.
         """
         latest = next((entry for entry in settled if entry.at >= self.at - LATELY), None)
         if latest is None or (self.acted is not None and self.acted > latest.at):
