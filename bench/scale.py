@@ -141,8 +141,8 @@ async def idle(store: Store) -> None:
 
     async def keep_time() -> None:
         while True:
-            await store.tick()
-            await store.pointed(older_than_seconds=2.0)
+            await store.run_timers()
+            await store.pending_decisions(older_than_seconds=2.0)
             await asyncio.sleep(1)
 
     loops = [look("turn"), look("action"), *(look("out", pool) for pool in POOLS), keep_time()]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from gateway.store.base import Store
+from gateway.store.clock_steps import elapsed_ns
 from gateway.store.codec import micros, moment
-from gateway.store.steps import elapsed_ns
 
 __all__ = ["StoreClock", "is_timely"]
 

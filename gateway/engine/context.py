@@ -188,9 +188,9 @@ class EngineContext:
     def index_of(self, lease: Lease) -> ReadIndex | None:
         """Return the index of the conversation of this lease as it was when it was taken; None when it could not be
         read. Raises NewerForm."""
-        if not self.is_shown(lease):
+        if not self.has_prefetch(lease):
             return None
-        return self.read_index(lease.lane, lease.seen[self.key(lease.lane, "open")])
+        return self.read_index(lease.lane, lease.prefetched[self.key(lease.lane, "open")])
 
     def read_index(self, conversation: str, record: Record) -> ReadIndex:
         """Read the index of a conversation. Raises NewerForm."""
@@ -200,21 +200,21 @@ class EngineContext:
         """Return True while it matters for a bare word that this person writes in the conversation of this lease, as
         far as the index that was read with it tells."""
         read = self.index_of(lease)
-        return read is not None and (read.kind != "sealed" or read.index.hears(str(person), lease.seen.now))
+        return read is not None and (read.kind != "sealed" or read.index.hears(str(person), lease.prefetched.now))
 
     def says(self, lease: Lease) -> bool:
         """Return True while it matters for a bare word what the bot says in the conversation of this lease."""
         read = self.index_of(lease)
-        return read is not None and (read.kind != "sealed" or read.index.heeds(lease.seen.now))
+        return read is not None and (read.kind != "sealed" or read.index.heeds(lease.prefetched.now))
 
     def is_open(self, lease: Lease) -> bool:
         """Return False when nothing waits for an answer in the conversation of this lease, by what was read with it."""
         read = self.index_of(lease)
         return read is None or read.kind != "sealed" or bool(read.index.open)
 
-    def is_shown(self, lease: Lease) -> bool:
+    def has_prefetch(self, lease: Lease) -> bool:
         """Whether what was asked for with this lease could be read."""
-        return bool(lease.seen.records)
+        return bool(lease.prefetched.records)
 
     async def actions(
         self,
@@ -269,8 +269,8 @@ class EngineContext:
                 for name, most in limits
                 if not full
             ]
-            if full or (cells and await self.store.take(cells)):
-                if not await self.store.take([once_a_minute(f"files told/{person}")]):
+            if full or (cells and await self.store.acquire(cells)):
+                if not await self.store.acquire([once_a_minute(f"files told/{person}")]):
                     log.warning("%s keeps as many MiB of files as ASKFIRST_LIMITS allows (%s)", person, share)
                 raise NotKept(f"ASKFIRST_LIMITS allows files={share} MiB")
         return await self.artifacts.keep(artifact)

@@ -109,7 +109,7 @@ class Decisions:
         lock = self._working.setdefault(conversation, asyncio.Lock())
         try:
             async with lock:
-                for waiting in await self._context.store.pointed(conversation):
+                for waiting in await self._context.store.pending_decisions(conversation):
                     await self._one(waiting)
         finally:
             if not lock.locked():
@@ -117,7 +117,7 @@ class Decisions:
 
     async def sweep(self, older_than_seconds: float) -> None:
         """Work off what whoever stored it has left lying."""
-        found = await self._context.store.pointed(older_than_seconds=older_than_seconds)
+        found = await self._context.store.pending_decisions(older_than_seconds=older_than_seconds)
         for conversation in dict.fromkeys(waiting.conversation for waiting in found):
             await self.decide(conversation)
 
@@ -136,7 +136,9 @@ class Decisions:
                 self._after(waiting, event, outcome)
 
     async def _still_pointed(self, waiting: Waiting) -> bool:
-        return any(other.seq == waiting.seq for other in await self._context.store.pointed(waiting.conversation))
+        return any(
+            other.seq == waiting.seq for other in await self._context.store.pending_decisions(waiting.conversation)
+        )
 
     async def _worked(self, waiting: Waiting) -> tuple[Transaction, Event | None, _Outcome]:
         """Judge one event; return what is to be committed, and what it came to. Raises StoreError."""
@@ -157,8 +159,8 @@ class Decisions:
             self._fill(transaction, waiting, event, outcome)
         except NewerForm as newer:
             log.warning("event %s of %s is left: %s", waiting.seq, waiting.conversation, newer)
-            transaction = Transaction(partition=transaction.partition, needs=newer.needs)
-            transaction.leave.append((waiting.conversation, waiting.seq))
+            transaction = Transaction(partition=transaction.partition, requires_form=newer.needs)
+            transaction.defer_decisions.append((waiting.conversation, waiting.seq))
             return transaction, None, _Outcome(None, decided=False)
         except StoreError:
             raise
@@ -300,7 +302,7 @@ class Decisions:
         refused = outcome.noted is not None or (outcome.actions is not None and outcome.actions.refused)
         if not refused or event is None:
             return outcome
-        bounded = await self._context.store.take([refusals(event.person)])
+        bounded = await self._context.store.acquire([refusals(event.person)])
         return replace(outcome, actions=None, noted=None) if bounded else outcome
 
     async def _between(self, outcome: _Outcome, waiting: Waiting, event: Event | None) -> _Outcome:
@@ -318,7 +320,7 @@ class Decisions:
             return outcome
         if isinstance(context.channels.get(event.address.channel), CanAnswer):
             return outcome
-        if await context.store.take([once_a_minute(f"answered/{token_sha256(event.token)}/{event.person}")]):
+        if await context.store.acquire([once_a_minute(f"answered/{token_sha256(event.token)}/{event.person}")]):
             return outcome
         actions = outcome.actions or await context.actions(waiting.conversation)
         about = f"\n\n{statement(outcome.pressed.preview)}" if outcome.pressed is not None else ""
@@ -360,7 +362,7 @@ class Decisions:
     def _fill(self, transaction: Transaction, waiting: Waiting, event: Event | None, outcome: _Outcome) -> None:
         conversation, actions = waiting.conversation, outcome.actions
         if not outcome.decided:
-            transaction.unpoint.append((conversation, waiting.seq))
+            transaction.drop_pointers.append((conversation, waiting.seq))
             return
         transaction.consume.append((conversation, waiting.seq))
         if outcome.noted is not None and event is not None:

@@ -22,7 +22,7 @@ from gateway.engine.decisions import Decisions
 from gateway.engine.delivery.sender import PartSender
 from gateway.engine.execution.executor import MOST_OF_A_TOOL, ActionExecutor
 from gateway.engine.intake.inbox import Inbox
-from gateway.engine.leases import READS
+from gateway.engine.leases import PREFETCH
 from gateway.engine.lookup import find_by_code, find_by_id, find_by_token
 from gateway.engine.parts import schedule_reply
 from gateway.engine.turns.runner import TurnRunner
@@ -212,7 +212,7 @@ class Engine:
 
     async def due(self, older_than_seconds: float = 0.0) -> float | None:
         """Fire what has fallen due and work off the decisions it makes; seconds until the next timer, or None."""
-        wait = await self.context.store.tick()
+        wait = await self.context.store.run_timers()
         await self.context.clock.keep()
         await self._decisions.sweep(older_than_seconds)
         return wait
@@ -228,7 +228,7 @@ class Engine:
             pool=pool,
             wait_seconds=wait_seconds,
             lease_seconds=context.lease_seconds,
-            reads=READS[kind],
+            prefetch=PREFETCH[kind],
         )
 
     async def idle(self) -> bool:
@@ -341,7 +341,7 @@ class Engine:
 
     async def _settle(self, call: Call) -> None:
         """Run everything this conversation has to do now; the loops may do it, and those of another process too."""
-        await self.context.store.tick()
+        await self.context.store.run_timers()
         patience = _LEAST_PATIENCE_SECONDS
         while True:
             await self._decisions.decide(call.conversation)

@@ -15,17 +15,17 @@ from gateway.engine.concurrency import DelayedTask
 from gateway.engine.context import EngineContext
 from gateway.engine.turns.notes import NOTES
 from gateway.memory import LINES_READ
-from gateway.store.base import Fenced, Kind, Lease, Reads, StoreError, Transaction
+from gateway.store.base import Fenced, Kind, Lease, Prefetch, StoreError, Transaction
 from gateway.store.form import NewerForm
 
-__all__ = ["BEATS", "READS", "HeldLease", "release_to_newer", "shielded_commit"]
+__all__ = ["BEATS", "PREFETCH", "HeldLease", "release_to_newer", "shielded_commit"]
 
 log = logging.getLogger("askfirst.leases")
 
-READS: Mapping[Kind, Reads] = {
-    "turn": Reads(records=("open", NOTES), log="transcript", last=LINES_READ),
-    "out": Reads(records=("open",)),
-    "action": Reads(records=("action",)),
+PREFETCH: Mapping[Kind, Prefetch] = {
+    "turn": Prefetch(records=("open", NOTES), log="transcript", last=LINES_READ),
+    "out": Prefetch(records=("open",)),
+    "action": Prefetch(records=("action",)),
 }
 """What whoever takes such a lane reads first."""
 BEATS = 3
@@ -35,7 +35,7 @@ BEATS = 3
 def release_to_newer(lease: Lease, newer: NewerForm) -> Transaction:
     """Gives back a lease whose work a newer release has to do: its lane is as it was, for a worker of that one."""
     log.warning("the %s of %s is left: %s", lease.kind, lease.lane, newer)
-    return Transaction(partition=lease.partition, lease=lease, finish="left", needs=newer.needs)
+    return Transaction(partition=lease.partition, lease=lease, finish="left", requires_form=newer.needs)
 
 
 async def shielded_commit(work: Awaitable[object]) -> None:

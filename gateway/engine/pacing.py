@@ -28,7 +28,7 @@ class Pacing:
         place, account = _place(channel, address), _account(channel, address)
         cells = _both(account, place)
         if cells and not self._is_waited_for(account):
-            asked = self._ahead[part_id] = asyncio.ensure_future(self._store.take(cells))
+            asked = self._ahead[part_id] = asyncio.ensure_future(self._store.acquire(cells))
             asked.add_done_callback(_heard)
 
     def forget(self, part_id: str) -> None:
@@ -49,15 +49,15 @@ class Pacing:
         elif cells and self._is_waited_for(account):
             seconds = math.inf
         else:
-            seconds = await self._store.take(cells) if cells else 0.0
+            seconds = await self._store.acquire(cells) if cells else 0.0
         if not seconds or account is None:
             return seconds
-        if place is not None and (seconds := await self._store.take([place])):
+        if place is not None and (seconds := await self._store.acquire([place])):
             return seconds
         async with self._queues.setdefault(account.name, _Queue()).turn_of(f"{address.place}"):
             seconds = -1.0
             while seconds:
-                seconds = await self._store.take([account])
+                seconds = await self._store.acquire([account])
                 await asyncio.sleep(seconds)
         return 0.0
 

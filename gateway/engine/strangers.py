@@ -41,7 +41,7 @@ class Strangers:
         context, pairing = self._context, self._allowed.pairing
         asks = message.command == "whoami"
         rates = strangers(person, message.address, context.limits.strangers, often=pairing or asks)
-        if await context.store.take(rates):
+        if await context.store.acquire(rates):
             return
         language = context.language(person)
         code = await self._newcomers.note(person, message.address, language, pairing=pairing)

@@ -171,7 +171,7 @@ class Operator:
         last page the shapes of what was not understood. Raises NotDone."""
         if not after.isdecimal():
             raise NotDone(f"{after!r} is no place in the list: give the number that the page before ends with")
-        letters = await self._store.dead(after=int(after), limit=LETTERS_A_PAGE)
+        letters = await self._store.dead_letters(after=int(after), limit=LETTERS_A_PAGE)
         shapes = [] if len(letters) == LETTERS_A_PAGE else await self._shapes()
         return [*map(_letter, letters), *(told for _, told in shapes)]
 
@@ -312,7 +312,7 @@ class Operator:
         )
 
     async def _dead(self, dead_id: str) -> Dead:
-        found = [dead for dead in await self._store.dead() if dead_id and dead.dead_id.startswith(dead_id)]
+        found = [dead for dead in await self._store.dead_letters() if dead_id and dead.dead_id.startswith(dead_id)]
         exact = [dead for dead in found if dead.dead_id == dead_id]
         if len(exact or found) > 1:
             raise NotDone(f"{len(found)} dead letters begin with {dead_id}: give more of the id")

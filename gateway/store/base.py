@@ -33,6 +33,7 @@ __all__ = [
     "FOLDED_AFTER_SECONDS",
     "FORM",
     "Cell",
+    "Chained",
     "Committed",
     "Conflict",
     "Control",
@@ -46,11 +47,10 @@ __all__ = [
     "Lease",
     "Mailbox",
     "NewerForm",
-    "Next",
     "Overloaded",
+    "Prefetch",
     "Put",
     "QueuedPart",
-    "Reads",
     "Record",
     "Snapshot",
     "Stats",
@@ -156,7 +156,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reads:
+class Prefetch:
     """What whoever takes a lane is shown with it: of each name, the record or log `<name>/<lane>`."""
 
     records: tuple[str, ...] = ()
@@ -284,7 +284,7 @@ class Lease:
     """out: what waits to be sent, in order (at most 20)."""
     steps: tuple[Json, ...] = ()
     """turn: the checkpoint of the turn that was running when the lease before was lost or parked."""
-    seen: Snapshot
+    prefetched: Snapshot
     """The records that were asked for, when the lane was taken. When one of them cannot be read none is here: whoever
     looks for one fails, and holds up nobody else."""
     lines: tuple[str, ...] = ()
@@ -364,12 +364,12 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Next:
+class Chained:
     """A lane that whoever ends a lease goes on with."""
 
     kind: Kind
     lane: str
-    reads: Reads
+    prefetch: Prefetch
     lease_seconds: float
     number: int = field(default_factory=count().__next__)
     """No other of this process has it."""
@@ -385,14 +385,14 @@ class Transaction:
     finish: Literal["done", "failed", "left"] | None = None
     """Gives the lease back. `done` clears the lane's tries and checkpoint; `failed` counts one more try, and keeps
     the checkpoint. Either way the lane is ready again when work is left in it: of an action, `done` ends the work that
-    was there when it was leased. `left` leaves the lane as it was found, to whoever knows the form `needs`."""
-    needs: int = FORM
-    """With finish `left`, and for what is in `leave`."""
+    was there when it was leased. `left` leaves the lane as it was found, to whoever knows the form `requires_form`."""
+    requires_form: int = FORM
+    """With finish `left`, and for what is in `defer_decisions`."""
     due: datetime | None = None
     """With finish: the lane is not ready before this."""
     collect_until: datetime | None = None
     """With finish, of a turn: nor before this, as long as all that wakes it collects."""
-    then: Next | None = None
+    chain: Chained | None = None
     """With finish: this lane, of another kind, is leased in the same step, if `lease` would give it."""
     not_after: datetime | None = None
     expect: dict[str, int] = field(default_factory=dict)
@@ -403,12 +403,12 @@ class Transaction:
     """(log, value)"""
     consume: list[tuple[str, int]] = field(default_factory=list)
     """(conversation, seq): each must still wait, else Conflict. A pointer goes with its event."""
-    unpoint: list[tuple[str, int]] = field(default_factory=list)
+    drop_pointers: list[tuple[str, int]] = field(default_factory=list)
     """(conversation, seq): each must still have its pointer, else Conflict. The event stays, and now wakes the
     conversation if it was accepted to."""
-    leave: list[tuple[str, int]] = field(default_factory=list)
+    defer_decisions: list[tuple[str, int]] = field(default_factory=list)
     """(conversation, seq): each must still have its pointer, else Conflict. From now on only whoever knows the form
-    `needs` finds it in the decision lane."""
+    `requires_form` finds it in the decision lane."""
     replace: list[tuple[str, int, Mapping[str, Json]]] = field(default_factory=list)
     """(conversation, seq, body): the new body of an event that still waits, else Conflict."""
     accept: list[Incoming] = field(default_factory=list)
@@ -438,18 +438,18 @@ class Transaction:
             raise ValueError(f"the lease is of partition {lease.partition}, and the transaction of {self.partition}")
         if self.finish is None and not (self.due is self.collect_until is None):
             raise ValueError("due and collect_until belong to finish, and the transaction finishes nothing")
-        if self.finish is None and self.then is not None:
-            raise ValueError("then belongs to finish, and the transaction finishes nothing")
-        if self.then is not None and lease is not None and self.then.kind == lease.kind:
-            raise ValueError(f"then is of another kind than the lease that ends, which is for {lease.kind!r}")
+        if self.finish is None and self.chain is not None:
+            raise ValueError("chain belongs to finish, and the transaction finishes nothing")
+        if self.chain is not None and lease is not None and self.chain.kind == lease.kind:
+            raise ValueError(f"chain is of another kind than the lease that ends, which is for {lease.kind!r}")
         of_a_turn = self.steps or self.collect_until is not None
         if of_a_turn and lease is not None and lease.kind != "turn":
             raise ValueError(f"steps and collect_until are of a turn, and the lease is for {lease.kind!r}")
 
     @property
     def next_worker(self) -> str:
-        """Who holds the lane in `then`: nobody else has this name, so it can be given back by whoever never heard."""
-        return "" if self.lease is None or self.then is None else f"{self.lease.worker}/{self.then.number}"
+        """Who holds the lane in `chain`: nobody else has this name, so it can be given back by whoever never heard."""
+        return "" if self.lease is None or self.chain is None else f"{self.lease.worker}/{self.chain.number}"
 
 
 class Committed(NamedTuple):
@@ -458,7 +458,7 @@ class Committed(NamedTuple):
     at: datetime
     """The store's clock at the commit."""
     lease: Lease | None = None
-    """Of the lane in `then`."""
+    """Of the lane in `chain`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -518,7 +518,7 @@ class Store(Protocol):
         """
         ...
 
-    async def pointed(
+    async def pending_decisions(
         self,
         conversation: str | None = None,
         *,
@@ -540,7 +540,7 @@ class Store(Protocol):
         wait_seconds: float = 0.0,
         lease_seconds: float = 6.0,
         knows: int = FORM,
-        reads: Reads = Reads(),
+        prefetch: Prefetch = Prefetch(),
     ) -> Lease | None:
         """Take the lane that has been ready longest (`only`: this conversation or action), or None after the wait.
 
@@ -599,27 +599,27 @@ class Store(Protocol):
 
         Raises Conflict, Fenced, TooLate, or StoreUnavailable (outcome unknown: read, do not repeat); ValueError for a
         transaction that is wrong in itself (another partition's, `finish` without a lease, steps or
-        `collect_until` of no turn, `then` without `finish`).
+        `collect_until` of no turn, `chain` without `finish`).
         """
         ...
 
     async def give_back(self, transaction: Transaction) -> None:
-        """After a StoreUnavailable of its commit: the lane that it took by `then`, if it did, is held by nobody, and
+        """After a StoreUnavailable of its commit: the lane that it took by `chain`, if it did, is held by nobody, and
         whoever takes it next is told what this one would have been told."""
         ...
 
-    async def tick(self) -> float | None:
+    async def run_timers(self) -> float | None:
         """Accept what timers have fallen due; seconds until the next one, or None. Any instance may call it."""
         ...
 
-    async def take(self, cells: Sequence[Cell]) -> float:
+    async def acquire(self, cells: Sequence[Cell]) -> float:
         """Take from all cells or from none: 0 when taken, else the seconds to wait. Never given back.
 
         Raises ValueError for a cost above its burst.
         """
         ...
 
-    async def dead(self, *, after: int = 0, limit: int | None = None) -> list[Dead]:
+    async def dead_letters(self, *, after: int = 0, limit: int | None = None) -> list[Dead]:
         """Dead letters, the oldest first: those behind the one of this `seq`, and of them so many. However many there
         are, nobody waits meanwhile for longer than a page takes."""
         ...
@@ -635,7 +635,7 @@ class Store(Protocol):
     async def drop(self, dead_id: str) -> bool: ...
     async def stats(self) -> Stats: ...
 
-    async def has_room(self) -> bool:
+    async def has_headroom(self) -> bool:
         """Whether there is disk or memory for more than to end what was begun, as seen within the last second. Without
         it new messages are refused, and nothing is launched."""
         ...

@@ -53,7 +53,7 @@ async def _ended(store: Store, run: Run) -> _Ended:
         entries = await store.read(Key(store.partition(conversation), f"transcript/{conversation}"))
         transcripts.append([cast("dict[str, Any]", entry.value) for entry in entries])
     found = await store.scan("action/")
-    return _Ended(transcripts, await store.dead(), [action_of(record.value) for _, record in found])
+    return _Ended(transcripts, await store.dead_letters(), [action_of(record.value) for _, record in found])
 
 
 def _each_message_once_and_in_order(run: Run, ended: _Ended) -> Iterator[str]:

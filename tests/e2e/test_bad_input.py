@@ -56,7 +56,7 @@ async def test_a_secret_that_comes_twice_proves_nothing(house: House) -> None:
 )
 async def test_what_is_not_telegrams_encoding_is_a_bad_request(house: House, body: bytes) -> None:
     assert await house.post(body) == (400, "not in the platform's encoding")
-    assert await house.gateway.store.dead() == []
+    assert await house.gateway.store.dead_letters() == []
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ async def test_authentic_nonsense_is_taken_and_its_shape_is_kept(house: House, u
     body = json.dumps(update).encode()
     assert await house.post(body) == (200, "")
     assert await house.post(body) == (200, "")
-    assert await house.gateway.store.dead() == []
+    assert await house.gateway.store.dead_letters() == []
     ((_, record),) = await house.gateway.store.scan(PREFIX)
     assert isinstance(record.value, dict) and record.value["shape"] == shape_of(body)
     assert (await house.asks("hi", "Hello.")).text == "Hello."

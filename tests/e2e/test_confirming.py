@@ -147,7 +147,7 @@ async def test_a_yes_to_a_message_that_may_have_arrived(house: House) -> None:
     house.telegram.fail_next("sendMessage", cut=True, taken=True, times=3)
     await house.gateway.bot.notify(f"telegram:{house.telegram.bot.id}:{house.ana.id}", "Shall I send the report?")
     await house.until(lambda: len(house.messages()) == 2)
-    while not await house.gateway.store.dead():
+    while not await house.gateway.store.dead_letters():
         await house.later(5)
         await asyncio.sleep(0.05)
     await house.says("yes")

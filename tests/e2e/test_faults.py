@@ -15,7 +15,7 @@ from tests.fakes.openai import Fail
 
 
 async def dead(house: House) -> list[str]:
-    return [letter.reason for letter in await house.gateway.store.dead()]
+    return [letter.reason for letter in await house.gateway.store.dead_letters()]
 
 
 # ── what Telegram refuses ──
@@ -208,7 +208,7 @@ async def test_what_we_do_not_understand_is_taken_and_its_shape_is_kept(house: H
         news = {"message_id": number, "date": 1, "chat": {"id": house.ana.id, "type": "private"}, "hologram": "✨"}
         await house.telegram.deliver("message", house.ana, news)
     assert [status for _, status in house.telegram.deliveries] == [200, 200]
-    assert await house.gateway.store.dead() == []
+    assert await house.gateway.store.dead_letters() == []
     ((_, record),) = await house.gateway.store.scan("shape/")
     assert isinstance(record.value, dict)
     assert cast("Any", record.value["shape"])["message"]["hologram"] == "text"

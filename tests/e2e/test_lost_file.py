@@ -22,7 +22,7 @@ async def test_the_action_is_done_and_its_person_learns_that_the_file_is_lost(ho
     ]
     await house.idle()
     (action,) = await house.actions()
-    assert (action.state, await house.gateway.store.dead()) == ("done", [])
+    assert (action.state, await house.gateway.store.dead_letters()) == ("done", [])
 
 
 async def test_the_model_is_told_and_says_so(house: House, tmp_path: Path) -> None:

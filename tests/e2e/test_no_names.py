@@ -101,6 +101,6 @@ async def test_what_is_asked_and_decided_meanwhile_is_done_and_told_when_names_a
     await house.until(lambda: not prompt.buttons)
     await house.idle()
     assert house.shop.deleted == ["INV-42"]
-    assert await house.gateway.store.dead() == []
+    assert await house.gateway.store.dead_letters() == []
     assert (await house.asks("again", *delete("INV-7"))).buttons
     assert not press.alert

@@ -32,7 +32,7 @@ async def arrived(house: House) -> None:
         await house.later(60)
         await house.idle()
     assert house.texts() == ["Hello.", "Here it is.", ""]
-    assert await house.gateway.store.dead() == []
+    assert await house.gateway.store.dead_letters() == []
 
 
 async def test_a_turn_whose_file_cannot_be_kept_is_tried_again(

@@ -422,4 +422,4 @@ async def test_whatever_dies_nothing_is_lost_and_nothing_happens_twice(
     done = [f"INV-{number}" for number in range(len(presses))]
     await stage.telegram.wait_for(lambda: sorted(stage.business.happened("delete")) == done, timeout_seconds=60)
     async with open_at(stage) as store:
-        assert await store.dead() == []
+        assert await store.dead_letters() == []

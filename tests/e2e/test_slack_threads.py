@@ -210,7 +210,7 @@ async def test_what_got_no_answer_twice_is_no_dead_letter_when_it_is_there(offic
     await office.says("hello")
     await office.idle()
     assert [message.shown for message in office.slack.sent] == ["Hello."]
-    assert await office.gateway.store.dead() == []
+    assert await office.gateway.store.dead_letters() == []
 
 
 async def test_a_question_that_got_no_answer_is_found_and_can_be_pressed(office: Office) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from channels import WebhookRequest, WebhookResponse
 from gateway import Agent, ChannelAgent, Gateway
-from gateway.store.redis import RedisStore, inbox
+from gateway.store.redis import RedisStore, ingest
 from gateway.testing import ChannelCase
 from gateway.web import webhooks
 from tests.e2e.every_channel import case, settings_of
@@ -64,7 +64,7 @@ async def test_what_was_stored_too_late_is_not_acknowledged_and_a_twin_when_it_c
         while not stored(await answer(webhook.says("before"))):
             pass
         await asyncio.gather(*(gateway.store.ping() for _ in range(8)), return_exceptions=True)  # connections
-        monkeypatch.setattr(inbox, "_COUNTED_SECONDS", 3600.0)  # the next call is the one that stores
+        monkeypatch.setattr(ingest, "_COUNTED_SECONDS", 3600.0)  # the next call is the one that stores
         wire.delay_seconds = DELAY_SECONDS
         late = webhook.says("late")
         while await waiting() < 2:

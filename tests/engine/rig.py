@@ -32,7 +32,7 @@ from gateway.assembly import Storage, assemble, open_store
 from gateway.channel_agent import Outcome
 from gateway.engine.decisions import Decisions
 from gateway.engine.delivery.sender import PartSender
-from gateway.engine.leases import READS
+from gateway.engine.leases import PREFETCH
 from gateway.engine.turns.runner import TurnRunner
 from gateway.limits import Limits
 from gateway.observe import Feed
@@ -121,7 +121,7 @@ class Worker:
 
     async def lease(self, kind: Kind, **options: Any) -> Lease:
         lease = await self.context.store.lease(
-            self.context.worker, [kind], pool=Platform.name, reads=READS[kind], **options
+            self.context.worker, [kind], pool=Platform.name, prefetch=PREFETCH[kind], **options
         )
         assert lease is not None, f"no {kind} is ready"
         return lease
@@ -186,7 +186,7 @@ class Rig:
         """Send what waits, then run a turn, until nothing is ready."""
         while await self.ready():
             sending = await self.store.lease(
-                self.worker.context.worker, ["out"], pool=Platform.name, reads=READS["out"]
+                self.worker.context.worker, ["out"], pool=Platform.name, prefetch=PREFETCH["out"]
             )
             if sending is not None:
                 await self.worker.delivery.run(sending)

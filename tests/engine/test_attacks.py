@@ -768,12 +768,12 @@ async def test_f7_a_store_that_fails_for_a_moment_costs_no_decision(
         await chat.engine.inbox.take(channel, Parsed(events=(pressed,), response=Answered()))
         while len(chat.engine.context.tasks):
             await asyncio.sleep(0.001)
-        assert (invoices.deleted, chat.alerts, len(await store.pointed())) == ([], [], 1)
+        assert (invoices.deleted, chat.alerts, len(await store.pending_decisions())) == ([], [], 1)
         monkeypatch.undo()
         chat.engine.start()
         await chat.engine.due()
         await take(chat)
-        assert (invoices.deleted, await store.dead()) == (["INV-1"], [])
+        assert (invoices.deleted, await store.dead_letters()) == (["INV-1"], [])
 
 
 async def unavailable(keys: Sequence[Key]) -> None:

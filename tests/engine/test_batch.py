@@ -184,5 +184,5 @@ async def test_an_event_of_another_release_is_put_aside_and_told(chat: Rig, scri
     await chat.says("ana", "two")
     await chat.turns()
     assert user_lines(script) == ["two"]
-    assert len(await chat.store.dead()) == 1
+    assert len(await chat.store.dead_letters()) == 1
     assert chat.platform.texts()[0].startswith("Something went wrong on my side. Reference: ")

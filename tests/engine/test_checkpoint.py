@@ -74,7 +74,7 @@ async def put_aside(chat: Rig) -> bool:
     """Whether the turn has come to nothing but a dead letter and a word to the person."""
     nothing = (await chat.worker.context.actions(CHAT)).index.entries == ()
     (text,) = chat.platform.texts()
-    return nothing and len(await chat.store.dead()) == 1 and "went wrong" in text
+    return nothing and len(await chat.store.dead_letters()) == 1 and "went wrong" in text
 
 
 async def test_a_taken_over_ask_is_asked_once(tmp_path: Path, invoices: Invoices) -> None:
@@ -129,7 +129,7 @@ async def test_an_unknown_verdict_runs_nothing(tmp_path: Path, invoices: Invoice
         await take_over(chat, {"asked": 1, "verdicts": [["1.1", verdict]]})
         (request,) = invoices.model.requests
         assert "cannot be read" in request.messages[-1].content
-        assert await chat.store.dead() == []
+        assert await chat.store.dead_letters() == []
     assert invoices.deleted == []
 
 

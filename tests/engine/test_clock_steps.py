@@ -10,10 +10,10 @@ import pytest
 
 from gateway import app
 from gateway.store.base import Store
+from gateway.store.clock_steps import elapsed_ns
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
 from gateway.store.sqlite.clock import Clock
-from gateway.store.steps import elapsed_ns
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, rig
 from tests.engine.test_sealed import actions, ask, press, texts, work

@@ -175,7 +175,7 @@ async def test_after_a_day_it_is_given_up_and_can_be_replayed(chat: Rig) -> None
     await notify(chat, "two")
     await chat.worker.deliver()
     assert chat.platform.texts() == ["two"]
-    (letter,) = await chat.store.dead()
+    (letter,) = await chat.store.dead_letters()
     assert letter.reason == "it waited for too long"
     assert await chat.store.replay(letter.dead_id)
     await chat.worker.deliver()
@@ -238,7 +238,7 @@ async def test_a_call_without_an_answer_is_made_once_more(tmp_path: Path, paced:
             if await chat.ready():
                 await chat.worker.deliver()
         assert chat.platform.texts() == [NOTE, "two"]
-        assert [letter.reason for letter in await chat.store.dead()] == ["it may have been sent"]
+        assert [letter.reason for letter in await chat.store.dead_letters()] == ["it may have been sent"]
         tried = [key for key in chat.platform.keys if chat.platform.keys.count(key) == 2]
         assert len(set(tried)) == 1
 
@@ -250,7 +250,7 @@ async def test_a_prompt_without_an_answer_is_sent_until_it_arrives(chat: Rig) ->
         await chat.worker.deliver()
         await chat.advance(16)
     assert len(chat.platform.sent) == 1
-    assert await chat.store.dead() == []
+    assert await chat.store.dead_letters() == []
 
 
 async def test_a_prompt_that_never_arrived_of_what_is_settled_by_now_is_not_sent(chat: Rig) -> None:
@@ -297,7 +297,7 @@ async def test_a_token_that_is_refused_keeps_what_waits_and_is_said_once(
     assert said() == [("ERROR", True)], "once, for a platform that was down before, and not for each part"
     await chat.worker.deliver()
     await chat.worker.deliver()
-    assert await chat.store.dead() == [] and await parts(chat) == 0
+    assert await chat.store.dead_letters() == [] and await parts(chat) == 0
     assert (len(chat.platform.texts("ana")), chat.platform.texts("bob")) == (1, ["hello"])
     assert "test" not in context.down
     await notify(chat, "later")
@@ -312,7 +312,7 @@ async def test_what_a_refused_token_holds_up_for_a_day_is_put_aside(chat: Rig) -
     await chat.worker.deliver()
     await chat.advance(86401)
     await chat.worker.deliver()
-    assert [letter.reason for letter in await chat.store.dead()] == ["it waited for too long"]
+    assert [letter.reason for letter in await chat.store.dead_letters()] == ["it waited for too long"]
 
 
 async def test_what_cannot_be_delivered_is_put_aside_and_its_ask_is_undelivered(chat: Rig) -> None:
@@ -321,7 +321,7 @@ async def test_what_cannot_be_delivered_is_put_aside_and_its_ask_is_undelivered(
     chat.platform.will = [Undeliverable("403 blocked")]
     await chat.worker.deliver()
     assert await status(chat) == "undelivered"
-    assert [letter.reason for letter in await chat.store.dead()] == ["not deliverable: 403 blocked"]
+    assert [letter.reason for letter in await chat.store.dead_letters()] == ["not deliverable: 403 blocked"]
     assert chat.platform.texts() == ["later"]
 
 
@@ -337,7 +337,7 @@ async def test_a_prompt_that_does_not_arrive_within_ten_minutes_asks_nothing(cha
     await chat.advance(301)
     await chat.turns()
     assert chat.platform.sent == []
-    assert await status(chat) == "undelivered" and await chat.store.dead() == []
+    assert await status(chat) == "undelivered" and await chat.store.dead_letters() == []
 
 
 async def test_what_is_not_worth_a_retry_is_dropped(chat: Rig) -> None:
@@ -347,7 +347,7 @@ async def test_what_is_not_worth_a_retry_is_dropped(chat: Rig) -> None:
     chat.platform.will = [RateLimited("429", retry_after_seconds=30)]
     await chat.worker.deliver()
     assert chat.platform.texts() == ["one"]
-    assert await chat.store.dead() == []
+    assert await chat.store.dead_letters() == []
 
 
 async def queue(chat: Rig, part: dict[str, object], channel: str = "test") -> None:
@@ -364,7 +364,7 @@ async def test_a_channel_that_is_off_holds_up_nobody(chat: Rig) -> None:
     await notify(chat, "one")
     await chat.worker.deliver()
     assert chat.platform.texts() == ["one"]
-    assert [letter.reason for letter in await chat.store.dead()] == ["its channel is off"]
+    assert [letter.reason for letter in await chat.store.dead_letters()] == ["its channel is off"]
 
 
 async def test_an_accounts_pace_is_waited_for_in_a_queue_and_counted_once(tmp_path: Path) -> None:
@@ -376,7 +376,7 @@ async def test_an_accounts_pace_is_waited_for_in_a_queue_and_counted_once(tmp_pa
         assert len(chat.platform.sent) == 30
         assert (await chat.store.stats()).parked == 0
         # 30 that were let through, and 10 that were not at first: whoever of them was first in the queue asked again
-        assert chat.wire.calls["take"] <= 30 + 2 * 10 + 5
+        assert chat.wire.calls["acquire"] <= 30 + 2 * 10 + 5
 
 
 async def test_who_is_stopped_while_waiting_for_the_pace_has_sent_nothing(tmp_path: Path) -> None:
@@ -387,7 +387,7 @@ async def test_who_is_stopped_while_waiting_for_the_pace_has_sent_nothing(tmp_pa
         waits = asyncio.create_task(chat.worker.deliver())
         while not (await chat.store.stats()).leased:
             await asyncio.sleep(0)
-        while chat.wire.calls["take"] < 2:
+        while chat.wire.calls["acquire"] < 2:
             await asyncio.sleep(0)
         waits.cancel()
         await asyncio.gather(waits, return_exceptions=True)
@@ -401,7 +401,7 @@ async def test_a_part_that_cannot_be_read_holds_up_nobody(chat: Rig) -> None:
     await notify(chat, "one")
     await chat.worker.deliver()
     assert chat.platform.texts() == ["one"]
-    assert [letter.reason for letter in await chat.store.dead()] == ["it cannot be read"]
+    assert [letter.reason for letter in await chat.store.dead_letters()] == ["it cannot be read"]
 
 
 async def test_a_channel_that_breaks_holds_up_nobody(chat: Rig, caplog: pytest.LogCaptureFixture) -> None:
@@ -413,7 +413,7 @@ async def test_a_channel_that_breaks_holds_up_nobody(chat: Rig, caplog: pytest.L
         await chat.worker.deliver()
         await chat.advance(10)
     assert chat.platform.texts() == [NOTE, "two"]
-    assert [letter.reason for letter in await chat.store.dead()] == ["it may have been sent"]
+    assert [letter.reason for letter in await chat.store.dead_letters()] == ["it may have been sent"]
     assert "hunter2" not in caplog.text and "KeyError" in caplog.text
 
 
@@ -463,7 +463,7 @@ async def test_a_part_is_not_given_up_that_nobody_has_begun_to_send_again(chat: 
     chat.wire.refuse.clear()
     await chat.worker.deliver()
     assert chat.platform.texts()[-1] == "one"
-    assert await chat.store.dead() == []
+    assert await chat.store.dead_letters() == []
 
 
 @pytest.mark.parametrize(("deaths", "shown"), [(1, ["one", "two"]), (2, ["two"])])

@@ -60,7 +60,7 @@ async def deliver(chat: Rig, times: int = 6) -> None:
 
 
 async def dead(chat: Rig) -> list[str]:
-    return [letter.reason for letter in await chat.store.dead()]
+    return [letter.reason for letter in await chat.store.dead_letters()]
 
 
 # ── where nobody can tell ──
@@ -134,7 +134,7 @@ async def test_one_that_is_sent_again_by_hand_is_sent_as_it_is(chat: Rig) -> Non
     await notify(chat, "one")
     chat.platform.will = [LOST, taken(), LOST]
     await deliver(chat)
-    (letter,) = await chat.store.dead()
+    (letter,) = await chat.store.dead_letters()
     assert await chat.store.replay(letter.dead_id)
     chat.platform.will = [Unavailable("502")]
     await deliver(chat)

@@ -134,7 +134,7 @@ async def test_an_authors_mistake_there_is_named_here_and_not_quoted(store: Stor
         with pytest.raises(AskfirstError, match=r"in another process \(ZeroDivisionError\).*dead list") as failed:
             await bot.ask_channel("ana", "one")
     assert "hunter2" not in str(failed.value)
-    assert len(await store.dead()) == 1
+    assert len(await store.dead_letters()) == 1
 
 
 async def test_a_process_that_died_with_the_turn_is_not_waited_for(store: Store, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ async def test_a_commit_whose_answer_is_lost_leaves_no_doubt(
         chat.wire.lost["commit"] = 1
         chat.worker.engine.start()
         await until_sent(chat, 1)
-        assert (chat.platform.texts(), await chat.store.dead()) == (["Hello Ana"], [])
+        assert (chat.platform.texts(), await chat.store.dead_letters()) == (["Hello Ana"], [])
         await chat.worker.engine.stop()
 
 
@@ -72,7 +72,7 @@ async def test_a_lost_answer_is_dealt_with_though_the_store_is_away(tmp_path: Pa
         chat.wire.refuse = {"give_back": [StoreUnavailable("away")] * 3, "renew": [Fenced("gone")]}
         chat.worker.engine.start()
         await until_sent(chat, 1)
-        assert (chat.platform.texts(), await chat.store.dead()) == (["Hello Ana"], [])
+        assert (chat.platform.texts(), await chat.store.dead_letters()) == (["Hello Ana"], [])
         assert chat.wire.calls["give_back"] == 4
         await chat.worker.engine.stop()
 
@@ -81,13 +81,13 @@ async def test_while_a_reply_is_stored_its_turn_to_be_sent_is_asked_for(tmp_path
     bot = ChannelAgent(Agent(provider=ScriptedProvider(["Hello Ana", "Hello again"])))
     async with rig(bot, tmp_path, pace=Pace(account_per_second=1000.0, place_per_second=1000.0)) as chat:
         asked: list[str] = []
-        for name in ("commit", "take", "commit answered"):
+        for name in ("commit", "acquire", "commit answered"):
             chat.wire.on[name] = partial(asked.append, name)
         chat.worker.engine.start()
         for number in (1, 2):
             await chat.says("ana", "hi")
             await until_sent(chat, number)
-        assert asked == ["commit", "take", "commit answered", "commit", "commit answered"] * 2
+        assert asked == ["commit", "acquire", "commit answered", "commit", "commit answered"] * 2
         await chat.worker.engine.stop()
 
 
@@ -109,7 +109,7 @@ async def test_a_pace_that_is_over_parks_what_was_stored(tmp_path: Path) -> None
 async def test_what_could_not_be_stored_is_not_waited_for(tmp_path: Path) -> None:
     bot = ChannelAgent(Agent(provider=ScriptedProvider(["Hello Ana"])))
     async with rig(bot, tmp_path, pace=Pace(account_per_second=1000.0)) as chat:
-        chat.wire.refuse = {"commit": [StoreUnavailable("away")], "take": [StoreUnavailable("away")]}
+        chat.wire.refuse = {"commit": [StoreUnavailable("away")], "acquire": [StoreUnavailable("away")]}
         chat.worker.engine.start()
         await chat.says("ana", "hi")
         await until_sent(chat, 1)
@@ -133,21 +133,21 @@ async def test_what_is_sent_is_counted_once(tmp_path: Path) -> None:
                 await asyncio.sleep(0.01)
         held.set()
         await until_sent(chat, 2)
-        assert chat.wire.calls["take"] == 2
+        assert chat.wire.calls["acquire"] == 2
         chat.wire.refuse = {"commit": [Conflict("x"), Conflict("y")]}
         await chat.says("ana", "and?")
         await until_sent(chat, 3)
-        assert chat.wire.calls["take"] <= 4, "at first, and when it is sent"
+        assert chat.wire.calls["acquire"] <= 4, "at first, and when it is sent"
         await chat.worker.engine.stop()
 
 
 async def test_a_pace_that_cannot_be_asked_for_leaves_no_doubt(tmp_path: Path) -> None:
     bot = ChannelAgent(Agent(provider=ScriptedProvider(["Hello Ana"])), in_doubt="drop")
     async with rig(bot, tmp_path, pace=Pace(account_per_second=1000.0)) as chat:
-        chat.wire.refuse = {"take": [StoreUnavailable("away")] * 2}
+        chat.wire.refuse = {"acquire": [StoreUnavailable("away")] * 2}
         chat.worker.engine.start()
         await chat.says("ana", "hi")
         await until_sent(chat, 1)
-        assert (chat.platform.texts(), await chat.store.dead()) == (["Hello Ana"], [])
-        assert chat.wire.calls["take"] == 3
+        assert (chat.platform.texts(), await chat.store.dead_letters()) == (["Hello Ana"], [])
+        assert chat.wire.calls["acquire"] == 3
         await chat.worker.engine.stop()

@@ -142,7 +142,7 @@ async def test_a_message_shaped_like_a_decision_is_a_message(tmp_path: Path) -> 
         for _ in range(30):
             await chat.says("mallory", "OK K7P2", place="#room")
         assert (await chat.store.stats()).waiting <= 12
-        assert chat.wire.calls["pointed"] == 0
+        assert chat.wire.calls["pending_decisions"] == 0
 
 
 # ── turns at once ──

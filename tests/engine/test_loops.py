@@ -20,7 +20,7 @@ async def test_an_error_nobody_expected_ends_no_loop_and_is_said_once(
 ) -> None:
     async with ChatDriver(Invoices().bot()) as chat:
         store, called = chat.engine.context.store, asyncio.Event()
-        tick, failures = store.tick, iter([error, error])
+        tick, failures = store.run_timers, iter([error, error])
 
         async def failing() -> float | None:
             if (failure := next(failures, None)) is not None:
@@ -28,7 +28,7 @@ async def test_an_error_nobody_expected_ends_no_loop_and_is_said_once(
             called.set()
             return await tick()
 
-        monkeypatch.setattr(store, "tick", failing)
+        monkeypatch.setattr(store, "run_timers", failing)
         await called.wait()
         while "goes on" not in caplog.text:
             await asyncio.sleep(0.001)

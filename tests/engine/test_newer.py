@@ -71,7 +71,9 @@ async def test_an_event_that_is_broken_is_still_a_dead_letter(tmp_path: Path) ->
             sealed = chat.worker.context.keyring.stamped("event", CHAT, cast("dict[str, Json]", body))
             await chat.store.accept([Incoming(conversation=CHAT, event_ids=(), body=sealed)])
             await chat.worker.turn()
-        assert [letter.reason for letter in await chat.store.dead()] == ["an event that this release cannot read"] * 3
+        assert [letter.reason for letter in await chat.store.dead_letters()] == [
+            "an event that this release cannot read"
+        ] * 3
 
 
 async def test_the_checkpoint_of_a_newer_worker_is_not_gone_on_from(tmp_path: Path) -> None:
@@ -158,9 +160,9 @@ async def test_a_decision_about_a_newer_action_is_left_and_is_not_looked_at_agai
         assert (stats.waiting, stats.pointed, stats.ready, stats.dead) == (2, 0, 0, 0)
         chat.wire.calls.clear()
         await chat.worker.engine.due()
-        assert set(chat.wire.calls) <= {"tick", "pointed"}
-        assert await chat.store.pointed(knows=form - 1) == []
-        left = await chat.store.pointed(knows=form)
+        assert set(chat.wire.calls) <= {"run_timers", "pending_decisions"}
+        assert await chat.store.pending_decisions(knows=form - 1) == []
+        left = await chat.store.pending_decisions(knows=form)
         assert [waiting.body["kind"] for waiting in left] == ["Message", "expiry"]
         await chat.says("ana", "and now?")
         newer = await taken_once(chat, "turn", form)
@@ -197,10 +199,10 @@ async def test_a_timer_and_a_dead_letter_of_a_newer_release_stay(
             await chat.store.commit(Transaction(partition=partition, timers=timers[:1], dead=letters[:1]))
         await chat.store.commit(Transaction(partition=partition, timers=timers[1:], dead=letters[1:]))
         chat.store.offset_seconds += 20
-        assert await chat.store.tick() is None
+        assert await chat.store.run_timers() is None
         stats = await chat.store.stats()
         assert (stats.waiting, stats.timers) == (1, 1)
-        told = {letter.dead_id: letter for letter in await chat.store.dead()}
+        told = {letter.dead_id: letter for letter in await chat.store.dead_letters()}
         assert told["ours"].incoming is not None
         assert (told["newer"].incoming, "newer release" in told["newer"].reason) == (None, True)
         with pytest.raises(NewerForm):

@@ -18,10 +18,10 @@ async def test_what_was_approved_waits_for_room_and_then_happens_once(
     async with rig(made.bot(), tmp_path) as chat:
         room = False
 
-        async def has_room(*store: Any) -> bool:
+        async def has_headroom(*store: Any) -> bool:
             return room
 
-        monkeypatch.setattr(type(chat.store), "has_room", has_room)
+        monkeypatch.setattr(type(chat.store), "has_headroom", has_headroom)
         await chat.says("ana", "delete INV-1")
         await chat.turns()
         code = chat.platform.texts()[-1].partition("**OK ")[2][:4]

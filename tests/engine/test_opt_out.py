@@ -58,7 +58,7 @@ async def ends(chat: Rig) -> list[Any]:
 
 
 async def dead(chat: Rig) -> list[str]:
-    return [letter.reason for letter in await chat.store.dead()]
+    return [letter.reason for letter in await chat.store.dead_letters()]
 
 
 async def muted(chat: Rig, place: str = "ana") -> bool:
@@ -224,7 +224,7 @@ async def test_an_outcome_that_cannot_be_told_is_kept_for_the_operator(chat: Rig
     await running
     await chat.turns()
     assert invoices.deleted == ["INV-1"] and chat.platform.texts() == before
-    (letter,) = await chat.store.dead()
+    (letter,) = await chat.store.dead_letters()
     assert letter.reason == SILENT and "INV-1 is deleted" in str(letter.part)
     await chat.take(opts(opted_in=True))
     assert await chat.store.replay(letter.dead_id)

@@ -66,7 +66,7 @@ async def states(chat: Rig) -> list[str]:
 
 
 async def dead(chat: Rig) -> list[str]:
-    return [letter.reason for letter in await chat.store.dead()]
+    return [letter.reason for letter in await chat.store.dead_letters()]
 
 
 # ── what carried a question ──
@@ -165,7 +165,7 @@ async def test_what_did_not_arrive_is_kept_for_a_person_and_can_be_sent_again(
     await notify(chat, "one", "two")
     await chat.worker.deliver()
     await reported(chat, "1", "failed")
-    (letter,) = await chat.store.dead()
+    (letter,) = await chat.store.dead_letters()
     assert letter.reason == LOST
     assert [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR] == [f"not delivered: {LOST}"]
     assert await chat.store.replay(letter.dead_id)
@@ -186,7 +186,7 @@ async def test_a_twin_is_one_report(chat: Rig) -> None:
     await notify(chat, "one")
     await chat.worker.deliver()
     await reported(chat, "1", "failed", once=False)
-    await chat.store.drop((await chat.store.dead())[0].dead_id)
+    await chat.store.drop((await chat.store.dead_letters())[0].dead_id)
     await reported(chat, "1", "failed", once=False)
     await reported(chat, "1", "failed")  # and under another id, as when a platform makes one up
     assert await dead(chat) == []
@@ -288,7 +288,7 @@ async def test_a_replayed_message_is_another_one(chat: Rig) -> None:
     await reported(chat, "first", "sent", "failed", key=key)
     await chat.advance(11)
     await chat.worker.deliver()
-    (letter,) = await chat.store.dead()
+    (letter,) = await chat.store.dead_letters()
     assert await chat.store.replay(letter.dead_id)
     chat.platform.will = [Unavailable("503")]
     await chat.worker.deliver()

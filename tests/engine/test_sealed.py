@@ -14,7 +14,7 @@ import pytest
 
 from channels import ButtonPress, Json, Message, Person
 from channels.events import event_to_json
-from gateway.engine.leases import READS
+from gateway.engine.leases import PREFETCH
 from gateway.store.base import Conflict, Incoming, Key, Put, Record, Transaction
 from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices
@@ -73,7 +73,7 @@ async def work(chat: Rig) -> None:
     runs: dict[str, Any] = {"turn": chat.worker.turn_of, "action": engine._actions.run, "out": chat.worker.delivery.run}
     while (await chat.store.stats()).ready:
         for kind in kinds:
-            lease = await chat.store.lease("w", [kind], pool=Platform.name, reads=READS[kind])  # type: ignore[list-item, index]
+            lease = await chat.store.lease("w", [kind], pool=Platform.name, prefetch=PREFETCH[kind])  # type: ignore[list-item, index]
             if lease is not None:
                 await runs[kind](lease)
     await chat.worker.context.tasks.ended()  # such as the answer to a press
@@ -308,7 +308,7 @@ async def test_a_forged_decision_runs_nothing(chat: Rig, invoices: Invoices) -> 
     }
     await forged(chat, body, decides=True)
     assert invoices.deleted == []
-    assert [letter.reason for letter in await chat.store.dead()] == [
+    assert [letter.reason for letter in await chat.store.dead_letters()] == [
         "a decision that cannot be worked: made by somebody without the key"
     ]
     await press(chat, 1)
@@ -325,7 +325,7 @@ async def test_a_forged_message_runs_nothing(chat: Rig, invoices: Invoices, text
     )
     await forged(chat, cast("dict[str, Json]", event_to_json(message)), decides=text != "yes")
     assert invoices.deleted == []
-    (letter,) = await chat.store.dead()
+    (letter,) = await chat.store.dead_letters()
     assert "without the key" in letter.reason
 
 
@@ -397,6 +397,6 @@ async def test_a_changed_checkpoint_puts_the_turn_aside(chat: Rig, invoices: Inv
             stored[1], stored[2] = stored[2], stored[1]
     lease = replace(again, steps=tuple(stored))
     await chat.worker.turn_of(lease)
-    (letter,) = await chat.store.dead()
+    (letter,) = await chat.store.dead_letters()
     assert "checkpoint" in letter.reason
     assert (invoices.deleted, invoices.model.requests) == ([], [])

@@ -11,10 +11,10 @@ import pytest
 
 from gateway.engine.clock_skew import Skew, skew_of
 from gateway.store.base import Key, Put, Transaction
+from gateway.store.clock_steps import elapsed_ns
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
 from gateway.store.sqlite.clock import Clock
-from gateway.store.steps import elapsed_ns
 
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
 DAY = 86_400
@@ -140,7 +140,7 @@ async def test_on_redis_too(redis_url: str, prefix: str) -> None:
     await store.open()
     assert store.clock_ahead_seconds > 899 * DAY
     assert abs((await store.now() - then).total_seconds()) < 60
-    await store.tick()
+    await store.run_timers()
     assert (await store.get([Key("00", "r")]))[Key("00", "r")].value == 1
     store.trust_clock()
     assert (await store.now() - then).total_seconds() > 899 * DAY

@@ -183,7 +183,7 @@ async def test_where_nothing_gets_through_it_is_not_said_later_either(pair: Pair
         await pair.workers[0].engine.notify(here("ana"), Reply(text="tea"), after_seconds=60)
         pair.platform.will = [Unreachable("blocked")]
         await pair.advance(61)
-        while not await pair.store.dead():
+        while not await pair.store.dead_letters():
             await asyncio.sleep(0.002)
         assert pair.platform.sent == []
 
@@ -207,19 +207,19 @@ async def test_a_places_pace_parks_its_lane_and_nobody_asks_before_it_is_due(
         for number in range(5):
             await pair.workers[number % 2].engine.notify(here("ana"), Reply(text=str(number)))
         await pair.shown(3)
-        asked = pair.calls("take")
+        asked = pair.calls("acquire")
         stats = await pair.store.stats()
         assert (stats.parts, stats.parked, stats.leased) == (2, 1, 0)
         for _ in range(3):
             await pair.advance(60)
             await pair.idle()
-        assert (len(pair.platform.sent), pair.calls("take")) == (3, asked)
+        assert (len(pair.platform.sent), pair.calls("acquire")) == (3, asked)
         await pair.advance(460)
         await pair.shown(4)
         await pair.advance(601)
         await pair.shown(5)
         assert pair.platform.texts() == ["0", "1", "2", "3", "4"]
-        assert pair.calls("take") == asked + 3
+        assert pair.calls("acquire") == asked + 3
 
 
 async def test_a_groups_pace_is_one_for_both(opened: Callable[[], Store], tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ async def test_a_groups_pace_is_one_for_both(opened: Callable[[], Store], tmp_pa
             address: Any = type(where)(channel="test", account="bot", place="#team", thread=str(thread), group=True)
             await pair.workers[thread % 2].engine.notify(address, Reply(text=str(thread)))
         await pair.shown(1, "#team")
-        assert len(pair.platform.sent) == 1 and pair.calls("take") == 6
+        assert len(pair.platform.sent) == 1 and pair.calls("acquire") == 6
 
 
 async def test_an_accounts_pace_is_kept_by_both_together(opened: Callable[[], Store], tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ async def test_an_accounts_pace_is_kept_by_both_together(opened: Callable[[], St
             await asyncio.sleep(0.002)
         took = (await pair.store.now() - began).total_seconds()
         assert took > (most - rate) / rate - 0.1
-        assert pair.calls("take") <= 4 * most  # one asks at a time in each process, however many wait
+        assert pair.calls("acquire") <= 4 * most  # one asks at a time in each process, however many wait
         await pair.idle()
         assert (await pair.store.stats()).parked == 0
 

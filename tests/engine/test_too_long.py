@@ -52,7 +52,7 @@ async def test_what_is_too_long_in_itself_is_told_with_the_mend_and_not_tried_ag
     await work(chat)
     assert chat.platform.texts("#room") == [say("history_too_long", "en"), "Hello Vera."]
     assert len(model.refused) == 2
-    (letter,) = await chat.store.dead()
+    (letter,) = await chat.store.dead_letters()
     assert letter.reason == "it is too long for the model"
 
 

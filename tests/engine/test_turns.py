@@ -67,7 +67,7 @@ async def test_it_is_given_up_and_told_and_can_be_replayed(tmp_path: Path) -> No
             await chat.advance(seconds)
             await chat.turns()
         assert chat.platform.texts() == [say("model_down", "en"), say("gave_up", "en")]
-        letter = (await chat.store.dead())[0]
+        letter = (await chat.store.dead_letters())[0]
         assert letter.reason == "the model could not be reached"
         assert await chat.store.replay(letter.dead_id)
         await chat.turns()
@@ -163,7 +163,7 @@ async def test_messages_that_fail_together_are_taken_one_by_one_and_only_the_bad
         assert sum(text.startswith("Something went wrong") for text in texts) == 1
         assert not any("secret" in text for text in texts)
         assert model.asked[0] == ["good", "bad", "better"]
-        (letter,) = await chat.store.dead()
+        (letter,) = await chat.store.dead_letters()
         assert letter.incoming is not None and letter.incoming.body["text"] == "bad"
         incident = texts[-2].rsplit(" ", 1)[-1]
         assert letter.dead_id.startswith(incident)
@@ -194,7 +194,7 @@ async def test_another_person_is_not_blamed_for_a_turn_that_fails(tmp_path: Path
             await chat.turns()
             await chat.advance(6)
         assert chat.platform.texts("#team")[-1] == "read good"
-        assert len(await chat.store.dead()) == 1
+        assert len(await chat.store.dead_letters()) == 1
 
 
 async def test_a_failed_turn_is_tried_again(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ async def test_a_turn_that_kills_its_worker_is_put_aside_and_nobody_else_is(tmp_
         await chat.turns()
         assert chat.platform.texts("#team")[0].startswith("Something went wrong")
         assert chat.platform.texts("#team")[1:] == ["Hello."]
-        (letter,) = await chat.store.dead()
+        (letter,) = await chat.store.dead_letters()
         assert letter.incoming is not None and letter.incoming.body["text"] == "deadly"
 
 

@@ -46,7 +46,7 @@ async def test_an_unknown_opt_out_silences(chat: Rig, value: Json) -> None:
     await overwrite(chat, "opted_out", value)
     await chat.turns()
     assert chat.platform.texts() == []
-    assert [letter.reason for letter in await chat.store.dead()] == ["not sent: they have opted out"]
+    assert [letter.reason for letter in await chat.store.dead_letters()] == ["not sent: they have opted out"]
     with pytest.raises(OptedOut):
         await notify(chat)
 
@@ -68,7 +68,7 @@ async def test_an_unknown_doubt_is_not_sent_again(chat: Rig, value: Json) -> Non
     await chat.advance(60)
     await chat.turns()
     assert chat.platform.texts() == []
-    assert [letter.reason for letter in await chat.store.dead()] == ["it may have been sent"]
+    assert [letter.reason for letter in await chat.store.dead_letters()] == ["it may have been sent"]
 
 
 @pytest.mark.parametrize("value", UNKNOWN, ids=str)
@@ -101,7 +101,7 @@ async def test_an_unknown_kind_of_decision_is_put_aside(chat: Rig, invoices: Inv
     sealed = chat.worker.context.stamped(CHAT, body, await chat.store.now())
     await chat.store.accept([Incoming(conversation=CHAT, event_ids=("forged",), body=sealed, decides=True)])
     await chat.worker.engine.due()
-    (letter,) = await chat.store.dead()
+    (letter,) = await chat.store.dead_letters()
     assert "cannot be worked" in letter.reason
     assert [open.code for open in (await chat.worker.context.actions(CHAT)).open] == [action.code]
     assert invoices.deleted == []

@@ -34,7 +34,7 @@ async def blocked(chat: Rig, place: str = "ana") -> None:
 
 
 async def dead(chat: Rig) -> list[str]:
-    return [letter.reason for letter in await chat.store.dead()]
+    return [letter.reason for letter in await chat.store.dead_letters()]
 
 
 async def ends(chat: Rig) -> list[str]:

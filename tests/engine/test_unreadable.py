@@ -44,7 +44,7 @@ async def test_a_turn_that_cannot_be_read_is_put_aside_and_told(tmp_path: Path, 
             await chat.turns()
             await chat.advance(10)
         assert chat.platform.texts("bob") == ["Hello Bob."]
-        assert [dead.reason for dead in await chat.store.dead()] == ["its turn failed again and again"]
+        assert [dead.reason for dead in await chat.store.dead_letters()] == ["its turn failed again and again"]
         assert chat.platform.texts()[0] == "Hello Ana."
         assert "went wrong" in chat.platform.texts()[1]
 

@@ -40,7 +40,7 @@ from gateway.engine.decisions import Decisions
 from gateway.engine.delivery.sender import PartSender
 from gateway.engine.execution.executor import ActionExecutor
 from gateway.engine.intake.inbox import Inbox
-from gateway.engine.leases import READS
+from gateway.engine.leases import PREFETCH
 from gateway.engine.parts import schedule_reply
 from gateway.engine.turns.runner import TurnRunner
 from gateway.observe import Feed
@@ -179,7 +179,7 @@ class Worker:
 
     async def keep_time(self) -> None:
         try:
-            await self.context.store.tick()
+            await self.context.store.run_timers()
             await self.decisions.sweep(0.0)
         except StoreError:
             pass
@@ -187,7 +187,9 @@ class Worker:
     async def work(self, kind: Kind) -> bool:
         """Take one lane and run it; False when there was none."""
         try:
-            lease = await self.context.store.lease(self.context.worker, [kind], pool=Platform.name, reads=READS[kind])
+            lease = await self.context.store.lease(
+                self.context.worker, [kind], pool=Platform.name, prefetch=PREFETCH[kind]
+            )
             if lease is not None:
                 self._world.filing = self
                 await self._runs[kind](lease)
@@ -575,7 +577,7 @@ class World:
         left = {name: getattr(stats, name) for name in ("pointed", "ready", "leased", "parked", "parts", "timers")}
         if any(left.values()):
             violations.append(f"work is left: {left}")
-        letters = await self.store.dead()
+        letters = await self.store.dead_letters()
         aside = " ".join(str(letter.part.body) for letter in letters if letter.part is not None).replace("\\", "")
         decisions = [letter.reason for letter in letters if letter.reason.startswith("a decision")]
         violations += [reason for reason in decisions if not reason.endswith("made by somebody without the key")]

@@ -46,8 +46,8 @@ async def test_the_windows_begin_with_the_receipt_and_a_timer_keeps_the_deadline
     shown = await private.read(action.pending_action_id)
     assert (shown.shown_at, shown.expires_at) == (at, at + timedelta(seconds=900))
     private.later(901)
-    await private.store.tick()
-    (expiry,) = await private.store.pointed(private.conversation)
+    await private.store.run_timers()
+    (expiry,) = await private.store.pending_decisions(private.conversation)
     assert (expiry.body["kind"], expiry.stamp) == ("expiry", shown.expires_at)
     actions = await private.actions()
     settling.expire(actions, action.pending_action_id, expiry.stamp)
@@ -68,8 +68,8 @@ async def test_an_expiry_before_its_time_does_nothing(private: Table) -> None:
 async def test_a_prompt_that_never_arrived_ends_the_action(private: Table) -> None:
     action = await private.ask()
     private.later(601)
-    await private.store.tick()
-    (event,) = await private.store.pointed(private.conversation)
+    await private.store.run_timers()
+    (event,) = await private.store.pending_decisions(private.conversation)
     assert event.body["kind"] == "undelivered"
     actions = await private.actions()
     settling.close_undelivered(actions, action.pending_action_id, event.stamp)

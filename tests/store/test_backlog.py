@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gateway.store.base import Flooded, Incoming, Put, Reads, Store, Transaction
+from gateway.store.base import Flooded, Incoming, Prefetch, Put, Store, Transaction
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore, schema
 from tests.store.redis_server import RedisServer
@@ -188,9 +188,9 @@ async def known(store: Store, numbers: range) -> None:
 
 
 async def one_turn(store: Store, number: int) -> None:
-    reads = Reads(records=("open",), log="transcript", last=60)
+    prefetch = Prefetch(records=("open",), log="transcript", last=60)
     await store.accept([Incoming(conversation=f"k{number}", event_ids=(f"k{number}",), body={})])
-    lease = await store.lease("w", ["turn"], reads=reads)
+    lease = await store.lease("w", ["turn"], prefetch=prefetch)
     assert lease is not None
     assert (lease.lane, lease.lines) == (f"k{number}", ('"line"',))
     done = Transaction(partition=lease.partition, lease=lease, finish="done")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.store.clock_steps import ClockSteps, elapsed_ns
 from gateway.store.sqlite.clock import Clock
-from gateway.store.steps import Steps, elapsed_ns
 
 SECOND = 1_000_000_000
 
@@ -121,7 +121,7 @@ MILLION = 1_000_000
 
 def test_a_slow_answer_hides_no_step_and_makes_none(caplog: pytest.LogCaptureFixture) -> None:
     """A server that stood still for a minute has not set its clock."""
-    steps = Steps("it")
+    steps = ClockSteps("it")
     steps.hear(500 * MILLION, 10 * MILLION, 10 * MILLION)
     steps.hear(560 * MILLION, 11 * MILLION, 70 * MILLION)
     steps.hear(561 * MILLION, 71 * MILLION, 71 * MILLION)
@@ -132,7 +132,7 @@ def test_a_slow_answer_hides_no_step_and_makes_none(caplog: pytest.LogCaptureFix
 
 
 def test_what_a_clock_cannot_say_yet() -> None:
-    steps = Steps("it")
+    steps = ClockSteps("it")
     assert steps.at_most(5) == 0
     steps.hear(500 * MILLION, 10 * MILLION, 10 * MILLION)
     assert steps.at_most(110 * MILLION) == 602_100_000

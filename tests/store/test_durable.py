@@ -57,10 +57,10 @@ async def test_what_must_last_is_on_the_disk_before_it_is_answered(
         assert await watched.waits(lambda: store.accept([EVENT]))
         assert not await watched.waits(lease)
         assert not await watched.waits(lambda: store.renew(leases[0]))
-        assert not await watched.waits(lambda: store.take([Cell(name="pace", burst=1, period_seconds=1.0)]))
+        assert not await watched.waits(lambda: store.acquire([Cell(name="pace", burst=1, period_seconds=1.0)]))
         assert await watched.waits(lambda: store.commit(Transaction(partition="00", puts={"a": Put("b")})))
         assert not await watched.waits(lambda: store.read(Key("00", "log")))
-        for call in (store.ping, store.tick, lambda: store.replay("none"), lambda: store.drop("none")):
+        for call in (store.ping, store.run_timers, lambda: store.replay("none"), lambda: store.drop("none")):
             assert await watched.waits(call)
     finally:
         await store.close()

@@ -10,9 +10,9 @@ import pytest
 
 from gateway.store.base import Store
 from gateway.store.redis import RedisStore
-from gateway.store.redis import inbox as redis_inbox
+from gateway.store.redis import ingest as redis_ingest
 from gateway.store.sqlite import SqliteStore
-from gateway.store.sqlite import inbox as sqlite_inbox
+from gateway.store.sqlite import ingest as sqlite_ingest
 from gateway.testing.store_contract.helpers import arrive, take
 
 MANY = 5
@@ -34,8 +34,8 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path, redis_url: str, 
 
 
 def gathers(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    for inbox in (sqlite_inbox, redis_inbox):
-        monkeypatch.setattr(inbox, "GATHER_SECONDS", seconds)
+    for ingest in (sqlite_ingest, redis_ingest):
+        monkeypatch.setattr(ingest, "GATHER_SECONDS", seconds)
 
 
 async def test_what_follows_soon_is_stored_together(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

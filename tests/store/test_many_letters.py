@@ -62,7 +62,7 @@ async def test_looking_at_a_hundred_thousand_letters_and_dropping_them_holds_up_
         done = asyncio.Event()
         waiting = asyncio.create_task(slowest_acceptance(store, done))
         seen, after = 0, 0
-        while page := await store.dead(after=after, limit=100):
+        while page := await store.dead_letters(after=after, limit=100):
             seen, after = seen + len(page), page[-1].seq or 0
         assert seen == MANY
         dropped = await store.drop_all("reason 1")

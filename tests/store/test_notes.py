@@ -60,6 +60,6 @@ async def test_a_redis(redis_url: str, prefix: str) -> None:
             await redis.delete(f"{base}:lane:turn:{conversation}")
     with pytest.raises(Overloaded):
         await store.accept([event("new", "new", refusable=True)])
-    await store.tick()
+    await store.run_timers()
     await check(store)
     await store.close()

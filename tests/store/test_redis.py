@@ -60,15 +60,15 @@ async def test_the_time_loop_asks_for_decisions_only_when_some_may_be_old_enough
     store, other = (RedisStore(redis_url, prefix=prefix, ack_seconds=5) for _ in range(2))
     await store.open()
     await other.open()
-    await store.tick()
+    await store.run_timers()
     await other.accept([Incoming(conversation="c", event_ids=(), body={}, decides=True)])
-    assert await store.pointed(older_than_seconds=3600) == []
-    assert [found.conversation for found in await store.pointed()] == ["c"]
-    assert await store.pointed("c", older_than_seconds=0.0) != []
+    assert await store.pending_decisions(older_than_seconds=3600) == []
+    assert [found.conversation for found in await store.pending_decisions()] == ["c"]
+    assert await store.pending_decisions("c", older_than_seconds=0.0) != []
     store.offset_seconds = other.offset_seconds = 7200
-    assert [found.conversation for found in await store.pointed(older_than_seconds=3600)] == ["c"]
-    await store.tick()
-    assert [found.conversation for found in await store.pointed(older_than_seconds=3600)] == ["c"]
+    assert [found.conversation for found in await store.pending_decisions(older_than_seconds=3600)] == ["c"]
+    await store.run_timers()
+    assert [found.conversation for found in await store.pending_decisions(older_than_seconds=3600)] == ["c"]
     await store.close()
     await other.close()
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from gateway.store.base import Incoming, StoreRefused, StoreUnavailable
-from gateway.store.redis import RedisStore
-from gateway.store.redis import server as server_module
+from gateway.store.redis import RedisStore, connection
 from tests.ports import free_port
 from tests.store.redis_server import DURABLE, RedisServer
 
@@ -215,6 +214,6 @@ async def test_plain_where_tls_is_spoken(tls: Tls) -> None:
 
 async def test_tls_where_none_is_spoken(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Redis waits for the end of what it takes for a command: the handshake is never answered."""
-    monkeypatch.setattr(server_module, "_WORK_SECONDS", 0.3)
+    monkeypatch.setattr(connection, "_WORK_SECONDS", 0.3)
     told = await refusal(server.url.replace("redis://", f"rediss://:{SECRET}@"))
     assert "did not answer in time: see that its port takes TLS, or write redis://" in told

@@ -13,9 +13,9 @@ from typing import Any, cast
 import pytest
 
 from gateway.store.base import Cell, Incoming, Key, Put, Timer, Transaction
+from gateway.store.clock_steps import elapsed_ns
 from gateway.store.redis import RedisStore
 from gateway.store.redis.keys import PARTITIONS, Keys
-from gateway.store.steps import elapsed_ns
 from tests.store.redis_server import RedisServer
 
 HOUR = timedelta(hours=1)
@@ -74,15 +74,15 @@ async def test_time_goes_on_and_does_not_wait_for_the_server_to_catch_up(store: 
     timer = Timer(timer_id="t", due=began + timedelta(seconds=0.2), incoming=later)
     await store.commit(Transaction(partition="03", timers=[timer]))
     cell = Cell(name="c", burst=1, period_seconds=0.2)
-    assert await store.take([cell]) == 0
-    waits = [await store.take([cell])]
+    assert await store.acquire([cell]) == 0
+    waits = [await store.acquire([cell])]
     while (await store.get([RECORD]))[RECORD].value is not None:
         await asyncio.sleep(0.01)
     while (await store.stats()).waiting == 0:
-        await store.tick()
+        await store.run_timers()
         await asyncio.sleep(0.01)
     while waits[-1] > 0:
-        waits.append(await store.take([cell]))
+        waits.append(await store.acquire([cell]))
     assert 0 <= (await store.now() - began).total_seconds() < 60, "by its own pace, and not by an hour"
 
 
@@ -154,7 +154,7 @@ async def due_in(store: RedisStore, span: timedelta) -> None:
 async def noticed(server: RedisServer, store: RedisStore) -> None:
     """Until those who start later would learn of the step."""
     while not await server.command("EXISTS", KEYS.ahead):
-        await store.tick()
+        await store.run_timers()
         await asyncio.sleep(0.01)
 
 
@@ -172,12 +172,12 @@ async def test_a_server_that_is_set_forward_makes_no_deadline_shorter(
         each = (store, other)[number % 2]
         stamps.append((await each.commit(Transaction(partition="03", appends=[("log", number)]))).at)
         if number >= 10:
-            await each.tick()
+            await each.run_timers()
             stamps.append(await each.now())
     assert stamps[-1] - began < timedelta(seconds=60)
     assert (await store.stats()).waiting == 0
     store.offset_seconds += QUARTER.total_seconds()
-    await store.tick()
+    await store.run_timers()
     assert (await store.stats()).waiting == 1, "in its own time it is due"
     warned = [record for record in caplog.records if "set forward by" in record.message]
     assert {record.levelname for record in warned} == {"WARNING"}
@@ -191,9 +191,9 @@ async def test_a_timer_does_not_fire_before_anybody_has_looked(server: RedisServ
     elapsed = Elapsed()
     store = await opened_with(server, elapsed)
     await due_in(store, QUARTER)
-    await store.tick()
+    await store.run_timers()
     set_forward(elapsed, store)
-    await store.tick()  # within the second for which the clock is not looked at again
+    await store.run_timers()  # within the second for which the clock is not looked at again
     assert (await store.stats()).waiting == 0
     await store.close()
 
@@ -206,7 +206,7 @@ async def test_a_process_that_starts_later_goes_by_the_same_time(server: RedisSe
     before = await store.now()
     await noticed(server, store)
     new = await opened_later(server)
-    await new.tick()
+    await new.run_timers()
     assert await new.now() - before < timedelta(seconds=60)
     assert (await store.stats()).waiting == 0
     await new.close()

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from gateway.store.base import Incoming, Key, Put, StoreUnavailable, Transaction
-from gateway.store.redis import RedisStore
-from gateway.store.redis import server as server_module
+from gateway.store.redis import RedisStore, connection
 from tests.store.redis_server import RedisServer
 from tests.store.replicas import How, fail_over, follow, following, has_all_of
 from tests.store.test_redis_server import looked
@@ -58,7 +57,7 @@ async def test_what_was_acknowledged_is_there_and_it_goes_on_by_itself(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     if how == "frozen":
-        monkeypatch.setattr(server_module, "_WORK_SECONDS", 1.0)
+        monkeypatch.setattr(connection, "_WORK_SECONDS", 1.0)
     store = RedisStore(wire.url, ack_seconds=1)
     await store.open()
     await looked(store, server, 1)

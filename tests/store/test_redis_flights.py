@@ -41,7 +41,7 @@ async def test_what_is_asked_at_the_same_time_goes_together(store: RedisStore, s
 async def test_each_stands_alone(store: RedisStore, server: RedisServer) -> None:
     await store.commit(write("taken", store))
     await store.accept([Incoming(conversation="c", event_ids=(), body={}, decides=True)])
-    [pointed] = await store.pointed("c")
+    [pointed] = await store.pending_decisions("c")
     await server.command("CONFIG", "SET", "maxmemory", 1)  # what only adds is refused
     read, conflicting, adding, deciding = await asyncio.gather(
         store.get([Key(store.partition("taken"), "taken")]),
@@ -54,7 +54,7 @@ async def test_each_stands_alone(store: RedisStore, server: RedisServer) -> None
     assert not isinstance(read, BaseException) and not isinstance(deciding, BaseException)
     assert isinstance(conflicting, Conflict)
     assert isinstance(adding, StoreUnavailable) and "memory is full" in str(adding)
-    assert await store.pointed("c") == []
+    assert await store.pending_decisions("c") == []
 
 
 async def test_scripts_that_were_flushed_are_loaded_for_all(store: RedisStore, server: RedisServer) -> None:

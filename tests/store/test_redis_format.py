@@ -90,7 +90,7 @@ async def test_the_older_release_is_refused_and_writes_nothing_more(
         older.commit(Transaction(partition="07", puts={"r": Put("old again")})),
         older.get([Key("07", "r")]),
         older.lease("w", ["turn", "action", "out"]),
-        older.tick(),
+        older.run_timers(),
         older.stats(),
     ):
         with pytest.raises(StoreUnavailable, match=r"newer release has brought .* stop this one, or update it"):

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.store.redis import RedisStore, leases
 from gateway.store.redis.keys import PARTITIONS, partition_of
-from gateway.store.redis.news import Heard
+from gateway.store.redis.notifications import Subscription
 from gateway.testing.store_contract.helpers import arrive, event, take
 from tests.store.redis_server import RedisServer
 
@@ -64,7 +64,7 @@ async def test_who_listens_is_told_of_what_is_still_ready_where_another_took_a_l
 @pytest.fixture
 async def known() -> leases._Known:
     """All partitions were looked at, and there was nothing."""
-    known = leases._Known(Heard(), PARTITIONS)
+    known = leases._Known(Subscription(), PARTITIONS)
     known.hear(0)
     known.begin(FAR)
     for partition in PARTITIONS:

@@ -84,9 +84,9 @@ async def test_pointers_records_and_dead_letters_of_all_come_in_order(store: Red
         await store.accept([event(lane, decides=True)])
         letter = Dead(dead_id=f"d-{lane}", conversation=lane, reason="r", incoming=event(lane))
         await store.commit(Transaction(partition=store.partition(lane), puts={f"r-{lane}": Put(lane)}, dead=[letter]))
-    assert [found.conversation for found in await store.pointed()] == lanes
-    assert [found.conversation for found in await store.pointed(limit=2)] == lanes[:2]
-    assert [letter.conversation for letter in await store.dead()] == lanes
+    assert [found.conversation for found in await store.pending_decisions()] == lanes
+    assert [found.conversation for found in await store.pending_decisions(limit=2)] == lanes[:2]
+    assert [letter.conversation for letter in await store.dead_letters()] == lanes
     assert [(key.name, record.value) for key, record in await store.scan("r-")] == sorted((f"r-{x}", x) for x in lanes)
     snapshot = await store.get([Key(store.partition(lane), f"r-{lane}") for lane in lanes])
     assert [record.value for record in snapshot.records.values()] == lanes
@@ -177,9 +177,9 @@ async def test_a_timer_may_be_for_another_partition_and_comes_once(store: RedisS
     timers = [Timer(timer_id=lane, due=due, incoming=event(lane)) for lane in (here, there)]
     await store.commit(Transaction(partition="03", timers=timers))
     store.offset_seconds = 1
-    assert await store.tick() is None
+    assert await store.run_timers() is None
     await store.commit(Transaction(partition="03", timers=timers[1:]))  # as if its end had been lost
-    await store.tick()
+    await store.run_timers()
     stats = await store.stats()
     assert (stats.waiting, stats.timers) == (2, 0)
     lease = await store.lease("w", ["turn"], only=there)
@@ -196,7 +196,7 @@ async def test_a_transaction_touches_one_partition(store: RedisStore) -> None:
     for wrong in (
         Transaction(partition="03", lease=lease),
         Transaction(partition="03", consume=[(there, seq)]),
-        Transaction(partition="03", unpoint=[(there, seq)]),
+        Transaction(partition="03", drop_pointers=[(there, seq)]),
         Transaction(partition="03", replace=[(there, seq, {})]),
         Transaction(partition="03", accept=[event(here), event(there)]),
         Transaction(partition="03", parts=[QueuedPart(part_id="p", conversation=there, body={})]),
@@ -211,7 +211,7 @@ async def test_a_transaction_touches_one_partition(store: RedisStore) -> None:
 async def test_what_has_expired_is_removed_and_its_version_kept_a_while(store: RedisStore, prefix: str) -> None:
     await store.commit(Transaction(partition="05", puts={"r": Put("a secret", ttl_seconds=10), "kept": Put(1)}))
     store.offset_seconds = 11
-    await store.tick()
+    await store.run_timers()
     assert [key.name for key, _ in await store.scan("")] == ["kept"]
     await store.commit(Transaction(partition="05", puts={"r": Put("new")}, expect={"r": 0}))
     assert (await store.get([Key("05", "r")]))[Key("05", "r")].version == 2

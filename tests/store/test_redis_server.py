@@ -20,16 +20,16 @@ from gateway.store.base import (
     Incoming,
     Key,
     Overloaded,
+    Prefetch,
     Put,
     QueuedPart,
-    Reads,
     Store,
     StoreRefused,
     StoreUnavailable,
     Transaction,
 )
-from gateway.store.redis import RedisStore, startup
-from gateway.store.redis.startup import judge
+from gateway.store.redis import RedisStore, checks
+from gateway.store.redis.checks import judge
 from tests.store.redis_server import Cutting, RedisServer
 
 GOOD = {"redis_version": "7.0.0", "maxmemory_policy": "noeviction", "aof_enabled": 1}
@@ -92,11 +92,11 @@ async def test_a_server_that_throws_keys_away_is_refused(server: RedisServer) ->
 async def test_a_server_that_is_told_to_throw_keys_away_while_it_is_used_is_told_of_once(
     store: RedisStore, server: RedisServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(startup, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(checks, "_LOOK_SECONDS", 0.0)
     for policy, said in (("allkeys-lru", 1), ("noeviction", 1), ("volatile-ttl", 2)):
         await server.command("CONFIG", "SET", "maxmemory-policy", policy)
         for _ in range(3):
-            await store.tick()
+            await store.run_timers()
         assert caplog.text.count("Set it back to noeviction") == said
     assert "maxmemory-policy was set to allkeys-lru" in caplog.text
 
@@ -307,7 +307,7 @@ async def looked(store: RedisStore, server: RedisServer, times: int) -> None:
     """It has looked so often, since it was there, whether all is still there."""
     while int(cast("bytes | None", await server.command("GET", "askfirst:looks")) or 0) < times:
         with contextlib.suppress(StoreUnavailable):
-            await store.tick()
+            await store.run_timers()
         await asyncio.sleep(0.01)
 
 
@@ -403,10 +403,10 @@ async def test_a_full_server_takes_decisions_and_lets_work_end_and_refuses_what_
         await store.accept([message(refusable=True)])
     with pytest.raises(StoreUnavailable, match="raise maxmemory"):
         await store.commit(Transaction(partition=partition, puts={"ask": Put(1)}))
-    assert not await store.has_room()
+    assert not await store.has_headroom()
     press = Incoming(conversation="before", event_ids=(), body={}, decides=True)
     assert await store.accept([press]) == [True]
-    [pointed] = await store.pointed()
+    [pointed] = await store.pending_decisions()
     await store.commit(
         Transaction(partition=partition, consume=[("before", pointed.seq)], puts={"action": Put("confirmed")})
     )
@@ -454,6 +454,6 @@ async def test_a_line_that_is_no_text_holds_up_nobody(store: RedisStore, server:
     await store.accept([message()])
     [log] = cast("list[bytes]", await server.command("KEYS", "*log*said/c"))
     await server.command("RPUSH", log, b'0 "\xff"')
-    lease = await store.lease("w", ["turn"], reads=Reads(log="said", last=9))
+    lease = await store.lease("w", ["turn"], prefetch=Prefetch(log="said", last=9))
     assert lease is not None
     assert [line.isascii() for line in lease.lines] == [True, False]

@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
-from gateway.store.base import Cell, Dead, Incoming, Key, Next, Put, QueuedPart, Reads, Store, Timer, Transaction
+from gateway.store.base import Cell, Chained, Dead, Incoming, Key, Prefetch, Put, QueuedPart, Store, Timer, Transaction
 from gateway.store.redis import RedisStore, scripts
 from gateway.store.redis.keys import PARTITIONS, Keys
 from tests.store.redis_server import RedisServer
@@ -90,9 +90,9 @@ async def everything(store: Store) -> None:
     ending = Put(1, ttl_seconds=0.001)
     await store.accept([Incoming(conversation=c, event_ids=("new",), body={}, refusable=True)])
     await store.accept([event, Incoming(conversation=c, event_ids=("p",), body={}, decides=True)])
-    pointed = [(found.conversation, found.seq) for found in await store.pointed(c)]
-    await store.commit(Transaction(partition=partition, leave=pointed, needs=2))
-    await store.pointed(knows=2)
+    pointed = [(found.conversation, found.seq) for found in await store.pending_decisions(c)]
+    await store.commit(Transaction(partition=partition, defer_decisions=pointed, requires_form=2))
+    await store.pending_decisions(knows=2)
     await store.mailboxes()
     await store.mailbox(c)
     await store.drop_all("no such reason")
@@ -106,7 +106,7 @@ async def everything(store: Store) -> None:
             deletes=["gone"],
             appends=[("{log}", 1)],
             accept=[Incoming(conversation=c, event_ids=("in",), body={})],
-            unpoint=pointed,
+            drop_pointers=pointed,
             replace=[(*pointed[0], {"n": 2})],
             parts=[QueuedPart(part_id="{part}", conversation=c, body={})],
             actions=["{act}"],
@@ -123,27 +123,27 @@ async def everything(store: Store) -> None:
     )
     await store.renew(lease)
     events = [(found.conversation, found.seq) for found in lease.events]
-    then = Next(kind="out", lane=c, reads=Reads(records=("{r}",), log="{log}", last=2), lease_seconds=60)
-    ends = Transaction(partition=partition, lease=lease, consume=events, finish="failed", then=then)
+    chain = Chained(kind="out", lane=c, prefetch=Prefetch(records=("{r}",), log="{log}", last=2), lease_seconds=60)
+    ends = Transaction(partition=partition, lease=lease, consume=events, finish="failed", chain=chain)
     await store.commit(ends)
     await store.give_back(ends)
     action = await store.lease("w", ["action"], only="{act}")
-    await store.commit(Transaction(partition=partition, lease=action, finish="left", needs=2))
+    await store.commit(Transaction(partition=partition, lease=action, finish="left", requires_form=2))
     action = await store.lease("w", ["action"], knows=2)
     await store.commit(Transaction(partition=partition, lease=action, finish="done"))
     out = await store.lease("w", ["out"])
     assert out is not None
     await store.commit(Transaction(partition=partition, lease=out, sent=["{part}"], finish="done"))
     await store.commit(Transaction(partition=partition, parts=[QueuedPart(part_id="more", conversation=c, body={})]))
-    await store.tick()
+    await store.run_timers()
     await store.get([Key(partition, "{r}")])
     await store.scan("{")
     await store.read(Key(partition, "{log}"))
     await store.outbox(c)
     await store.has_work(c)
     await store.is_held(c)
-    await store.take([Cell(name="{cell}", burst=1, period_seconds=1), Cell(name="other", burst=1, period_seconds=1)])
-    await store.dead()
+    await store.acquire([Cell(name="{cell}", burst=1, period_seconds=1), Cell(name="other", burst=1, period_seconds=1)])
+    await store.dead_letters()
     await store.replay("{dead}")
     await store.stats()
     await given_back(store)

@@ -20,15 +20,15 @@ from gateway.store.base import (
     Incoming,
     Key,
     Overloaded,
+    Prefetch,
     Put,
     QueuedPart,
-    Reads,
     StoreRefused,
     StoreUnavailable,
     Timer,
     Transaction,
 )
-from gateway.store.sqlite import SqliteStore, lanes, mailbox, room
+from gateway.store.sqlite import SqliteStore, disk_space, lanes, mailbox
 from gateway.store.sqlite.clock import Clock, Moment
 from gateway.store.sqlite.writer import Writer
 from gateway.testing.store_contract.helpers import arrive, take
@@ -211,11 +211,11 @@ async def test_of_what_is_left_of_a_disk_nothing_new_takes_any(
     """What was begun comes to its end, and what is decided is kept."""
     new = Incoming(conversation="c", event_ids=(), body=BODY, refusable=True)
     assert await store.accept([new]) == [True]
-    monkeypatch.setattr(room, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(disk_space, "_LOOK_SECONDS", 0.0)
     for reserve, enough in ((1 << 62, False), (1, True)):
-        store._room = room.Room(path)
-        monkeypatch.setattr(room, "_RESERVE_BYTES", reserve)
-        assert await store.has_room() is enough
+        store._disk_space = disk_space.DiskSpace(path)
+        monkeypatch.setattr(disk_space, "_RESERVE_BYTES", reserve)
+        assert await store.has_headroom() is enough
         if not enough:
             with pytest.raises(Overloaded, match="make room"):
                 await store.accept([new])
@@ -267,7 +267,7 @@ async def test_a_lane_that_falls_due_while_the_thread_is_busy_is_noticed() -> No
 
     await writer.submit(makes_due)
     lease = writer.submit(
-        lambda db, at: lanes.lease(db, at, "w", ["out"], None, "", 6.0, 1, Reads()), topic="out", wait_seconds=60.0
+        lambda db, at: lanes.lease(db, at, "w", ["out"], None, "", 6.0, 1, Prefetch()), topic="out", wait_seconds=60.0
     )
     await writer.submit(takes_long)
     async with asyncio.timeout(15):
@@ -302,8 +302,8 @@ async def test_no_call_blocks_the_loop(path: Path) -> None:
         await store.renew(lease)
         await store.commit(Transaction(partition="00", lease=lease, finish="done", puts={"r": Put(1)}))
         await store.scan("")
-        await store.tick()
-        await store.take([])
+        await store.run_timers()
+        await store.acquire([])
         await store.stats()
         await store.now()
         await store.close()

@@ -53,7 +53,7 @@ async def test_everything_is_there(store: SqliteStore) -> None:
     ]
     seen = [Incoming(conversation=CHAT, event_ids=(f"telegram:1:update {n}",), body={}) for n in (7, 6)]
     assert await store.accept(seen) == [False, True]
-    assert await store.take([Cell(name="telegram", burst=1, period_seconds=1)]) > 0
+    assert await store.acquire([Cell(name="telegram", burst=1, period_seconds=1)]) > 0
     assert await store.replay("d1")
     assert [(part.part_id, part.tries) for part in await store.outbox(CHAT)] == [("p1", 1), ("p2", 0), ("p0", 0)]
     await store.commit(Transaction(partition="00", puts={}, expect={"gone": 0}))
@@ -76,8 +76,8 @@ async def test_work_goes_on_where_it_was(store: SqliteStore) -> None:
     assert action is not None
     assert action.lane == "act"
     store.offset_seconds = 20 * 365 * 86400
-    await store.tick()
-    assert [event.body["kind"] for event in await store.pointed(CHAT)] == ["ButtonPress", "expiry"]
+    await store.run_timers()
+    assert [event.body["kind"] for event in await store.pending_decisions(CHAT)] == ["ButtonPress", "expiry"]
 
 
 async def test_whoever_is_killed_while_it_is_brought_forward_leaves_a_file_of_one_version(

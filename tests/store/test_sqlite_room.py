@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gateway.store.base import Incoming
-from gateway.store.sqlite import SqliteStore, room
+from gateway.store.sqlite import SqliteStore, disk_space
 from tests.threads import no_more_threads
 
 NEW = Incoming(conversation="c", event_ids=(), body={"text": "hello"}, refusable=True)
@@ -39,13 +39,13 @@ async def test_a_message_is_stored_where_no_thread_can_be_started(
 ) -> None:
     store = SqliteStore(tmp_path / "askfirst.db")
     await store.open()
-    monkeypatch.setattr(room, "_LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(room, "_RESERVE_BYTES", 1 << 62)
-    monkeypatch.setattr(room, "_THREAD", ThreadPoolExecutor(1))
+    monkeypatch.setattr(disk_space, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(disk_space, "_RESERVE_BYTES", 1 << 62)
+    monkeypatch.setattr(disk_space, "_THREAD", ThreadPoolExecutor(1))
     with no_more_threads():
         assert await store.accept([NEW]) == [True]
-        assert await store.has_room(), "nobody could look"
-    assert not await store.has_room()
+        assert await store.has_headroom(), "nobody could look"
+    assert not await store.has_headroom()
     await store.close()
 
 
@@ -53,10 +53,10 @@ async def test_the_log_says_once_that_there_is_no_room_and_once_that_there_is_ag
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "askfirst.db"
-    monkeypatch.setattr(room, "_LOOK_SECONDS", 0.0)
-    looks = room.Room(file)
+    monkeypatch.setattr(disk_space, "_LOOK_SECONDS", 0.0)
+    looks = disk_space.DiskSpace(file)
     for reserve, enough in ((1, True), (1 << 62, False), (1, True)):
-        monkeypatch.setattr(room, "_RESERVE_BYTES", reserve)
+        monkeypatch.setattr(disk_space, "_RESERVE_BYTES", reserve)
         assert [await looks.enough() for _ in range(3)] == [enough] * 3
     none, again = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert none.startswith(f"the disk of {file} has less than ")

@@ -114,7 +114,7 @@ async def test_while_older_processes_may_run_what_they_write_counts(world: World
 
 @pytest.mark.parametrize("left", ["sqlite"], indirect=True)
 async def test_a_replayed_event_of_the_older_release_decides_nothing(world: World) -> None:
-    letters = await world.gateway.store.dead()
+    letters = await world.gateway.store.dead_letters()
     events = [letter.incoming for letter in letters if letter.incoming is not None]
     assert [event.body["replayed"] for event in events] == [True]
     keyring = world.gateway.engine.context.keyring

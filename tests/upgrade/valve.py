@@ -54,15 +54,15 @@ class Valve:
             await _for_ever()
         if "all" in self.shut:
             await _for_ever()
-        if transaction.then is not None and "out" in self.shut:
-            transaction = replace(transaction, then=None)
+        if transaction.chain is not None and "out" in self.shut:
+            transaction = replace(transaction, chain=None)
         return await self.store.commit(transaction)
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         call = getattr(self.store, name)
 
         async def through(*args: Any, **options: Any) -> Any:
-            if "all" in self.shut and name in ("pointed", "tick", "renew", "give_back"):
+            if "all" in self.shut and name in ("pending_decisions", "run_timers", "renew", "give_back"):
                 await _for_ever()
             return await call(*args, **options)
 

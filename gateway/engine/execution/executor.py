@@ -123,7 +123,7 @@ class ActionExecutor:
         Raises NewerForm.
         """
         context, key = self._context, Key(lease.partition, f"action/{lease.lane}")
-        snapshot = lease.seen if context.is_shown(lease) else await context.store.get([key])
+        snapshot = lease.prefetched if context.has_prefetch(lease) else await context.store.get([key])
         conversation = conversation_of(snapshot[key].value)
         if conversation is None or context.store.partition(conversation) != lease.partition:
             stored_action(context.keyring, key, snapshot[key], first_form=context.first_form)  # a newer one says so
@@ -146,7 +146,7 @@ class ActionExecutor:
             return _ELSEWHERE
         if await self._waits_for_channel(action):
             return "its channel is off here, so nobody would be told"
-        if action.state == "approved" and not await self._context.store.has_room():
+        if action.state == "approved" and not await self._context.store.has_headroom():
             return "the store has no room to write its end"
         return None
 

@@ -198,7 +198,7 @@ class Inbox:
             return False
         context, person = self._context, event.person
         self._note_rate(whose, person, conversation)
-        if isinstance(event, Message) and not await context.store.take([once_a_minute(f"fast/{person}")]):
+        if isinstance(event, Message) and not await context.store.acquire([once_a_minute(f"fast/{person}")]):
             text = OutgoingReply(reply=Reply(text=say("too_fast", context.language(person))))
             parts = context.parts.render(conversation, event.address, [text], cause="too fast")
             await context.commit(Transaction(partition=context.store.partition(conversation), parts=parts))
@@ -246,7 +246,7 @@ class Inbox:
         store, language = self._context.store, self._context.language(press.person)
         if isinstance(channel, CanAnswer) and press.answer_to is not None:
             await channel.answer(press.answer_to, say("not_yours", language), private=True)
-        if await store.take([refusals(press.person)]):
+        if await store.acquire([refusals(press.person)]):
             return
         conversation = self._context.conversation(press.address)
         line = security_line("stranger", press.person, conversation, await store.now())

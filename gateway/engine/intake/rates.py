@@ -68,7 +68,7 @@ class Rates:
             portion.left, portion.since = max(size, portion.left), now
         if not portion.left:
             cell = Cell(name=f"{self._name}/{name}", burst=a_minute, period_seconds=_MINUTE, cost=size)
-            if wait := await self._store.take([cell]):
+            if wait := await self._store.acquire([cell]):
                 portion.refused_until = now + wait
                 return False
             portion.left = size

@@ -93,7 +93,7 @@ class BareReplyHandler:
     async def _was_told_lately(self, conversation: str, person: Person, about: str) -> bool:
         """Return True when this person was told often enough just now that their answer about this is not clear."""
         name = hashlib.sha256(f"{conversation} {person} {about}".encode()).hexdigest()
-        return bool(await self._context.store.take([near_answers(f"near/{name}")]))
+        return bool(await self._context.store.acquire([near_answers(f"near/{name}")]))
 
     async def _said(self, actions: ConversationActions, batch: Batch, message: Message) -> BareReply:
         conversation, index = actions.conversation, actions.index

@@ -59,9 +59,9 @@ def is_said(lines: Sequence[str], text: str) -> bool:
 
 
 def _folded(context: EngineContext, lease: Lease) -> list[str]:
-    if not context.is_shown(lease):
+    if not context.has_prefetch(lease):
         return []
-    value = lease.seen[context.key(lease.lane, NOTES)].value
+    value = lease.prefetched[context.key(lease.lane, NOTES)].value
     check_form(value)
     return cast("list[str]", value["lines"]) if isinstance(value, dict) else []
 

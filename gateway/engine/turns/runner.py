@@ -21,7 +21,7 @@ from gateway.engine.concurrency import DelayedTask, KeyedLimit
 from gateway.engine.context import EngineContext
 from gateway.engine.decisions import Decisions
 from gateway.engine.delivery.links import end_links
-from gateway.engine.leases import READS, HeldLease, release_to_newer, shielded_commit
+from gateway.engine.leases import PREFETCH, HeldLease, release_to_newer, shielded_commit
 from gateway.engine.retrying import attempts
 from gateway.engine.strangers import Strangers
 from gateway.engine.turns.asking_again import ask_again
@@ -49,7 +49,7 @@ from gateway.pending.deciding import withdraw
 from gateway.pending.prompting import remind, show_again, show_once_more
 from gateway.pending.settling import supersede
 from gateway.providers.base import ModelMessage, ProviderError
-from gateway.store.base import Fenced, Lease, Next, Snapshot, StoreUnavailable, Transaction
+from gateway.store.base import Chained, Fenced, Lease, Snapshot, StoreUnavailable, Transaction
 from gateway.store.form import NewerForm, check_form
 from gateway.tools import ToolContext
 from gateway.wording import say
@@ -145,7 +145,7 @@ class TurnRunner:
                         await self._later(lease, _CROWDED_SECONDS)
                         return None
                     share.enter_context(self._people.one(person))
-                seen = lease.seen if self._context.is_shown(lease) and not undecided else None
+                seen = lease.prefetched if self._context.has_prefetch(lease) and not undecided else None
                 return await self._guarded(lease, batch, ears, tries, seen)
         except NewerForm as newer:
             await self._context.commit(release_to_newer(lease, newer))
@@ -445,7 +445,7 @@ class TurnRunner:
             await context.commit(transaction)
             return
         first, long = transaction.parts[0], context.lease_seconds
-        transaction.then = Next(kind="out", lane=first.conversation, reads=READS["out"], lease_seconds=long)
+        transaction.chain = Chained(kind="out", lane=first.conversation, prefetch=PREFETCH["out"], lease_seconds=long)
 
         async def committed() -> Lease | None:
             # Where parts are being sent this one is not the next; and what comes to nothing is counted once at most.

@@ -17,7 +17,7 @@ local function waits(conversation, seq)
   end
 end
 
-local function pointed(conversation, seq)
+local function has_pointer(conversation, seq)
   if decided[seq] or waits(conversation, seq) or redis.call('HGET', key('event', seq), 'pointed') ~= '1' then
     return { 'conflict', 'event ' .. seq .. ' of ' .. conversation .. ' has no pointer' }
   end
@@ -42,8 +42,8 @@ local checks = {
     gone[seq] = true
     return answer
   end,
-  unpoint = function(conversation, seq) return pointed(conversation, seq) end,
-  leave = function(conversation, seq) return pointed(conversation, seq) end,
+  drop_pointer = function(conversation, seq) return has_pointer(conversation, seq) end,
+  defer_decision = function(conversation, seq) return has_pointer(conversation, seq) end,
   replace = function(conversation, seq) return waits(conversation, seq) end,
 }
 
@@ -56,7 +56,7 @@ local changes = {
     written[key('log', log)] = true
   end,
   consume = remove_event,
-  unpoint = function(conversation, seq)
+  drop_pointer = function(conversation, seq)
     take_pointer(conversation, seq)
     redis.call('HSET', key('event', seq), 'pointed', 0)
     if redis.call('HGET', key('event', seq), 'wakes') == '1' then
@@ -66,7 +66,7 @@ local changes = {
       rest(conversation)
     end
   end,
-  leave = function(conversation, seq, needs)
+  defer_decision = function(conversation, seq, needs)
     take_pointer(conversation, seq)
     redis.call('HSET', key('event', seq), 'needs', needs)
     redis.call('ZADD', key(points_of(needs)), seq, seq)
@@ -81,7 +81,7 @@ local changes = {
     redis.call('DEL', key('part', part_id))
     redis.call('ZREM', key('out', conversation), part_id)
     redis.call('DECR', key('parts'))
-    spend('out', conversation)
+    clear_if_idle('out', conversation)
   end,
   launch = function(action_id)
     redis.call('SET', key('launch', action_id), tick())
@@ -103,7 +103,7 @@ local changes = {
     redis.call('ZADD', key('dead'), tick(), dead_id)
     redis.call('HSET', key('letter', dead_id), 'conversation', conversation, 'reason', reason, 'stamp', now, 'held', held)
   end,
-  ['then'] = function(kind, lane, worker, long, knows, ...)
+  chain = function(kind, lane, worker, long, knows, ...)
     local state = read_lane(kind, lane)
     local free = not state.worker or state.lapses <= real
     if not (free and state.ready and state.ready <= latest and state.needs <= tonumber(knows)) then return end
@@ -112,20 +112,20 @@ local changes = {
     for _, operation in ipairs(operations) do
       others = others or operation[1] == 'part' and operation[3] ~= lane
     end
-    if kind == 'out' and not others then news[way_of(kind, state)] = nil end -- there is nothing to take
+    if kind == 'out' and not others then news[ready_index(kind, state)] = nil end -- there is nothing to take
   end,
   step = function(conversation, value) redis.call('RPUSH', key('steps', conversation), value) end,
   left = function(kind, lane, needs)
     local state = read_lane(kind, lane)
     state.worker, state.needs = nil, tonumber(needs)
-    redis.call('SADD', key('ways'), way_of(kind, state))
+    redis.call('SADD', key('ways'), ready_index(kind, state))
     save_lane(kind, lane, state)
-    news[way_of(kind, state)] = true
+    news[ready_index(kind, state)] = true
   end,
   finish = function(kind, lane, outcome, due, collect_until)
     local state = read_lane(kind, lane)
     local done = outcome == 'done'
-    if not done or kind == 'out' then blame(kind, lane, state.upto) end
+    if not done or kind == 'out' then count_try(kind, lane, state.upto) end
     if kind == 'turn' then redis.call('DEL', key('signals', lane)) end
     if kind == 'turn' and done then redis.call('DEL', key('steps', lane)) end
     if kind == 'action' and done and tonumber(redis.call('GET', key('launch', lane)) or 0) <= state.upto then
@@ -138,10 +138,10 @@ local changes = {
       if collect_until ~= '' and all_collect(lane) then
         state.ready = math.max(state.ready, tonumber(collect_until))
       end
-      news[way_of(kind, state)] = true
+      news[ready_index(kind, state)] = true
     elseif kind == 'turn' and has_notes(lane) then
       state.ready, state.rests = math.max(tick() + FOLDED_AFTER, state.due), true
-      news[way_of(kind, state)] = true
+      news[ready_index(kind, state)] = true
     end
     state.tries = done and 0 or state.tries + 1
     state.died = false

@@ -5,5 +5,5 @@ local state = read_lane(kind, lane)
 if state.worker ~= worker or (fence ~= '' and state.fence ~= tonumber(fence)) then return end
 state.worker = nil
 save_lane(kind, lane, state)
-news[way_of(kind, state)] = true
+news[ready_index(kind, state)] = true
 settle()

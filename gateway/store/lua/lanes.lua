@@ -4,16 +4,16 @@
 --                     also for work that comes later), tries, died; while held worker, fence, until (real time), upto
 --                     (the last seq that was handed out; out: the first), pool, needs (the form that whoever leases
 --                     it must know; absent: 1), rests (only notes wait: ready once they are old)
--- free:<way>          lanes with work that nobody holds, by ready; a way is a kind, of outboxes with their pool, of what
+-- free:<index>          lanes with work that nobody holds, by ready; an index is a kind, of outboxes with their pool, of what
 --                     was left to a newer release with the form before it
--- held:<way>          lanes with work that somebody holds, by until
--- idle:<way>          lanes without work that somebody holds, by until
+-- held:<index>          lanes with work that somebody holds, by until
+-- idle:<index>          lanes without work that somebody holds, by until
 -- ways                all of them, but for those of the kinds alone
 -- rests               conversations where only notes wait and that nobody holds, by ready
 
-local function way_of(kind, state)
-  local way = state.pool ~= '' and kind .. '/' .. state.pool or kind
-  return state.needs > 1 and text(state.needs) .. '+' .. way or way
+local function ready_index(kind, state)
+  local index = state.pool ~= '' and kind .. '/' .. state.pool or kind
+  return state.needs > 1 and text(state.needs) .. '+' .. index or index
 end
 
 local function read_lane(kind, lane)
@@ -25,14 +25,14 @@ local function read_lane(kind, lane)
     worker = found[5], fence = tonumber(found[6]), lapses = tonumber(found[7]), upto = tonumber(found[8]),
     pool = found[9] or '', needs = tonumber(found[10]) or 1, rests = found[11] == '1',
   }
-  state.indexed, state.rested = way_of(kind, state), state.rests
+  state.indexed, state.rested = ready_index(kind, state), state.rests
   return state
 end
 
 local function save_lane(kind, lane, state)
-  local name, way = key('lane', kind .. ':' .. lane), way_of(kind, state)
+  local name, index = key('lane', kind .. ':' .. lane), ready_index(kind, state)
   redis.call('DEL', name)
-  for _, index in ipairs({ 'free', 'held', 'idle' }) do redis.call('ZREM', key(index, state.indexed), lane) end
+  for _, set in ipairs({ 'free', 'held', 'idle' }) do redis.call('ZREM', key(set, state.indexed), lane) end
   if state.rested then redis.call('ZREM', key('rests'), lane) end
   local known = state.ready or state.worker or state.tries > 0 or state.died or state.needs > 1
   if not known and state.due <= now then return end
@@ -45,9 +45,9 @@ local function save_lane(kind, lane, state)
   end
   if state.worker then
     redis.call('HSET', name, 'worker', state.worker, 'fence', state.fence, 'until', state.lapses, 'upto', state.upto)
-    redis.call('ZADD', key(state.ready and 'held' or 'idle', way), state.lapses, lane)
+    redis.call('ZADD', key(state.ready and 'held' or 'idle', index), state.lapses, lane)
   elseif state.ready then
-    redis.call('ZADD', key('free', way), state.ready, lane)
+    redis.call('ZADD', key('free', index), state.ready, lane)
   elseif not known then
     redis.call('PEXPIRE', name, math.ceil((state.due - now) / 1000))
   end
@@ -76,7 +76,7 @@ local function rest(conversation)
   if state.ready then return end
   state.ready, state.rests = math.max(tick() + FOLDED_AFTER, state.due), true
   save_lane('turn', conversation, state)
-  news[way_of('turn', state)] = true
+  news[ready_index('turn', state)] = true
 end
 
 -- The lane has work now, which may wait for more if the lane does (`collects`).
@@ -87,10 +87,10 @@ local function wake(kind, lane, pool, collects)
   state.ready, state.rests = math.max(tick(), state.due), false
   if pool and pool ~= '' then
     state.pool = pool
-    redis.call('SADD', key('ways'), way_of(kind, state))
+    redis.call('SADD', key('ways'), ready_index(kind, state))
   end
   save_lane(kind, lane, state)
-  news[way_of(kind, state)] = true
+  news[ready_index(kind, state)] = true
 end
 
 -- The lane is no longer put off; one that is held is for its holder to put off.
@@ -103,7 +103,7 @@ local function put_off_no_more(kind, lane)
 end
 
 -- Work of the lane is gone; perhaps it was the last.
-local function spend(kind, lane)
+local function clear_if_idle(kind, lane)
   if has_work(kind, lane) then return end
   local state = read_lane(kind, lane)
   if state.rests or not state.ready then
@@ -135,7 +135,7 @@ local function hold(kind, lane, fence)
 end
 
 -- One more try for what a lease held that ended without dealing with it.
-local function blame(kind, lane, upto)
+local function count_try(kind, lane, upto)
   if kind == 'turn' then
     for _, seq in ipairs(redis.call('ZRANGEBYSCORE', key('mail', lane), '-inf', upto)) do
       redis.call('HINCRBY', key('event', seq), 'tries', 1)
@@ -147,7 +147,7 @@ local function blame(kind, lane, upto)
   end
 end
 
--- What a caller asks for: the kinds, each followed by the way to look; the one lane when only that will do; which forms
+-- What a caller asks for: the kinds, each followed by the index to look in; the one lane when only that will do; which forms
 -- it knows.
 local function read_wanted()
   return list(), flag() and argument() or nil, tonumber(argument())
@@ -160,15 +160,15 @@ local function choose(kinds, only, knows)
     if ready and ready <= now and (not best or ready < best[3]) then best = { kind, lane, ready } end
   end
   for i = 1, #kinds, 2 do
-    local kind, way = kinds[i], kinds[i + 1]
+    local kind, index = kinds[i], kinds[i + 1]
     if only then
       local state = read_lane(kind, only)
       local free = not state.worker or state.lapses <= real
       if free and state.needs <= knows then consider(kind, only, state.ready) end
     else
-      local free = redis.call('ZRANGE', key('free', way), 0, 0, 'WITHSCORES')
+      local free = redis.call('ZRANGE', key('free', index), 0, 0, 'WITHSCORES')
       if free[1] then consider(kind, free[1], tonumber(free[2])) end
-      for _, lane in ipairs(redis.call('ZRANGEBYSCORE', key('held', way), '-inf', real, 'LIMIT', 0, 100)) do
+      for _, lane in ipairs(redis.call('ZRANGEBYSCORE', key('held', index), '-inf', real, 'LIMIT', 0, 100)) do
         consider(kind, lane, read_lane(kind, lane).ready)
       end
     end
@@ -183,15 +183,15 @@ local function patience(kinds, only)
     if wait > 0 and (soonest < 0 or wait < soonest) then soonest = wait end
   end
   for i = 1, #kinds, 2 do
-    local kind, way = kinds[i], kinds[i + 1]
+    local kind, index = kinds[i], kinds[i + 1]
     if only then
       local state = read_lane(kind, only)
       if state.ready then consider(state.worker and state.lapses - real or state.ready - now) end
     else
-      local due = redis.call('ZRANGEBYSCORE', key('free', way), '(' .. text(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+      local due = redis.call('ZRANGEBYSCORE', key('free', index), '(' .. text(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
       if due[1] then consider(tonumber(due[2]) - now) end
       local lapses =
-        redis.call('ZRANGEBYSCORE', key('held', way), '(' .. text(real), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+        redis.call('ZRANGEBYSCORE', key('held', index), '(' .. text(real), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
       if lapses[1] then consider(tonumber(lapses[2]) - real) end
     end
   end

@@ -7,7 +7,7 @@ local function take(kind, lane, worker, long, log, last, ...)
   if state.worker then
     state.tries = state.tries + 1
     state.died = true
-    blame(kind, lane, state.upto)
+    count_try(kind, lane, state.upto)
   end
   local events, parts, steps = {}, {}, {}
   if kind == 'turn' then

@@ -67,7 +67,7 @@ local function remove_event(conversation, seq)
   redis.call('ZREM', key('mail', conversation), seq)
   redis.call('ZREM', key('stamps'), seq)
   redis.call('SREM', key('wakes', conversation), seq)
-  spend('turn', conversation)
+  clear_if_idle('turn', conversation)
 end
 
 -- A note takes the place of the one before it about the same, unless a lease was handed that.

@@ -4,7 +4,7 @@ local kind, lane, fence = argument(), argument(), argument()
 local state = hold(kind, lane, fence)
 if not state then return false end
 local lapses = real + tonumber(argument())
-if lapses < state.lapses then news[way_of(kind, state)] = true end -- who waits would look too late
+if lapses < state.lapses then news[ready_index(kind, state)] = true end -- who waits would look too late
 state.lapses = lapses
 save_lane(kind, lane, state)
 settle()

@@ -2,9 +2,9 @@
 local ready, leased, parked = 0, 0, 0
 local all = redis.call('SMEMBERS', key('ways'))
 for _, kind in ipairs({ 'turn', 'action', 'out' }) do all[#all + 1] = kind end
-for _, way in ipairs(all) do
-  local function count(index, from, to) return redis.call('ZCOUNT', key(index, way), from, to) end
-  if way:match('^%d+%+') then -- left to a newer release
+for _, index in ipairs(all) do
+  local function count(set, from, to) return redis.call('ZCOUNT', key(set, index), from, to) end
+  if index:match('^%d+%+') then -- left to a newer release
     parked = parked + count('free', '-inf', '+inf')
   else
     ready = ready + count('free', '-inf', now) + count('held', '-inf', real)

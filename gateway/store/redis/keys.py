@@ -32,7 +32,7 @@ class Keys:
         self._bases = {tag[:2]: f"{prefix}:{{{tag}}}" for tag in _TAGS}
         self.rates = f"{prefix}:{{rates}}"
         self.format = f"{prefix}:format"
-        self.news = f"{prefix}:news"
+        self.notifications = f"{prefix}:news"
         self.looks = f"{prefix}:looks"
         self.ahead = f"{prefix}:ahead"
         """By how much the server's clock is ahead since it was set forward."""

@@ -9,14 +9,14 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
-from gateway.store.base import Kind, Lease, Reads, StoreError
+from gateway.store.base import Kind, Lease, Prefetch, StoreError
 from gateway.store.codec import span
 from gateway.store.redis import scripts
-from gateway.store.redis.arguments import lane_arguments, read_lease, reads_arguments, ways
 from gateway.store.redis.client import Value
+from gateway.store.redis.connection import Server
 from gateway.store.redis.keys import PARTITIONS, to_bytes
-from gateway.store.redis.news import EVERYTHING, Heard
-from gateway.store.redis.server import Server
+from gateway.store.redis.notifications import EVERYTHING, Subscription
+from gateway.store.redis.wire import lane_arguments, prefetch_arguments, read_lease, ready_indexes
 
 __all__ = ["Leases", "Wanted"]
 
@@ -44,14 +44,14 @@ class _Asked(NamedTuple):
 
     worker: str
     wanted: Wanted
-    reads: Reads
+    prefetch: Prefetch
     lease_seconds: float
 
 
 class _Known:
     """What is known of the lanes that are wanted: what was seen in each partition, and what was heard of it since."""
 
-    def __init__(self, heard: Heard, partitions: Sequence[str]) -> None:
+    def __init__(self, heard: Subscription, partitions: Sequence[str]) -> None:
         self.heard, self.partitions = heard, partitions
         self._ready: dict[str, int] = {}
         """Partition -> since when its first lane has been ready."""
@@ -113,14 +113,14 @@ class Leases:
         """Of those who take any lane of a kind: there are few of them, and they wait again and again."""
 
     async def take(
-        self, worker: str, wanted: Wanted, reads: Reads, wait_seconds: float, lease_seconds: float
+        self, worker: str, wanted: Wanted, prefetch: Prefetch, wait_seconds: float, lease_seconds: float
     ) -> Lease | None:
         """The lane that has been ready longest, or None after the wait.
 
         Who waits goes by what was seen and heard; who does not, by a look of his own.
         """
-        asked = _Asked(worker, wanted, reads, lease_seconds)
-        news = self._server.news
+        asked = _Asked(worker, wanted, prefetch, lease_seconds)
+        news = self._server.notifications
         if wanted.only is None and wait_seconds > 0:
             known = self._known.get(wanted)
             if known is None:
@@ -196,7 +196,7 @@ class Leases:
         if shown is None:
             return None
         self._server.seen(shown[0])
-        lease = read_lease(asked.worker, partition, shown, asked.reads, sure_until)
+        lease = read_lease(asked.worker, partition, shown, asked.prefetch, sure_until)
         self._tell_others(known, lease, asked.wanted)
         return lease
 
@@ -237,8 +237,8 @@ def _told(asked: _Asked) -> list[Value]:
         to_bytes(asked.worker),
         span(asked.lease_seconds),
         *lane_arguments(*asked.wanted),
-        len(reads := reads_arguments(asked.reads)),
-        *reads,
+        len(shown := prefetch_arguments(asked.prefetch)),
+        *shown,
     ]
 
 
@@ -246,4 +246,4 @@ def _topics(wanted: Wanted) -> list[bytes]:
     """What may make ready what is wanted. An outbox that is named may be of any pool."""
     if wanted.only is not None and "out" in wanted.kinds:
         return [EVERYTHING]
-    return [way for _, way in ways(wanted.kinds, wanted.pool, wanted.knows)]
+    return [index for _, index in ready_indexes(wanted.kinds, wanted.pool, wanted.knows)]

@@ -16,31 +16,31 @@ from gateway.store.base import FOLDED_AFTER_SECONDS
 __all__ = [
     "ACCEPT",
     "ACCEPT_NEW",
+    "ACQUIRE",
     "ADD",
     "COMMIT",
-    "DEAD",
+    "DEAD_LETTERS",
     "DROP_SOME",
-    "DUE",
-    "EXHUME",
+    "DUE_TIMERS",
+    "FIRE_TIMERS",
     "FORMAT",
     "GET",
+    "GET_DEAD",
     "GIVE_BACK",
     "HAS_WORK",
     "IN_MAILBOX",
     "IS_HELD",
     "LEASE",
-    "LETTER",
     "MAILBOXES",
     "MIGRATIONS",
     "OUTBOX",
     "PEEK",
-    "POINTED",
+    "PENDING_DECISIONS",
     "READ",
     "RENEW",
-    "RING",
+    "REPLAY_DEAD",
     "SCAN",
     "STATS",
-    "TAKE",
     "TIDY",
     "WAITING",
     "Script",
@@ -84,10 +84,10 @@ ADD = Script("commit", "")
 LEASE = Script("lease", "allow-oom")
 RENEW = Script("renew", "allow-oom")
 GIVE_BACK = Script("give_back", "allow-oom")
-RING = Script("ring", "allow-oom")
-DUE = Script("due", "allow-oom")
-EXHUME = Script("exhume", "allow-oom")
-TAKE = Script("take", "allow-oom")
+FIRE_TIMERS = Script("fire_timers", "allow-oom")
+DUE_TIMERS = Script("due_timers", "allow-oom")
+REPLAY_DEAD = Script("replay_dead", "allow-oom")
+ACQUIRE = Script("acquire", "allow-oom")
 MAILBOXES = Script("mailboxes", "no-writes")
 IN_MAILBOX = Script("in_mailbox", "no-writes")
 DROP_SOME = Script("drop_some", "allow-oom")
@@ -96,12 +96,12 @@ PEEK = Script("peek", "no-writes")
 GET = Script("get", "no-writes")
 SCAN = Script("scan", "no-writes")
 READ = Script("read", "no-writes")
-POINTED = Script("pointed", "no-writes")
+PENDING_DECISIONS = Script("pending_decisions", "no-writes")
 OUTBOX = Script("outbox", "no-writes")
 HAS_WORK = Script("has_work", "no-writes")
 IS_HELD = Script("is_held", "no-writes")
-LETTER = Script("letter", "no-writes")
-DEAD = Script("dead", "no-writes")
+GET_DEAD = Script("get_dead", "no-writes")
+DEAD_LETTERS = Script("dead_letters", "no-writes")
 STATS = Script("stats", "no-writes")
 WAITING = Script("waiting", "no-writes")
 

@@ -26,8 +26,8 @@ from gateway.store.base import (
     Lease,
     Mailbox,
     NewerForm,
+    Prefetch,
     QueuedPart,
-    Reads,
     Record,
     Snapshot,
     Stats,
@@ -36,15 +36,14 @@ from gateway.store.base import (
     Transaction,
     Waiting,
 )
+from gateway.store.clock_steps import elapsed_ns
 from gateway.store.codec import dead_from_text, decode, decode_all, decode_loosely, incoming_from_text, moment, span
-from gateway.store.redis import arguments as told
-from gateway.store.redis import scripts
+from gateway.store.redis import scripts, wire
 from gateway.store.redis.client import Value
-from gateway.store.redis.inbox import Inbox
+from gateway.store.redis.connection import Server
+from gateway.store.redis.ingest import RedisBatcher
 from gateway.store.redis.keys import PARTITIONS, partition_of, to_bytes
 from gateway.store.redis.leases import Leases, Wanted
-from gateway.store.redis.server import Server
-from gateway.store.steps import elapsed_ns
 
 __all__ = ["RedisStore"]
 
@@ -59,7 +58,7 @@ class _Parts(NamedTuple):
     """What an open store works with."""
 
     server: Server
-    inbox: Inbox
+    batcher: RedisBatcher
     leases: Leases
 
 
@@ -106,7 +105,7 @@ class RedisStore:
         self._offset = span(seconds)
         if self._open is not None:
             self._server.offset = self._offset
-            self._server.news.tell_all()
+            self._server.notifications.tell_all()
 
     async def open(self) -> None:
         """Connect, and look whether the server can be trusted. Raises StoreRefused and StoreUnavailable."""
@@ -115,14 +114,14 @@ class RedisStore:
         server = Server(self._url, self._prefix, self._ack_seconds, self._elapsed_ns)
         server.offset = self._offset
         await server.open()
-        inbox = Inbox(server, self.partition, self._max_waiting)
-        self._open = _Parts(server, inbox, Leases(server, self.partition))
+        batcher = RedisBatcher(server, self.partition, self._max_waiting)
+        self._open = _Parts(server, batcher, Leases(server, self.partition))
 
     async def close(self) -> None:
         """Do what was asked before, refuse what waits for a lease or a log line, and disconnect."""
         parts, self._open = self._open, None
         if parts is not None:
-            await parts.inbox.finished()
+            await parts.batcher.finished()
             await parts.server.close()
 
     def partition(self, conversation: str) -> str:
@@ -134,9 +133,9 @@ class RedisStore:
     # ───────────── in ─────────────
 
     async def accept(self, events: Sequence[Incoming]) -> list[bool]:
-        return await self._parts.inbox.accept(events)
+        return await self._parts.batcher.accept(events)
 
-    async def pointed(
+    async def pending_decisions(
         self,
         conversation: str | None = None,
         *,
@@ -154,8 +153,10 @@ class RedisStore:
             return []  # there was none then, and what has come since is not so old yet
         which: list[Value] = [0] if conversation is None else [1, to_bytes(conversation)]
         partitions = PARTITIONS if conversation is None else [self.partition(conversation)]
-        found = await self._server.run(scripts.POINTED, partitions, *which, span(older_than_seconds), limit, knows)
-        events = [told.read_waiting(event) for answer in found for event in answer]
+        found = await self._server.run(
+            scripts.PENDING_DECISIONS, partitions, *which, span(older_than_seconds), limit, knows
+        )
+        events = [wire.read_waiting(event) for answer in found for event in answer]
         return sorted(events, key=lambda event: event.seq)[:limit]
 
     # ───────────── lanes ─────────────
@@ -170,13 +171,13 @@ class RedisStore:
         wait_seconds: float = 0.0,
         lease_seconds: float = 6.0,
         knows: int = FORM,
-        reads: Reads = Reads(),  # noqa: B008 - it cannot be changed
+        prefetch: Prefetch = Prefetch(),  # noqa: B008 - it cannot be changed
     ) -> Lease | None:
         wanted = Wanted(tuple(kinds), only, pool, knows)
-        return await self._parts.leases.take(worker, wanted, reads, wait_seconds, lease_seconds)
+        return await self._parts.leases.take(worker, wanted, prefetch, wait_seconds, lease_seconds)
 
     async def renew(self, lease: Lease, *, lease_seconds: float = 6.0) -> Control:
-        which = told.lease_arguments(lease)
+        which = wire.lease_arguments(lease)
         [signals] = await self._server.run(scripts.RENEW, [lease.partition], *which, span(lease_seconds))
         if signals is None:
             raise _fenced(lease)
@@ -197,8 +198,8 @@ class RedisStore:
             places = [(self._server.keys.base(partition), (rank, _PAGE)) for partition, rank in ranks.items()]
             pages = dict(zip(ranks, await self._server.run_at(scripts.MAILBOXES, places), strict=True))
             for name, stamp in (each for page in pages.values() for each in page):
-                count, oldest = counts.get(told.text_of(name), (0, int(stamp)))
-                counts[told.text_of(name)] = count + 1, min(oldest, int(stamp))
+                count, oldest = counts.get(wire.text_of(name), (0, int(stamp)))
+                counts[wire.text_of(name)] = count + 1, min(oldest, int(stamp))
             ranks = {partition: ranks[partition] + _PAGE for partition, page in pages.items() if len(page) == _PAGE}
         fullest = sorted(counts.items(), key=lambda item: (-item[1][0], item[0]))[:most]
         return [Mailbox(conversation, count, moment(oldest)) for conversation, (count, oldest) in fullest]
@@ -206,11 +207,11 @@ class RedisStore:
     async def mailbox(self, conversation: str, limit: int = 100) -> list[Waiting]:
         partitions = [self.partition(conversation)]
         [shown] = await self._server.run(scripts.IN_MAILBOX, partitions, to_bytes(conversation), limit)
-        return [told.read_waiting(event) for event in shown]
+        return [wire.read_waiting(event) for event in shown]
 
     async def outbox(self, conversation: str) -> list[QueuedPart]:
         [shown] = await self._server.run(scripts.OUTBOX, [self.partition(conversation)], to_bytes(conversation))
-        return told.read_parts(shown)
+        return wire.read_parts(shown)
 
     async def has_work(self, conversation: str) -> bool:
         [found] = await self._server.run(scripts.HAS_WORK, [self.partition(conversation)], to_bytes(conversation))
@@ -235,7 +236,7 @@ class RedisStore:
         records = {key: Record() for key in keys}
         for (partition, wanted), (_, shown) in zip(partitions.items(), answers, strict=True):
             for name, record in zip(wanted, shown, strict=True):
-                records[Key(partition, name)] = told.read_record(*record)
+                records[Key(partition, name)] = wire.read_record(*record)
         return Snapshot(records, self._server.seen(max(now for now, _ in answers)))
 
     async def scan(self, prefix: str) -> list[tuple[Key, Record]]:
@@ -247,7 +248,7 @@ class RedisStore:
             places = [(self._server.keys.base(p), (first, bounds[1], _PAGE)) for p, first in firsts.items()]
             answers = dict(zip(firsts, await self._server.run_at(scripts.SCAN, places), strict=True))
             found += [
-                (Key(partition, told.text_of(name)), Record(decode_loosely(value), version))
+                (Key(partition, wire.text_of(name)), Record(decode_loosely(value), version))
                 for partition, (shown, _) in answers.items()
                 for name, value, version in shown
             ]
@@ -267,7 +268,7 @@ class RedisStore:
         ]
 
     async def watch(self, log: Key, *, after: int = 0) -> AsyncIterator[Entry]:
-        with self._server.news.following_log(self._server.keys.log(*log)) as heard:
+        with self._server.notifications.following_log(self._server.keys.log(*log)) as heard:
             while True:
                 heard.take()
                 for entry in await self.read(log, after=after):
@@ -280,15 +281,15 @@ class RedisStore:
     # ───────────── transactions, timers, rates ─────────────
 
     async def commit(self, transaction: Transaction) -> Committed:
-        told.check(transaction, self.partition)
-        if transaction.then is None:
+        wire.check(transaction, self.partition)
+        if transaction.chain is None:
             return await self._commit(transaction)
         return await self._parts.leases.kept(self._commit(transaction), lambda committed: committed.lease)
 
     async def _commit(self, transaction: Transaction) -> Committed:
         sure_from = time.monotonic()
-        script = scripts.ADD if told.only_adds(transaction) else scripts.COMMIT
-        [[verdict, *rest]] = await self._server.run(script, [transaction.partition], *told.operations(transaction))
+        script = scripts.ADD if wire.only_adds(transaction) else scripts.COMMIT
+        [[verdict, *rest]] = await self._server.run(script, [transaction.partition], *wire.operations(transaction))
         match verdict:
             case b"done":
                 self._server.seen(rest[1])
@@ -298,31 +299,31 @@ class RedisStore:
             case b"fenced" if transaction.lease is not None:
                 raise _fenced(transaction.lease)
             case _:
-                raise Conflict(told.text_of(rest[0]))
+                raise Conflict(wire.text_of(rest[0]))
 
     def _leased(self, transaction: Transaction, shown: list[Any] | None, sure_from: float) -> Lease | None:
-        if shown is None or transaction.lease is None or transaction.then is None:
+        if shown is None or transaction.lease is None or transaction.chain is None:
             return None
-        then, partition = transaction.then, transaction.partition
-        worker, sure_until = transaction.next_worker, sure_from + then.lease_seconds
-        return told.read_lease(worker, partition, shown, then.reads, sure_until)
+        chain, partition = transaction.chain, transaction.partition
+        worker, sure_until = transaction.next_worker, sure_from + chain.lease_seconds
+        return wire.read_lease(worker, partition, shown, chain.prefetch, sure_until)
 
     async def give_back(self, transaction: Transaction) -> None:
-        if (then := transaction.then) is not None:
-            whose = then.kind, to_bytes(then.lane), to_bytes(transaction.next_worker), ""
+        if (chain := transaction.chain) is not None:
+            whose = chain.kind, to_bytes(chain.lane), to_bytes(transaction.next_worker), ""
             await self._server.run(scripts.GIVE_BACK, [transaction.partition], *whose)
 
-    async def tick(self) -> float | None:
+    async def run_timers(self) -> float | None:
         await self._server.look_for_losses()
         await self._server.keep_clock()
         began = time.monotonic(), self._offset
         await self._tidy()
-        answers = await self._server.run(scripts.DUE, PARTITIONS, _TIMERS)
+        answers = await self._server.run(scripts.DUE_TIMERS, PARTITIONS, _TIMERS)
         if not any(pointed for *_, pointed in answers):
             self._undecided_none = began
         for partition, (timers, *_) in zip(PARTITIONS, answers, strict=True):
             if timers:
-                await self._ring(partition, timers)
+                await self._fire_timers(partition, timers)
         return min((wait / 1_000_000 for _, wait, _ in answers if wait >= 0), default=None)
 
     async def _tidy(self) -> None:
@@ -333,7 +334,7 @@ class RedisStore:
             found = zip(self._ranks, await self._server.run_at(scripts.TIDY, places), strict=True)
             self._ranks = {partition: int(rank) for partition, rank in found if int(rank) >= 0}
 
-    async def _ring(self, partition: str, timers: Sequence[tuple[bytes, bytes, bytes]]) -> None:
+    async def _fire_timers(self, partition: str, timers: Sequence[tuple[bytes, bytes, bytes]]) -> None:
         sent: list[Any] = [len(timers)]
         for timer_id, due, held in timers:
             try:
@@ -343,30 +344,30 @@ class RedisStore:
                 continue
             sent += [timer_id, due, held]
             if self.partition(event.conversation) == partition:
-                sent += [1, *told.event_arguments(event)]
+                sent += [1, *wire.event_arguments(event)]
             else:  # stored there first, under an id of its own, so that once is enough
-                once = f"timer:{partition}:{told.text_of(timer_id)}:{int(due)}"
+                once = f"timer:{partition}:{wire.text_of(timer_id)}:{int(due)}"
                 event = replace(event, event_ids=(*event.event_ids, once), refusable=False)
-                alone = [0, 0, 0, 1, 1, *told.event_arguments(event)]
+                alone = [0, 0, 0, 1, 1, *wire.event_arguments(event)]
                 await self._server.run(scripts.ACCEPT, [self.partition(event.conversation)], *alone)
                 sent.append(0)
-        await self._server.run(scripts.RING, [partition], *sent)
+        await self._server.run(scripts.FIRE_TIMERS, [partition], *sent)
 
-    async def take(self, cells: Sequence[Cell]) -> float:
-        sent = [word for cell in cells for word in told.cell_arguments(cell)]
-        [wait] = await self._server.run_at(scripts.TAKE, [(self._server.keys.rates, [len(cells), *sent])])
+    async def acquire(self, cells: Sequence[Cell]) -> float:
+        sent = [word for cell in cells for word in wire.cell_arguments(cell)]
+        [wait] = await self._server.run_at(scripts.ACQUIRE, [(self._server.keys.rates, [len(cells), *sent])])
         return float(wait) / 1_000_000
 
     # ───────────── dead letters, the service ─────────────
 
-    async def dead(self, *, after: int = 0, limit: int | None = None) -> list[Dead]:
+    async def dead_letters(self, *, after: int = 0, limit: int | None = None) -> list[Dead]:
         most = _PAGE if limit is None else min(_PAGE, limit)
         behind = dict.fromkeys(PARTITIONS, after) if most else {}
         found: list[Dead] = []
         while behind:
             places = [(self._server.keys.base(partition), (place, most)) for partition, place in behind.items()]
-            pages = dict(zip(behind, await self._server.run_at(scripts.DEAD, places), strict=True))
-            found += [told.read_letter(letter) for page in pages.values() for letter in page]
+            pages = dict(zip(behind, await self._server.run_at(scripts.DEAD_LETTERS, places), strict=True))
+            found += [wire.read_letter(letter) for page in pages.values() for letter in page]
             behind = {partition: int(page[-1][0]) for partition, page in pages.items() if len(page) == most}
             read_to = min(behind.values(), default=None)  # what lies behind it has not been read everywhere
             if limit is not None and read_to is not None and sum(_place(dead) <= read_to for dead in found) >= limit:
@@ -385,21 +386,23 @@ class RedisStore:
         return dropped
 
     async def replay(self, dead_id: str) -> bool:
-        found = await self._server.run(scripts.LETTER, PARTITIONS, to_bytes(dead_id))
+        found = await self._server.run(scripts.GET_DEAD, PARTITIONS, to_bytes(dead_id))
         for partition, held in zip(PARTITIONS, found, strict=True):
             if held is not None:
                 becomes: list[Value] = ["nothing"]
                 incoming, part, _ = dead_from_text(held.decode())
                 if incoming is not None:
-                    becomes = ["event", *told.event_arguments(incoming)]
+                    becomes = ["event", *wire.event_arguments(incoming)]
                 elif part is not None:
-                    becomes = ["part", *told.part_arguments(part)]
-                [was_there] = await self._server.run(scripts.EXHUME, [partition], to_bytes(dead_id), held, *becomes)
+                    becomes = ["part", *wire.part_arguments(part)]
+                [was_there] = await self._server.run(
+                    scripts.REPLAY_DEAD, [partition], to_bytes(dead_id), held, *becomes
+                )
                 return bool(was_there)
         return False
 
     async def drop(self, dead_id: str) -> bool:
-        return any(await self._server.run(scripts.EXHUME, PARTITIONS, to_bytes(dead_id), "", "nothing"))
+        return any(await self._server.run(scripts.REPLAY_DEAD, PARTITIONS, to_bytes(dead_id), "", "nothing"))
 
     async def stats(self) -> Stats:
         counts = await self._server.run(scripts.STATS, PARTITIONS)
@@ -417,8 +420,8 @@ class RedisStore:
             oldest_waiting_seconds=max(0.0, *ages) if ages else 0.0,
         )
 
-    async def has_room(self) -> bool:
-        return await self._server.has_room()
+    async def has_headroom(self) -> bool:
+        return await self._server.has_headroom()
 
     async def ping(self) -> None:
         await self._server.ping()

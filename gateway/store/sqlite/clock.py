@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from gateway.store.base import Kind
+from gateway.store.clock_steps import DOUBTED_MICROS, ClockSteps
 from gateway.store.codec import span
-from gateway.store.steps import DOUBTED_MICROS, Steps
 
 __all__ = ["Clock", "Moment", "Woken"]
 
@@ -32,7 +32,7 @@ class Clock:
     """Follows the machine's clock, but not the steps in which that is set: no deadline moves by them.
 
     When the machine's clock is set back this one runs on at the pace of the elapsed time. When it is set forward this
-    one does so too, and catches up slowly, or with the next start (`Steps`). It never goes backwards. `wall` gives
+    one does so too, and catches up slowly, or with the next start (`ClockSteps`). It never goes backwards. `wall` gives
     nanoseconds since 1970, `elapsed` nanoseconds since any moment, those asleep included. Used from several threads.
     """
 
@@ -40,7 +40,7 @@ class Clock:
         self._wall = wall
         self._elapsed = elapsed
         self._lock = threading.Lock()
-        self._steps = Steps("the clock of this machine")
+        self._steps = ClockSteps("the clock of this machine")
         self._base = wall()
         self._read = elapsed()
         self._offset = 0

@@ -19,8 +19,8 @@ from gateway.store.base import (
     Key,
     Kind,
     Lease,
+    Prefetch,
     QueuedPart,
-    Reads,
     Snapshot,
     Waiting,
 )
@@ -32,6 +32,7 @@ from gateway.store.sqlite.records import PARTITION
 __all__ = [
     "EVENT_COLUMNS",
     "checkpoint",
+    "clear_if_idle",
     "end_all",
     "finish",
     "give_back",
@@ -46,7 +47,6 @@ __all__ = [
     "rest",
     "seconds_to_next",
     "signal",
-    "spend",
     "waiting_from_row",
     "wake",
     "wake_turns",
@@ -147,7 +147,7 @@ def rest(db: sqlite3.Connection, at: Moment, conversation: str) -> None:
     )
 
 
-def spend(db: sqlite3.Connection, at: Moment, kind: Kind, lane: str) -> None:
+def clear_if_idle(db: sqlite3.Connection, at: Moment, kind: Kind, lane: str) -> None:
     """Work of the lane is gone; perhaps it was the last. `finish` sees that for itself."""
     if has_work(db, kind, lane):
         return
@@ -169,7 +169,7 @@ def lease(
     pool: str,
     lease_seconds: float,
     knows: int,
-    reads: Reads,
+    prefetch: Prefetch,
 ) -> Lease | None:
     """Take the ready lane that has waited longest."""
     rows = [row for kind in kinds for row in _ready(db, at, kind, only, pool if kind == "out" else "", knows)]
@@ -180,7 +180,7 @@ def lease(
     lapsed = row.worker is not None
     if lapsed:
         tries += 1
-        _blame(db, kind, lane, row.upto)
+        _count_try(db, kind, lane, row.upto)
         if kind == "turn":
             db.execute("DELETE FROM signal WHERE conversation = ?", (lane,))
     events: tuple[Waiting, ...] = ()
@@ -204,10 +204,10 @@ def lease(
         (upto,) = db.execute("SELECT max(seq) FROM launch WHERE action_id = ?", (lane,)).fetchone()
     died = lapsed or bool(row.died)
     try:
-        seen = records.get(db, at, [Key(PARTITION, f"{name}/{lane}") for name in reads.records])
+        prefetched = records.get(db, at, [Key(PARTITION, f"{name}/{lane}") for name in prefetch.records])
     except ValueError:
-        seen = Snapshot({}, moment(at.now))
-    lines = records.last_lines(db, f"{reads.log}/{lane}", reads.last) if reads.log else ()
+        prefetched = Snapshot({}, moment(at.now))
+    lines = records.last_lines(db, f"{prefetch.log}/{lane}", prefetch.last) if prefetch.log else ()
     db.execute(
         "UPDATE lane SET worker = ?, fence = ?, until = ?, upto = ?, tries = ?, died = ?, needs = 1 WHERE id = ?",
         (worker, at.now, at.real + lease_seconds, upto, tries, died, row.id),
@@ -223,7 +223,7 @@ def lease(
         events=events,
         parts=parts,
         steps=steps,
-        seen=seen,
+        prefetched=prefetched,
         lines=lines,
         sure_until=at.real + lease_seconds,
     )
@@ -282,7 +282,7 @@ def finish(
     if rests:
         ready_at = max(at.now + _FOLDED_AFTER, not_before)
     if outcome == "failed" or (kind == "out" and ready_at is not None):
-        _blame(db, kind, lane, upto)
+        _count_try(db, kind, lane, upto)
     if (
         ready_at is not None
         and not rests
@@ -411,7 +411,7 @@ def is_held(db: sqlite3.Connection, at: Moment, conversation: str) -> bool:
     return found.fetchone() is not None
 
 
-def _blame(db: sqlite3.Connection, kind: Kind, lane: str, upto: int | None) -> None:
+def _count_try(db: sqlite3.Connection, kind: Kind, lane: str, upto: int | None) -> None:
     """One more try for what a lease held that ended without dealing with it."""
     if kind == "turn":
         db.execute("UPDATE event SET tries = tries + 1 WHERE conversation = ? AND seq <= ?", (lane, upto))

@@ -28,15 +28,15 @@ __all__ = [
     "accept",
     "arrival",
     "bury",
-    "dead",
+    "dead_letters",
     "drop",
     "drop_some",
     "mailbox",
     "mailboxes",
-    "pointed",
+    "pending_decisions",
     "queue",
     "replay",
-    "tick",
+    "run_timers",
 ]
 
 T = TypeVar("T")
@@ -235,7 +235,7 @@ def _last_about_each(db: sqlite3.Connection, events: Sequence[Arrival], notes: S
     return [e for e in events if not e.is_note or e.about is None or last[e.conversation, e.about] is e]
 
 
-def pointed(
+def pending_decisions(
     db: sqlite3.Connection, at: Moment, conversation: str | None, older_than_seconds: float, limit: int, knows: int
 ) -> list[Waiting]:
     """The decision lane, from its head."""
@@ -275,7 +275,7 @@ def queue(db: sqlite3.Connection, at: Moment, part: QueuedPart) -> None:
     lanes.wake(db, at, "out", part.conversation, part.pool)
 
 
-def tick(db: sqlite3.Connection, at: Moment) -> float | None:
+def run_timers(db: sqlite3.Connection, at: Moment) -> float | None:
     """Accept what timers have fallen due; seconds until the next one. Those of a newer release stay."""
     found = db.execute(
         "SELECT timer_id, due, incoming FROM timer WHERE due <= ? ORDER BY due, timer_id LIMIT ?", (at.now, _TIMERS)
@@ -299,7 +299,7 @@ def bury(db: sqlite3.Connection, at: Moment, letter: Dead) -> None:
     )
 
 
-def dead(db: sqlite3.Connection, at: Moment, after: int, limit: int) -> list[Dead]:
+def dead_letters(db: sqlite3.Connection, at: Moment, after: int, limit: int) -> list[Dead]:
     """Dead letters behind this one, oldest first."""
     found = db.execute(
         "SELECT seq, dead_id, conversation, reason, stamp, held FROM dead WHERE seq > ? ORDER BY seq LIMIT ?",

@@ -9,7 +9,7 @@ from gateway.store.base import Cell, Entry, Key, Put, Record, Snapshot
 from gateway.store.codec import decode, decode_all, decode_loosely, encode, moment, span
 from gateway.store.sqlite.clock import Moment
 
-__all__ = ["PARTITION", "append", "delete", "get", "last_lines", "put", "read", "scan", "take", "version"]
+__all__ = ["PARTITION", "acquire", "append", "delete", "get", "last_lines", "put", "read", "scan", "version"]
 
 PARTITION = "00"
 """The only one: everything of an embedded store is in one file."""
@@ -96,7 +96,7 @@ def last_lines(db: sqlite3.Connection, log: str, last: int) -> tuple[str, ...]:
     return () if newest_first is None else tuple(reversed(newest_first.split("\n")))
 
 
-def take(db: sqlite3.Connection, at: Moment, cells: Sequence[Cell]) -> float:
+def acquire(db: sqlite3.Connection, at: Moment, cells: Sequence[Cell]) -> float:
     """GCRA over all cells or none: each remembers when its next unit would arrive at an even pace."""
     arrivals: dict[str, int] = {}
     wait = 0

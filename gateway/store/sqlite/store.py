@@ -24,8 +24,8 @@ from gateway.store.base import (
     Lease,
     Mailbox,
     Overloaded,
+    Prefetch,
     QueuedPart,
-    Reads,
     Record,
     Snapshot,
     Stats,
@@ -33,17 +33,17 @@ from gateway.store.base import (
     Transaction,
     Waiting,
 )
+from gateway.store.clock_steps import elapsed_ns
 from gateway.store.codec import moment
 from gateway.store.embedded import Rewriting
-from gateway.store.sqlite import counts, lanes, mailbox, records, upkeep
+from gateway.store.sqlite import cleanup, lanes, mailbox, records, stats
 from gateway.store.sqlite import transaction as transactions
 from gateway.store.sqlite.clock import Clock, Woken
-from gateway.store.sqlite.inbox import Inbox
+from gateway.store.sqlite.disk_space import DiskSpace
+from gateway.store.sqlite.ingest import SqliteBatcher
 from gateway.store.sqlite.jobs import Operation
 from gateway.store.sqlite.rewriting import rewrite
-from gateway.store.sqlite.room import Room
 from gateway.store.sqlite.writer import Writer
-from gateway.store.steps import elapsed_ns
 
 __all__ = ["SqliteStore"]
 
@@ -66,10 +66,10 @@ class SqliteStore:
     def __init__(self, path: Path | str, *, max_waiting: int = 10_000) -> None:
         self._path = None if str(path) == ":memory:" else Path(path)
         self._max_waiting = max_waiting
-        self._room = Room(self._path)
+        self._disk_space = DiskSpace(self._path)
         self._clock = Clock(time.time_ns, elapsed_ns)
         self._open: Writer | None = None
-        self._inbox: Inbox | None = None
+        self._batcher: SqliteBatcher | None = None
         self._watchers: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
 
     @property
@@ -94,14 +94,14 @@ class SqliteStore:
             writer = Writer(self._path, self._clock)
             await writer.start()
             self._open = writer
-            self._inbox = Inbox(writer, self._max_waiting)
+            self._batcher = SqliteBatcher(writer, self._max_waiting)
 
     async def close(self) -> None:
         """Do what was asked before, refuse what waits for a lease or a log line, and give the file back."""
         writer, self._open = self._open, None
-        inbox, self._inbox = self._inbox, None
-        if writer is not None and inbox is not None:
-            await inbox.finished()
+        batcher, self._batcher = self._batcher, None
+        if writer is not None and batcher is not None:
+            await batcher.finished()
             await writer.stop()
         self._announce(list(self._watchers))
 
@@ -113,13 +113,13 @@ class SqliteStore:
         return moment(self._clock.tick().now)
 
     async def accept(self, events: Sequence[Incoming]) -> list[bool]:
-        if self._inbox is None:
+        if self._batcher is None:
             raise StoreUnavailable("the store is not open")
-        if not self._room.seen and any(event.refusable for event in events) and not await self.has_room():
+        if not self._disk_space.seen and any(event.refusable for event in events) and not await self.has_headroom():
             raise Overloaded("the disk is nearly full, and what is left of it is for ending what was begun: make room")
-        return await self._inbox.accept(events)
+        return await self._batcher.accept(events)
 
-    async def pointed(
+    async def pending_decisions(
         self,
         conversation: str | None = None,
         *,
@@ -127,7 +127,9 @@ class SqliteStore:
         limit: int = 100,
         knows: int = FORM,
     ) -> list[Waiting]:
-        return await self._do(lambda db, at: mailbox.pointed(db, at, conversation, older_than_seconds, limit, knows))
+        return await self._do(
+            lambda db, at: mailbox.pending_decisions(db, at, conversation, older_than_seconds, limit, knows)
+        )
 
     async def lease(
         self,
@@ -139,7 +141,7 @@ class SqliteStore:
         wait_seconds: float = 0.0,
         lease_seconds: float = 6.0,
         knows: int = FORM,
-        reads: Reads = Reads(),  # noqa: B008 - it cannot be changed
+        prefetch: Prefetch = Prefetch(),  # noqa: B008 - it cannot be changed
     ) -> Lease | None:
         kinds = tuple(kinds)
         topic: Hashable = (kinds, only, pool, knows)
@@ -151,7 +153,7 @@ class SqliteStore:
             )
 
         future = self._writer.submit(
-            lambda db, at: lanes.lease(db, at, worker, kinds, only, pool, lease_seconds, knows, reads),
+            lambda db, at: lanes.lease(db, at, worker, kinds, only, pool, lease_seconds, knows, prefetch),
             settled=self._keep_or_give_back,
             topic=topic,
             concerned=concerned,
@@ -255,21 +257,21 @@ class SqliteStore:
             raise
 
     async def give_back(self, transaction: Transaction) -> None:
-        if (then := transaction.then) is not None:
-            await self._do(lambda db, at: lanes.give_back(db, at, then.kind, then.lane, transaction.next_worker))
+        if (chain := transaction.chain) is not None:
+            await self._do(lambda db, at: lanes.give_back(db, at, chain.kind, chain.lane, transaction.next_worker))
 
-    async def tick(self) -> float | None:
-        return await self._do(mailbox.tick, durable=True)
+    async def run_timers(self) -> float | None:
+        return await self._do(mailbox.run_timers, durable=True)
 
-    async def take(self, cells: Sequence[Cell]) -> float:
+    async def acquire(self, cells: Sequence[Cell]) -> float:
         cells = tuple(cells)
-        return await self._do(lambda db, at: records.take(db, at, cells))
+        return await self._do(lambda db, at: records.acquire(db, at, cells))
 
-    async def dead(self, *, after: int = 0, limit: int | None = None) -> list[Dead]:
+    async def dead_letters(self, *, after: int = 0, limit: int | None = None) -> list[Dead]:
         found: list[Dead] = []
         while limit is None or len(found) < limit:
             most = _PAGE if limit is None else min(_PAGE, limit - len(found))
-            page = await self._do(partial(mailbox.dead, after=after, limit=most))
+            page = await self._do(partial(mailbox.dead_letters, after=after, limit=most))
             found += page
             if len(page) < most:
                 break
@@ -292,13 +294,13 @@ class SqliteStore:
         await self._do(partial(rewrite, rewriting=rewriting), durable=True)
 
     async def stats(self) -> Stats:
-        return await self._do(counts.stats)
+        return await self._do(stats.stats)
 
-    async def has_room(self) -> bool:
-        return await self._room.enough()
+    async def has_headroom(self) -> bool:
+        return await self._disk_space.enough()
 
     async def ping(self) -> None:
-        await self._do(upkeep.set_high_water, durable=True)
+        await self._do(cleanup.set_high_water, durable=True)
 
     @property
     def _writer(self) -> Writer:

@@ -49,13 +49,13 @@ def apply(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Commi
     if transaction.lease is not None:
         lanes.checkpoint(db, transaction.lease.lane, [encode(step) for step in transaction.steps])
         if transaction.finish == "left":
-            lanes.leave(db, at, transaction.lease, transaction.needs)
+            lanes.leave(db, at, transaction.lease, transaction.requires_form)
         elif transaction.finish is not None:
             moments = transaction.due, transaction.collect_until
             lanes.finish(db, at, transaction.lease, upto, transaction.finish, *moments)
-        if (then := transaction.then) is not None:
+        if (chain := transaction.chain) is not None:
             lease = lanes.lease(
-                db, at, transaction.next_worker, [then.kind], then.lane, "", then.lease_seconds, FORM, then.reads
+                db, at, transaction.next_worker, [chain.kind], chain.lane, "", chain.lease_seconds, FORM, chain.prefetch
             )
             if lease is not None and all(part.conversation == lease.lane for part in transaction.parts):
                 at.woken.difference_update(
@@ -76,10 +76,10 @@ def _expect(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> int
     return upto
 
 
-def _spend(db: sqlite3.Connection, at: Moment, transaction: Transaction, kind: Kind, lane: str) -> None:
+def _clear_if_idle(db: sqlite3.Connection, at: Moment, transaction: Transaction, kind: Kind, lane: str) -> None:
     lease, ends = transaction.lease, transaction.finish in ("done", "failed")
     if not (ends and lease is not None and (lease.kind, lease.lane) == (kind, lane)):
-        lanes.spend(db, at, kind, lane)
+        lanes.clear_if_idle(db, at, kind, lane)
 
 
 def _events(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> None:
@@ -90,8 +90,8 @@ def _events(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Non
             raise Conflict(f"event {seq} of {conversation} waits no longer")
         touched.add(conversation)
     for conversation in touched:
-        _spend(db, at, transaction, "turn", conversation)
-    for conversation, seq in transaction.unpoint:
+        _clear_if_idle(db, at, transaction, "turn", conversation)
+    for conversation, seq in transaction.drop_pointers:
         freed = db.execute(
             "UPDATE event SET pointed = 0 WHERE seq = ? AND conversation = ? AND pointed = 1 RETURNING wakes",
             (seq, conversation),
@@ -102,10 +102,10 @@ def _events(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Non
             lanes.wake(db, at, "turn", conversation)
         else:
             lanes.rest(db, at, conversation)
-    for conversation, seq in transaction.leave:
+    for conversation, seq in transaction.defer_decisions:
         left = db.execute(
             "UPDATE event SET needs = ? WHERE seq = ? AND conversation = ? AND pointed = 1",
-            (transaction.needs, seq, conversation),
+            (transaction.requires_form, seq, conversation),
         )
         if left.rowcount != 1:
             raise Conflict(f"event {seq} of {conversation} has no pointer")
@@ -127,4 +127,4 @@ def _outbox(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Non
         gone = db.execute("DELETE FROM part WHERE part_id = ? RETURNING conversation", (part_id,)).fetchall()
         touched.update(conversation for (conversation,) in gone)
     for conversation in touched:
-        _spend(db, at, transaction, "out", conversation)
+        _clear_if_idle(db, at, transaction, "out", conversation)

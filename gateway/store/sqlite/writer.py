@@ -20,7 +20,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from gateway.store.base import StoreUnavailable
-from gateway.store.sqlite import lanes, schema, upkeep
+from gateway.store.sqlite import cleanup, lanes, schema
 from gateway.store.sqlite.clock import Clock, Moment, Woken
 from gateway.store.sqlite.files import Files
 from gateway.store.sqlite.growth import Growth
@@ -162,7 +162,7 @@ class Writer:
                 files = Files(path)
                 db = schema.connect(path)
                 resources.callback(files.close, db)
-                self._clock.start_after(upkeep.high_water(db))
+                self._clock.start_after(cleanup.high_water(db))
                 lanes.end_all(db)
                 files.remember()
             except Exception as error:  # noqa: BLE001 - `start` raises it
@@ -186,10 +186,10 @@ class Writer:
             if at.real >= next_clean:
                 growth.look()
                 with suppress(sqlite3.Error):  # cleaning can wait
-                    next_clean = at.real + (0.0 if upkeep.clean(db, at) else _LOOK_UP_SECONDS)
+                    next_clean = at.real + (0.0 if cleanup.clean(db, at) else _LOOK_UP_SECONDS)
         if lost is None:
             with suppress(sqlite3.Error):  # what was written has its own high water
-                upkeep.set_high_water(db, self._clock.tick())
+                cleanup.set_high_water(db, self._clock.tick())
 
     def _collect(self, db: sqlite3.Connection) -> tuple[list[Job], set[_Call]]:
         """What was asked meanwhile; nothing of it when a lane falls due, or a job has waited for long enough."""
@@ -290,7 +290,7 @@ class Writer:
         answers += waiting.served(None if look_up else woken, lambda job: self._attempt(db, job, woken, apart))
         answers += waiting.given_up(time.monotonic())
         if db.total_changes != before:
-            upkeep.set_high_water(db, self._clock.tick())
+            cleanup.set_high_water(db, self._clock.tick())
         return answers, waiting, looked
 
     def _attempt(self, db: sqlite3.Connection, job: Job, woken: set[Woken], apart: bool) -> Answer:

@@ -40,7 +40,7 @@ class CommitsContract:
             (TooLate, {"of": lease, "not_after": past}),
             (Conflict, {"of": lease, "expect": {"record": 1}}),
             (Conflict, {"of": lease, "consume": [*seqs(lease.events)[:1], ("c", 10**9)]}),
-            (Conflict, {"of": lease, "unpoint": [*seqs(lease.events)]}),
+            (Conflict, {"of": lease, "drop_pointers": [*seqs(lease.events)]}),
             (Conflict, {"of": lease, "replace": [("c", 10**9, {})]}),
             (ValueError, {"of": lease, "appends": [("log", math.nan)]}),
         ]

@@ -19,7 +19,7 @@ class DeadLettersContract:
             Dead(dead_id="m", conversation="?", reason="not understood", payload='{"news": "\ud83d"}'),
         ]
         at, _ = await store.commit(transaction(store, dead=letters))
-        listed = await store.dead()
+        listed = await store.dead_letters()
         assert listed == [
             replace(letter, stamp=at, seq=found.seq) for letter, found in zip(letters, listed, strict=True)
         ]
@@ -28,7 +28,7 @@ class DeadLettersContract:
     async def test_a_letter_of_the_same_id_replaces_the_other(self, store: Store) -> None:
         for reason in ("first", "second"):
             await store.commit(transaction(store, dead=[Dead(dead_id="d", conversation="c", reason=reason)]))
-        assert [letter.reason for letter in await store.dead()] == ["second"]
+        assert [letter.reason for letter in await store.dead_letters()] == ["second"]
 
     async def test_an_event_is_replayed_at_the_end_of_its_mailbox_though_its_id_is_known(self, store: Store) -> None:
         await store.accept([event("c", "a", body={"n": 1}), event("c", "b", body={"n": 2})])
@@ -39,7 +39,7 @@ class DeadLettersContract:
         assert await store.replay("d") is False
         assert [(found.body["n"], found.tries) for found in (await take(store)).events] == [(2, 0), (1, 0)]
         assert await store.accept([event("c", "a")]) == [False]
-        assert await store.dead() == []
+        assert await store.dead_letters() == []
 
     async def test_from_its_replay_on_an_event_is_known_for_as_long_again(self, store: Store) -> None:
         await store.accept([event("c", "a", keep_seconds=100)])
@@ -56,7 +56,7 @@ class DeadLettersContract:
         letter = Dead(dead_id="d", conversation="c", reason="r", incoming=event("c", "a", decides=True))
         await store.commit(transaction(store, dead=[letter]))
         await store.replay("d")
-        assert len(await store.pointed("c")) == 1
+        assert len(await store.pending_decisions("c")) == 1
 
     async def test_a_part_is_replayed_at_the_end_of_its_outbox(self, store: Store) -> None:
         letter = Dead(dead_id="d", conversation="c", reason="r", part=replace(part("a", text="x"), tries=9))
@@ -76,20 +76,20 @@ class DeadLettersContract:
             letter = Dead(dead_id=f"d{number}", conversation=f"c{number}", reason="r", payload="x")
             await store.commit(transaction(store, conversation=f"c{number}", dead=[letter]))
         names, after = [], 0
-        while page := await store.dead(after=after, limit=10):
+        while page := await store.dead_letters(after=after, limit=10):
             assert len(page) <= 10
             names += [letter.dead_id for letter in page]
             after = page[-1].seq or 0
         assert names == [f"d{number}" for number in range(25)]
-        assert [letter.dead_id for letter in await store.dead()] == names
-        assert await store.dead(limit=0) == []
+        assert [letter.dead_id for letter in await store.dead_letters()] == names
+        assert await store.dead_letters(limit=0) == []
 
     async def test_letters_are_dropped_by_reason_or_all(self, store: Store) -> None:
         for number in range(12):
             letter = Dead(dead_id=f"d{number}", conversation=f"c{number}", reason=f"of {number % 3}%", payload="x")
             await store.commit(transaction(store, conversation=f"c{number}", dead=[letter]))
         assert await store.drop_all("of 1%") == 4
-        assert {letter.reason for letter in await store.dead()} == {"of 0%", "of 2%"}
+        assert {letter.reason for letter in await store.dead_letters()} == {"of 0%", "of 2%"}
         assert await store.drop_all("nothing") == 0
         assert await store.drop_all() == 8
         assert (await store.stats()).dead == 0

@@ -17,19 +17,19 @@ class DecisionsContract:
     async def test_a_pointed_event_is_found_at_once_and_makes_nothing_ready(self, store: Store) -> None:
         b = near(store, "b", "a")
         await store.accept([event("a", decides=True, body={"n": 1}), event(b), event(b, decides=True)])
-        found = await store.pointed()
+        found = await store.pending_decisions()
         assert [(waiting.conversation, waiting.pointed) for waiting in found] == [("a", True), (b, True)]
         assert found[0].body == {"n": 1}
-        assert [waiting.conversation for waiting in await store.pointed(b)] == [b]
-        assert await store.pointed("c") == []
-        assert len(await store.pointed(limit=1)) == 1
+        assert [waiting.conversation for waiting in await store.pending_decisions(b)] == [b]
+        assert await store.pending_decisions("c") == []
+        assert len(await store.pending_decisions(limit=1)) == 1
         assert await store.lease("w", ["turn"], only="a") is None
 
     async def test_pointers_can_be_asked_for_by_age(self, store: Store) -> None:
         await arrive(store, decides=True)
-        assert await store.pointed(older_than_seconds=2.0) == []
+        assert await store.pending_decisions(older_than_seconds=2.0) == []
         store.offset_seconds = 3.0
-        assert len(await store.pointed(older_than_seconds=2.0)) == 1
+        assert len(await store.pending_decisions(older_than_seconds=2.0)) == 1
 
     async def test_a_later_message_makes_the_lane_ready_and_the_pointed_event_is_in_its_place(
         self, store: Store
@@ -41,38 +41,38 @@ class DecisionsContract:
     async def test_what_decides_nothing_loses_its_pointer_and_wakes_its_conversation(self, store: Store) -> None:
         await arrive(store, decides=True)
         waiting = asyncio.create_task(take(store, wait_seconds=5.0))
-        await store.commit(transaction(store, unpoint=seqs(await store.pointed())))
+        await store.commit(transaction(store, drop_pointers=seqs(await store.pending_decisions())))
         assert [(found.pointed, found.tries) for found in (await waiting).events] == [(False, 0)]
-        assert await store.pointed() == []
+        assert await store.pending_decisions() == []
 
     async def test_an_event_that_does_not_wake_does_not_for_losing_its_pointer(self, store: Store) -> None:
         await arrive(store, decides=True, wakes=False)
-        await store.commit(transaction(store, unpoint=seqs(await store.pointed())))
+        await store.commit(transaction(store, drop_pointers=seqs(await store.pending_decisions())))
         assert await store.lease("w", ["turn"]) is None
 
     async def test_a_pointer_goes_with_its_event(self, store: Store) -> None:
         await arrive(store, decides=True)
-        await store.commit(transaction(store, consume=seqs(await store.pointed())))
-        assert await store.pointed() == []
+        await store.commit(transaction(store, consume=seqs(await store.pending_decisions())))
+        assert await store.pending_decisions() == []
         assert ((await store.stats()).waiting, (await store.stats()).pointed) == (0, 0)
 
     async def test_of_two_who_resolve_a_pointer_one_does(self, store: Store) -> None:
         await arrive(store, decides=True)
-        pointers = seqs(await store.pointed())
-        await store.commit(transaction(store, unpoint=pointers))
+        pointers = seqs(await store.pending_decisions())
+        await store.commit(transaction(store, drop_pointers=pointers))
         with pytest.raises(Conflict):
-            await store.commit(transaction(store, unpoint=pointers))
+            await store.commit(transaction(store, drop_pointers=pointers))
         await store.commit(transaction(store, consume=pointers))
         with pytest.raises(Conflict):
             await store.commit(transaction(store, consume=pointers))
         with pytest.raises(Conflict):
-            await store.commit(transaction(store, unpoint=pointers))
+            await store.commit(transaction(store, drop_pointers=pointers))
 
     async def test_a_decision_is_taken_while_a_turn_runs(self, store: Store) -> None:
         await arrive(store)
         lease = await take(store)
         await arrive(store, decides=True)
-        await store.commit(transaction(store, consume=seqs(await store.pointed("c")), parts=[]))
+        await store.commit(transaction(store, consume=seqs(await store.pending_decisions("c")), parts=[]))
         await store.commit(transaction(store, of=lease, finish="done", consume=seqs(lease.events)))
         assert (await store.stats()).waiting == 0
 
@@ -95,7 +95,7 @@ class DecisionsContract:
 
     async def test_an_event_is_replaced_in_its_place(self, store: Store) -> None:
         await store.accept([event(body={"n": 1}), event(decides=True, body={"n": 2}), event(body={"n": 3})])
-        [(_, seq)] = seqs(await store.pointed())
+        [(_, seq)] = seqs(await store.pending_decisions())
         await store.commit(transaction(store, replace=[("c", seq, {"n": 22})]))
         lease = await take(store)
         assert [(waiting.body["n"], waiting.pointed) for waiting in lease.events] == [
@@ -109,11 +109,11 @@ class DecisionsContract:
 
     async def test_an_event_belongs_to_its_conversation(self, store: Store) -> None:
         await arrive(store, decides=True)
-        [(_, seq)] = seqs(await store.pointed())
+        [(_, seq)] = seqs(await store.pending_decisions())
         d = near(store, "d")
         mistaken: list[dict[str, Any]] = [
             {"consume": [(d, seq)]},
-            {"unpoint": [(d, seq)]},
+            {"drop_pointers": [(d, seq)]},
             {"replace": [(d, seq, {})]},
         ]
         for changes in mistaken:

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from gateway.store.base import FORM, Conflict, Fenced, Lease, Next, Put, Reads, Record, Store, Transaction
+from gateway.store.base import FORM, Chained, Conflict, Fenced, Lease, Prefetch, Put, Record, Store, Transaction
 from gateway.testing.store_contract.helpers import arrive, event, later, near, part, seqs, take, transaction
 
 __all__ = ["GoingOnContract"]
 
-READS = Reads(records=("open",), log="said", last=2)
+PREFETCH = Prefetch(records=("open",), log="said", last=2)
 
 
 def ends(store: Store, turn: Lease, *, lease_seconds: float = 60.0, **changes: Any) -> Transaction:
     """The end of a turn, which goes on with the outbox of its conversation."""
-    then = Next(kind="out", lane=turn.lane, reads=READS, lease_seconds=lease_seconds)
-    return transaction(store, of=turn, consume=seqs(turn.events), finish="done", then=then, **changes)
+    chain = Chained(kind="out", lane=turn.lane, prefetch=PREFETCH, lease_seconds=lease_seconds)
+    return transaction(store, of=turn, consume=seqs(turn.events), finish="done", chain=chain, **changes)
 
 
 async def begun(store: Store) -> Lease:
@@ -38,7 +38,7 @@ class GoingOnContract:
         assert (lease.kind, lease.lane, lease.partition) == ("out", "c", turn.partition)
         assert [(each.part_id, each.pool) for each in lease.parts] == [("p", "slow"), ("q", "slow")]
         assert (lease.tries, lease.died) == (0, False)
-        assert list(lease.seen.records.values()) == [Record(1, 1)], "as of its own commit"
+        assert list(lease.prefetched.records.values()) == [Record(1, 1)], "as of its own commit"
         assert lease.lines == ('"a"', '"b"')
         assert await store.lease("another", ["turn", "out"], pool="slow") is None
         await store.renew(lease, lease_seconds=60)
@@ -70,7 +70,7 @@ class GoingOnContract:
     async def test_nothing_is_taken_that_is_for_a_newer_release(self, store: Store) -> None:
         turn = await begun(store)
         await store.commit(transaction(store, parts=[part("old")]))
-        await store.commit(transaction(store, of=await take(store, "out"), finish="left", needs=FORM + 1))
+        await store.commit(transaction(store, of=await take(store, "out"), finish="left", requires_form=FORM + 1))
         assert (await store.commit(ends(store, turn, parts=[part("new")]))).lease is None
 
     async def test_nothing_is_taken_where_nothing_waits(self, store: Store) -> None:
@@ -87,14 +87,14 @@ class GoingOnContract:
 
     async def test_it_belongs_to_an_end(self, store: Store) -> None:
         turn = await begun(store)
-        with pytest.raises(ValueError, match="then belongs to finish"):
+        with pytest.raises(ValueError, match="chain belongs to finish"):
             await store.commit(replace(ends(store, turn), finish=None))
 
     async def test_it_is_of_another_kind(self, store: Store) -> None:
         turn = await begun(store)
-        again = Next(kind="turn", lane="c", reads=READS, lease_seconds=60)
-        with pytest.raises(ValueError, match="then is of another kind"):
-            await store.commit(replace(ends(store, turn), then=again))
+        again = Chained(kind="turn", lane="c", prefetch=PREFETCH, lease_seconds=60)
+        with pytest.raises(ValueError, match="chain is of another kind"):
+            await store.commit(replace(ends(store, turn), chain=again))
 
     async def test_who_never_heard_of_it_gives_it_back_as_it_was(self, store: Store) -> None:
         turn = await begun(store)

@@ -171,7 +171,7 @@ class LanesContract:
         until = await later(store, 3600)
         await store.commit(transaction(store, of=lease, finish="done", collect_until=until))
         assert await store.lease("w", ["turn"]) is None
-        await store.commit(transaction(store, unpoint=seqs(await store.pointed())))
+        await store.commit(transaction(store, drop_pointers=seqs(await store.pending_decisions())))
         assert len((await take(store)).events) == 2
 
     async def test_what_does_not_collect_ends_no_other_rest(self, store: Store) -> None:
@@ -194,7 +194,7 @@ class LanesContract:
         assert not await store.has_work("c")
         await store.accept([event(decides=True), event("d")])
         assert not await store.has_work("c"), "what has a pointer is decided, and starts no turn"
-        await store.commit(transaction(store, unpoint=seqs(await store.pointed())))
+        await store.commit(transaction(store, drop_pointers=seqs(await store.pending_decisions())))
         assert await store.has_work("c")
         lease = await take(store, only="c")
         assert await store.has_work("c")

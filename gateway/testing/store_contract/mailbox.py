@@ -41,7 +41,7 @@ class MailboxContract:
         other = event(near(store, "committed"), body=body)
         await store.accept([event("c", body=body)])
         await store.commit(transaction(store, accept=[other], timers=[later]))
-        await store.tick()
+        await store.run_timers()
         for conversation in ("c", other.conversation, later.incoming.conversation):
             (waiting,) = (await take(store, only=conversation)).events
             assert waiting.body == {"text": "olá\u2028", "n": [1, None]}
@@ -130,7 +130,7 @@ class MailboxContract:
     async def test_a_decision_that_wakes_nobody_is_a_note_once_it_lost_its_pointer(self, store: Store) -> None:
         await arrive(store, decides=True, wakes=False)
         assert (await store.stats()).waiting == 1
-        await store.commit(transaction(store, unpoint=seqs(await store.pointed())))
+        await store.commit(transaction(store, drop_pointers=seqs(await store.pending_decisions())))
         assert (await store.stats()).waiting == 0
         store.offset_seconds = FOLDED_AFTER_SECONDS + 1
         assert len((await take(store)).events) == 1

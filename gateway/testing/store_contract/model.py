@@ -267,7 +267,7 @@ class History:
     async def leave(self, number: int) -> None:
         if chosen := await self.held(number):
             lane, lease = chosen
-            await self.commit(of=lease, finish="left", needs=FORM + 1)
+            await self.commit(of=lease, finish="left", requires_form=FORM + 1)
             lane.leave(FORM + 1)
 
     async def renew(self, number: int) -> None:
@@ -318,31 +318,31 @@ class History:
         if not expected:
             return
         item = expected[number % len(expected)]
-        waiting = await self.store.pointed(self.named(name), knows=FORM + 1)
+        waiting = await self.store.pending_decisions(self.named(name), knows=FORM + 1)
         chosen = seqs(found for found in waiting if found.body["n"] == item.name)
         body = next(self.numbers)
         changes: dict[str, dict[str, Any]] = {
             "consume": {"consume": chosen},
-            "unpoint": {"unpoint": chosen},
-            "leave": {"leave": chosen, "needs": FORM + 1},
+            "drop_pointers": {"drop_pointers": chosen},
+            "defer_decisions": {"defer_decisions": chosen, "requires_form": FORM + 1},
             "replace": {"replace": [(*chosen[0], {"n": body})]},
         }
         await self.commit(name, **changes[way])
         match way:
             case "consume":
                 lane.remove([item.name], self.plain.at)
-            case "unpoint":
+            case "drop_pointers":
                 item.pointed = False
                 if item.wakes:
                     lane.wake(self.plain.at)
                 else:
                     lane.rest(self.plain.at)
-            case "leave":
+            case "defer_decisions":
                 item.needs = FORM + 1
             case "replace":
                 item.name = body
-        if way in ("consume", "unpoint"):
-            for again in (way, "unpoint", "leave"):
+        if way in ("consume", "drop_pointers"):
+            for again in (way, "drop_pointers", "defer_decisions"):
                 with pytest.raises(Conflict):
                     await self.store.commit(transaction(self.store, conversation=lane.name, **changes[again]))
 
@@ -355,7 +355,7 @@ class History:
         await self.serve_waiter()
         plain.step += 1
         plain.ring()
-        wait = await self.store.tick()
+        wait = await self.store.run_timers()
         left = min((timed.due[0] - plain.now for timed in plain.timers.values()), default=None)
         assert (wait is None) == (left is None)
         assert wait is None or left is None or 0 < wait <= left
@@ -400,7 +400,7 @@ class History:
     async def take(self, cost: int) -> None:
         rate = Cell(name=self.named("rate"), burst=BURST, period_seconds=FOREVER / 1e3, cost=cost)
         fits = self.plain.taken + cost <= BURST
-        assert (await self.store.take([rate]) == 0.0) is fits
+        assert (await self.store.acquire([rate]) == 0.0) is fits
         self.plain.taken += cost if fits else 0
 
     async def bury(self, name: str, is_part: bool, number: int) -> None:
@@ -439,7 +439,7 @@ class History:
             assert snapshot[self.key(name)].value == (plain.records[name].value if there else None)
             turn, out = self.lane("turn", name), self.lane("out", name)
             for knows in (FORM, FORM + 1):
-                found = await store.pointed(turn.name, knows=knows)
+                found = await store.pending_decisions(turn.name, knows=knows)
                 assert [(waiting.body["n"], waiting.needs) for waiting in found] == [
                     (item.name, item.needs) for item in turn.items if item.pointed and item.needs <= knows
                 ]
@@ -447,7 +447,7 @@ class History:
             assert await store.has_work(out.name) is bool(turn.work or out.items)
         scanned = [key for key, _ in await store.scan(f"{self.name}/")]
         assert scanned == [self.key(name) for name in "ab" if plain.version(name)]
-        assert {letter.dead_id for letter in await store.dead()} == set(map(self.named, plain.letters))
+        assert {letter.dead_id for letter in await store.dead_letters()} == set(map(self.named, plain.letters))
 
     async def clear(self) -> None:
         """Leave nothing behind that another history could lease, whatever became of this one."""

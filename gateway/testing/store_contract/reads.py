@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from channels import Json
-from gateway.store.base import Key, Kind, Lease, Put, Reads, Record, Store
+from gateway.store.base import Key, Kind, Lease, Prefetch, Put, Record, Store
 from gateway.store.codec import decode
 from gateway.testing.store_contract.helpers import makes_ready, take, transaction
 
@@ -19,7 +19,7 @@ __all__ = ["KINDS", "ReadsContract", "shows_its_own"]
 
 KINDS: tuple[Kind, ...] = ("turn", "out", "action")
 ODD = ["a/b//c", "/", "é 🎉", "x'; DROP TABLE lane; --", "{02}", "%s\r\n\x00", "open/c"]
-READS = Reads(records=("open", "seal"), log="said", last=2)
+PREFETCH = Prefetch(records=("open", "seal"), log="said", last=2)
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,9 @@ class Answer:
 
 @asynccontextmanager
 async def waiting(store: Store, kind: Kind, **options: Any) -> AsyncIterator[Answer]:
-    asked = asyncio.create_task(store.lease("w", [kind], wait_seconds=3600, lease_seconds=60, reads=READS, **options))
+    asked = asyncio.create_task(
+        store.lease("w", [kind], wait_seconds=3600, lease_seconds=60, prefetch=PREFETCH, **options)
+    )
     for _ in range(20):
         await store.has_work("c")
     yield Answer(asked)
@@ -47,8 +49,8 @@ async def waiting(store: Store, kind: Kind, **options: Any) -> AsyncIterator[Ans
 
 def shown(lease: Lease) -> dict[str, Record]:
     """The records by name; they are all of the partition of their lane."""
-    assert {key.partition for key in lease.seen.records} <= {lease.partition}
-    return {key.name: record for key, record in lease.seen.records.items()}
+    assert {key.partition for key in lease.prefetched.records} <= {lease.partition}
+    return {key.name: record for key, record in lease.prefetched.records.items()}
 
 
 def said(lease: Lease) -> list[Json]:
@@ -62,10 +64,10 @@ async def shows_its_own(store: Store, kind: Kind, lane: str) -> None:
     await store.commit(transaction(store, conversation=lane, puts=own, appends=lines, **makes_ready(kind, lane)))
     key = Key(store.partition(lane), f"open/{lane}")
     for only in (None, lane):
-        lease = await take(store, kind, only=only, reads=READS)
+        lease = await take(store, kind, only=only, prefetch=PREFETCH)
         assert (lease.lane, lease.partition, said(lease)) == (lane, store.partition(lane), ["own"])
         assert shown(lease) == {f"open/{lane}": Record("own", 1), f"seal/{lane}": Record("sealed", 1)}
-        assert lease.seen[key] == (await store.get([key]))[key]
+        assert lease.prefetched[key] == (await store.get([key]))[key]
         await store.commit(transaction(store, of=lease, finish="failed"))
 
 
@@ -78,11 +80,11 @@ class ReadsContract:
         await store.commit(transaction(store, puts=puts, appends=lines))
         await store.commit(transaction(store, puts={"open/c": Put(value)}, **makes_ready(kind, "c")))
         before = await store.now()
-        lease = await take(store, kind, reads=READS)
+        lease = await take(store, kind, prefetch=PREFETCH)
         assert shown(lease) == {"open/c": Record(value, 2), "seal/c": Record(None, 1)}
-        assert lease.seen[Key(lease.partition, "open/c")] == Record(value, 2)
+        assert lease.prefetched[Key(lease.partition, "open/c")] == Record(value, 2)
         assert said(lease) == [{"b": [None]}, "c"]
-        assert before <= lease.seen.now <= await store.now()
+        assert before <= lease.prefetched.now <= await store.now()
 
     @pytest.mark.parametrize("kind", KINDS)
     async def test_it_shows_nothing_unasked(self, store: Store, kind: Kind) -> None:
@@ -91,20 +93,20 @@ class ReadsContract:
         await store.commit(transaction(store, **makes_ready(kind, "c")))
         before = await store.now()
         lease = await take(store, kind)
-        assert (lease.seen.records, lease.lines) == ({}, ())
-        assert before <= lease.seen.now <= await store.now()
+        assert (lease.prefetched.records, lease.lines) == ({}, ())
+        assert before <= lease.prefetched.now <= await store.now()
 
     async def test_what_is_not_there_is_shown_as_absent(self, store: Store) -> None:
         await store.commit(transaction(store, puts={"open/c": Put(1)}))
         await store.commit(transaction(store, deletes=["open/c"], **makes_ready("turn", "c")))
-        lease = await take(store, reads=READS)
+        lease = await take(store, prefetch=PREFETCH)
         assert (shown(lease), lease.lines) == ({"open/c": Record(), "seal/c": Record()}, ())
 
     async def test_a_record_that_has_ended_is_absent(self, store: Store) -> None:
         puts = {"open/c": Put(1, ttl_seconds=60), "seal/c": Put(2, ttl_seconds=62)}
         await store.commit(transaction(store, puts=puts, **makes_ready("turn", "c")))
         store.offset_seconds = 61
-        assert shown(await take(store, reads=READS)) == {"open/c": Record(), "seal/c": Record(2, 1)}
+        assert shown(await take(store, prefetch=PREFETCH)) == {"open/c": Record(), "seal/c": Record(2, 1)}
 
     @pytest.mark.parametrize(("log", "last", "lines"), [("said", 9, [1, 2, 3]), ("said", 0, []), (None, 9, [])])
     async def test_as_many_lines_as_were_asked_for(
@@ -112,7 +114,7 @@ class ReadsContract:
     ) -> None:
         written: list[tuple[str, Json]] = [("said/c", number) for number in (1, 2, 3)]
         await store.commit(transaction(store, appends=written, **makes_ready("turn", "c")))
-        assert said(await take(store, reads=Reads(log=log, last=last))) == lines
+        assert said(await take(store, prefetch=Prefetch(log=log, last=last))) == lines
 
     @pytest.mark.parametrize("kind", KINDS)
     async def test_each_lease_shows_what_is_there_when_it_is_taken(self, store: Store, kind: Kind) -> None:
@@ -120,10 +122,10 @@ class ReadsContract:
         before: Lease | None = None
         for number in range(1, 4):
             await store.commit(transaction(store, puts={"open/c": Put(number)}, appends=[("said/c", number)]))
-            lease = await take(store, kind, reads=READS)
+            lease = await take(store, kind, prefetch=PREFETCH)
             assert shown(lease)["open/c"] == Record(number, number)
             assert said(lease) == list(range(max(1, number - 1), number + 1))
-            assert before is None or before.seen.now < lease.seen.now
+            assert before is None or before.prefetched.now < lease.prefetched.now
             last = transaction(store, of=lease, finish="failed", puts={"seal/c": Put(number)})
             await store.commit(last)
             assert shown(lease)["seal/c"].version == number - 1
@@ -131,9 +133,9 @@ class ReadsContract:
 
     async def test_who_takes_over_sees_what_the_one_before_wrote(self, store: Store) -> None:
         await store.commit(transaction(store, **makes_ready("turn", "c")))
-        gone = await take(store, reads=READS, lease_seconds=0.05)
+        gone = await take(store, prefetch=PREFETCH, lease_seconds=0.05)
         await store.commit(transaction(store, of=gone, puts={"open/c": Put("begun")}, appends=[("said/c", "begun")]))
-        lease = await take(store, reads=READS)
+        lease = await take(store, prefetch=PREFETCH)
         assert (lease.died, shown(lease)["open/c"], said(lease)) == (True, Record("begun", 1), ["begun"])
 
     @pytest.mark.parametrize("kind", KINDS)
@@ -148,7 +150,7 @@ class ReadsContract:
         lease = answer.lease
         assert shown(lease) == {"open/c": Record("new", 2), "seal/c": Record()}
         assert (lease.lane, said(lease)) == ("c", [1, 2])
-        assert before < lease.seen.now <= await store.now()
+        assert before < lease.prefetched.now <= await store.now()
 
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize("lane", ODD)

@@ -92,4 +92,4 @@ class ServiceContract:
             assert len(store.partition(conversation)) == 2
 
     async def test_an_empty_store_has_room(self, store: Store) -> None:
-        assert await store.has_room()
+        assert await store.has_headroom()

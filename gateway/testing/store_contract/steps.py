@@ -17,8 +17,8 @@ PASSES = 60.0
 SOON, LATER, KEPT = 30.0, 90.0, 100.0
 
 Rest = Literal["due", "collect_until"] | None
-Doom = Literal["expect", "not_after", "consume", "unpoint", "leave", "replace"]
-Way = Literal["consume", "unpoint", "leave", "replace"]
+Doom = Literal["expect", "not_after", "consume", "drop_pointers", "defer_decisions", "replace"]
+Way = Literal["consume", "drop_pointers", "defer_decisions", "replace"]
 SORTS: dict[str, dict[str, Any]] = {
     "message": {},
     "collects": {"collects": True},
@@ -65,7 +65,7 @@ HOLDING: Rules = {
 }
 TURNS: Rules = HOLDING | {
     "accept": st.tuples(ab, sorts, st.integers(0, 5), st.booleans()),
-    "decide": st.tuples(ab, few, st.sampled_from(["consume", "unpoint", "leave", "replace"])),
+    "decide": st.tuples(ab, few, st.sampled_from(["consume", "drop_pointers", "defer_decisions", "replace"])),
     "signal": st.tuples(ab, st.integers(1, 2)),
     "lease": leases("turn"),
 }
@@ -88,7 +88,9 @@ KEEPING: Rules = {
     "bury": st.tuples(ab, st.booleans(), st.integers(0, 5)),
     "replay": st.tuples(ab),
     "drop": st.tuples(ab),
-    "doom": st.tuples(st.sampled_from(["expect", "not_after", "consume", "unpoint", "leave", "replace"])),
+    "doom": st.tuples(
+        st.sampled_from(["expect", "not_after", "consume", "drop_pointers", "defer_decisions", "replace"])
+    ),
     "check": st.just(()),
 }
 ALL: Rules = TURNS | OTHERS | KEEPING | {"lease": leases(*KINDS)}
@@ -115,7 +117,7 @@ def histories(rules: Rules) -> st.SearchStrategy[list[Step]]:
 
 COLLECTING: Rules = {
     "accept": st.tuples(ab, st.sampled_from(list(SORTS)), st.integers(0, 99), st.just(False)),
-    "decide": st.tuples(ab, few, st.just("unpoint")),
+    "decide": st.tuples(ab, few, st.just("drop_pointers")),
     "lease": leases("turn"),
     "finish": st.tuples(few, st.just("done"), st.sampled_from([0, 0, 1]), st.just("collect_until"), moments),
     "pass_time": st.tuples(st.sampled_from([PASSES, PASSES, PASSES, 11 * PASSES])),

@@ -97,7 +97,7 @@ class TakeoverContract:
             case "taken over":
                 assert (await take(store, "out", wait_seconds=15)).died
             case "given back":
-                await store.commit(transaction(store, of=out, finish="left", needs=2))
+                await store.commit(transaction(store, of=out, finish="left", requires_form=2))
             case _:
                 await store.commit(transaction(store, of=out, finish="failed"))
         assert (await store.renew(turn)).signals == ("stop",)

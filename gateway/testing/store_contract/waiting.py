@@ -83,13 +83,13 @@ class WaitingContract:
     async def test_who_waits_hears_of_what_loses_its_pointer(self, store: Store) -> None:
         await arrive(store, decides=True)
         async with waiting(store, "turn"):
-            await store.commit(transaction(store, unpoint=seqs(await store.pointed())))
+            await store.commit(transaction(store, drop_pointers=seqs(await store.pending_decisions())))
 
     async def test_who_waits_hears_of_what_a_timer_brings(self, store: Store) -> None:
         timer = Timer(timer_id="t", due=await later(store, -1), incoming=event())
         await store.commit(transaction(store, timers=[timer]))
         async with waiting(store, "turn"):
-            await store.tick()
+            await store.run_timers()
 
     @pytest.mark.parametrize("options", [{"pool": "slow"}, {"only": "c"}, {"only": "c", "pool": "fast"}])
     async def test_who_waits_hears_of_parts(self, store: Store, options: dict[str, str]) -> None:
@@ -117,7 +117,7 @@ class WaitingContract:
         await store.commit(transaction(store, parts=[pooled()], actions=["act"]))
         held = await take(store, kind, pool="slow", lease_seconds=60)
         async with waiting(store, kind, pool="slow", knows=FORM + 1):
-            await store.commit(transaction(store, of=held, finish=way, needs=FORM + 1))
+            await store.commit(transaction(store, of=held, finish=way, requires_form=FORM + 1))
 
     async def test_who_waits_hears_of_what_ends_the_wait_for_more(self, store: Store) -> None:
         await arrive(store, collects=True)

@@ -216,7 +216,7 @@ async def test_who_had_opted_out_before_we_knew_is_tried_once(tmp_path: Path) ->
         await house.idle()
         await house.twilio.person_says(ANA, "are you there?")
         await house.idle()
-        assert [letter.reason for letter in await house.gateway.store.dead()] == ["not deliverable: 21610"]
+        assert [letter.reason for letter in await house.gateway.store.dead_letters()] == ["not deliverable: 21610"]
         house.twilio.refused.clear()
         await house.twilio.person_says(ANA, "START")
         await house.twilio.person_says(ANA, "hello")
@@ -254,7 +254,7 @@ async def test_a_question_that_did_not_arrive_can_be_confirmed_by_nobody(
             await twilio.report(prompt, "undelivered", code="30003")
             await house.idle()
         assert {answer for _, answer in prompt.reports} == {200}
-        (letter,) = await house.gateway.store.dead()
+        (letter,) = await house.gateway.store.dead_letters()
         assert letter.reason.startswith("taken by the platform, but it did not arrive")
         await twilio.person_says(ANA, f"ok {code}", whatsapp=whatsapp)
         await house.idle()
@@ -286,7 +286,7 @@ async def test_a_call_whose_answer_was_lost_is_not_made_again_when_it_is_reporte
         await house.later(60)
         await house.idle()
         assert house.twilio.sent == [sent]
-        assert await house.gateway.store.dead() == [] and (await house.gateway.store.stats()).parts == 0
+        assert await house.gateway.store.dead_letters() == [] and (await house.gateway.store.stats()).parts == 0
 
 
 async def test_nor_when_it_is_on_twilios_list_though_no_report_came(tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ async def test_nor_when_it_is_on_twilios_list_though_no_report_came(tmp_path: Pa
         await house.later(60.0)
         await house.idle()
         assert [sent.body for sent in house.twilio.sent] == ["Hello."] * 2
-        assert await house.gateway.store.dead() == []
+        assert await house.gateway.store.dead_letters() == []
 
 
 async def test_what_is_not_on_the_list_is_sent_again(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Who waits for something hears when and in which partition it came, from whichever process it came.
 
-News travels by publish and subscribe. It may be lost with its connection, so a new connection is news of everything,
-and whoever waits looks for himself now and then.
+Notifications travel by publish and subscribe. They may be lost with their connection, so a new connection is news of
+everything, and whoever waits looks for himself now and then.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 from gateway.store.redis.client import connecting, ended, unavailable
 from gateway.store.redis.keys import PARTITIONS
 
-__all__ = ["EVERYTHING", "Heard", "News"]
+__all__ = ["EVERYTHING", "Notifications", "Subscription"]
 
 EVERYTHING: Final = b""
 """A topic whose followers hear of all others."""
@@ -29,7 +29,7 @@ _BEAT_SECONDS: Final = 5.0
 """A connection that was silent for so long is asked whether it still lives."""
 
 
-class Heard:
+class Subscription:
     """What a follower heard of since it was asked last; at first it may be anything."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Heard:
         self._places: dict[str, float] | None = None
 
     def tell(self, place: str | None) -> None:
-        """News of this partition; None: of any."""
+        """Notifications of this partition; None: of any."""
         if place is None:
             self._places = None
         elif self._places is not None:
@@ -62,14 +62,14 @@ class Heard:
         await self._told.wait()
 
 
-class News:
+class Notifications:
     """Listens on channels where each message is a partition and a topic."""
 
     def __init__(self, url: str, channel: str) -> None:
         self._redis: Redis = Redis.from_url(url, **connecting(_BEAT_SECONDS))
         self._channels = [channel]
         self._subscription: PubSub | None = None
-        self._followers: defaultdict[bytes, set[Heard]] = defaultdict(set)
+        self._followers: defaultdict[bytes, set[Subscription]] = defaultdict(set)
         self._listening: asyncio.Task[None] | None = None
         self._subscribing: asyncio.Task[None] | None = None
 
@@ -90,16 +90,16 @@ class News:
         await self._redis.aclose()
         self.tell_all()
 
-    def follow(self, topics: Iterable[bytes]) -> Heard:
-        """News of these topics, for as long as there is any."""
-        heard = Heard()
+    def follow(self, topics: Iterable[bytes]) -> Subscription:
+        """Notifications of these topics, for as long as there is any."""
+        heard = Subscription()
         for topic in topics:
             self._followers[topic].add(heard)
         return heard
 
     @contextmanager
-    def following(self, topics: Iterable[bytes]) -> Iterator[Heard]:
-        """News of these topics, for the length of a block."""
+    def following(self, topics: Iterable[bytes]) -> Iterator[Subscription]:
+        """Notifications of these topics, for the length of a block."""
         topics = set(topics)
         heard = self.follow(topics)
         try:
@@ -111,8 +111,8 @@ class News:
                     del self._followers[topic]
 
     @contextmanager
-    def following_log(self, log: bytes) -> Iterator[Heard]:
-        """News of this log, for the length of a block.
+    def following_log(self, log: bytes) -> Iterator[Subscription]:
+        """Notifications of this log, for the length of a block.
 
         Until somebody here follows one, news of logs does not reach this process; from then on that of all does.
         """

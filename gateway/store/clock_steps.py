@@ -9,7 +9,7 @@ import logging
 import time
 from typing import Final
 
-__all__ = ["DOUBTED_MICROS", "Steps", "elapsed_ns"]
+__all__ = ["DOUBTED_MICROS", "ClockSteps", "elapsed_ns"]
 
 log = logging.getLogger("askfirst.store")
 
@@ -31,7 +31,7 @@ def elapsed_ns() -> int:
     return time.monotonic_ns() if _ASLEEP_TOO is None else time.clock_gettime_ns(_ASLEEP_TOO)
 
 
-class Steps:
+class ClockSteps:
     """By how much a clock is ahead since it was set forward, beside one that nobody sets."""
 
     def __init__(self, whose: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from gateway.store.base import StoreUnavailable
 from gateway.store.redis.client import Call, Client, whole
 
-__all__ = ["Flights"]
+__all__ = ["AutoPipeline"]
 
 _AT_ONCE: Final = 2
 """Round trips on their way at the same time: more of them would each carry less."""
@@ -25,7 +25,7 @@ _MOST: Final = 128
 _Asked = tuple[Sequence[Call], "asyncio.Future[list[Any]]"]
 
 
-class Flights:
+class AutoPipeline:
     """Runs scripts for many callers."""
 
     def __init__(self, client: Client) -> None:

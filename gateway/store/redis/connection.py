@@ -9,14 +9,14 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from gateway.store.base import StoreUnavailable
+from gateway.store.clock_steps import DOUBTED_MICROS, ClockSteps
 from gateway.store.codec import moment
-from gateway.store.redis import address, startup
+from gateway.store.redis import address, checks
 from gateway.store.redis.client import Call, Client, Value
-from gateway.store.redis.flights import Flights
 from gateway.store.redis.keys import PARTITIONS, Keys
-from gateway.store.redis.news import News
+from gateway.store.redis.notifications import Notifications
+from gateway.store.redis.pipelining import AutoPipeline
 from gateway.store.redis.scripts import Script
-from gateway.store.steps import DOUBTED_MICROS, Steps
 
 __all__ = ["Server"]
 
@@ -34,14 +34,14 @@ server's is, nobody here is ahead of it, and one that was set back is caught up 
 class Server:
     """Two clients: one for what a platform waits for (`ack`), which gives up early, and one for all else.
 
-    What goes over the second travels together (`Flights`).
+    What goes over the second travels together (`AutoPipeline`).
 
     Every script is told the same first: by how much the clock is moved, what it is here (behind which it does not go
     back), and where news goes to. The clock is the server's. When that is set back, or a replica whose clock is behind
     takes over, time goes on from the latest moment that was seen here: an open question does not stay open for as long
     as the server takes to catch up, nor does a reply wait so long that is tried again. When it is set forward, time
-    goes on from where it was (`Steps`), for each process that has looked at it before, and for those that start later
-    while one of these runs: nothing that is open expires early.
+    goes on from where it was (`ClockSteps`), for each process that has looked at it before, and for those that start
+    later while one of these runs: nothing that is open expires early.
     """
 
     def __init__(self, url: str, prefix: str, ack_seconds: float, elapsed_ns: Callable[[], int]) -> None:
@@ -51,31 +51,31 @@ class Server:
         """Microseconds."""
         self._latest, self._latest_at = 0, 0.0
         """A moment that was seen, and when that was on this machine's monotonic clock."""
-        self._elapsed_ns, self._steps = elapsed_ns, Steps("the clock of Redis")
+        self._elapsed_ns, self._steps = elapsed_ns, ClockSteps("the clock of Redis")
         self._clock_at = 0.0
         self._open = True
-        self._room, self._look_at = True, 0.0
+        self._has_headroom, self._look_at = True, 0.0
         self._running: set[asyncio.Future[Any]] = set()
         address.check(url)
         self._url = url
         self.doubted = 0
         """By how much the server's clock was ahead at the start, in microseconds, while nobody trusts it."""
         self._work = Client(url, timeout_seconds=_WORK_SECONDS, connections=32)
-        self._flights = Flights(self._work)
+        self._pipeline = AutoPipeline(self._work)
         self._ack = Client(url, timeout_seconds=ack_seconds, connections=16)
-        self.news = News(url, self.keys.news)
-        self._watch = startup.Watch(self._work, self.keys)
+        self.notifications = Notifications(url, self.keys.notifications)
+        self._watch = checks.Watch(self._work, self.keys)
 
     async def open(self) -> None:
         """Look whether it can be trusted. Raises StoreRefused and StoreUnavailable."""
         try:
             try:
-                await startup.check(self._work, self.keys)
+                await checks.check(self._work, self.keys)
                 self._steps.begin(int(await self._work.command("GET", self.keys.ahead) or 0), self._elapsed())
                 await self._doubt_clock(await self.look_at_clock())
             except StoreUnavailable as error:
                 raise address.at_first(self._url, error) from error.__cause__
-            await self.news.open()
+            await self.notifications.open()
         except BaseException:
             await self.close()
             raise
@@ -83,11 +83,11 @@ class Server:
     async def close(self) -> None:
         """Take no more calls, let those that run end, and disconnect."""
         self._open = False
-        self.news.tell_all()
+        self.notifications.tell_all()
         while self._running:
             await asyncio.wait(self._running)
-        await self._flights.ended()
-        await self.news.close()
+        await self._pipeline.ended()
+        await self.notifications.close()
         await self._ack.close()
         await self._work.close()
 
@@ -121,7 +121,7 @@ class Server:
         if self.doubted:
             self.doubted = 0
             self._steps.begin(0, self._elapsed())
-            self.news.tell_all()
+            self.notifications.tell_all()
 
     async def look_at_clock(self) -> int:
         """Return what the server's clock says, in microseconds, and notice when it was set. Raises StoreUnavailable."""
@@ -150,15 +150,15 @@ class Server:
         self.check_open()
         await self.to_its_end(self._ack.command("DEL", self.keys.nothing))
 
-    async def has_room(self) -> bool:
+    async def has_headroom(self) -> bool:
         """Whether its memory is below `maxmemory`; there, it takes what ends work and nothing else."""
         self.check_open()
         now = time.monotonic()
         if now >= self._look_at:
             self._look_at = now + _LOOK_SECONDS
             found = await self.to_its_end(self._work.command("INFO", "memory"))
-            self._room = not found["maxmemory"] or found["used_memory"] < found["maxmemory"]
-        return self._room
+            self._has_headroom = not found["maxmemory"] or found["used_memory"] < found["maxmemory"]
+        return self._has_headroom
 
     async def look_for_losses(self) -> None:
         self.check_open()
@@ -174,7 +174,7 @@ class Server:
         """A script at the base of each place, told what is for there. Raises StoreUnavailable."""
         self.check_open()
         calls = self._headed([(script, base, told) for base, told in places])
-        return await (self.to_its_end(self._ack.run(calls)) if ack else self._flights.run(calls))
+        return await (self.to_its_end(self._ack.run(calls)) if ack else self._pipeline.run(calls))
 
     async def each_ack(self, calls: Sequence[Call]) -> list[Any]:
         """What a platform waits for: these calls, with its error in place of the answer of one that failed.
@@ -188,7 +188,7 @@ class Server:
         elapsed = self._elapsed()
         moved = self.offset - self._steps.ahead(elapsed)
         most = self._steps.at_most(elapsed)
-        head: list[Value] = [moved, self.carried(), most and most + moved, self.keys.news]
+        head: list[Value] = [moved, self.carried(), most and most + moved, self.keys.notifications]
         return [(script, base, [*head, *told]) for script, base, told in calls]
 
     async def to_its_end(self, call: Awaitable[T]) -> T:

@@ -17,12 +17,12 @@ from redis.exceptions import OutOfMemoryError, RedisError
 
 from gateway.store.base import Flooded, Incoming, Overloaded, StoreUnavailable, most_in_one
 from gateway.store.redis import scripts
-from gateway.store.redis.arguments import event_arguments, text_of
 from gateway.store.redis.client import Call, Value, unavailable
+from gateway.store.redis.connection import Server
 from gateway.store.redis.keys import PARTITIONS
-from gateway.store.redis.server import Server
+from gateway.store.redis.wire import event_arguments, text_of
 
-__all__ = ["Inbox"]
+__all__ = ["RedisBatcher"]
 
 _COUNTED_SECONDS: Final = 1.0
 """How old the count of what waits elsewhere may be."""
@@ -50,7 +50,7 @@ class _Batch:
     answer: asyncio.Future[list[int]] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
-class Inbox:
+class RedisBatcher:
     """Takes events in; a new message is refused while about `max_waiting` events wait, or a tenth of them in its
     conversation.
 

@@ -14,7 +14,7 @@ from gateway.store.base import Incoming, Overloaded
 from gateway.store.sqlite import mailbox
 from gateway.store.sqlite.writer import Writer
 
-__all__ = ["Inbox"]
+__all__ = ["SqliteBatcher"]
 
 GATHER_SECONDS = 0.003
 """So long after several were stored together the next ones wait for more: one transaction of many takes a fraction of
@@ -25,7 +25,7 @@ _MOST = 200
 _Put = tuple[list[mailbox.Arrival], "asyncio.Future[list[bool]]"]
 
 
-class Inbox:
+class SqliteBatcher:
     """Takes events in; a new message is refused while `max_waiting` events wait, or a tenth of them in its
     conversation."""
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Room"]
+__all__ = ["DiskSpace"]
 
 log = logging.getLogger("askfirst.store")
 
@@ -23,7 +23,7 @@ _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="askfirst-room")
 """Of its own: what comes in does not wait while the loop's threads all look up names that nobody resolves."""
 
 
-class Room:
+class DiskSpace:
     """Whether the disk of a file (None: in memory) has more than the reserve, looked at once a second at most.
 
     The log says once that it has not, and once that it has again.

@@ -49,7 +49,7 @@ async def _bring_forward(client: Client, keys: Keys) -> None:
     for base in map(keys.base, PARTITIONS):
         for number, migration in enumerate(scripts.MIGRATIONS, start=2):
             if int(await client.command("GET", f"{base}:format") or 1) < number:
-                await client.run([(migration, base, [0, 0, 0, keys.news, number])])
+                await client.run([(migration, base, [0, 0, 0, keys.notifications, number])])
     await client.command("SET", keys.format, scripts.FORMAT)
 
 

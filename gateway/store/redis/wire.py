@@ -13,8 +13,8 @@ from gateway.store.base import (
     Key,
     Kind,
     Lease,
+    Prefetch,
     QueuedPart,
-    Reads,
     Record,
     Snapshot,
     Transaction,
@@ -42,14 +42,14 @@ __all__ = [
     "only_adds",
     "operations",
     "part_arguments",
+    "prefetch_arguments",
     "read_lease",
     "read_letter",
     "read_parts",
     "read_record",
     "read_waiting",
-    "reads_arguments",
+    "ready_indexes",
     "text_of",
-    "ways",
 ]
 
 
@@ -73,7 +73,7 @@ def check(transaction: Transaction, partition_of: Callable[[str], str]) -> None:
 
 
 def _conversations(transaction: Transaction) -> Iterator[str]:
-    for conversation, _ in (*transaction.consume, *transaction.unpoint, *transaction.leave):
+    for conversation, _ in (*transaction.consume, *transaction.drop_pointers, *transaction.defer_decisions):
         yield conversation
     for conversation, _, _ in transaction.replace:
         yield conversation
@@ -91,26 +91,26 @@ def _conversations(transaction: Transaction) -> Iterator[str]:
 
 def only_adds(transaction: Transaction) -> bool:
     """Whether it takes no work off: such a one waits until a full server has room."""
-    takes_off = (transaction.consume, transaction.unpoint, transaction.leave, transaction.sent)
+    takes_off = (transaction.consume, transaction.drop_pointers, transaction.defer_decisions, transaction.sent)
     return transaction.lease is None and not any(takes_off)
 
 
-def ways(kinds: Sequence[Kind], pool: str, knows: int) -> list[tuple[Kind, bytes]]:
+def ready_indexes(kinds: Sequence[Kind], pool: str, knows: int) -> list[tuple[Kind, bytes]]:
     """The kinds, each with an index in which its lanes are found, which is also the topic of their news."""
     plain: list[tuple[Kind, str]] = [(kind, f"{kind}/{pool}" if kind == "out" and pool else kind) for kind in kinds]
-    left = [(kind, f"{form}+{way}") for form in range(2, knows + 1) for kind, way in plain]
-    return [(kind, to_bytes(way)) for kind, way in (*plain, *left)]
+    left = [(kind, f"{form}+{index}") for form in range(2, knows + 1) for kind, index in plain]
+    return [(kind, to_bytes(index)) for kind, index in (*plain, *left)]
 
 
 def lane_arguments(kinds: Sequence[Kind], only: str | None, pool: str, knows: int) -> list[Value]:
     """What is wanted, as `read_wanted` in lanes.lua takes it."""
-    looks = [word for pair in ways(kinds, pool, knows) for word in pair]
+    looks = [word for pair in ready_indexes(kinds, pool, knows) for word in pair]
     return [len(looks), *looks, *([0] if only is None else [1, to_bytes(only)]), knows]
 
 
-def reads_arguments(reads: Reads) -> list[Value]:
+def prefetch_arguments(prefetch: Prefetch) -> list[Value]:
     """What is shown with a lane, as `take` in leases.lua takes it."""
-    return [reads.log or "", reads.last, *reads.records]
+    return [prefetch.log or "", prefetch.last, *prefetch.records]
 
 
 def event_arguments(event: Incoming) -> list[Value]:
@@ -173,10 +173,10 @@ def _operations(transaction: Transaction) -> Iterator[tuple[Value, ...]]:
         yield "append", log, encode(line)
     for conversation, seq in transaction.consume:
         yield "consume", conversation, seq
-    for conversation, seq in transaction.unpoint:
-        yield "unpoint", conversation, seq
-    for conversation, seq in transaction.leave:
-        yield "leave", conversation, seq, transaction.needs
+    for conversation, seq in transaction.drop_pointers:
+        yield "drop_pointer", conversation, seq
+    for conversation, seq in transaction.defer_decisions:
+        yield "defer_decision", conversation, seq, transaction.requires_form
     for conversation, seq, body in transaction.replace:
         yield "replace", conversation, seq, encode(body)
     for event in transaction.accept:
@@ -199,14 +199,14 @@ def _operations(transaction: Transaction) -> Iterator[tuple[Value, ...]]:
         for step in transaction.steps:
             yield "step", lease.lane, encode(step)
         if transaction.finish == "left":
-            yield "left", lease.kind, lease.lane, transaction.needs
+            yield "left", lease.kind, lease.lane, transaction.requires_form
         elif transaction.finish is not None:
             moments = transaction.due, transaction.collect_until
             due, collect_until = ("" if each is None else micros(each) for each in moments)
             yield "finish", lease.kind, lease.lane, transaction.finish, due, collect_until
-        if (then := transaction.then) is not None:
-            worker, long = transaction.next_worker, span(then.lease_seconds)
-            yield "then", then.kind, then.lane, worker, long, FORM, *reads_arguments(then.reads)
+        if (chain := transaction.chain) is not None:
+            worker, long = transaction.next_worker, span(chain.lease_seconds)
+            yield "chain", chain.kind, chain.lane, worker, long, FORM, *prefetch_arguments(chain.prefetch)
 
 
 # ───────────── answered ─────────────
@@ -258,15 +258,17 @@ def _lines(shown: bytes) -> tuple[str, ...]:
     return tuple([line.partition(" ")[2] for line in shown.decode(errors="surrogateescape").split("\n")])
 
 
-def read_lease(worker: str, partition: str, shown: Sequence[Any], reads: Reads, sure_until: float) -> Lease:
+def read_lease(worker: str, partition: str, shown: Sequence[Any], prefetch: Prefetch, sure_until: float) -> Lease:
     """A lease, as `take` in leases.lua gives it."""
     _, kind, name, fence, tries, died, events, parts, steps, now, records, lines = shown
     lane = text_of(name)
-    keys = [Key(partition, f"{each}/{lane}") for each in reads.records]
+    keys = [Key(partition, f"{each}/{lane}") for each in prefetch.records]
     try:
-        seen = Snapshot({key: read_record(*record) for key, record in zip(keys, records, strict=True)}, moment(now))
+        prefetched = Snapshot(
+            {key: read_record(*record) for key, record in zip(keys, records, strict=True)}, moment(now)
+        )
     except ValueError:
-        seen = Snapshot({}, moment(now))
+        prefetched = Snapshot({}, moment(now))
     return Lease(
         kind=kind.decode(),
         lane=lane,
@@ -278,7 +280,7 @@ def read_lease(worker: str, partition: str, shown: Sequence[Any], reads: Reads, 
         events=tuple(map(read_waiting, events)),
         parts=tuple(read_parts(parts)),
         steps=tuple(decode(step.decode()) for step in steps),
-        seen=seen,
+        prefetched=prefetched,
         lines=_lines(lines) if lines else (),
         sure_until=sure_until,
     )
