@@ -30,7 +30,7 @@ class Invoice:
 
 @asynccontextmanager
 async def open_books() -> AsyncIterator[dict[str, Invoice]]:
-    """Open the books once, at the bot's start. A real bot would open its database here. Tools find it in ``ctx.deps``."""
+    """Open the books, once per process. A real bot would open its database here. Tools find it in ``ctx.deps``."""
     invoices = [
         Invoice("INV-7", "Blue Bakery", Decimal("1280.00"), date(2026, 7, 1)),
         Invoice("INV-15", "Harbour Books", Decimal("96.50"), date(2026, 6, 15), "paid"),
