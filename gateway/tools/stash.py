@@ -49,7 +49,7 @@ class Stash:
     executor: Executor | None = field(default=None, repr=False)
 
 
-class _Collector:
+class _StashCollector:
     """The stashes of one run, open for as long as the run lasts."""
 
     def __init__(self, context: ToolContext) -> None:
@@ -58,7 +58,7 @@ class _Collector:
         self.open = True
 
 
-_current: ContextVar[_Collector | None] = ContextVar("askfirst_stashes", default=None)
+_current: ContextVar[_StashCollector | None] = ContextVar("askfirst_stashes", default=None)
 
 
 @contextmanager
@@ -67,7 +67,7 @@ def stashing(context: ToolContext) -> Iterator[list[Stash]]:
 
     Concurrent runs do not see each other's actions. Stashing after the end of the block raises ToolError.
     """
-    collector = _Collector(context)
+    collector = _StashCollector(context)
     token = _current.set(collector)
     try:
         yield collector.stashes

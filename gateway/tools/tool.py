@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import hashlib
 import inspect
-import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
-from contextlib import nullcontext
 from typing import Any, Literal
-
-from pydantic import ValidationError
 
 from channels import Json
 from gateway.options import checked
 from gateway.tools.arguments import Arguments
 from gateway.tools.confirm import AskFunction, Confirm, Preview
 from gateway.tools.context import ToolContext
-from gateway.tools.errors import (
-    NothingDone,
-    Problem,
-    ToolBusy,
-    ToolError,
-    ToolExecutionError,
-    ToolTimeout,
-    ToolValidationError,
-)
+from gateway.tools.errors import Problem, ToolError, ToolValidationError
 from gateway.tools.escape import plain, shown
-from gateway.tools.function import Function, GoesOn, NotBegun
-from gateway.tools.locks import held, outlasted
+from gateway.tools.function import Function
+from gateway.tools.guarded_call import call_guarded
 from gateway.tools.pending_action import PendingAction, canonical_json
 from gateway.tools.previews import frozen
 from gateway.tools.results import serialise
@@ -41,9 +28,6 @@ from gateway.wording import say
 __all__ = ["Tool"]
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_ACCIDENTS = (UnicodeError, json.JSONDecodeError, OSError, ValidationError)
-"""ValueErrors of clients and parsers for a broken answer. They are not refusals of a preview function."""
-
 _LONGEST_TOLD = 2_000
 """The most characters of a result in the text of ``done=``."""
 
@@ -122,25 +106,7 @@ class Tool:
         self._check_injected()
         self.confirm = self._make_confirm(confirm)
         self.channels = self._make_channels(channels)
-        try:
-            names = self._arguments.names
-            self._lock = Template(lock, names) if lock is not None else None
-            ask = self.confirm.ask if self.confirm else None
-            self._ask = (
-                Template(ask, names) if isinstance(ask, str) else Function(ask, self.name) if ask is not None else None
-            )
-            done = self.confirm.done if self.confirm else None
-            self._done = Template(done, [*names, "result"]) if done is not None else None
-            probe = self.confirm.probe if self.confirm else None
-            self._probe = Function(probe, self.name) if probe is not None else None
-            self.template_hash = hashlib.sha256(ask.encode()).hexdigest() if isinstance(ask, str) else ""
-            """SHA-256 of the confirm template; empty without one."""
-        except ValueError as error:
-            raise self._undefined(str(error)) from None
-        for helper in (self._ask, self._probe):
-            if isinstance(helper, Function) and (extra := sorted(helper.needs - set(names))):
-                known = ", ".join(names) or "none"
-                raise self._undefined(f"a function it asks or probes with takes {extra}; its arguments: {known}")
+        self._read_templates(lock)
         self.version_hash = self._hash()
         """The hash of the parts that open questions rely on: name, parameters (names, types, required), `version`."""
         functools.update_wrapper(self, function, updated=())
@@ -299,45 +265,12 @@ class Tool:
         key = None
         if lock is not None:
             key = lock.render({name: as_text(value) for name, value in self.validate(args).items()})
-            if outlasted(key):
-                raise ToolBusy(self.name, key)
-        scope, waiting, task = asyncio.timeout(limit), key is not None, asyncio.current_task()
-        try:
-            async with scope, held(key) if key is not None else nullcontext() as held_lock:
-                waiting = False
-                values.update(self._injected, **self._more_injected())
-                try:
-                    return await function.call(values, ctx, on_chunk=on_chunk)
-                except GoesOn as error:
-                    if held_lock is not None:
-                        held_lock.leave_to(error.call)
-                    raise
-        except ToolError:
-            raise
-        except GoesOn as error:
-            if on_late is not None:
-                on_late(error.call)
-            if _cancelling() or limit is None:
-                raise asyncio.CancelledError from error
-            raise ToolTimeout(self.name, limit) from error
-        except NotBegun as error:
-            if _cancelling():
-                raise asyncio.CancelledError from error
-            raise NothingDone(f"Tool {self.name!r} did not run: earlier calls of it have not ended") from error
-        except BaseException as error:
-            # A function may call sys.exit, leak a GeneratorExit or await a cancelled task. None of these may end the
-            # process or the turn, or let a lease expire.
-            if isinstance(error, passing) and not isinstance(error, _ACCIDENTS):
-                raise
-            if isinstance(error, KeyboardInterrupt) or _ends_the_caller(error, task):
-                raise
-            if not (isinstance(error, TimeoutError) and limit is not None and scope.expired()):
-                raise ToolExecutionError(self.name, error) from error
-            if waiting and key is not None:
-                if outlasted(key):
-                    raise ToolBusy(self.name, key) from error
-                raise NothingDone(f"Tool {self.name!r} did not run: another call holds {key!r}") from error
-            raise ToolTimeout(self.name, limit) from error
+
+        async def call() -> Any:
+            values.update(self._injected, **self._more_injected())
+            return await function.call(values, ctx, on_chunk=on_chunk)
+
+        return await call_guarded(self.name, call, limit=limit, lock=key, passing=passing, on_late=on_late)
 
     def _more_injected(self) -> Mapping[str, Any]:
         more = dict((self._injector() or {}) if self._injector else {})
@@ -352,6 +285,26 @@ class Tool:
         if isinstance(confirm, bool):
             return Confirm() if confirm else None
         return Confirm(confirm)
+
+    def _read_templates(self, lock: str | None) -> None:
+        """Read the lock template, and the template or function of the question, of ``done=`` and of ``probe=``."""
+        names, confirm = self._arguments.names, self.confirm
+        ask, done, probe = (confirm.ask, confirm.done, confirm.probe) if confirm else (None, None, None)
+        try:
+            self._lock = Template(lock, names) if lock is not None else None
+            self._ask = (
+                Template(ask, names) if isinstance(ask, str) else Function(ask, self.name) if ask is not None else None
+            )
+            self._done = Template(done, [*names, "result"]) if done is not None else None
+            self._probe = Function(probe, self.name) if probe is not None else None
+            self.template_hash = hashlib.sha256(ask.encode()).hexdigest() if isinstance(ask, str) else ""
+            """SHA-256 of the confirm template; empty without one."""
+        except ValueError as error:
+            raise self._undefined(str(error)) from None
+        for helper in (self._ask, self._probe):
+            if isinstance(helper, Function) and (extra := sorted(helper.needs - set(names))):
+                known = ", ".join(names) or "none"
+                raise self._undefined(f"a function it asks or probes with takes {extra}; its arguments: {known}")
 
     def _make_channels(self, channels: Collection[str] | None) -> frozenset[str] | None:
         if channels is None:
@@ -380,26 +333,6 @@ class Tool:
     def _hash(self) -> str:
         relied_on = {"name": self.name, "version": self.version, "parameters": _types_only(self.parameters)}
         return hashlib.sha256(canonical_json(relied_on)).hexdigest()
-
-
-def _ends_the_caller(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
-    """Return True if the caller is ending: its task is cancelled, or its coroutine is closed from outside."""
-    match error:
-        case asyncio.CancelledError():
-            return _cancelling()
-        case GeneratorExit():
-            try:
-                return asyncio.current_task() is not task
-            except RuntimeError:  # no event loop runs any more
-                return True
-        case _:
-            return False
-
-
-def _cancelling() -> bool:
-    """Return True if the caller is being cancelled."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
 
 
 def _result_text(result: Any) -> str:
