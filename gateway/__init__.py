@@ -15,7 +15,7 @@ if not hasattr(channels, "AskfirstError"):  # the package that was installed las
     )
 
 from channels import Address, AskfirstError, Attachment, Button, Json, Reply, WebhookRequest, WebhookResponse
-from gateway import channel_agent
+from gateway import turn
 from gateway.agent import Agent, AgentConfig, AgentResult, StreamChunk
 from gateway.artifacts import Artifact, emit_artifact
 from gateway.channel_agent import ChannelAgent, NotAllowed
@@ -100,7 +100,7 @@ def __getattr__(name: str) -> object:
 
 
 @contextlib.asynccontextmanager
-async def _embedded(bot: ChannelAgent) -> collections.abc.AsyncIterator[channel_agent.Runtime]:
+async def _embedded(bot: ChannelAgent) -> collections.abc.AsyncIterator[turn.Runtime]:
     """Run a bot without a Gateway, on a store of its own."""
     assembly = await asyncio.to_thread(importlib.import_module, "gateway.assembly")
     async with assembly.embedded(bot) as runtime:

@@ -17,7 +17,7 @@ from channels.catalogue import lacking
 from channels.direct import DirectChannel
 from gateway.access import AllowList
 from gateway.artifacts import ArtifactStore
-from gateway.channel_agent import ChannelAgent, Runtime
+from gateway.channel_agent import ChannelAgent
 from gateway.engine.context import EngineContext
 from gateway.engine.engine import Engine
 from gateway.limits import Limits
@@ -28,6 +28,7 @@ from gateway.settings import Settings
 from gateway.store.base import Store
 from gateway.store.secret import kept_secret, keys_of, new_secret
 from gateway.store.sqlite import SqliteStore
+from gateway.turn import Runtime
 from gateway.wording import prepare
 
 __all__ = [

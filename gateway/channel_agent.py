@@ -8,41 +8,48 @@ import inspect
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field
 
-from channels import Address, AskfirstError, Attachment, Json, Media, Message, Person, Reply
+from channels import Address, AskfirstError, Attachment, Message, Person, Reply
 from channels.direct import DirectChannel, own_place, shared_place
-from gateway.agent import Agent, AgentResult, Ask, Asked, Journal, Keep, LoopOutcome, StopReason, Verdict
-from gateway.artifacts import Artifact
-from gateway.memory import RESET, to_entries
+from gateway.agent import Agent, AgentResult
 from gateway.observe import describe_error
 from gateway.options import WrongOption, checked
-from gateway.providers.base import ModelMessage, Provider
-from gateway.tools import PendingConfirmation, Tool, ToolContext, unasked
-from gateway.tools.escape import link, plain
+from gateway.providers.base import Provider
+from gateway.tools import Tool, unasked
 from gateway.tools.executor import Factory, check_factory, made_by
 from gateway.tools.pending_action import Detail, PendingAction
 from gateway.tools.stash import ADAPTER
 from gateway.tools.stashed import StashedTool
-from gateway.wording import say
+from gateway.turn import (
+    ActionProposer,
+    BotCommands,
+    CommandHandler,
+    Outcome,
+    Runtime,
+    Turn,
+    answer_with_model,
+    split_command,
+    without_buttons,
+)
 
-# The confirmation code is half of the package, and only a running bot needs it: it is imported inside functions.
-if TYPE_CHECKING:
-    from gateway.pending.actions import ConversationActions
-
-__all__ = ["ChannelAgent", "LifespanFailed", "NotAllowed", "NotRunning", "Outcome", "Runtime", "Turn"]
+__all__ = ["ChannelAgent", "LifespanFailed", "NotAllowed", "NotRunning"]
 
 log = logging.getLogger("askfirst.bot")
 
-CommandHandler: TypeAlias = Callable[[ToolContext, str], Awaitable[str | Reply | None]]
 ActionCallback: TypeAlias = Callable[[PendingAction], Awaitable[None] | None]
 Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
+
+_STORE = re.compile(r"sqlite:///.|rediss?://.")
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
+"""The shape of a BCP 47 tag."""
+_CALLBACK_SECONDS = 60.0
+_STASHED = 5000
+"""Maximum number of executors kept for stashed actions that have not ended."""
 
 
 class NotAllowed(AskfirstError):
@@ -62,69 +69,6 @@ class LifespanFailed(AskfirstError):
 
 class NotRunning(AskfirstError):
     """The bot was used before it was started by ``async with bot:`` or a Gateway."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """Input of a turn."""
-
-    conversation: str
-    address: Address
-    person: Person
-    language: str
-    messages: Sequence[Message]
-    """Messages of one person, in order. Empty when the turn only continues after an outcome."""
-    notes: Sequence[ModelMessage]
-    """Events since the previous turn: outcomes of actions, edits."""
-    history: Sequence[ModelMessage]
-    started: datetime
-    context: ToolContext
-    journal: Journal
-    keep: Keep
-    actions: Callable[[], Awaitable[ConversationActions]]
-    """Loads the conversation's open actions, anew at each call."""
-    publish: Callable[..., None]
-    """Publishes to the live feed."""
-    admit: Callable[[str, str], Awaitable[str]] | None = None
-    """Admits the person with this pairing code and returns the answer in this language. None if this person may not
-    admit others."""
-
-    @property
-    def heard(self) -> list[ModelMessage]:
-        """The messages in the form that the model reads."""
-        return [each for message in self.messages for each in (*_before(message), _heard(message))]
-
-
-@dataclass(slots=True, kw_only=True)
-class Outcome:
-    """Result of a turn, before it is stored and sent."""
-
-    stop_reason: StopReason
-    replies: list[Reply] = field(default_factory=list)
-    transcript: list[Json] = field(default_factory=list)
-    asked: list[PendingAction] = field(default_factory=list)
-    """Actions to show in one prompt. Actions that are not stored yet are new."""
-    unrelated: bool = False
-    """True if the turn was not about the person's open actions."""
-    loop: LoopOutcome | None = None
-    """Result of the model's loop. None if the model was not called."""
-
-
-class Runtime(Protocol):
-    """Interface of the engine that runs a bot, as the bot sees it."""
-
-    async def ask(self, address: Address, person: Person, message: Message) -> AgentResult: ...
-    async def decide(
-        self,
-        person: str,
-        intent: Literal["confirm", "cancel"],
-        *,
-        action_id: str | None,
-        code: str | None,
-        token: str | None,
-        conversation: str | None,
-    ) -> AgentResult: ...
-    async def notify(self, address: Address, reply: Reply, *, after_seconds: float) -> None: ...
 
 
 class ChannelAgent:
@@ -188,7 +132,7 @@ class ChannelAgent:
         self.groups, self.group_context = groups, group_context
         self.deps: Any = None
         self._lifespan = lifespan
-        self._commands: dict[str, tuple[CommandHandler, str]] = {}
+        self._commands = BotCommands()
         self._on_outcome: list[ActionCallback] = []
         self._stashed: OrderedDict[str, StashedTool] = OrderedDict()
         self._factories: dict[str, Factory] = {}
@@ -236,7 +180,7 @@ class ChannelAgent:
             raise ValueError("channel_id and conversation_id must not be empty: leave out what does not apply")
         person = Person(channel=DirectChannel.name, account=channel_id or "-", user_id=user_id)
         address = own_place(person) if conversation_id is None else shared_place(person.account, conversation_id)
-        command, text = _command(message)
+        command, text = split_command(message)
         event = Message(
             event_ids=(),
             address=address,
@@ -281,11 +225,10 @@ class ChannelAgent:
         not START since, and Unreachable when the bot was found blocked or removed there within a day and no message has
         come from there since. Both are kinds of Undeliverable.
         """
-        where = Address.parse(address) if isinstance(address, str) else address
+        destination = Address.parse(address) if isinstance(address, str) else address
         if not 0 <= after_seconds < float("inf"):
             raise ValueError(f"after_seconds must be 0 or a positive number, not {after_seconds!r}")
-        said = _without_buttons(reply)
-        await self._running().notify(where, said, after_seconds=after_seconds)
+        await self._running().notify(destination, without_buttons(reply), after_seconds=after_seconds)
 
     def command(self, name: str, *, description: str = "") -> Callable[[CommandHandler], CommandHandler]:
         """Register the command ``/name``: an async function of a ToolContext and the text after the command.
@@ -293,13 +236,10 @@ class ChannelAgent:
         It may return a Reply with files, but not with buttons, which have no handlers yet. Raises ValueError for a name
         that is taken or that a platform could not show.
         """
-        if not name.isidentifier() or name != name.lower() or len(name) > 32:
-            raise ValueError(f"a command is up to 32 small letters, digits and _, not {name!r}")
-        if name in self._commands or name in BUILT_IN:
-            raise ValueError(f"there is a /{name} already")
+        self._commands.check_name(name)
 
         def register(handler: CommandHandler) -> CommandHandler:
-            self._commands[name] = (handler, description or inspect.cleandoc(handler.__doc__ or name))
+            self._commands.register(name, handler, description)
             return handler
 
         return register
@@ -372,8 +312,7 @@ class ChannelAgent:
 
     def commands(self, language: str) -> dict[str, str]:
         """Return every command with its description, in display order."""
-        own = {name: description for name, (_, description) in self._commands.items()}
-        return {name: say(f"cmd_{name}", language) for name in BUILT_IN} | own
+        return self._commands.described(language)
 
     @contextlib.asynccontextmanager
     async def attached(self, runtime: Runtime) -> AsyncIterator[None]:
@@ -396,8 +335,7 @@ class ChannelAgent:
 
     def help(self, language: str) -> str:
         """Return the answer to /help, as Markdown."""
-        listed = [f"/{name} – {plain(what)}" for name, what in self.commands(language).items()]
-        return say("help", language, commands="\n".join(listed))
+        return self._commands.help(language)
 
     async def tell_outcome(self, action: PendingAction) -> None:
         """Call the callbacks of `on_outcome`."""
@@ -426,69 +364,12 @@ class ChannelAgent:
 
         Raises ProviderError when the model cannot be reached.
         """
-        command = turn.messages[0].command if turn.messages else None
-        unlisted = command == "whoami" or (command == "pair" and turn.admit is not None)
-        if unlisted or command in BUILT_IN or command in self._commands:
-            return await self._command(turn, command or "")
-        return await self._model(turn)
-
-    # ── the turn ──
-
-    async def _command(self, turn: Turn, command: str) -> Outcome:
-        outcome = Outcome(stop_reason="command", transcript=to_entries(turn.notes))
-        match command:
-            case "start":
-                outcome.replies = [Reply(text=self.greeting or say("greeting", turn.language))]
-            case "help":
-                outcome.replies = [Reply(text=self.help(turn.language))]
-            case "new":
-                outcome.replies, outcome.transcript = [Reply(text=say("new_done", turn.language))], [RESET]
-            case "pending":
-                outcome.replies = [Reply(text=self._pending(turn, await turn.actions()), exact=True)]
-            case "whoami" if command not in self._commands:
-                outcome.replies = [Reply(text=say("whoami", turn.language, person=f"`{turn.person}`"))]
-            case "pair" if command not in self._commands and turn.admit is not None:
-                outcome.replies = [Reply(text=await turn.admit(turn.messages[0].text, turn.language))]
-            case _:
-                answer = await self._commands[command][0](turn.context, turn.messages[0].text)
-                if answer is not None:
-                    outcome.replies = [_without_buttons(answer)]
-        return outcome
-
-    def _pending(self, turn: Turn, actions: ConversationActions) -> str:
-        from gateway.pending.prompt import brief
-
-        waiting = actions.open_for(str(turn.person))
-        if not waiting:
-            return say("pending_none", turn.language)
-        lines = [f"- {brief(action.preview)} ({action.code})" for action in waiting]
-        return "\n".join([say("pending_list", turn.language), "", *lines])
-
-    async def _model(self, turn: Turn) -> Outcome:
-        waiting = (await turn.actions()).open_for(str(turn.person))
-        told = [ModelMessage(role="event", content=_waiting_note(waiting))] if waiting else []
-        done = await self.agent.turn(
-            [*turn.history, *turn.notes, *told, *turn.heard],
-            context=turn.context,
-            on_confirm=_Asking(self, turn),
-            journal=turn.journal,
-            keep=turn.keep,
-            on_event=lambda name, fields: turn.publish(name, conversation=turn.conversation, **fields),
+        if self._commands.are_meant(turn):
+            return await self._commands.answer(turn, greeting=self.greeting)
+        proposer = ActionProposer(
+            turn, answer_window_seconds=self.answer_window_seconds, keep_stashed=self.keep_stashed
         )
-        outcome = Outcome(
-            stop_reason=done.stop_reason,
-            transcript=to_entries([*turn.notes, *turn.heard, *done.messages]),
-            asked=[_asked(turn, asked.action) for asked in done.asked],
-            unrelated=bool(waiting and turn.messages),
-            loop=done,
-        )
-        silent = outcome.asked or done.stop_reason == "cancelled"
-        text = "" if silent else done.content or _excuse(done.stop_reason, turn.language)
-        links = [link(item.filename, item.url) for item in done.artifacts if item.url]
-        if text or links:
-            outcome.replies.append(Reply(text="\n\n".join(filter(None, [text, *links]))))
-        outcome.replies += [Reply(media=(media_of(item),)) for item in done.artifacts if item.url is None]
-        return outcome
+        return await answer_with_model(turn, self.agent, proposer)
 
 
 async def _close(provider: Provider) -> None:
@@ -516,135 +397,3 @@ async def _lived(lifespan: Lifespan) -> AsyncIterator[Any]:
         await stack.aclose()
     except Exception as error:
         raise LifespanFailed(error) from error
-
-
-class _Asking:
-    """Confirmation callback of the loop: turns each call into an action, or into an error for the model."""
-
-    def __init__(self, bot: ChannelAgent, turn: Turn) -> None:
-        self._bot, self._turn = bot, turn
-        self._proposed: list[PendingAction] = []
-
-    async def __call__(self, asks: Sequence[Ask]) -> Sequence[Verdict]:
-        actions = await self._turn.actions()
-        return [self._verdict(actions, ask) for ask in asks]
-
-    def _verdict(self, actions: ConversationActions, ask: Ask) -> Verdict:
-        from gateway.pending.asked import as_asked
-        from gateway.pending.propose import ProposalRefused, propose_action
-        from gateway.pending.seal import compute_digest
-
-        turn = self._turn
-        proposed = propose_action(
-            actions,
-            ask.tool,
-            dict(ask.args),
-            ask.preview,
-            person=turn.person,
-            address=turn.address,
-            language=turn.language,
-            turn_started=turn.started,
-            answer_window_seconds=self._bot.answer_window_seconds,
-            proposed=self._proposed,
-        )
-        if isinstance(proposed, ProposalRefused):
-            return proposed.why
-        if isinstance(ask.tool, StashedTool):
-            proposed = replace(proposed, pending_action_id=ask.tool.action.pending_action_id)
-            proposed = replace(proposed, digest=compute_digest(proposed))
-            self._bot.keep_stashed(proposed.pending_action_id, ask.tool)
-        self._proposed.append(proposed)
-        told = PendingConfirmation(
-            action=ask.tool.name,
-            preview=ask.preview.text,
-            user_prompt=say("prompt_shown", turn.language),
-        )
-        return Asked(confirmation=told, action=as_asked(proposed))
-
-
-def _asked(turn: Turn, action: PendingAction) -> PendingAction:
-    """Take over an action that the loop proposed, possibly in an earlier attempt at this turn. Raises NotAsked."""
-    from gateway.pending.asked import taken_over
-
-    return taken_over(action, conversation=turn.conversation, requester=str(turn.person))
-
-
-BUILT_IN = ("start", "help", "new", "stop", "pending")
-"""Commands of every bot. /stop runs in the decision lane. /whoami and /pair are not listed."""
-
-_STORE = re.compile(r"sqlite:///.|rediss?://.")
-_LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
-"""The shape of a BCP 47 tag."""
-_CALLBACK_SECONDS = 60.0
-_STASHED = 5000
-"""Maximum number of executors kept for stashed actions that have not ended."""
-
-_EXCUSES: Mapping[str, str] = {
-    "answered": "empty_answer",
-    "max_iterations": "max_iterations",
-    "loop_detected": "max_iterations",
-    "budget": "budget",
-    "timeout": "turn_timeout",
-}
-
-
-def media_of(artifact: Artifact) -> Media:
-    """Return a kept file as a reply's media."""
-    return Media(
-        sha256=artifact.sha256 or "",
-        mime_type=artifact.mime_type or "application/octet-stream",
-        filename=artifact.filename or "file",
-        size=artifact.size or 0,
-        role=artifact.role,
-    )
-
-
-def _without_buttons(reply: Reply | str) -> Reply:
-    """Return a callback's answer as a Reply. Raises WrongOption for buttons, whose presses have no handler."""
-    if isinstance(reply, str):
-        return Reply(text=reply)
-    if reply.buttons:
-        raise WrongOption(
-            "Reply",
-            {
-                "buttons": "cannot be of your own: there are no handlers for them yet. Leave them out, and let the "
-                "person write the answer. A tool with confirm= gets its Confirm and Cancel from the gateway"
-            },
-        )
-    return reply
-
-
-def _excuse(stop_reason: StopReason, language: str) -> str:
-    """Return the text for a turn that ended without an answer."""
-    key = _EXCUSES.get(stop_reason)
-    return say(key, language) if key is not None else ""
-
-
-def _command(message: str) -> tuple[str | None, str]:
-    word, _, rest = message.strip().partition(" ")
-    if word.startswith("/") and word[1:].isidentifier():
-        return word[1:].lower(), rest.strip()
-    return None, message
-
-
-def _heard(message: Message) -> ModelMessage:
-    """Return a person's message in the form that the model reads."""
-    text = f"/{message.command} {message.text}".rstrip() if message.command else message.text
-    files = [f"[{item.kind}: {item.filename or item.mime_type or 'no name'}]" for item in message.attachments]
-    speaker = None
-    if message.address.group and message.person is not None:
-        speaker = message.person.name or message.person.user_id
-    return ModelMessage(role="user", content="\n".join([text, *files]).strip(), speaker=speaker)
-
-
-def _before(message: Message) -> list[ModelMessage]:
-    """Return the group's preceding messages to others as one note for the model. Empty when none were kept."""
-    if not message.before:
-        return []
-    lines = ["Written in the group before this message, not to you:", *message.before]
-    return [ModelMessage(role="event", content="\n".join(lines))]
-
-
-def _waiting_note(actions: Sequence[PendingAction]) -> str:
-    lines = [f"- {action.kind}: {action.preview}" for action in actions]
-    return "\n".join(["Waiting for the person's confirmation, NOT done yet:", *lines])

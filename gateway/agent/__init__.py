@@ -7,6 +7,7 @@ from gateway.agent.confirming import Ask, Asked, OnConfirm, Verdict
 from gateway.agent.journal import Journal
 from gateway.agent.loop import AgentSpec, LoopOutcome, run_loop
 from gateway.agent.model import OnEvent, OnText
+from gateway.agent.ports import LoopPorts
 from gateway.agent.results import AgentResult, StopReason, StreamChunk
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Journal",
     "Keep",
     "LoopOutcome",
+    "LoopPorts",
     "OnConfirm",
     "OnEvent",
     "OnText",

@@ -6,16 +6,15 @@ import asyncio
 import copy
 import secrets
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from gateway.agent.calls import Keep
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import OnConfirm
-from gateway.agent.journal import Journal
 from gateway.agent.loop import AgentSpec, LoopOutcome, run_loop
 from gateway.agent.model import OnEvent, OnText
+from gateway.agent.ports import LoopPorts, ignore_event
 from gateway.agent.results import AgentResult, StreamChunk
 from gateway.agent.unattended import Unattended
 from gateway.agent.window import Window
@@ -105,8 +104,7 @@ class Agent:
                 messages,
                 context=context,
                 on_confirm=Unattended(self.config, context),
-                on_text=on_text,
-                on_event=on_event,
+                ports=LoopPorts(on_text=on_text, on_event=on_event or ignore_event),
             )
         except ProviderConfigurationError:
             raise
@@ -178,28 +176,13 @@ class Agent:
         *,
         context: ToolContext,
         on_confirm: OnConfirm,
-        more_instructions: str = "",
-        journal: Journal | None = None,
-        keep: Keep | None = None,
-        on_text: OnText | None = None,
-        on_event: OnEvent | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        ports: LoopPorts,
     ) -> LoopOutcome:
         """Run one turn of the loop for a chat that can ask a person; see `run_loop`.
 
         A call that needs a confirmation never runs in the turn. Raises ProviderError, and UnreadableStep.
         """
-        return await self._loop(
-            messages,
-            context=context,
-            on_confirm=on_confirm,
-            more_instructions=more_instructions,
-            journal=journal,
-            keep=keep,
-            on_text=on_text,
-            on_event=on_event,
-            sleep=sleep,
-        )
+        return await self._loop(messages, context=context, on_confirm=on_confirm, ports=ports)
 
     def _tools_on(self, context: ToolContext) -> Mapping[str, Tool]:
         """Return the tools that may be called in this chat."""
@@ -213,16 +196,15 @@ class Agent:
         *,
         context: ToolContext,
         on_confirm: OnConfirm | Unattended,
-        more_instructions: str = "",
-        **options: Any,
+        ports: LoopPorts,
     ) -> LoopOutcome:
-        instructions = self.instructions(context) if callable(self.instructions) else self.instructions
+        system = self.instructions(context) if callable(self.instructions) else self.instructions
         return await run_loop(
             AgentSpec(tools=self._tools_on(context), config=self.config, policy=self.policy, window=self._window),
             messages,
             provider=await self._made(),
             context=context,
             on_confirm=on_confirm,
-            system="\n\n".join(text for text in (instructions, more_instructions) if text),
-            **options,
+            system=system,
+            ports=ports,
         )

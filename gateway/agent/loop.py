@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from channels import Json
-from gateway.agent.calls import CallRunner, Keep
+from gateway.agent.calls import CallRunner
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import Asked, OnConfirm
-from gateway.agent.journal import CallResult, Journal, Progress
-from gateway.agent.model import ModelCaller, OnEvent, OnText, Stopped
+from gateway.agent.journal import CallResult, Progress
+from gateway.agent.model import ModelCaller, Stopped
+from gateway.agent.ports import LoopPorts
 from gateway.agent.results import StopReason
 from gateway.agent.unattended import Unattended
 from gateway.agent.window import LEAST_BYTES, Window, fitted, size
@@ -64,41 +63,34 @@ async def run_loop(
     context: ToolContext,
     on_confirm: OnConfirm | Unattended,
     system: str = "",
-    journal: Journal | None = None,
-    keep: Keep | None = None,
-    on_text: OnText | None = None,
-    on_event: OnEvent | None = None,
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    jitter: Callable[[], float] = random.random,
+    ports: LoopPorts,
 ) -> LoopOutcome:
     """Run one turn over the conversation so far, which ends with the new message.
 
-    `context.idempotency_key` names the turn. `context.stopping` ends it between two steps. With a `journal`, finished
-    steps are recorded, and the steps of an earlier attempt are not repeated. A journal needs `keep`, since files are
-    recorded by their hash. With `on_text` the model streams. Both callbacks must not block.
-
-    Raises ProviderError when the model cannot be reached. All recorded steps stay.
+    `context.idempotency_key` names the turn. `context.stopping` ends it between two steps. Raises ProviderError when
+    the model cannot be reached. All recorded steps stay.
     """
+    progress = Progress(ports.journal)
     loop = _Loop(
         spec=spec,
         caller=ModelCaller(
             provider=provider,
             config=spec.config,
             stopping=context.stopping,
-            on_text=on_text,
-            on_event=on_event or _ignore_event,
-            sleep=sleep,
-            jitter=jitter,
+            on_text=ports.on_text,
+            on_event=ports.on_event,
+            sleep=ports.sleep,
+            jitter=ports.jitter,
         ),
         runner=CallRunner(
             tools=spec.tools,
             config=spec.config,
             policy=spec.policy,
             context=context,
-            progress=(progress := Progress(journal)),
+            progress=progress,
             on_confirm=on_confirm,
-            on_event=on_event or _ignore_event,
-            keep=keep,
+            on_event=ports.on_event,
+            keep=ports.keep,
         ),
         progress=progress,
         request=Request(
@@ -257,7 +249,3 @@ def _is_json(args: Mapping[str, Json]) -> bool:
     except (TypeError, ValueError, RecursionError):
         return False
     return True
-
-
-def _ignore_event(name: str, fields: Mapping[str, object]) -> None:
-    """Ignore an event."""

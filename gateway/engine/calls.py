@@ -20,12 +20,12 @@ from channels import AskfirstError
 from channels.direct import DirectChannel
 from gateway.agent import AgentResult, StopReason
 from gateway.artifacts import Artifact
-from gateway.channel_agent import Outcome
 from gateway.engine.context import EngineContext
 from gateway.engine.turns.batch import Batch
 from gateway.providers.base import ModelMessage, ProviderError, ToolCall, Usage
 from gateway.store.base import Entry, Key, Put, Transaction
 from gateway.tools.pending_action import PendingAction
+from gateway.turn import Outcome
 
 __all__ = ["Call", "Calls", "TurnResult", "post_result"]
 

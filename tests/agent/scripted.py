@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from channels import Json
-from gateway.agent import Ask, Asked, LoopOutcome, Verdict
+from gateway.agent import Ask, Asked, LoopOutcome, LoopPorts, Verdict
 from gateway.agent.config import AgentConfig
 from gateway.agent.loop import AgentSpec, run_loop
 from gateway.providers import ModelMessage, ProviderError, Request, Response, ToolCall, Usage
@@ -126,7 +126,7 @@ class Turn:
     events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
 
-    async def run(self, text: str = "hello", **options: Any) -> LoopOutcome:
+    async def run(self, text: str = "hello", *, system: str = "", **ports: Any) -> LoopOutcome:
         return await run_loop(
             AgentSpec(tools={tool.name: tool for tool in self.tools}, config=self.config, policy=self.policy),
             [ModelMessage(role="user", content=text)],
@@ -135,11 +135,8 @@ class Turn:
                 person="telegram:1:2", conversation="c", idempotency_key="turn", stopping=self.stopping
             ),
             on_confirm=self.person,
-            journal=self.journal,
-            on_event=self._heard,
-            sleep=self._sleep,
-            jitter=lambda: 0.0,
-            **options,
+            system=system,
+            ports=LoopPorts(journal=self.journal, on_event=self._heard, sleep=self._sleep, jitter=lambda: 0.0, **ports),
         )
 
     def names(self, *, of: str = "") -> list[str]:

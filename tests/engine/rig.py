@@ -29,7 +29,6 @@ from channels import (
 from gateway import ChannelAgent
 from gateway.access import AllowList
 from gateway.assembly import Storage, assemble, open_store
-from gateway.channel_agent import Outcome
 from gateway.engine.decisions import Decisions
 from gateway.engine.delivery.sender import PartSender
 from gateway.engine.leases import PREFETCH
@@ -38,6 +37,7 @@ from gateway.limits import Limits
 from gateway.observe import Feed
 from gateway.store.base import Kind, Lease, Store
 from gateway.testing import ScriptedProvider
+from gateway.turn import Outcome
 from tests.engine.wire import Wire
 
 __all__ = ["Platform", "Rig", "Worker", "here", "message", "rig", "user_lines"]

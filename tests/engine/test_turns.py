@@ -12,11 +12,11 @@ import pytest
 
 from gateway import Agent, ChannelAgent, Confirm, Reply, ToolContext, providers, tool
 from gateway.agent import AgentConfig
-from gateway.channel_agent import Outcome
 from gateway.engine.turns.runner import TurnRunner
 from gateway.providers.base import ProviderError, Request, Response
 from gateway.store.base import Lease, StoreUnavailable
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
+from gateway.turn import Outcome
 from gateway.wording import say
 from tests.engine.bots import Invoices
 from tests.engine.rig import Worker, here, message, rig, user_lines

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gateway import Agent, ToolContext, tool
-from gateway.agent import LoopOutcome
+from gateway.agent import LoopOutcome, LoopPorts
 from gateway.agent.journal import Progress
 from gateway.memory import Transcripts, to_entries
 from gateway.providers import ModelMessage, Provider, Request, Response
@@ -43,7 +43,9 @@ def lamps(provider: Provider, instructions: str = "Be brief.") -> Agent:
 
 async def turn(agent: Agent, *messages: ModelMessage, journal: Notebook | None = None) -> LoopOutcome:
     context = ToolContext(person="app:-:ana", idempotency_key="t1")
-    return await agent.turn(messages, context=context, on_confirm=Person(), journal=journal, keep=_keeps_nothing)
+    return await agent.turn(
+        messages, context=context, on_confirm=Person(), ports=LoopPorts(journal=journal, keep=_keeps_nothing)
+    )
 
 
 async def _keeps_nothing(artifact: object) -> Any:

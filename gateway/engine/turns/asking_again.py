@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from channels import Person, Reply
-from gateway.channel_agent import Outcome
 from gateway.engine.context import EngineContext
 from gateway.memory import to_entries
 from gateway.pending.prompt import statement
@@ -12,6 +11,7 @@ from gateway.providers.base import ModelMessage
 from gateway.tools import ToolContext, ToolError
 from gateway.tools.pending_action import PendingAction
 from gateway.tools.previews import LAUNCH_PREVIEW_SECONDS
+from gateway.turn import Outcome
 from gateway.wording import say
 
 __all__ = ["ask_again"]

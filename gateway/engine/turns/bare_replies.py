@@ -9,7 +9,6 @@ from functools import partial
 from typing import Literal
 
 from channels import CanOrder, Message, Person, Receipt
-from gateway.channel_agent import Outcome
 from gateway.engine import event_log
 from gateway.engine.context import EngineContext, in_thread, typed
 from gateway.engine.delivery import reports
@@ -23,6 +22,7 @@ from gateway.pending.bare_reply import BareReply
 from gateway.pending.index import LATELY, Index, Showing
 from gateway.pending.reading import Answer, read_words, reads_as_answer
 from gateway.store.base import Lease, QueuedPart
+from gateway.turn import Outcome
 
 __all__ = ["BareReplyHandler"]
 

@@ -14,7 +14,6 @@ from itertools import chain, islice
 from channels import Address, CanType, Person, Reply, SendError
 from channels.direct import DirectChannel
 from gateway.access.suppression import has_opted_out, opt_out_key
-from gateway.channel_agent import BUILT_IN, Outcome, Turn
 from gateway.engine import event_log
 from gateway.engine.calls import post_result
 from gateway.engine.concurrency import DelayedTask, KeyedLimit
@@ -52,6 +51,7 @@ from gateway.providers.base import ModelMessage, ProviderError
 from gateway.store.base import Chained, Fenced, Lease, Snapshot, StoreUnavailable, Transaction
 from gateway.store.form import NewerForm, check_form
 from gateway.tools import ToolContext
+from gateway.turn import BUILT_IN, Outcome, Turn
 from gateway.wording import say
 
 __all__ = ["TurnRunner"]
@@ -308,7 +308,7 @@ class TurnRunner:
                 await typing.ended()
         return Outcome(
             stop_reason="timeout",
-            transcript=to_entries([*turn.notes, *turn.heard, *running.steps.messages()]),
+            transcript=to_entries([*turn.notes, *turn.model_messages, *running.steps.messages()]),
             replies=[Reply(text=say("turn_timeout", turn.language))],
         )
 
@@ -317,7 +317,10 @@ class TurnRunner:
         transaction = finish_turn(self._context, running.lease, running.batch)
         await write_acted(transaction, self._context, running.lease, running.batch)
         append_transcript(
-            transaction, self._context, running.lease.lane, [*turn.notes, *turn.heard, *running.steps.messages()]
+            transaction,
+            self._context,
+            running.lease.lane,
+            [*turn.notes, *turn.model_messages, *running.steps.messages()],
         )
         post_result(transaction, self._context, running.lease.lane, running.batch, error)
         await self._context.commit(transaction)

@@ -1,0 +1,38 @@
+"""The ports of a turn: the callbacks through which the loop stores its steps and files and shows its progress."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from gateway.agent.calls import Keep
+from gateway.agent.journal import Journal
+from gateway.agent.model import OnEvent, OnText
+
+__all__ = ["LoopPorts", "ignore_event"]
+
+
+def ignore_event(name: str, fields: Mapping[str, object]) -> None:
+    """Ignore an event."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopPorts:
+    """The callbacks of one turn. All are optional, and none may block.
+
+    The confirmation callback is not one of them: a chat's must be an `OnConfirm`, which approves no call.
+    """
+
+    journal: Journal | None = None
+    """The storage of finished steps: steps of an earlier attempt are not repeated. It needs `keep`."""
+    keep: Keep | None = None
+    """Makes files durable, since the journal records them by their hash."""
+    on_text: OnText | None = None
+    """Receives the model's text. With it the model streams."""
+    on_event: OnEvent = ignore_event
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    """Waits for some seconds before a retry of the model."""
+    jitter: Callable[[], float] = random.random
+    """Returns a number from 0 to 1: the share of a tenth that is added to such a wait."""
