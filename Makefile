@@ -1,4 +1,5 @@
-# The two commands of this project are `make run` and `make test`. Both need Python 3.11 or later and nothing else.
+# The two commands of this project are `make run` and `make test`. Both need Python 3.11 or later. CONTRIBUTING.md says
+# what `make test` fetches.
 
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
@@ -17,6 +18,7 @@ run: .venv/run.installed
 
 ## Formatting, lint and import rules, then every test but the long ones; mypy runs beside them and is told at the end.
 test: style
+	@$(BIN)/python -m scripts.redis_server
 	@$(BIN)/python -m scripts.chromium
 	@$(MYPY) >.venv/types.txt 2>&1 & types=$$!; trap 'kill $$types 2>/dev/null' EXIT; trap 'exit 130' INT TERM; \
 	echo '$(PYTEST)'; $(PYTEST); tested=$$?; \

@@ -1,6 +1,7 @@
-"""Finds a Chromium that starts, or installs one: from the PATH, from Playwright, from apt as root.
+"""Finds a Chromium that starts, or fetches one: on the PATH, by Playwright into its cache, by apt-get.
 
-``python -m scripts.chromium`` prints its path. Without one it prints the command to run and exits with 1.
+Only root runs apt-get, as in a container, and a line says so. ``python -m scripts.chromium`` prints the path. Without
+one it prints the command to run and exits with 1.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ def find() -> Path:
             if _starts(path):
                 return path
     raise NoChromium(
-        "The tests need Chromium and none could be fetched. Run: "
-        f"{sys.executable} -m playwright install --with-deps chromium"
+        "The tests need Chromium, and neither one on the PATH nor the one that Playwright fetches starts. Run: "
+        f"{sys.executable} -m playwright install --with-deps chromium (it asks for sudo)"
     )
 
 
@@ -51,6 +52,7 @@ def _fetched_by_playwright() -> Iterator[Path]:
 
 def _installed_by_apt() -> Iterator[Path]:
     if os.geteuid() == 0 and shutil.which("apt-get"):
+        print("No Chromium starts, and this is root: installing it by apt-get install chromium", file=sys.stderr)
         _succeeds("apt-get", "update", seconds=300)
         if _succeeds("apt-get", "install", "--yes", "chromium", seconds=900):
             yield from _on_path()

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import gateway
-from scripts import chromium
+from scripts import chromium, redis_server
 from tests import conftest
 
 ROOT = Path(__file__).parent.parent
@@ -106,6 +106,45 @@ def test_a_chromium_that_does_not_start_is_passed_over(tmp_path: Path, monkeypat
         program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert chromium.find() == tmp_path / "google-chrome"
+
+
+@pytest.mark.parametrize(("version", "taken"), [("6.0.16", False), ("7.0.15", True), ("10.1.0", True)])
+def test_a_redis_server_that_is_too_old_is_passed_over(
+    version: str, taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "redis-server"
+    program.write_text(f"#!/bin/sh\necho Redis server v={version} sha=00000000:0 bits=64\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert (redis_server.find() == program) == taken
+
+
+def test_without_a_redis_server_the_command_to_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert redis_server.find().name == "valkey-server"  # of the wheel
+    monkeypatch.setattr(redis_server, "files", lambda name: None)
+    with pytest.raises(redis_server.NoRedisServer, match="apt-get install redis-server"):
+        redis_server.find()
+
+
+def test_apt_is_run_by_root_alone_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    apt = tmp_path / "apt-get"
+    apt.write_text(f"#!/bin/sh\necho $@ >>{tmp_path}/runs\nexit 1\n", encoding="utf-8")
+    apt.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for source in ("_of_playwright", "_fetched_by_playwright"):
+        monkeypatch.setattr(chromium, source, lambda: iter(()))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(chromium.NoChromium, match="playwright install --with-deps chromium"):
+        chromium.find()
+    assert not (tmp_path / "runs").exists()
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(chromium.NoChromium):
+        chromium.find()
+    assert "apt-get install chromium" in capsys.readouterr().err
+    assert (tmp_path / "runs").read_text(encoding="utf-8") == "update\ninstall --yes chromium\n"
 
 
 @pytest.mark.browser

