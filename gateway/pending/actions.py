@@ -1,7 +1,7 @@
 """The actions of one conversation: read once, changed by the rules, written back in one transaction.
 
-The rules are functions over a `ConversationActions`: `prompting` asks and shows, `deciding` takes answers, `settling`
-launches and ends. They do no I/O between `loading` and `write`; after a Conflict the caller repeats both.
+The rules are functions over a `ConversationActions`: `prompting` shows questions, `deciding` applies answers,
+`settling` launches and ends actions. They do no I/O. After a Conflict the caller repeats them on newly loaded actions.
 """
 
 from __future__ import annotations
@@ -26,28 +26,30 @@ from gateway.tools.pending_action import Detail, PendingAction
 __all__ = ["ConversationActions", "Drift", "OutgoingReply", "in_order"]
 
 Drift: TypeAlias = Callable[[PendingAction], Detail | None]
-"""Return why an action may no longer happen as it was shown: its tool is gone or another, or the policy denies it now;
-None: it may."""
+"""Return the reason why an action may no longer run as it was shown: its tool is missing or changed, or the policy
+denies it now. None: it may run."""
 
 _DELIVERED_WITHIN = timedelta(minutes=10)
+"""An action whose prompt has not arrived by then is closed as undelivered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingReply:
-    """A reply to send, and the actions it is the prompt of."""
+    """A reply to send, and the actions that it asks about or tells of."""
 
     reply: Reply
     shows: tuple[str, ...] = ()
+    """The ids of the actions whose prompt it is."""
     asks: tuple[str, ...] = ()
-    """The actions that were never asked if this does not arrive; empty: those it shows."""
+    """The ids of the actions that count as not asked if it does not arrive; empty: the same as `shows`."""
     tells: tuple[str, ...] = ()
-    """The actions whose end it tells: a late word after it is still about them."""
+    """The ids of the actions whose end it tells. A late bare reply after it still belongs to them."""
     alone: bool = False
-    """It holds one question of the gateway's and nothing else, so a bare word may answer it."""
+    """True if it holds one question of the gateway's and nothing else, so that a bare reply may answer it."""
 
 
 class ConversationActions:
-    """The open and lately settled actions of one conversation, what is to be said about them, and every change."""
+    """The open and the lately settled actions of one conversation, their changes, and the replies to send."""
 
     def __init__(
         self,
@@ -65,9 +67,9 @@ class ConversationActions:
         drift: Drift,
         capabilities: Capabilities | None = None,
     ) -> None:
-        """`capabilities` are the channel's, for prompts; None: it shows buttons.
+        """`capabilities` are those of the channel, for prompts; None: it shows buttons and files.
 
-        `rewrites`: everything is written in any case, since the stored form is an older one or broken.
+        `rewrites`: all records are written in any case, because the stored form is an older one or broken.
         """
         self.conversation, self.partition, self.now = conversation, partition, now
         self.has_buttons = capabilities is None or capabilities.buttons > 0
@@ -75,12 +77,11 @@ class ConversationActions:
         cheap = capabilities is not None and not capabilities.accents
         self.letters: Callable[[str], str] = drop_dear_accents if cheap else str
         self.is_paid = cheap
-        """Each message costs its sender: an answer that is not clear is told so for two showings, and no more."""
+        """True if each message costs its sender. After two further showings an unclear answer gets no reply."""
         self.index, self.drift = index, drift
         self.by_id: dict[str, PendingAction] = dict(actions)
         self.newer = newer
-        """Actions that a newer release wrote, and the form of each. They and the decisions on them are left to that
-        release."""
+        """Id of an action that a newer release wrote -> its form. That release alone works on it."""
         self.changes = Changes(
             conversation=conversation,
             keyring=keyring,
@@ -91,15 +92,16 @@ class ConversationActions:
             actions=dict(actions) if rewrites else {},
         )
         self.says: list[OutgoingReply] = []
+        """The replies that the caller queues with the changes, in order."""
         self.files: dict[str, Artifact] = {}
-        """Action id -> the file of its question. The caller keeps the bytes before it queues the question."""
+        """Action id -> the file of its question. The caller stores the bytes before it queues the question."""
         self.near: str = ""
-        """The ids of the actions that an answer was meant for which is not clear enough; it was told so."""
+        """The ids of the actions that an unclear answer was about, joined by spaces. The person was told so."""
         self.refused: bool = False
-        """A person without the right tried to decide. Only a line of the audit is written then."""
+        """True if a person without the right tried to decide. Then only a line of the audit is written."""
 
     def get(self, action_id: str) -> PendingAction | None:
-        """Return an action that was read. Raises NewerForm for one that a newer release wrote."""
+        """Return a loaded action, or None. Raises NewerForm for an action that a newer release wrote."""
         if action_id in self.newer:
             raise NewerForm(self.newer[action_id])
         return self.by_id.get(action_id)
@@ -111,55 +113,55 @@ class ConversationActions:
         return [action for action in found if action is not None and action.open]
 
     def open_for(self, person: str) -> list[PendingAction]:
-        """The open actions that this person may decide."""
+        """Return the open actions that this person may answer."""
         return [action for action in self.open if transitions.may_refuse(action, person)]
 
     def check_all_are_known(self) -> None:
-        """Raise NewerForm when a newer release has asked something here: only it can tell which action is meant."""
+        """Raise NewerForm if a newer release has an open action here: only it can tell which action is meant."""
         if needs := [self.newer[entry.action_id] for entry in self.index.open if entry.action_id in self.newer]:
             raise NewerForm(max(needs))
 
     @property
     def language(self) -> str:
-        """The language of the actions that were changed, in which all that is said of them is; English: none was."""
+        """The language of the changed actions and of all sentences about them; English if no action was changed."""
         return next((action.language for action in self.changes.actions.values()), "en")
 
     # ── changing ──
 
     def ask(self, action: PendingAction) -> PendingAction:
-        """Write down a new action: from here on it is open."""
+        """Open a new action, and set the deadline for the delivery of its prompt."""
         self.put(action, "asked", action.requester, self.now)
         self.changes.due("undelivered", action, self.now + _DELIVERED_WITHIN)
         return self.by_id[action.pending_action_id]
 
     def say(self, text: str, *, tells: tuple[str, ...] = ()) -> None:
-        """Have a text of our own said in the conversation."""
+        """Queue a text of the gateway's own for the conversation."""
         self.says.append(OutgoingReply(reply=Reply(text=text, exact=True), tells=tells))
 
     def note_decided(self, person: Person | None, at: datetime) -> None:
-        """Note that a person pressed or answered: a bare word after it is not about what else is open here."""
+        """Note that a person pressed or answered. A later bare reply is not about the other open actions."""
         if self.index.open:
             self.note_acted(person, at)
 
     def note_acted(self, person: Person | None, at: datetime) -> None:
-        """Note that a person wrote or pressed something: a bare word after it is not about what was asked before."""
+        """Note that a person wrote or pressed something. A later bare reply is not about an earlier question."""
         if person is not None:
             self.index = self.index.acted_by(str(person), at)
 
     def put(self, action: PendingAction, what: str, person: str | None, at: datetime) -> None:
-        """Change a record and add a line to its audit chain."""
+        """Change a record, and add a line to its audit chain."""
         self.change(self.changes.audited(action, what, person, at), at)
 
     def change(self, action: PendingAction, at: datetime) -> None:
-        """Change a record, and what the index says of it."""
+        """Change a record, and its entry in the index."""
         self.index = self.index.changed(action, at)
         self.by_id[action.pending_action_id] = self.changes.actions[action.pending_action_id] = action
 
     def write(self, transaction: Transaction) -> None:
-        """Add every change to a transaction of this partition. The says are the caller's to queue."""
+        """Add all changes to a transaction of this partition. The caller queues `says` itself."""
         self.changes.write(transaction, self.index, self.now)
 
 
 def in_order(actions: Sequence[PendingAction]) -> list[PendingAction]:
-    """Return them as they were asked: the same in every showing, so that no button takes another's place."""
+    """Return the actions in the order of their questions, which is the same in every showing."""
     return sorted(actions, key=lambda action: (action.requested_at, action.pending_action_id))

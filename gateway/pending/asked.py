@@ -1,4 +1,4 @@
-"""A new action on its way through the checkpoint of a turn, before anybody has answered it."""
+"""A new action in the checkpoint of its turn, before it is answered."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _ASKED = (
     "answer_window_seconds",
     "requested_at",
 )
-"""The fields that an ask fills in. Every other field tells what became of the action."""
+"""The fields that `propose_action` fills in. The other fields hold the later life of the action."""
 
 
 class NotAsked(AskfirstError):
-    """A checkpoint was changed: it holds something else than a new action of its turn."""
+    """A checkpoint was changed: its action is not a new action of its turn."""
 
 
 def as_asked(action: PendingAction) -> PendingAction:
@@ -47,9 +47,9 @@ def as_asked(action: PendingAction) -> PendingAction:
 
 
 def taken_over(action: PendingAction, *, conversation: str, requester: str) -> PendingAction:
-    """Return an action that `as_asked` gave.
+    """Return the action of a checkpoint, as `as_asked` made it.
 
-    Raises NotAsked for one that is more than asked, or not asked by this person in this conversation.
+    Raises NotAsked for an action with votes or an outcome, or of another person or conversation.
     """
     if action != as_asked(action):
         raise NotAsked(f"action {action.pending_action_id} is more than asked already: it is not asked")

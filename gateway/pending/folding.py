@@ -1,4 +1,4 @@
-"""The one form in which texts, words and languages are compared."""
+"""Folding: the one form in which texts, words and languages are compared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["base_language", "fold", "unaccented", "without_invisible"]
 
 _APOSTROPHES = dict.fromkeys(map(ord, "’‘ʼ´`＇"), "'")
 _MARKS = {**dict.fromkeys(map(ord, "、،。"), ","), **dict.fromkeys(map(ord, "۔।॥"), ".")}
-"""The full stop of Chinese and Japanese also stands where others have a comma."""
+"""In Chinese and Japanese a full stop may stand in the place of a comma."""
 _ARABIC = {
     **dict.fromkeys(map(ord, "أإآٱ"), "ا"),
     **dict.fromkeys(map(ord, "ىی"), "ي"),
@@ -20,15 +20,15 @@ _ARABIC = {
 """Letters that keyboards for Arabic, Persian and Urdu write the same words with (Unicode Standard, chapter 9.2)."""
 _NO_ACCENT = str.maketrans({"đ": "d", "ø": "o", "ł": "l", "ı": "i", "æ": "ae", "œ": "oe", "ß": "ss"})
 _VOWEL_SIGNS = re.compile("[\u0591-\u05bd\u05bf-\u05c7\u0640\u064b-\u0652\u0670]")
-"""Of Arabic and Hebrew; most people leave them out."""
+"""The vowel signs of Arabic and Hebrew, which most people leave out."""
 
 
 def fold(text: str) -> str:
-    """Return the one form of all ways of typing the same words.
+    """Return the form that all ways of typing the same words share.
 
-    Width, case, composed or decomposed accents, invisible characters, skin tones, the kind of apostrophe, comma and
-    full stop, the two Turkish i, Arabic letter variants and vowel signs, and space, also around a comma, make no
-    difference. Accents and the script of a letter do.
+    It drops the differences of width, case, composed and decomposed accents, invisible characters, skin tones, kinds of
+    apostrophe, comma and full stop, the two Turkish i, Arabic letter variants and vowel signs, and space, also around a
+    comma. It keeps accents and the script of each letter.
     """
     text = text.translate(_APOSTROPHES)
     folded = text.lower() if text.isascii() else _fold_letters(text)
@@ -49,7 +49,7 @@ def base_language(tag: str) -> str:
 
 
 def without_invisible(text: str) -> str:
-    """Return the text without what nobody sees: direction marks, isolates, joiners, variation selectors."""
+    """Return the text without invisible characters: direction marks, isolates, joiners, variation selectors."""
     return text if text.isascii() else "".join(char for char in text if not _invisible(char))
 
 
@@ -62,7 +62,7 @@ def _fold_letters(text: str) -> str:
 
 @lru_cache(4096)
 def _invisible(char: str) -> bool:
-    """Return True for format characters, variation selectors, the grapheme joiner, and what varies an emoji."""
+    """Return True for format characters, variation selectors, the grapheme joiner, and modifiers of an emoji."""
     return (
         unicodedata.category(char) == "Cf"
         or "\N{VARIATION SELECTOR-1}" <= char <= "\N{VARIATION SELECTOR-16}"

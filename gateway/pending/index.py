@@ -1,4 +1,4 @@
-"""The index of a conversation: what is open, running or lately settled there, and what was said and heard last.
+"""The index of a conversation: its open, running and lately settled actions, and the last messages of both sides.
 
 It is sealed, and it names the seal of each record's last write: only exactly that record may be decided or launched.
 """
@@ -21,9 +21,9 @@ from gateway.tools.pending_action import PendingAction, State, canonical_json, j
 __all__ = ["LATELY", "Index", "IndexEntry", "Showing", "same_ask"]
 
 LATELY = timedelta(minutes=10)
-"""How long a settled action still takes a bare yes or no for itself."""
+"""The time for which a settled action still takes a bare reply for itself."""
 _KEPT = 20
-"""Settled entries kept to answer a late code or reply; their records live longer than that."""
+"""The number of settled entries that are kept to answer a late code or reply. Their records live longer."""
 _STOPS_KEPT = 100
 _SHOWINGS_KEPT = 10
 _UNKNOWN_KEPT = timedelta(days=30)
@@ -32,7 +32,7 @@ _GOING: frozenset[State] = frozenset({"approved", "running", "unknown"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexEntry:
-    """How one action is found, and which record of it is the last."""
+    """The entry of one action: the ways to find it, and the seal of its last record."""
 
     action_id: str
     seal: str = ""
@@ -43,70 +43,70 @@ class IndexEntry:
     approvers: tuple[str, ...] = ()
     language: str = "en"
     prompts: tuple[str, ...] = ()
-    """Message ids of its prompts."""
+    """The platform's ids of the messages of its prompts."""
     at: datetime
-    """When it was asked, decided or settled."""
+    """The time when it was asked, decided or settled."""
     refused: str = ""
-    """`same_ask` of one that was refused."""
+    """The `same_ask` of an action that was refused, expired, withdrawn or undelivered."""
     fence: int = 0
     """The fence under which it was launched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Showing:
-    """A message of ours that arrived while something was open."""
+    """A message of the bot that arrived while an action was open."""
 
     at: datetime
-    """When its receipt came."""
+    """The time of its receipt."""
     queued: datetime
     shows: frozenset[str] = frozenset()
-    """The actions that it asks; empty when it is no prompt."""
+    """The ids of the actions that it asks about; empty if it is no prompt."""
     tells: frozenset[str] = frozenset()
-    """The actions whose end it tells."""
+    """The ids of the actions whose end it tells."""
     alone: bool = False
-    """It holds nothing but the gateway's own question."""
+    """True if it holds one question of the gateway's and no other words."""
     message_id: str | None = None
     sent_at: datetime | None = None
-    """The platform's own time of it."""
+    """The platform's time of the message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
-    """The actions of a conversation: the open ones as they were asked, the going, and the settled ones, newest last."""
+    """The actions of a conversation in short: the open ones in the order of their asks, the others newest last."""
 
     counter: int = 0
-    """Grows with every write: an older index is no longer true."""
+    """Grows with every write, so that an older copy of the index is known as one."""
     open: tuple[IndexEntry, ...] = ()
     going: tuple[IndexEntry, ...] = ()
-    """Approved, running, or of unknown outcome."""
+    """The actions that are approved, running, or of unknown outcome."""
     lately: tuple[IndexEntry, ...] = ()
     acted: Mapping[str, datetime] = field(default_factory=dict)
-    """Person -> when they last wrote or pressed anything here."""
+    """Person -> the time when they last wrote or pressed anything here."""
     stopped: Mapping[str, datetime] = field(default_factory=dict)
-    """Person -> when they last said /stop here, of those who said it last."""
+    """Person -> the time of their last /stop here, for the 100 people who said it last."""
     all_stopped: datetime | None = None
-    """When the last /stop was said by somebody who is not kept in `stopped`: it holds for everybody."""
+    """The time of the last /stop of a person who is no longer in `stopped`. It holds for everybody."""
     said: tuple[Showing, ...] = ()
-    """The messages of ours that arrived last, oldest first."""
+    """The last messages of the bot that arrived, oldest first."""
     address: Address | None = None
-    """Where the conversation is."""
+    """The address of the conversation."""
 
     def to_text(self) -> str:
         """Return the text that is stored and sealed."""
         try:
             return _adapter().dump_json(self, exclude_defaults=True).decode()
-        except ValueError:  # half a character in the id of a person
+        except ValueError:  # half of a surrogate pair in the id of a person
             return json_text(_adapter().dump_python(self, mode="json", exclude_defaults=True))
 
     @classmethod
     def from_text(cls, text: str) -> Index:
-        """Return the index of its text. Raises ValueError when it is none."""
+        """Return the index of a stored text. Raises ValueError for any other text."""
         index: Index = _adapter().validate_json(text)
         return index
 
     @classmethod
     def from_first_form(cls, stored: Json) -> Index:
-        """Return the index that a release before the sealed form wrote. Raises ValueError when it is none."""
+        """Return the index that a release before the sealed form wrote. Raises ValueError for any other value."""
         index: Index = _adapter().validate_python(stored)
         pressed = stored.get("pressed") if isinstance(stored, dict) else None
         return replace(index, acted=_moments().validate_python(pressed)) if pressed else index
@@ -118,53 +118,55 @@ class Index:
 
     @property
     def settled(self) -> tuple[IndexEntry, ...]:
-        """The entries that were decided, the last one first."""
+        """The entries that were decided or ended, the last one first."""
         return tuple(sorted((*self.going, *self.lately), key=lambda entry: entry.at, reverse=True))
 
     @property
     def entries(self) -> tuple[IndexEntry, ...]:
+        """All entries: the open ones, then the settled ones, the last one first."""
         return (*self.open, *self.settled)
 
     def get(self, action_id: str) -> IndexEntry | None:
         return next((entry for entry in self.entries if entry.action_id == action_id), None)
 
     def hears(self, person: str, at: datetime) -> bool:
-        """Return True while it matters that this person writes something: an action is live, or was settled lately and
-        they have written nothing since."""
+        """Return True if a message of this person must be noted: an action is live, or an action was settled lately
+        and they have not written since."""
         if self.live:
             return True
         since = max(at - LATELY, self.acted.get(person, at - LATELY))
         return any(entry.at >= since for entry in self.lately)
 
     def has_stopped(self, person: str, since: datetime) -> bool:
-        """Return True when this person said /stop after that moment, or may have."""
+        """Return True if this person said /stop after that moment, or may have."""
         return any(when is not None and when > since for when in (self.stopped.get(person), self.all_stopped))
 
     def heeds(self, at: datetime) -> bool:
-        """Return True while it matters what the bot says: an action is live, or was settled lately."""
+        """Return True if a message of the bot must be noted: an action is live, or was settled lately."""
         return bool(self.live) or any(entry.at >= at - LATELY for entry in self.lately)
 
     def by_code(self, code: str) -> IndexEntry | None:
-        """Return the open one of this code, else the one that was settled last."""
+        """Return the open entry with this code, else the last settled one."""
         return next((entry for entry in self.entries if entry.code == code), None)
 
     def by_prompt(self, message_id: str) -> tuple[IndexEntry, ...]:
-        """Return what was asked in this message of ours."""
+        """Return the entries that were asked in this message of the bot."""
         return tuple(entry for entry in self.entries if message_id in entry.prompts)
 
     def beside(self, action_ids: frozenset[str]) -> frozenset[str]:
-        """Return what was asked in the same messages as these."""
+        """Return the ids of all actions that were asked in the same messages as these."""
         messages = {prompt for entry in self.entries if entry.action_id in action_ids for prompt in entry.prompts}
         return frozenset(entry.action_id for entry in self.entries if not messages.isdisjoint(entry.prompts))
 
     def refused_since(self, since: datetime, ask: str) -> bool:
-        """Return True when exactly this was asked and came to nothing since then: refused, withdrawn or never seen to
-        the end."""
+        """Return True if an equal ask was refused, expired, withdrawn or undelivered since then."""
         return any(entry.refused == ask and entry.at >= since for entry in self.lately)
 
     def last_said(self, at: datetime) -> Showing | None:
-        """Return the last message of ours before this moment; None also while another one was on its way, since it may
-        have been on the screen before its receipt was here."""
+        """Return the bot's last message before this moment.
+
+        None also if another message was being sent at that moment: it may be on the screen before its receipt comes.
+        """
         if any(showing.queued <= at < showing.at for showing in self.said):
             return None
         return next((showing for showing in reversed(self.said) if showing.at <= at), None)
@@ -174,8 +176,8 @@ class Index:
     def changed(self, action: PendingAction, at: datetime) -> Index:
         """Return the index after any change of a record.
 
-        How it is found stays as it was asked, and no showing is forgotten: a record that somebody has changed must not
-        leave its neighbour alone in a prompt, where a yes would seem to mean that one.
+        Code, requester and approvers stay as they were asked, and no prompt is forgotten: if a changed record could
+        leave a prompt, a yes would seem to mean the other action of that prompt.
         """
         known = self.get(action.pending_action_id)
         if known is None:
@@ -194,7 +196,7 @@ class Index:
         return replace(self, going=going).placed(entry)
 
     def placed(self, entry: IndexEntry) -> Index:
-        """Return the index with this entry where its state belongs."""
+        """Return the index with this entry in the group of its state."""
         going, lately = _without(self.going, entry), _without(self.lately, entry)
         if entry.state == "pending":
             return replace(self, open=_with(self.open, entry), going=going, lately=lately)
@@ -205,10 +207,10 @@ class Index:
         return replace(self, open=_without(self.open, entry), going=going, lately=lately)
 
     def written(self, seals: Mapping[str, str], at: datetime) -> Index:
-        """Return the index as it is stored next, with the seals of the records that are written with it.
+        """Return the index to store, with the seals of the records that are written with it.
 
-        The counter is the time in microseconds, or one more than it was: it also grows over the end of an index that
-        was kept for its time.
+        The counter becomes the time in microseconds, or one more than before. So it also grows after an index was
+        deleted at the end of its time to live.
         """
 
         def sealed(entries: Sequence[IndexEntry]) -> tuple[IndexEntry, ...]:
@@ -222,7 +224,7 @@ class Index:
         )
 
     def moved(self, address: Address) -> Index:
-        """Return it for another place, where no message has the id it had."""
+        """Return the index for another address, without the message ids of the old one."""
         return replace(
             self,
             said=(),
@@ -233,25 +235,25 @@ class Index:
         )
 
     def acted_by(self, person: str, at: datetime) -> Index:
-        """Note that a person wrote or pressed something."""
+        """Return the index with a note that a person wrote or pressed something."""
         return replace(self, acted=dict(_noted(self.acted, person, at)[-_KEPT - 1 :]))
 
     def stopped_by(self, person: str, at: datetime) -> Index:
-        """Note that a person said /stop. None is forgotten: for whom one was said that goes, it holds for everybody."""
+        """Return the index with a note that a person said /stop. A note that is dropped holds for everybody."""
         stops = _noted(self.stopped, person, at)
         gone, kept = stops[:-_STOPS_KEPT], stops[-_STOPS_KEPT:]
         moments = [when for when in (self.all_stopped, *(when for _, when in gone)) if when is not None]
         return replace(self, stopped=dict(kept), all_stopped=max(moments, default=None))
 
     def showed(self, showing: Showing) -> Index:
-        """Note that a message of ours arrived."""
+        """Return the index with a message of the bot that arrived."""
         return replace(self, said=(*self.said, showing)[-_SHOWINGS_KEPT:])
 
 
 def same_ask(kind: str, args: Mapping[str, Json], requester: str) -> str:
-    """Return what two equal asks of one person have in common, and others do not."""
-    what = canonical_json([kind, dict(args), requester])
-    return hashlib.sha256(what).hexdigest()[:32]
+    """Return a hash of tool, arguments and requester, which two asks share only if they are equal."""
+    ask = canonical_json([kind, dict(args), requester])
+    return hashlib.sha256(ask).hexdigest()[:32]
 
 
 def _with(entries: Sequence[IndexEntry], entry: IndexEntry) -> tuple[IndexEntry, ...]:
@@ -265,8 +267,8 @@ def _without(entries: Sequence[IndexEntry], entry: IndexEntry) -> tuple[IndexEnt
 
 
 def _noted(moments: Mapping[str, datetime], person: str, at: datetime) -> list[tuple[str, datetime]]:
-    """Return the moments with this one of a person, whose own stands last, behind the others in their order."""
-    others = sorted(((who, when) for who, when in moments.items() if who != person), key=lambda item: item[1])
+    """Return the moments in order of time, with the new moment of this person at the end."""
+    others = sorted(((other, when) for other, when in moments.items() if other != person), key=lambda item: item[1])
     return [*others, (person, max(moments.get(person, at), at))]
 
 

@@ -1,6 +1,6 @@
-"""The texts of a prompt: the question, and how it reads once it is settled.
+"""The texts of a prompt: the question, and its text once the action has ended.
 
-The gateway writes them from the frozen record; no model has a word in them.
+The gateway writes them from the frozen record. No text of the model is part of them.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ __all__ = [
 
 _QUESTION_MARKS = "¿?？؟\N{GREEK QUESTION MARK}՞፧⁇⁈⁉‽"
 _LONGEST_QUESTION = 3_000
-"""Characters of Markdown. A longer question is not read in a chat: its text comes as a file."""
+"""The most characters of Markdown of a question. A longer one is sent as a file."""
 _LONGEST_TITLE = 600
 _LONGEST_ESCAPE = 12
-"""Characters of Markdown that one character may become."""
+"""The most characters of Markdown that one character is escaped to."""
 _LONGEST_BRIEF = 300
 _WORD_LIKE = re.compile(r"[\w.,@/+#-]*[\w%]", re.ASCII)
 _WIDE_OR_NARROW = re.compile(r"[\u00a0\u2000-\u200a\u202f\u205f]")
-"""Spaces that formatted amounts and dates have in them."""
+"""The spaces of formatted amounts and dates."""
 _PERSON = re.compile(r"[\w:+%.@=/-]+", re.ASCII)
 _TEXT = "text/plain; charset=utf-8"
 
 
 def brief(preview: str) -> str:
-    """A preview where many are listed, or what it asks is told again: as `plain`; the end of a long one is left out."""
+    """Return a preview for a list or a repetition, as `plain`. Past 300 characters its end is left out."""
     text = preview.strip()
     if len(text) > _LONGEST_BRIEF:
         text = f"{text[:_LONGEST_BRIEF]}…"
@@ -62,35 +62,35 @@ def brief(preview: str) -> str:
 
 
 def statement(preview: str) -> str:
-    """A preview in a sentence of ours that asks nothing any more: as `brief`, without the question marks around it."""
+    """Return a preview for a sentence that asks nothing any more: as `brief`, without question marks around it."""
     return brief(preview.strip().strip(_QUESTION_MARKS))
 
 
 def code_only(action: PendingAction) -> bool:
-    """Return True for an action whose question is too long for a message: a file has it, and only its code confirms."""
+    """Return True if the question is too long for a message. A file holds it, and only the code confirms it."""
     texts = _texts(action)
     if max(map(len, texts)) > _LONGEST_QUESTION:
         return True
     if sum(len(text) + 1 for text in texts) * _LONGEST_ESCAPE < _LONGEST_QUESTION:
-        return False  # however much of it is escaped
+        return False  # even if every character is escaped
     text = question(action)
     return len(text) > _LONGEST_QUESTION or not is_quick(text)
 
 
 def question(action: PendingAction) -> str:
-    """Return what would happen, whole, as Markdown: the headline and every argument."""
+    """Return the whole question as Markdown: the headline and every argument."""
     rows = [f"- {_row(name, value, plain)}" for name, value in _rows(action)]
     return "\n".join([f"**{plain(_headline(action))}**", *rows])
 
 
 def full_text(action: PendingAction) -> str:
-    """Return the same as a text to be read by itself."""
+    """Return the whole question as plain text, for a file."""
     rows = [_row(name, value, legible) for name, value in _rows(action)]
     return "\n".join([legible(_headline(action)), "", *rows, ""])
 
 
 def attached(action: PendingAction) -> Artifact:
-    """Return the file that has the whole question; it is always the same for one action."""
+    """Return the file with the whole question. It is always the same for one action."""
     content = full_text(action).encode("utf-8", "backslashreplace")
     return Artifact(
         content=content,
@@ -102,7 +102,7 @@ def attached(action: PendingAction) -> Artifact:
 
 
 def media_of(artifact: Artifact) -> Media:
-    """Return how a reply names the file of a question."""
+    """Return the reference of a reply to the file of a question."""
     return Media(
         sha256=artifact.sha256 or "", mime_type=_TEXT, filename=artifact.filename or "", size=artifact.size or 0
     )
@@ -116,14 +116,14 @@ def prompt(
     now: datetime | None = None,
     letters: Callable[[str], str] = str,
 ) -> Reply:
-    """Return the question for one action or several: a confirm and a cancel button for each, or how to answer in words.
+    """Return the prompt of one action or several: a confirm and a cancel button for each, or how to answer in words.
 
-    An action that was answered meanwhile says so in its place. Its buttons stay, so that a second tap does not land on
-    those of the next action.
+    An action that has been answered shows its outcome. Its buttons stay, so that a second tap does not hit the buttons
+    of the next action.
 
-    `tokens` are the (confirm, cancel) tokens of each action; none: there are no buttons here. An action that only its
+    `tokens` are the (confirm, cancel) tokens of each action; empty: the channel has no buttons. An action that only its
     code confirms has no confirm token, and its file goes in front. `intro` is a sentence in front. `now` is the time of
-    this showing, from which the time left is counted. `letters` spells our own words.
+    this showing, from which the time left is counted. `letters` respells the gateway's own words for the channel.
     """
     language = actions[0].language
     blocks = [intro] if intro else []
@@ -151,7 +151,7 @@ def prompt(
 
 
 def labels(action: PendingAction, *, several: bool) -> list[tuple[str, Intent]]:
-    """Return the buttons of an open action by what they do: one that only its code confirms has none for that."""
+    """Return the label and the intent of each button of an open action. If only the code confirms, it has no yes."""
     both = _both(action, several=several, language=action.language)
     return both[1:] if code_only(action) else both
 
@@ -166,7 +166,7 @@ def _both(action: PendingAction, *, several: bool, language: str) -> list[tuple[
 
 
 def settled(action: PendingAction, at: datetime) -> Settled:
-    """Return how it stands with an action, and the time that `settled_note` writes."""
+    """Return the state of an action for the channel, with the time that `settled_note` writes."""
     match action.state:
         case "pending":
             return Settled(state="open")
@@ -181,52 +181,52 @@ def settled(action: PendingAction, at: datetime) -> Settled:
 
 
 def settled_note(action: PendingAction, at: datetime) -> str:
-    """Return the text that replaces the question once it is decided: what it was about, and what became of it.
+    """Return the text that replaces the question once it is decided: the question in short, and its outcome.
 
     `at` is the time of this change of the message, for an action that has not ended.
     """
     language, time = action.language, clock_time(action.finished_at or at, action.language)
-    who = decided_by(action)
+    name = decided_by(action)
     match action.state, action.reason:
         case "done", _:
-            note = say("confirmed_by", language, name=who, time=time)
+            note = say("confirmed_by", language, name=name, time=time)
         case "failed", _:
-            note = say("failed_note", language, name=who, time=time)
+            note = say("failed_note", language, name=name, time=time)
         case "unknown", _:
-            note = say("unknown_note", language, name=who)
+            note = say("unknown_note", language, name=name)
         case "closed", "refused":
             key = "cancelled_by_you" if is_you(action) else "cancelled_by"
             key = f"{key}_because" if action.remark else key
-            note = say(key, language, name=who, remark=remark(action))
+            note = say(key, language, name=name, remark=remark(action))
         case "closed", ("expired" | "withdrawn" | "undelivered" | "drifted" | "changed") as reason:
             note = say(f"{why_closed(reason, action.detail)}_note", language)
         case _:
-            note = say("running_note", language, name=who)
+            note = say("running_note", language, name=name)
     rows = [] if code_only(action) else [f"- {_row(name, value, plain)}" for name, value in _rows(action)]
     return "\n".join([f"**{statement(action.preview)}**", *rows, "", note])
 
 
 def decided_by(action: PendingAction) -> str:
-    """Return who decided it, as Markdown."""
+    """Return the person who decided it, as Markdown."""
     if is_you(action):
         return say("you", action.language)
     return named(action.decided_name) if action.decided_name else _person(action.decided_by or "")
 
 
 def is_you(action: PendingAction) -> bool:
-    """Return True when whoever decided it is the only reader, and has no name that they would know."""
+    """Return True if the person who decided it is the only reader and has no name, so that the text says "you"."""
     if action.decided_name or action.address is None or action.address.group or action.decided_by != action.requester:
         return False
     return Person.parse(action.requester).user_id == action.address.place
 
 
 def remark(action: PendingAction) -> str:
-    """Return what the person said beside a no, quoted, as Markdown."""
+    """Return the person's words beside a no, quoted, as Markdown."""
     return plain(shown(action.remark or "", bare=False))
 
 
 def what_became(action: PendingAction, at: datetime) -> str:
-    """The truthful answer, in plain text, to a button or a word that comes too late for this action."""
+    """Return the answer to a button or a reply that comes too late for this action, in the action's language."""
     match action.state, action.reason:
         case (("approved" | "running"), _):
             key = "already_running"
@@ -244,7 +244,7 @@ def what_became(action: PendingAction, at: datetime) -> str:
 
 
 def _texts(action: PendingAction) -> list[str]:
-    """Return the texts that the question is made of, as they were given."""
+    """Return the unescaped texts of the question."""
     texts = [action.preview, action.kind, *(text for row in action.table for text in row), *action.args]
     return texts + [value if isinstance(value, str) else as_text(value) for value in action.args.values()]
 
@@ -254,7 +254,7 @@ def _headline(action: PendingAction) -> str:
 
 
 def _shortened(action: PendingAction, letters: Callable[[str], str]) -> str:
-    """The question without what is in its file, which it names."""
+    """Return the question of an action with a file: a short title and the file's name."""
     title = plain(_headline(action))
     if len(title) > _LONGEST_TITLE or not is_quick(title):
         title = plain(action.kind.replace("_", " "))
@@ -263,7 +263,7 @@ def _shortened(action: PendingAction, letters: Callable[[str], str]) -> str:
 
 
 def _rows(action: PendingAction) -> list[tuple[str, str]]:
-    """Names and values: the preview's own table, then every argument that cannot be read word for word already."""
+    """Return names and values: the preview's own table, then every argument whose exact value is not shown yet."""
     table = [(name, _cell(value)) for name, value in action.table]
     args = [(name, shown(value)) for name, value in action.args.items()]
     if len(args) == 1 and action.template and _is_said(action.preview, next(iter(action.args.values()))):
@@ -272,7 +272,7 @@ def _rows(action: PendingAction) -> list[tuple[str, str]]:
 
 
 def _cell(value: str) -> str:
-    """A value of a preview's table, which has no other kind than text."""
+    """Return a value of a preview's table, which is always a text."""
     value = _WIDE_OR_NARROW.sub(" ", value)
     return value if _WORD_LIKE.fullmatch(value) else f"“{visible(value)}”"
 
@@ -284,19 +284,19 @@ def _argument(name: str) -> str:
 def _row(name: str, value: str, write: Callable[[str], str]) -> str:
     written = write(value)
     if has_right_to_left(name + value) and not (value.startswith("“") and has_right_to_left(value)):
-        written = isolated(written)  # a text in quotes is already, where it has such letters itself
+        written = isolated(written)  # a quoted text with right-to-left letters is isolated already
     return f"{write(name)}: {written}"
 
 
 def _is_said(headline: str, value: Json) -> bool:
-    """Whether this value stands in the headline as a whole word."""
+    """Return True if the headline shows this value as a whole word."""
     said = shown(value, bare=False)
     around = r"(?<![\w.,+-]){}(?![\w-]|[.,]\w)" if not isinstance(value, str) else "{}"
     return re.search(around.format(re.escape(said)), headline) is not None
 
 
 def _person(written: str) -> str:
-    """A person as written, in the form of code: a channel may show there the name that it has for them."""
+    """Return the written form of a person as Markdown code. A channel may show its own name for them instead."""
     return f"`{written}`" if _PERSON.fullmatch(written) else named(written) if written else ""
 
 
@@ -315,8 +315,8 @@ def _answer(action: PendingAction, letters: Callable[[str], str], *, words: bool
     answer = say(how, language, letters, yes_word=yes, no_word=no, code=action.code)
     if action.approvers:
         people = listing([_person(person) for person in action.approvers], language)
-        who = "prompt_approvers" if action.need == 1 else "prompt_votes"
-        return f"{answer} {say(who, language, letters, people=people, need=action.need)}"
+        key = "prompt_approvers" if action.need == 1 else "prompt_votes"
+        return f"{answer} {say(key, language, letters, people=people, need=action.need)}"
     if action.address is not None and action.address.group:
         return f"{answer} {say('prompt_requester_only', language, letters)}"
     return answer

@@ -1,4 +1,4 @@
-"""Showing: the prompt of open actions, first and again, and its edit once something is settled."""
+"""Prompting: showing the prompts of open actions, showing them again, and editing them when an action has ended."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ __all__ = [
 _RESHOWN_AT_MOST = 2
 _LINES_AT_MOST = 3
 _LONGEST_TOGETHER = 6_000
-"""Characters of Markdown of the questions that one message asks."""
+"""The most characters of Markdown of the questions in one message."""
 
 
 def show_prompt(
     actions: ConversationActions, asked: Sequence[PendingAction], *, intro: str | None = None, alone: bool = True
 ) -> None:
-    """Say the prompt of these open actions, with new tokens; those of earlier showings stay good.
+    """Queue the prompt of these open actions, with new tokens. The tokens of earlier showings stay valid.
 
-    A question that is too long for a message comes as a file in front of it. `alone`: the message holds nothing else
-    that a bare word could answer.
+    A question that is too long for a message goes out as a file in front of it. `alone`: the message holds nothing else
+    that a bare reply could answer.
     """
     for together in _messages(asked):
         shows = tuple(action.pending_action_id for action in together)
@@ -52,7 +52,7 @@ def show_prompt(
 
 
 def show_again(actions: ConversationActions, person: str) -> None:
-    """Show under a reply to something else the prompts of this person that still wait."""
+    """Show the waiting prompts of this person again, under a reply about another matter."""
     mine = actions.open_for(person)
     if mine:
         intro = say("still_waiting", mine[0].language, actions.letters)
@@ -76,9 +76,9 @@ def show_once_more(
     intro: str | None = None,
     alone: bool = True,
 ) -> None:
-    """Show the prompts of open actions again, twice at most each; after that a line says where an action stands.
+    """Show the prompts of open actions again, each at most twice; after that one line tells that an action waits.
 
-    `new` ones are shown for the first time, in the same message.
+    The `new` ones are shown for the first time, in the same message.
     """
     remind(actions, [action for action in waiting if action.reshown >= _RESHOWN_AT_MOST])
     again = [action for action in waiting if action.reshown < _RESHOWN_AT_MOST]
@@ -89,7 +89,7 @@ def show_once_more(
 
 
 def remind(actions: ConversationActions, waiting: Sequence[PendingAction]) -> None:
-    """Say in a line each what is not done yet; past three of them, how many they are."""
+    """Queue one line for each action that is not done yet; for more than three, one line with their number."""
     if len(waiting) > _LINES_AT_MOST:
         actions.say(say("many_not_done_yet", waiting[0].language, actions.letters, count=len(waiting)))
         return
@@ -100,10 +100,10 @@ def remind(actions: ConversationActions, waiting: Sequence[PendingAction]) -> No
 
 
 def note_arrived(actions: ConversationActions, showing: Showing) -> None:
-    """Note that a message of ours has arrived.
+    """Note that a message of the bot has arrived.
 
-    The time to answer starts with the first showing of a prompt. A prompt of an action that was settled meanwhile is
-    edited at once.
+    The first showing of a prompt starts its time to answer. The prompt of an action that has ended meanwhile is edited
+    at once.
     """
     settled, at, message_id = False, showing.at, showing.message_id
     actions.index = actions.index.showed(showing)
@@ -125,7 +125,7 @@ def note_arrived(actions: ConversationActions, showing: Showing) -> None:
 
 
 def move(actions: ConversationActions, address: Address, at: datetime) -> None:
-    """Give the conversation another address, for its actions that are not settled; open ones are asked anew there."""
+    """Give the conversation another address. Its open actions are asked anew there."""
     for action in list(actions.by_id.values()):
         if not action.settled:
             actions.put(replace(action, address=address, prompts=()), "moved", None, at)
@@ -135,7 +135,7 @@ def move(actions: ConversationActions, address: Address, at: datetime) -> None:
 
 
 def again_button(actions: ConversationActions, action: PendingAction) -> tuple[Button, ...]:
-    """Return the button that asks an ended action anew, where there are buttons and that may be."""
+    """Return the button that asks an ended action anew; empty if the channel has no buttons or it may not be asked."""
     if not (actions.has_buttons and may_ask_again(action)):
         return ()
     (token,) = _mint(actions, action, ["again"])
@@ -145,9 +145,9 @@ def again_button(actions: ConversationActions, action: PendingAction) -> tuple[B
 def edit_prompt(
     actions: ConversationActions, message_id: str, at: datetime, *, buttons: tuple[Button, ...] = ()
 ) -> None:
-    """Edit a prompt: its settled actions say how they ended, its open ones are still asked.
+    """Queue the edit of a prompt: its ended actions say how they ended, its open ones are still asked.
 
-    `buttons` stand under a prompt that asks nothing any more.
+    `buttons` stand under a prompt of one ended action.
     """
     actions.says = [said for said in actions.says if said.reply.edits != message_id]
     asked = [action for action in actions.by_id.values() if message_id in action.prompts]
@@ -180,7 +180,7 @@ def _question(
 
 
 def _messages(asked: Sequence[PendingAction]) -> Iterator[list[PendingAction]]:
-    """Return what one message asks, in order: together if that is not too long to be read as Markdown."""
+    """Yield the actions of each message, in order. A message takes as many as it has room for."""
     together: list[PendingAction] = []
     length = 0
     for action in in_order(asked):
@@ -195,7 +195,7 @@ def _messages(asked: Sequence[PendingAction]) -> Iterator[list[PendingAction]]:
 
 
 def _attach(actions: ConversationActions, asked: Sequence[PendingAction]) -> None:
-    """Have the files said that hold what the prompt of these actions has no room for."""
+    """Queue the files of the questions that are too long for the prompt."""
     for action in asked:
         if action.open and code_only(action):
             file = attached(action)
@@ -205,7 +205,7 @@ def _attach(actions: ConversationActions, asked: Sequence[PendingAction]) -> Non
 
 
 def _mint(actions: ConversationActions, action: PendingAction, intents: Sequence[ButtonIntent]) -> list[str]:
-    """Make the token of a button for each intent; only their hashes are kept."""
+    """Return a new token for each intent. Only their hashes are stored."""
     made = [make_token(actions.partition) for _ in intents]
     tokens = tuple(
         Token(sha256=token_sha256(token), intent=intent) for token, intent in zip(made, intents, strict=True)

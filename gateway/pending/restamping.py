@@ -1,4 +1,4 @@
-"""The seals of this release on what an older one left waiting: once, where no process of that one can still write."""
+"""Sealing the bodies that an older release left in a store: once, when no process of that release can still write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["restamping"]
 
 
 def restamping(keyring: Keyring) -> Rewriting:
-    """Return what seals each body that carries no seal, and leaves every other as it is."""
+    """Return a function that seals each body without a seal, and leaves every other body as it is."""
     return partial(_restamped, keyring)
 
 

@@ -1,8 +1,8 @@
-"""The digest of a question, and the seals over everything that leads from it to the effect.
+"""The digest of a question, and the seals over the records between the question and the effect.
 
-A seal is an HMAC with the gateway's key over bytes as they are stored, and over the name they are stored under. It does
-not hold for bytes that were edited, copied to another name or made without the key. The record of each action is
-sealed, and so are the index of its conversation, every event, every queued part and every step of a turn's checkpoint.
+A seal is an HMAC with the gateway's key over the stored bytes and their name. It does not hold for bytes that were
+edited, copied to another name or made without the key. Sealed are the record of each action, the index of its
+conversation, every event, every queued part and every step of a turn's checkpoint.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = ["Keyring", "Purpose", "Sealed", "compute_digest", "is_sealed", "step_
 Purpose: TypeAlias = Literal["record", "event", "part", "step", "note"]
 
 _MAC_HEX = 32
-"""Digits of the seal of an event, a part or a step: 128 bits, as Slack's and Twilio's signatures have at least."""
+"""The hex digits of the seal of an event, a part or a step: 128 bits. Slack's and Twilio's signatures have no less."""
 
 
 def compute_digest(action: PendingAction) -> str:
-    """Return the SHA-256 over what was shown, who asked, where, who may approve and for how long: frozen at the ask.
+    """Return the SHA-256 over the shown question, requester, conversation, approvers and ttl, which never change.
 
-    No release changes this formula: a field that a later one adds stands in it only where a record has it. Raises
-    ValueError when the arguments or the precondition are not canonical JSON.
+    No release changes this formula. A field that a later release adds is part of it only for a record that has the
+    field. Raises ValueError when the arguments or the precondition are not canonical JSON.
     """
     return hashlib.sha256(
         canonical_json(
@@ -67,14 +67,14 @@ def is_sealed(stored: object) -> TypeGuard[dict[str, Json]]:
 
 
 def step_context(conversation: str, last_mac: str) -> str:
-    """Return the context in which a step of a checkpoint is sealed: behind the step of that seal, or as the first."""
+    """Return the context for the seal of a checkpoint's step. `last_mac` is the seal of the step before, or empty."""
     return f"{conversation}\n{last_mac}"
 
 
 class Keyring:
-    """The gateway's keys: the first seals, all verify.
+    """The gateway's keys. The first one seals; all of them verify.
 
-    Raises ValueError without a key, or with one under 16 bytes.
+    Raises ValueError without a key, or with a key under 16 bytes.
     """
 
     def __init__(self, keys: Sequence[bytes]) -> None:
@@ -88,15 +88,15 @@ class Keyring:
     def seal(self, name: str, text: str, *, form: int = FORM) -> dict[str, Json]:
         """Return the stored form of a record: its text, and the seal over the text, its form and its name.
 
-        The form stands under `schema` too, where a release before the sealed form looks for it in an action.
+        The form is written under `schema` too, because a release before the sealed form reads it there.
         """
         seal = self._mac("record", name, f"{form}\n{text}")
         return {"form": form, "schema": form, "seal": seal, "body": text}
 
     def open(self, name: str, stored: Json) -> Sealed | None:
-        """Return the text of a record whose seal holds, else None.
+        """Return the text and the seal of a record whose seal holds, else None.
 
-        Raises NewerForm for a genuine one that a newer release wrote.
+        Raises NewerForm for a genuine record that a newer release wrote.
         """
         if not isinstance(stored, dict):
             return None
@@ -110,7 +110,7 @@ class Keyring:
         return Sealed(text, seal)
 
     def holds_in_first_form(self, stored: Mapping[str, Json]) -> bool:
-        """Return True when a record of the first form carries the seal and the digest of exactly its fields."""
+        """Return True if the seal and the digest of a record of the first form match its fields."""
         try:
             body = canonical_json({name: value for name, value in stored.items() if name != "seal"})
             action = PendingAction.from_json(stored)
@@ -123,11 +123,11 @@ class Keyring:
     # ── events, parts, steps ──
 
     def stamped(self, purpose: Purpose, context: str, body: Mapping[str, Json]) -> dict[str, Json]:
-        """Return the body with a seal over itself and its context, in a form that survives being stored as JSON."""
+        """Return the body with a seal over its JSON and its context."""
         return {**body, "mac": self._mac(purpose, context, json_text(body))[:_MAC_HEX]}
 
     def is_genuine(self, purpose: Purpose, context: str, body: Mapping[str, Json]) -> bool:
-        """Return True when the body carries the seal that `stamped` gave it in this context."""
+        """Return True if the body carries the seal that `stamped` gives it in this context."""
         bare = dict(body)
         mac = bare.pop("mac", None)
         return isinstance(mac, str) and self._holds(purpose, mac, context, json_text(bare))
@@ -143,7 +143,7 @@ class Keyring:
 
 
 def _message(purpose: Purpose, context: str, text: str) -> bytes:
-    """Join the fields so that no two different triples give the same bytes."""
+    """Return the joined fields. No two different triples give the same bytes."""
     head = context.encode("utf-8", "surrogatepass")
     return b"%b\n%d\n%b%b" % (purpose.encode(), len(head), head, text.encode("utf-8", "surrogatepass"))
 

@@ -1,4 +1,4 @@
-"""Launching and ending actions. Each end is written down and told once."""
+"""Launching and ending actions. Each end is recorded and told once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 
 
 def expire(actions: ConversationActions, action_id: str, at: datetime) -> None:
-    """Close an action whose deadline has come."""
+    """Close an open action whose deadline has come, as expired or drifted."""
     action = actions.get(action_id)
     if action is None or not action.open or action.expires_at is None or at < action.expires_at:
         return
@@ -41,16 +41,17 @@ def expire(actions: ConversationActions, action_id: str, at: datetime) -> None:
 
 
 def close_undelivered(actions: ConversationActions, action_id: str, at: datetime) -> None:
-    """Close an action whose prompt never arrived."""
+    """Close an open action that was never shown, as undelivered or drifted."""
     action = actions.get(action_id)
     if action is not None and action.open and action.shown_at is None and not close_if_drifted(actions, action, at):
         close(actions, action, "undelivered", at)
 
 
 def not_arrived(actions: ConversationActions, message_id: str, action_ids: Iterable[str], at: datetime) -> bool:
-    """Note that a message of these questions, which the platform took, did not arrive after all.
+    """Record that a message of these questions, which the platform had accepted, did not arrive.
 
-    An open action that was shown in no other message is closed as undelivered. False when none was open and as shown.
+    An open action that was shown in no other message is closed as undelivered. Returns False if none of the actions was
+    open and without drift.
     """
     found = False
     in_message = (entry.action_id for entry in actions.index.by_prompt(message_id))
@@ -60,9 +61,9 @@ def not_arrived(actions: ConversationActions, message_id: str, action_ids: Itera
             continue
         found = True
         others = tuple(prompt_id for prompt_id in action.prompts if prompt_id != message_id)
-        # A message in front of the prompt itself belongs to one showing; of several nobody knows to which.
-        whole = others if message_id in action.prompts else others[1:]
-        if whole:
+        # A file in front of the prompt belongs to one showing. With several showings it is not known to which.
+        other_showings = others if message_id in action.prompts else others[1:]
+        if other_showings:
             actions.change(replace(action, prompts=others), at)
         else:
             close(actions, replace(action, prompts=others), "undelivered", at)
@@ -70,7 +71,7 @@ def not_arrived(actions: ConversationActions, message_id: str, action_ids: Itera
 
 
 def launch(actions: ConversationActions, action_id: str, fence: int, at: datetime) -> PendingAction | None:
-    """Let the effect run now, under this fence. None: it may not, and that has been settled and told."""
+    """Return the action as running under this fence; None if it may not run, which is then recorded and told."""
     action = actions.get(action_id)
     if action is None or expire_approval(actions, action, at) or close_if_drifted(actions, action, at):
         return None
@@ -84,7 +85,7 @@ def launch(actions: ConversationActions, action_id: str, fence: int, at: datetim
 
 
 def expire_approval(actions: ConversationActions, action: PendingAction | None, at: datetime) -> bool:
-    """Close an action whose yes is too old to be acted on; False when it is not."""
+    """Close an action whose approval is too old to launch it. Returns False if it is not."""
     if action is None or not transitions.is_stale(action, at):
         return False
     close(actions, action, "expired", at, tell="not_started")
@@ -92,7 +93,7 @@ def expire_approval(actions: ConversationActions, action: PendingAction | None, 
 
 
 def close_drifted(actions: ConversationActions, action_id: str, at: datetime, detail: Detail) -> None:
-    """Close an action that would act on something that is no longer as it was shown, or could not be looked at."""
+    """Close an action before its launch, because its preview has changed or could not be made."""
     action = actions.get(action_id)
     if action is not None and transitions.may_close(action):
         _close_drifted(actions, action, at, detail)
@@ -109,9 +110,9 @@ def finish(
     text: str | None = None,
     media: Sequence[Media] = (),
 ) -> bool:
-    """Write down how the effect ended, as far as anybody knows; `text` is said instead of our own sentence.
+    """Record the outcome of the effect, and tell it. `text` is sent instead of the gateway's own sentence.
 
-    False when this fence has nothing more to say about it.
+    Returns False if an outcome under this fence no longer counts.
     """
     action = actions.get(action_id)
     if action is None:
@@ -129,7 +130,7 @@ def finish(
 def settle(
     actions: ConversationActions, action_id: str, state: Literal["done", "failed"], by: str, at: datetime
 ) -> bool:
-    """Write down what an operator or a probe found out about an unknown one. False when it is not unknown."""
+    """Record the outcome of an unknown action that an operator or a probe found. Returns False if it is not unknown."""
     action = actions.get(action_id)
     if action is None or action.state != "unknown":
         return False
@@ -141,7 +142,8 @@ def settle(
 
 
 def close_if_drifted(actions: ConversationActions, action: PendingAction, at: datetime) -> bool:
-    """Close an action whose tool or policy is no longer as it was shown; False when it is, or may not be closed."""
+    """Close an action whose tool or policy has changed since it was shown. Returns False if neither has, or after the
+    launch."""
     detail = actions.drift(action) if transitions.may_close(action) else None
     if detail is None:
         return False
@@ -150,16 +152,16 @@ def close_if_drifted(actions: ConversationActions, action: PendingAction, at: da
 
 
 def supersede(actions: ConversationActions, action: PendingAction) -> None:
-    """Close the open action that a new one takes the place of; one that was decided meanwhile stays."""
+    """Close the action that a new one supersedes, if it is still open."""
     before = actions.get(action.supersedes) if action.supersedes is not None else None
     if before is not None and before.open:
         close(actions, before, "changed", actions.now)
 
 
 def end_tampered(actions: ConversationActions, action: PendingAction, *, was_running: bool) -> None:
-    """End an action that somebody without the key has changed; it will not happen, whatever its record says.
+    """End an action whose record was changed without the key. It will not run.
 
-    An action that was running ends as unknown: it may have happened already.
+    An action that was running ends as unknown, because it may have happened.
     """
     ended = replace(
         action,
@@ -185,7 +187,7 @@ def close(
     name: str | None = None,
     tell: str | None = None,
 ) -> None:
-    """Close an action that will not happen; `tell` names the sentence that says so."""
+    """Close an action that will not run. `tell` is the key of the sentence that says so; None: only the prompt does."""
     closed = transitions.close(action, reason, at, detail=detail, by=by, name=name)
     if tell == "cancelled_because" and is_you(closed):
         tell = "cancelled_you_because"
@@ -207,6 +209,7 @@ def _settled(
     text: str | None = None,
     media: Sequence[Media] = (),
 ) -> None:
+    """Record the end of an action, tell it with `text` and `media`, and edit its prompts."""
     actions.put(action, what, person, at)
     actions.changes.no_longer_due(action, "expiry", "undelivered", "unlaunched")
     actions.changes.settled.append(action)

@@ -1,4 +1,4 @@
-"""The lines that people, phones and mail programs put below an answer."""
+"""Signatures: the lines that people, phones and mail programs put below an answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RULE = re.compile(r"[-_—–]{1,3}")
 _END = " ,.!:;—–-"
 _MOST_NAMES = 4
 _PARTICLES = frozenset("al bin da das de del della den der di do dos du el la le ten ter van von y".split())  # noqa: SIM905
-"""Small words in names: Sanne de Vries."""
+"""Small words in names, as in Sanne de Vries."""
 
 
 def without_signature(text: str, languages: Iterable[str]) -> list[str]:
@@ -40,7 +40,7 @@ def _signed(lines: list[tuple[str, str]], tables: list[Words]) -> int:
 
 
 def _closes(raw: str, last: str, words: Words) -> bool:
-    """Return True for a closing, alone or with a name, and for what a phone or mail program writes."""
+    """Return True for a closing, alone or with a name, and for the line of a phone or mail program."""
     for pattern in words.sent_from:
         if (found := pattern.fullmatch(last)) and common().is_device(found.groupdict().get("device", "") or ""):
             return True
@@ -54,7 +54,7 @@ def _closes(raw: str, last: str, words: Words) -> bool:
 
 
 def _is_name(raw: str) -> bool:
-    """Return True for up to three words that each begin like a name: with a capital, where the script has capitals."""
+    """Return True for up to four words that begin like a name: with a capital, if the script has capitals."""
     parts = raw.strip(_END).split()
     return 0 < len(parts) <= _MOST_NAMES and all(
         (not part[0].islower() or (place > 0 and part in _PARTICLES))

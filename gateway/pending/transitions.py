@@ -1,4 +1,4 @@
-"""The states of an action and every way from one to the next, as pure functions of the record.
+"""The states of an action and every transition between them, as pure functions of the record.
 
     pending ──approve──▶ approved ──launch(fence)──▶ running ──finish──▶ done | failed | unknown
        │                    │                           └──relaunch──▶ running (idempotent tools only)
@@ -6,7 +6,7 @@
                  ▼
                closed(reason)
 
-None of them reads a clock, a key or a store: the time is the stamp of the event that caused it, and whoever writes the
+They read no clock, key or store. The time is the stamp of the event that caused the transition. The writer of the
 record seals it.
 """
 
@@ -40,56 +40,56 @@ __all__ = [
 ]
 
 APPROVED_FOR = timedelta(minutes=15)
-"""How long after the decision an effect may still be launched: later it would surprise whoever said yes."""
+"""The time after the decision in which an effect may be launched. A later one would surprise the person."""
 PROBED_NOT_DONE = "found not done by its probe"
-"""The outcome of an action that a probe took for not done: a worker that was only slow may know better."""
+"""The outcome of an action that a probe found not done. A worker that was only slow may still report it done."""
 SETTLED_BY = "settled by "
-"""The outcome of an action begins so that somebody has settled by hand; who that was stands behind it."""
+"""The beginning of the outcome of an action that was settled by hand; the name of the operator follows."""
 RELAUNCHES = 3
 RELAUNCH_WITHIN = timedelta(hours=24)
 
 
 class WrongState(ValueError):
-    """The action is not in a state from which this can happen."""
+    """The action is in a state that allows no such transition."""
 
     def __init__(self, action: PendingAction, wanted: str) -> None:
         super().__init__(f"action {action.pending_action_id} is {action.state}: it cannot {wanted}")
 
 
 def may_approve(action: PendingAction, person: str) -> bool:
-    """Without approvers the requester alone; otherwise whoever the approver rule names, and nobody else."""
+    """Return True for the people of the approver rule; without one, for the requester alone."""
     if not action.approvers:
         return person == action.requester
     return person in action.approvers
 
 
 def may_refuse(action: PendingAction, person: str) -> bool:
-    """The requester or an approver may always say no."""
+    """Return True for the requester and for each approver."""
     return person == action.requester or may_approve(action, person)
 
 
 def may_close(action: PendingAction) -> bool:
-    """Return True before the launch: the action may still end as one that does not happen."""
+    """Return True before the launch: the action may still be closed without its effect."""
     return action.state in ("pending", "approved")
 
 
 def expired(action: PendingAction, at: datetime) -> bool:
-    """Return True when its deadline had passed at this stamp. An action that was never shown has no deadline yet."""
+    """Return True if its deadline had passed at this stamp. An action that was never shown has no deadline yet."""
     return action.expires_at is not None and at > action.expires_at
 
 
 def is_stale(action: PendingAction, at: datetime) -> bool:
-    """Return True when the yes to an action that was not launched is too old to be acted on."""
+    """Return True if the action was approved too long ago to be launched."""
     return action.state == "approved" and action.decided_at is not None and at - action.decided_at > APPROVED_FOR
 
 
 def may_ask_again(action: PendingAction) -> bool:
-    """Return True for an action that one press asks anew: its time has passed, or what it was about has changed."""
+    """Return True for an action that one press asks anew: it has expired or drifted, and was not tampered with."""
     return action.reason in ("expired", "drifted") and action.detail != "tampered"
 
 
 def show(action: PendingAction, at: datetime, message_id: str | None) -> PendingAction:
-    """The prompt has arrived. Its time starts with the first showing; another one does not move it."""
+    """Return the action with another prompt that has arrived. The first showing starts its time; later ones do not."""
     prompts = action.prompts if message_id is None or message_id in action.prompts else (*action.prompts, message_id)
     if not action.open or action.shown_at is not None:
         return replace(action, prompts=prompts)
@@ -97,16 +97,17 @@ def show(action: PendingAction, at: datetime, message_id: str | None) -> Pending
 
 
 def tighten(action: PendingAction, at: datetime, seconds: float) -> PendingAction:
-    """Leave at most so many seconds; the time never grows. Raises ValueError when negative or not a number."""
+    """Return the action with at most so many seconds left. Its time never grows. Raises ValueError when negative or not
+    finite."""
     if not 0 <= seconds < float("inf"):
         raise ValueError("seconds must be zero or more, and finite")
     return replace(action, expires_at=_earlier(action, at, seconds))
 
 
 def approve(action: PendingAction, person: str, name: str | None, at: datetime) -> PendingAction:
-    """A yes: one more vote, and approved when that is enough.
+    """Return the action with the vote of this person, and approved if it has enough votes.
 
-    Raises WrongState when it is not pending or its deadline has passed, and PermissionError for the wrong person.
+    Raises WrongState when it is not pending or has expired, and PermissionError for a person that may not approve it.
     """
     if not action.open or expired(action, at):
         raise WrongState(action, "be approved")
@@ -129,7 +130,7 @@ def close(
     by: str | None = None,
     name: str | None = None,
 ) -> PendingAction:
-    """It will not happen. Only before launch: raises WrongState afterwards."""
+    """Return the closed action, which will not run. Raises WrongState after the launch."""
     if not may_close(action):
         raise WrongState(action, "be closed")
     return replace(
@@ -145,9 +146,9 @@ def close(
 
 
 def launch(action: PendingAction, fence: int, at: datetime) -> PendingAction:
-    """The effect is about to run under this fence. Also the relaunch of an idempotent one whose worker died.
+    """Return the action as running under this fence. Also relaunches an idempotent action whose worker died.
 
-    Raises WrongState from any other state, or when the fence is not newer than the record's.
+    Raises WrongState if it is neither approved nor running, or if the fence is not newer than the record's.
     """
     if action.state not in ("approved", "running") or fence <= action.fence:
         raise WrongState(action, "be launched")
@@ -161,7 +162,7 @@ def launch(action: PendingAction, fence: int, at: datetime) -> PendingAction:
 
 
 def may_relaunch(action: PendingAction, at: datetime) -> bool:
-    """Whether an idempotent effect may be tried again: three times, within a day of its first launch.
+    """Return True if an idempotent effect may be tried again: three times, within a day of its first launch.
 
     Providers forget idempotency keys after about a day (Stripe: docs.stripe.com/api/idempotent_requests).
     """
@@ -180,12 +181,11 @@ def finish(
     outcome: str | None,
     at: datetime,
 ) -> PendingAction:
-    """Return the action as the effect that ran under this fence has left it.
+    """Return the action with the outcome of the effect that ran under this fence.
 
-    A late end still settles `unknown`, and what a probe took for not done is no longer sure of that. Done also beats
-    what somebody has settled as failed by hand. An earlier attempt whose end comes late counts only when it is done:
-    others with the same key came after it.
-    Raises WrongState for any other fence or state.
+    A late outcome settles ``unknown``. ``done`` and ``unknown`` replace a probe's "not done". ``done`` also replaces a
+    ``failed`` that was settled by hand. The late outcome of an earlier attempt counts only if it is ``done``, because
+    attempts with the same idempotency key came after it. Raises WrongState for any other fence or state.
     """
     late = action.state == "unknown" and state != "unknown"
     by_hand = (action.outcome or "").startswith(SETTLED_BY) and state == "done"
@@ -197,13 +197,13 @@ def finish(
 
 
 def settle(action: PendingAction, state: Literal["done", "failed"], outcome: str, at: datetime) -> PendingAction:
-    """A person or a probe has found out what became of an unknown one. Raises WrongState from any other state."""
+    """Return an unknown action with the outcome that an operator or a probe found. Raises WrongState if not unknown."""
     if action.state != "unknown":
         raise WrongState(action, "be settled by hand")
     return replace(action, state=state, outcome=outcome, finished_at=at)
 
 
 def _earlier(action: PendingAction, at: datetime, seconds: float) -> datetime:
-    """Return the end of its time, at the latest so many seconds after this moment."""
+    """Return the deadline, at the latest so many seconds after this moment."""
     end = at + timedelta(seconds=seconds)
     return end if action.expires_at is None else min(action.expires_at, end)
