@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -39,7 +39,7 @@ def to_entries(messages: Iterable[ModelMessage]) -> list[Json]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _CachedLines:
     """The lines that a turn has read, and the message of each. A message is None when it must be decoded again."""
 
     lines: tuple[str, ...]
@@ -57,7 +57,7 @@ class Transcripts:
     """Reader of transcripts, with a cache of the messages that the last turn of a conversation read."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._known: OrderedDict[str, _CachedLines] = OrderedDict()
         """The conversations with the most recent turns, in the order of their turns."""
 
     def read(self, conversation: str, lines: Sequence[str]) -> list[ModelMessage]:
@@ -85,13 +85,13 @@ class Transcripts:
             messages[number] = message
             said[number] = message if _lasts(message) else None
         said[:begin] = [None] * begin
-        self._keep(conversation, _Known(lines, said))
-        recent = cast("list[ModelMessage]", messages[begin:])
+        self._keep(conversation, _CachedLines(lines, said))
+        recent = [message for message in messages[begin:] if message is not None]
         begin = _window(recent)
         first = next((n for n in range(begin, len(recent)) if recent[n].role in ("user", "event")), len(recent))
         return recent[first:]
 
-    def _keep(self, conversation: str, known: _Known) -> None:
+    def _keep(self, conversation: str, known: _CachedLines) -> None:
         if sum(map(len, known.lines)) <= _MOST_CHARACTERS:
             self._known[conversation] = known
         if len(self._known) > _MOST_CONVERSATIONS:
