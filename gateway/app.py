@@ -40,7 +40,8 @@ from gateway.engine.platforms import Platforms
 from gateway.engine.turns.language import prepare_detection
 from gateway.environment import proxied
 from gateway.observe import Feed
-from gateway.operations.operator import Operator, claim
+from gateway.operations.operator import Operator
+from gateway.operations.ownership import claim
 from gateway.options import WrongOption, checked
 from gateway.settings import Role, ServeWay, Settings
 from gateway.store.base import Store
@@ -142,7 +143,7 @@ class Gateway:
             await self.engine.context.upgrade()
             await claim(self.store, self.bot.name)
             http = await stack.enter_async_context(_http(self._skew))
-            await stack.enter_async_context(self.bot.attached(self.engine))
+            await stack.enter_async_context(self.bot.attached(self.engine.runtime))
             await self._platforms.start(http)
             stack.push_async_callback(self._platforms.close)
             self._doubt_clock()
@@ -190,7 +191,7 @@ class Gateway:
         context = self.engine.context
         app = web_app(
             channels={name: c for name, c in self.channels.items() if name != WebChatChannel.name},
-            accept=self._platforms.take,
+            accept=self.engine.inbox.accept,
             unstored=self._unstored,
             deaf=self._deaf,
             artifacts=context.artifacts,
@@ -203,7 +204,7 @@ class Gateway:
             chat = ChatPage(
                 channel=self._webchat,
                 watch=self._watch,
-                accept=self._platforms.take,
+                accept=self.engine.inbox.accept,
                 artifacts=context.artifacts,
                 now=utc_now,
                 title=self.bot.name,
@@ -260,7 +261,7 @@ class Gateway:
         if found is None or found is self._webchat:
             return WebhookResponse(status=404)
         return await receive(
-            found, request, accept=self._platforms.take, now=utc_now(), unstored=self._unstored, deaf=self._deaf
+            found, request, accept=self.engine.inbox.accept, now=utc_now(), unstored=self._unstored, deaf=self._deaf
         )
 
     async def _for_app(self, app: web.Application) -> AsyncIterator[None]:

@@ -126,14 +126,14 @@ async def embedded(bot: ChannelAgent) -> AsyncIterator[Runtime]:
     """Run a bot without a Gateway: on its own store, with an engine that works inside the bot's calls."""
     async with contextlib.AsyncExitStack() as stack:
         if bot.store is None:
-            yield await stack.enter_async_context(in_memory(bot))
+            yield (await stack.enter_async_context(in_memory(bot))).runtime
             return
         if isinstance(bot.store, str):
             home = await asyncio.to_thread(home_of, Settings(), bot.store)
         else:
             files = await stack.enter_async_context(_temporary_files())
             home = await asyncio.to_thread(_home_at, Settings(), bot.store, files)
-        yield await stack.enter_async_context(_unserved(bot, home, {}))
+        yield (await stack.enter_async_context(_unserved(bot, home, {}))).runtime
 
 
 def _home_at(settings: Settings, store: Store, files: Path) -> Storage:
@@ -161,7 +161,7 @@ async def _unserved(bot: ChannelAgent, home: Storage, channels: Mapping[str, Cha
         stack.push_async_callback(home.store.close)
         home.store.trust_clock()  # there is no platform to compare the clock with
         await engine.context.upgrade()
-        await stack.enter_async_context(bot.attached(engine))
+        await stack.enter_async_context(bot.attached(engine.runtime))
         stack.push_async_callback(engine.stop)
         yield engine
 

@@ -26,8 +26,8 @@ from channels import (
 from channels.direct import DirectChannel, own_place
 from gateway.cli.replay_records import Line, RecordedRequest, button_label, described
 from gateway.cli.replay_transcript import Transcript
-from gateway.engine.context import in_thread
 from gateway.engine.engine import Engine
+from gateway.engine.messages import replies_by_thread
 from gateway.pending.reading import read_code, read_refused_code
 from gateway.web import Webhooks
 
@@ -108,7 +108,7 @@ class Replay:
 
     async def _hear(self, channel: Channel, events: Sequence[Event]) -> None:
         self._theirs |= {event.message_id for event in events if isinstance(event, Message) and event.message_id}
-        await self._engine.inbox.take(channel, Parsed(tuple(events), WebhookResponse()))
+        await self._engine.inbox.accept(channel, Parsed(tuple(events), WebhookResponse()))
         await self._settled()
         expected = any(isinstance(event, Message | ButtonPress) for event in events)
         if expected and not self._transcript.said and not self._engine.context.bot.collect_seconds:
@@ -154,9 +154,11 @@ class Replay:
         if not isinstance(event, Message):
             return event
         if event.reply_to is not None and event.reply_to not in self._theirs:
-            shown = transcript.newest(replace(event.address, thread=None) if in_thread(event) else event.address)
+            shown = transcript.newest(
+                replace(event.address, thread=None) if replies_by_thread(event) else event.address
+            )
             if shown is not None:
-                thread = shown.message_id if in_thread(event) else event.address.thread
+                thread = shown.message_id if replies_by_thread(event) else event.address.thread
                 event = replace(event, reply_to=shown.message_id, address=replace(event.address, thread=thread))
         return replace(event, text=await self._with_code(event))
 

@@ -1,4 +1,4 @@
-"""What operators hear at once of an outcome in doubt: a log line, an event of the live feed, the bot's callbacks."""
+"""Alarms for operators: an outcome in doubt is logged, published to the live feed, and given to the bot's callbacks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from gateway.channel_agent import ChannelAgent
 from gateway.engine.concurrency import BackgroundTasks
 from gateway.observe import Feed
 from gateway.store.base import QueuedPart
+from gateway.stored.outbox import OutboxItem
 from gateway.tools.pending_action import PendingAction
 
 __all__ = ["Alarms", "Why", "outcomes"]
@@ -28,14 +29,14 @@ _REMEMBERED = 1000
 
 
 class Alarms:
-    """Raises each alarm once in this process."""
+    """The alarms of this process. Each is raised once."""
 
     def __init__(self, bot: ChannelAgent, feed: Feed, tasks: BackgroundTasks) -> None:
         self._bot, self._feed, self._tasks = bot, feed, tasks
         self._raised: deque[tuple[str, Why]] = deque(maxlen=_REMEMBERED)
 
     def sound(self, action: PendingAction, why: Why) -> None:
-        """Tell operators why the outcome of this action is in doubt. No argument and no word of a person is told."""
+        """Raise an alarm for an action whose outcome is in doubt. It holds no argument and no words of a person."""
         action_id = action.pending_action_id
         if (action_id, why) in self._raised:
             return
@@ -49,5 +50,6 @@ class Alarms:
 
 def outcomes(parts: Iterable[QueuedPart]) -> list[str]:
     """Return the ids of the actions whose outcome is told in these parts."""
-    causes = [str(queued.body.get("cause")) for queued in parts if queued.body.get("edits") is None]
+    items = [OutboxItem.from_json(queued.body) for queued in parts]
+    causes = [str(item.cause) for item in items if item.edits is None]
     return [cause.removeprefix("action/") for cause in dict.fromkeys(causes) if cause.startswith("action/")]

@@ -1,8 +1,8 @@
-"""Whether this machine's clock is right, by the clocks of the platforms: each of their answers carries a Date.
+"""Clock skew: this machine's clock compared with the Date header of the platforms' answers.
 
-A clock that is far ahead would expire and delete what is wanted, and one that is minutes off makes a channel deaf:
-Slack takes five (https://docs.slack.dev/authentication/verifying-requests-from-slack). So a store that finds a clock
-far ahead of what it knows goes on from there until a platform agrees with the clock.
+A clock that is far ahead would expire and delete too early. One that is minutes off makes a channel deaf: Slack allows
+five (https://docs.slack.dev/authentication/verifying-requests-from-slack). So a store that finds the clock far ahead of
+its last moment continues from that moment until a platform agrees with the clock.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _SAID_SECONDS: Final = 3600.0
 
 
 class Skew:
-    """What this process knows of it. `trust` is called when a platform agrees with the clock, roughly.
+    """The skew that this process has measured. `trust` is called when a platform roughly agrees with the clock.
 
-    `now` is this machine's clock, `elapsed` counts seconds.
+    `now` is this machine's clock. `elapsed` counts seconds.
     """
 
     def __init__(
@@ -42,14 +42,15 @@ class Skew:
         self._look_at: dict[str, float] = {}
         self._said_at = -_SAID_SECONDS
         self.seconds: float | None = None
-        """By how much this machine's clock is ahead of a platform's; None: none has said."""
+        """Seconds by which this machine's clock is ahead of a platform's. None before a platform answered."""
 
     @property
     def is_off(self) -> bool:
+        """True if the clock is wrong by more than two minutes."""
         return self.seconds is not None and abs(self.seconds) > AGREES_WITHIN_SECONDS
 
-    def hear(self, host: str, date: str | None) -> None:
-        """Take note of the Date of an answer of this host; of each host twice a minute at most."""
+    def observe(self, host: str, date: str | None) -> None:
+        """Compare the clock with the Date of a host's answer, for each host twice a minute at most."""
         elapsed = self._elapsed()
         if date is None or elapsed < self._look_at.get(host, 0.0):
             return
@@ -72,7 +73,7 @@ class Skew:
 
 
 def skew_of(date: str, now: datetime) -> float | None:
-    """Return by how many seconds `now` is ahead of an HTTP date; None for what is no date."""
+    """Return the seconds by which `now` is ahead of an HTTP date, or None for an unreadable date."""
     try:
         return (now - parsedate_to_datetime(date)).total_seconds()
     except (ValueError, TypeError):
@@ -80,11 +81,11 @@ def skew_of(date: str, now: datetime) -> float | None:
 
 
 def watched(skew: Skew) -> aiohttp.TraceConfig:
-    """Return what has a session's answers heard."""
+    """Return the trace configuration with which a session's answers are observed."""
 
-    async def heard(session: object, context: object, end: aiohttp.TraceRequestEndParams) -> None:
-        skew.hear(end.url.host or "", end.response.headers.get("Date"))
+    async def observe(session: object, context: object, end: aiohttp.TraceRequestEndParams) -> None:
+        skew.observe(end.url.host or "", end.response.headers.get("Date"))
 
     config = aiohttp.TraceConfig()
-    config.on_request_end.append(heard)
+    config.on_request_end.append(observe)
     return config

@@ -17,11 +17,11 @@ __all__ = ["BackgroundTasks", "DelayedTask", "KeyedLimit", "WorkerPool"]
 log = logging.getLogger("askfirst.engine")
 
 _CANCELLED_SECONDS = 3.0
-"""How long work that was cancelled may take for what it has to hand back."""
+"""Time that cancelled work may take to give its leases back."""
 
 
 class BackgroundTasks:
-    """Background work of this process: kept until it ends, its failures logged by their type and place."""
+    """Background tasks: kept until they end. Their failures are logged by type and place."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
@@ -30,17 +30,18 @@ class BackgroundTasks:
         return len(self._running)
 
     def start(self, work: Coroutine[Any, Any, Any], name: str) -> None:
+        """Start a task. `name` is for the log."""
         task = asyncio.create_task(work, name=name)
         self._running.add(task)
         task.add_done_callback(self._ended)
 
     async def ended(self) -> None:
-        """Returns when what runs, and what it starts, has ended."""
+        """Wait until all tasks, and the tasks that they start, have ended."""
         while self._running:
             await asyncio.wait(self._running)
 
     async def drain(self, grace_seconds: float) -> None:
-        """Let it end for so long; then cancel it. What does not let itself be cancelled is left."""
+        """Wait for the tasks for the grace time, then cancel them. A task that ignores the cancellation is left."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace_seconds):
                 await self.ended()
@@ -61,49 +62,52 @@ class BackgroundTasks:
 
 
 class DelayedTask:
-    """Begins when it has waited for so long, or when it is told to; until it is ended."""
+    """Task that starts after a delay, or earlier by `begin`, unless `end` comes first.
+
+    Most work is over before the delay, and then costs no task.
+    """
 
     def __init__(self, seconds: float, work: Callable[[], Coroutine[None, None, None]], name: str) -> None:
-        # Let go of with the end: whoever keeps this may be what works, and such a pair waits for the garbage collector.
+        # Dropped at the end: the owner may be bound to its work, and the cycle would wait for the garbage collector.
         self._work: Callable[[], Coroutine[None, None, None]] | None = work
         self._name = name
         self._timer = asyncio.get_running_loop().call_later(seconds, self.begin)
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Do not wait any longer."""
+        """Start now."""
         self._timer.cancel()
         if self._work is not None:
             self._task, self._work = asyncio.create_task(self._work(), name=self._name), None
 
     def end(self) -> None:
-        """Do not begin any more; what has begun is cancelled."""
+        """Cancel the task, or its start."""
         self._work = None
         self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
 
     async def ended(self) -> None:
-        """End it, and return when nothing of it runs any more."""
+        """Cancel the task, and wait until it has ended."""
         self.end()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 
 
 class KeyedLimit:
-    """How many of those who work at once are at one thing: at `most` so many, that there is room for others."""
+    """Keyed concurrency limit: at `most` this many workers run for the same key. None: no limit."""
 
     def __init__(self, most: int | None) -> None:
         self._most = most
         self._taken: Counter[str] = Counter()
 
     def are_taken(self, name: str) -> bool:
-        """Whether nobody more may begin with this."""
+        """Return True if the limit of this key is reached."""
         return self._most is not None and self._taken[name] >= self._most
 
     @contextlib.contextmanager
     def one(self, name: str) -> Iterator[None]:
-        """Somebody is at this."""
+        """Count one worker for this key while the block runs."""
         self._taken[name] += 1
         try:
             yield
@@ -114,7 +118,7 @@ class KeyedLimit:
 
 
 class WorkerPool:
-    """Does the work of every lease it takes, beside all else."""
+    """Worker pool: runs the work of at most `at_once` leases concurrently."""
 
     def __init__(
         self, tasks: BackgroundTasks, kind: Kind, at_once: int, run: Callable[[Lease], Awaitable[None]]
@@ -124,15 +128,15 @@ class WorkerPool:
 
     @property
     def is_busy(self) -> bool:
-        """Whether who takes a lease now would wait for somebody to be free."""
+        """True if all workers are busy."""
         return self._free.locked()
 
-    async def take(self, asked: Callable[[], Awaitable[Lease | None]]) -> None:
-        """As soon as somebody is free, ask for a lease and have its work begun. Raises what asking raises."""
+    async def take(self, take_lease: Callable[[], Awaitable[Lease | None]]) -> None:
+        """Wait for a free worker, take a lease, and start its work. Raises the errors of `take_lease`."""
         await self._free.acquire()
         lease = None
         try:
-            lease = await asked()
+            lease = await take_lease()
         finally:
             if lease is None:
                 self._free.release()

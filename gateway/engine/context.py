@@ -1,29 +1,25 @@
-"""What all parts of the engine share in one process."""
+"""The context of the engine: everything that its parts share in one process."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, cast
+from typing import Protocol
 
-import orjson
-
-from channels import Address, Channel, Event, Json, Media, Message, Person
-from channels.events import event_to_json, event_to_text
+from channels import Address, Channel, Json, Person
 from gateway.access import AllowList
-from gateway.artifacts import RETENTION_SECONDS, Artifact, ArtifactStore, NotKept
+from gateway.artifacts import ArtifactStore
 from gateway.channel_agent import ChannelAgent
 from gateway.engine import event_log
 from gateway.engine.alarms import Alarms, outcomes
 from gateway.engine.clock import StoreClock, is_timely
 from gateway.engine.concurrency import BackgroundTasks, WorkerPool
+from gateway.engine.files import FileKeeper
 from gateway.engine.overload import Overload
 from gateway.engine.pacing import Pacing
 from gateway.engine.parts import PartRenderer
-from gateway.engine.reply_limits import once_a_minute
 from gateway.engine.retrying import attempts
 from gateway.limits import Limits
 from gateway.observe import Feed
@@ -34,7 +30,6 @@ from gateway.pending.seal import Keyring, Purpose
 from gateway.pending.upgrade import upgrade
 from gateway.pending.words import prepare, prepared
 from gateway.store.base import (
-    Cell,
     Committed,
     Key,
     Lease,
@@ -44,16 +39,14 @@ from gateway.store.base import (
     Store,
     Transaction,
     Waiting,
-    Written,
 )
-from gateway.store.codec import micros
+from gateway.stored import keys
 from gateway.tools.pending_action import Detail, PendingAction
-
-log = logging.getLogger("askfirst.engine")
+from gateway.wording import FALLBACK
 
 _OTHER_RELEASE_WITHIN = timedelta(seconds=60)
 
-__all__ = ["EngineContext", "asked_last", "in_thread", "person_of", "typed"]
+__all__ = ["EngineContext", "last_asked_language"]
 
 
 class Holding(Protocol):
@@ -61,58 +54,66 @@ class Holding(Protocol):
 
     lease: Lease
     ends: bool
-    """A commit gives it back, or has: whether it was lost before, that commit says."""
+    """True while a commit that gives the lease back runs, and after it. That commit says if the lease was lost."""
 
     def look(self) -> None:
-        """Wake its beat early."""
+        """Renew the lease at once, and look for its signals."""
 
 
 @dataclass(slots=True, kw_only=True)
 class EngineContext:
-    """One process's view of everything: the store, the channels, the bot, the keys."""
+    """Everything that the parts of one process share: the store, the channels, the bot, the keys."""
 
     store: Store
     channels: Mapping[str, Channel]
     bot: ChannelAgent
     allowed: AllowList
-    """Who may talk to the bot."""
+    """The people that may talk to the bot."""
     keyring: Keyring
     artifacts: ArtifactStore
     feed: Feed
     worker: str
-    """Fresh for every start: a restarted twin must not pass for its predecessor."""
+    """The name of this process in its leases. It is new at every start, so that no process passes for the one before
+    it."""
     limits: Limits = field(default_factory=Limits)
     lease_seconds: float = 6.0
-    """How long a lease lasts that is not renewed: what a process held that is gone is taken over after that."""
+    """Life of a lease that is not renewed. After it, another process takes over the work of one that died."""
     tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
     held: dict[tuple[str, str], Holding] = field(default_factory=dict)
-    """By kind and lane."""
+    """The leases of this process, by kind and lane."""
+    unreached: set[str] = field(default_factory=set)
+    """Channels whose platform this process has not reached yet, and whose platform delivers again: nothing is accepted
+    from them."""
     down: set[str] = field(default_factory=set)
     """Channels whose platform did not take this process's last call."""
     refused: set[str] = field(default_factory=set)
-    """Channels whose platform takes our token no longer, which the log has said."""
+    """Channels whose platform no longer takes the bot's token. The log has said so."""
     sending: Mapping[str, WorkerPool] = field(default_factory=dict)
-    """Channel -> those who work off its outboxes, while this process does."""
+    """Channel -> the worker pool of its outboxes, while this process sends."""
     refusing: Overload = field(default_factory=Overload)
-    """Whether new messages of everybody are refused just now."""
+    """The store's refusals of new messages."""
     turn_of: dict[str, str] = field(default_factory=dict)
     """Conversation -> the person whose turn this process runs there now."""
     counters: Counters = field(default_factory=Counters)
     first_form_until: datetime | None = None
-    """Until then counts what a release before the sealed form wrote."""
+    """Records of the first release, which have no seal, count until then."""
     clock: StoreClock = field(init=False)
     pacing: Pacing = field(init=False)
     parts: PartRenderer = field(init=False)
+    files: FileKeeper = field(init=False)
     alarms: Alarms = field(init=False)
 
     def __post_init__(self) -> None:
         self.clock = StoreClock(self.store)
         self.pacing = Pacing(self.store)
         self.parts = PartRenderer(self.channels, self.keyring)
+        self.files = FileKeeper(self.artifacts, self.store, self.limits.files)
         self.alarms = Alarms(self.bot, self.feed, self.tasks)
 
+    # ── the store ──
+
     async def commit(self, transaction: Transaction) -> Committed:
-        """What whoever holds a lease commits; see `Store.commit`."""
+        """Commit a transaction; see `Store.commit`. A lease that it gives back is not renewed any more."""
         lease, held = transaction.lease, None
         if lease is not None and transaction.finish is not None:
             held = self.held.get((lease.kind, lease.lane))
@@ -132,11 +133,11 @@ class EngineContext:
 
     @property
     def first_form(self) -> bool:
-        """What a release before the sealed form writes still counts: processes of it may be running."""
+        """True while unsealed records of the first release count, since processes of it may still run."""
         return self.first_form_until is not None and self.clock.guess() < self.first_form_until
 
     async def upgrade(self) -> None:
-        """Write what an older release left in the form of this one, once a store."""
+        """Rewrite the records of an older release in the form of this one, once for each store."""
 
         async def rewrite(conversation: str, action_ids: frozenset[str]) -> None:
             for attempt in attempts(patient=True):
@@ -153,68 +154,86 @@ class EngineContext:
         await self.clock.now()
 
     def conversation(self, address: Address) -> str:
-        """The key of a conversation: the bot's name and the address."""
+        """Return the name of a conversation: the bot's name and the address."""
         return f"{self.bot.name}/{address}"
 
-    def language(self, person: Person | None, otherwise: str = "en") -> str:
-        """The bot's own when it has one, else the person's, else this one."""
-        return self.named_language(person) or otherwise
+    def key(self, conversation: str, name: str) -> Key:
+        """Return the key of a record or log of a conversation, such as ``open`` or ``transcript``; see
+        `gateway.stored.keys`."""
+        return Key(self.store.partition(conversation), f"{name}/{conversation}")
+
+    def is_genuine(self, purpose: Purpose, context: str, body: Mapping[str, Json]) -> bool:
+        """Return True for a body with a valid seal, and for one of the first release without any while that counts."""
+        return self.keyring.is_genuine(purpose, context, body) or (self.first_form and "mac" not in body)
+
+    def may_decide(self, waiting: Waiting) -> bool:
+        """Return True for an event that the store stamped within a minute of its receipt."""
+        received = waiting.body.get("received")
+        return is_timely(waiting.stamp, received) or (received is None and self.first_form)
+
+    # ── languages ──
+
+    def language(self, person: Person | None, otherwise: str | None = None) -> str:
+        """Return the language to answer a person in: the named one, else `otherwise`, else English."""
+        return self.named_language(person) or otherwise or FALLBACK
 
     def named_language(self, person: Person | None) -> str | None:
-        """Return the bot's own language when it has one, else that which the platform names for the person."""
+        """Return the bot's own language if it has one, else the language that the platform names for the person."""
         return self.bot.language or (person.language if person is not None else None)
 
     async def read_words(self, *tags: str | None) -> None:
-        """Have the words of these languages read, so that reading an answer blocks nothing."""
-        wanted = ["en", *filter(None, (self.bot.language, *tags))]
+        """Load the words of these languages in a thread, so that reading an answer does not block."""
+        wanted = [FALLBACK, *filter(None, (self.bot.language, *tags))]
         if not prepared(*wanted):
             await asyncio.to_thread(prepare, *wanted)
 
     async def language_there(self, conversation: str, person: Person | None) -> str:
-        """Return `language`, and where the person names none that of what was asked last in this conversation."""
-        key = self.key(conversation, "open")
-        index = self.read_index(conversation, (await self.store.get([key]))[key]).index
-        return self.language(person, asked_last(index) or "en")
+        """Return `language`, with that of the conversation's newest question for a person that names none."""
+        return self.language(person, last_asked_language((await self.load_index(conversation)).index))
 
     def language_asked(self, lease: Lease) -> str | None:
-        """Return the language of what was asked last in the conversation of this lease; None: nothing was."""
-        read = self.index_of(lease)
-        return asked_last(read.index) if read is not None else None
+        """Return the language of the newest question, from the index that came with the lease; None without one."""
+        read = self.prefetched_index(lease)
+        return last_asked_language(read.index) if read is not None else None
 
-    def key(self, conversation: str, name: str) -> Key:
-        """A record or log of a conversation: ``session``, ``transcript``, ``receipts``, ``visible``."""
-        return Key(self.store.partition(conversation), f"{name}/{conversation}")
+    # ── actions ──
 
-    def index_of(self, lease: Lease) -> ReadIndex | None:
-        """Return the index of the conversation of this lease as it was when it was taken; None when it could not be
-        read. Raises NewerForm."""
-        if not self.has_prefetch(lease):
-            return None
-        return self.read_index(lease.lane, lease.prefetched[self.key(lease.lane, "open")])
+    async def load_index(self, conversation: str) -> ReadIndex:
+        """Load the index of a conversation. Raises StoreError and NewerForm."""
+        key = keys.key(self.store, conversation, keys.index)
+        return self.read_index(conversation, (await self.store.get([key]))[key])
 
     def read_index(self, conversation: str, record: Record) -> ReadIndex:
-        """Read the index of a conversation. Raises NewerForm."""
+        """Read the index of a conversation from its record. Raises NewerForm."""
         return read_index(self.keyring, self.counters, conversation, record, first_form=self.first_form)
 
-    def hears(self, lease: Lease, person: Person | None) -> bool:
-        """Return True while it matters for a bare word that this person writes in the conversation of this lease, as
-        far as the index that was read with it tells."""
-        read = self.index_of(lease)
+    def has_prefetch(self, lease: Lease) -> bool:
+        """Return True if the records that the lease asked for could be read with it."""
+        return bool(lease.prefetched.records)
+
+    def prefetched_index(self, lease: Lease) -> ReadIndex | None:
+        """Return the index that came with the lease of a turn or an outbox; None if it could not be read.
+
+        Raises NewerForm.
+        """
+        if not self.has_prefetch(lease):
+            return None
+        return self.read_index(lease.lane, lease.prefetched[keys.key(self.store, lease.lane, keys.index)])
+
+    def message_matters(self, lease: Lease, person: Person | None) -> bool:
+        """Return True if a bare reply may have to know that this person wrote something, by the index of the lease."""
+        read = self.prefetched_index(lease)
         return read is not None and (read.kind != "sealed" or read.index.hears(str(person), lease.prefetched.now))
 
-    def says(self, lease: Lease) -> bool:
-        """Return True while it matters for a bare word what the bot says in the conversation of this lease."""
-        read = self.index_of(lease)
+    def reply_matters(self, lease: Lease) -> bool:
+        """Return True if a bare reply may have to know that the bot said something, by the index of the lease."""
+        read = self.prefetched_index(lease)
         return read is not None and (read.kind != "sealed" or read.index.heeds(lease.prefetched.now))
 
-    def is_open(self, lease: Lease) -> bool:
-        """Return False when nothing waits for an answer in the conversation of this lease, by what was read with it."""
-        read = self.index_of(lease)
+    def may_be_open(self, lease: Lease) -> bool:
+        """Return False if no action is open in the conversation, by the index of the lease."""
+        read = self.prefetched_index(lease)
         return read is None or read.kind != "sealed" or bool(read.index.open)
-
-    def has_prefetch(self, lease: Lease) -> bool:
-        """Whether what was asked for with this lease could be read."""
-        return bool(lease.prefetched.records)
 
     async def actions(
         self,
@@ -224,7 +243,7 @@ class EngineContext:
         seen: Snapshot | None = None,
         first_form: bool = False,
     ) -> ConversationActions:
-        """Read the actions of a conversation; see `load_actions`."""
+        """Load the actions of a conversation; see `load_actions`. A forged action raises an alarm."""
         channel = self.channels.get(conversation.partition("/")[2].partition(":")[0])
         actions = await load_actions(
             self.store,
@@ -242,8 +261,27 @@ class EngineContext:
             self.alarms.sound(actions.by_id[action_id], "forged")
         return actions
 
+    def drifted(self, action: PendingAction) -> Detail | None:
+        """Return why an action may no longer happen as it was shown; see `ChannelAgent.drifted`.
+
+        On a shared store, another process may have the tool as it was shown. While the question is open, and for a
+        minute after the yes, the action is left to that process.
+        """
+        detail = self.bot.drifted(action)
+        if detail == "other_release" and self.store.shared and self.waits_for_release(action):
+            return None
+        return detail
+
+    def waits_for_release(self, action: PendingAction) -> bool:
+        """Return True while an action may still be run by a process that has its tool as it was shown."""
+        if action.state != "approved" or action.decided_at is None:
+            return action.open
+        return self.clock.guess() - action.decided_at < _OTHER_RELEASE_WITHIN
+
+    # ── this process ──
+
     def sound_undelivered(self, parts: Iterable[QueuedPart]) -> None:
-        """Tell operators of the outcomes among these parts, which did not reach their person."""
+        """Raise an alarm for each outcome among these parts, which did not reach their person."""
         for queued in parts:
             for action_id in outcomes([queued]):
                 self.tasks.start(self._sound_undelivered(queued.conversation, action_id), "alarm")
@@ -253,120 +291,18 @@ class EngineContext:
         if action is not None:
             self.alarms.sound(action, "undeliverable")
 
-    async def keep(self, artifact: Artifact, person: str) -> Media:
-        """Keep a file that a tool made for a person, within what they and all together may keep.
-
-        What was kept counts for as long as files stay, little by little less. Raises NotKept.
-        """
-        share = self.limits.files
-        if artifact.content is not None and not await self.artifacts.has(artifact):
-            size = len(artifact.content) / 1024**2
-            named = ((f"person/{person}", share.person), ("all", share.all))
-            limits = [(name, most) for name, most in named if most is not None]
-            full = [name for name, most in limits if size > most]
-            cells = [
-                Cell(name=f"files/{name}", burst=most, period_seconds=RETENTION_SECONDS, cost=size)
-                for name, most in limits
-                if not full
-            ]
-            if full or (cells and await self.store.acquire(cells)):
-                if not await self.store.acquire([once_a_minute(f"files told/{person}")]):
-                    log.warning("%s keeps as many MiB of files as ASKFIRST_LIMITS allows (%s)", person, share)
-                raise NotKept(f"ASKFIRST_LIMITS allows files={share} MiB")
-        return await self.artifacts.keep(artifact)
-
-    async def keep_files(self, actions: ConversationActions) -> None:
-        """Keep the files that what is to be said refers to, before the commit that queues it.
-
-        Raises NotKept for one of a new question. The file of an older one was kept when it was asked, so there the
-        decision at hand goes on.
-        """
-        for action_id, file in actions.files.items():
-            try:
-                await self.artifacts.keep(file)
-            except NotKept as error:
-                action = actions.get(action_id)
-                if action is None or not action.prompts:
-                    raise
-                log.error("the file of the question %s was not kept again: %s", action_id, error)
-
-    def is_genuine(self, purpose: Purpose, context: str, body: Mapping[str, Json]) -> bool:
-        """Return True for what this gateway has written, or a release before the sealed form while that counts."""
-        return self.keyring.is_genuine(purpose, context, body) or (self.first_form and "mac" not in body)
-
-    def stamped(self, conversation: str, body: Mapping[str, Json], received: datetime) -> dict[str, Json]:
-        """Return the body of an event with the time of its receipt and this gateway's seal."""
-        return self.keyring.stamped("event", conversation, {**body, "received": micros(received)})
-
-    def stamped_event(self, conversation: str, event: Event, received: datetime) -> Mapping[str, Json]:
-        """Return the stored form of a platform's event with the time of its receipt and this gateway's seal."""
-        try:
-            text = event_to_text(event)
-        except ValueError:  # half a character, which another distribution's channel may hand on
-            return self.stamped(conversation, cast("dict[str, Json]", event_to_json(event)), received)
-        body = {**orjson.loads(text), "received": micros(received)}
-        sealed = self.keyring.stamped("event", conversation, body)
-        return Written(f'{text[:-1]},"received":{body["received"]},"mac":"{sealed["mac"]}"}}')
-
-    def for_replay(self, waiting: Waiting) -> Mapping[str, Json]:
-        """Return the body of an event that is put aside: replayed, it is read, and decides nothing."""
-        body = {name: value for name, value in waiting.body.items() if name != "mac"}
-        return self.keyring.stamped("event", waiting.conversation, {**body, "replayed": True})
-
-    def may_decide(self, waiting: Waiting) -> bool:
-        """Return True for an event that was stamped about when it was received."""
-        received = waiting.body.get("received")
-        return is_timely(waiting.stamp, received) or (received is None and self.first_form)
-
-    def drifted(self, action: PendingAction) -> Detail | None:
-        """Return why an action may no longer happen as it was shown; see `ChannelAgent.drifted`.
-
-        Where several processes share the store, another one may have the tool as it was shown: while a question is
-        open, and for a minute after the yes, it is left to that one.
-        """
-        detail = self.bot.drifted(action)
-        if detail == "other_release" and self.store.shared and self.waits_for_release(action):
-            return None
-        return detail
-
-    def waits_for_release(self, action: PendingAction) -> bool:
-        """Return True while an action may still be taken by a process that has its tool as it was shown."""
-        if action.state != "approved" or action.decided_at is None:
-            return action.open
-        return self.clock.guess() - action.decided_at < _OTHER_RELEASE_WITHIN
-
     def wall_clock(self) -> datetime:
-        """What a tool takes for now: this machine's clock, moved as the store's is."""
+        """Return the time for tools: this machine's clock, moved by the store's offset."""
         return datetime.now(UTC) + timedelta(seconds=self.store.offset_seconds)
 
     def nudge(self, kind: str, lane: str) -> None:
-        """Make the holder of this lease, if it is in this process, look for signals now."""
+        """Have a lease of this process renewed at once, so that its holder gets its signals."""
         held = self.held.get((kind, lane))
         if held is not None:
             held.look()
 
 
-def asked_last(index: Index) -> str | None:
-    """Return the language of what was asked last; None: nothing was."""
+def last_asked_language(index: Index) -> str | None:
+    """Return the language of the newest question; None when nothing was asked."""
     latest = max(index.entries, key=lambda entry: entry.at, default=None)
     return latest.language if latest is not None else None
-
-
-def typed(message: Message) -> bool:
-    """Return True for words that the person typed here to us: no other message decides anything.
-
-    Reading an answer looks past one mention of a bot; whether it was ours only the channel knows.
-    """
-    copied = message.forwarded or message.via_bot or message.transcribed or message.replayed
-    beside = message.spoiled_by or message.attachments or message.command is not None
-    return not copied and not beside and (message.mentions_bot or "@" not in message.text)
-
-
-def in_thread(message: Message) -> bool:
-    """Whether it answers a message only by standing in the thread beneath it, with all else that is said there."""
-    return message.reply_to is not None and message.reply_to == message.address.thread
-
-
-def person_of(written: str, name: str | None = None) -> Person:
-    """The person of a written form. Raises ValueError when it is none."""
-    return replace(Person.parse(written), name=name)

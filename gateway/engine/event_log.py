@@ -1,7 +1,8 @@
-"""The way of a message in the log: one line a station, each with the id of the event that it is about.
+"""The event log: one line for each step of an event, from its receipt to the delivery of its replies.
 
-`event` is the platform's id (of an action's outcome: the action's), `conversation` says whose. The lines of one event
-are those that name it: a turn names all of its events, and what was stored in one moment shares a line too.
+`event` is the platform's id of the event, or the id of the action whose outcome it is. `conversation` is its
+conversation. A line may name several events: a turn names all of its events, and events that were stored at the same
+moment share a line.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any
 from channels import Event, Json
 from gateway.observe import Feed
 from gateway.store.base import QueuedPart, Transaction, Waiting
+from gateway.stored import keys
+from gateway.stored.outbox import OutboxItem
 from gateway.tools.pending_action import PendingAction
 
 __all__ = [
@@ -21,20 +24,20 @@ __all__ = [
     "audited",
     "begun",
     "committed",
+    "dead_lettered",
     "delivered",
-    "ended",
-    "event_of",
+    "effect_ended",
+    "event_id_of",
     "happened",
     "lost",
-    "put_aside",
     "tried_again",
 ]
 
 log = logging.getLogger("askfirst.events")
 
 
-def event_of(waiting: Waiting) -> str:
-    """The first id of an event; one of the gateway's own is called by its kind and action."""
+def event_id_of(waiting: Waiting) -> str:
+    """Return the first id of an event. One of the gateway's own events is named by its kind and action."""
     ids = waiting.body.get("event_ids")
     if isinstance(ids, list | tuple) and ids:
         return str(ids[0])
@@ -42,19 +45,23 @@ def event_of(waiting: Waiting) -> str:
 
 
 def accepted(event: Event, conversation: str, *, new: bool) -> None:
+    """Log that an event was stored, or that it was stored before."""
     event_id = event.event_ids[0] if event.event_ids else type(event).__name__
     if new:
-        _moment.add(event_id, conversation)
+        _batch.add(event_id, conversation)
     else:
         log.info("seen before", extra=_of(event_id, conversation))
 
 
 _MOST_IN_A_LINE = 50
-"""Some who collect logs cut a line after 16 KiB."""
+"""Some log collectors cut a line after 16 KiB."""
 
 
-class _Moment:
-    """What was stored in one round of the event loop: a line for each took as long as to read the message."""
+class _AcceptedBatch:
+    """The events that were stored in one round of the event loop, for one line.
+
+    A line for each event would take as long as reading the message.
+    """
 
     def __init__(self) -> None:
         self._events: list[str] = []
@@ -66,12 +73,12 @@ class _Moment:
         self._conversations.append(conversation)
         loop = asyncio.get_running_loop()
         if len(self._events) >= _MOST_IN_A_LINE:
-            self.tell()
+            self.flush()
         elif self._scheduled is not loop:
             self._scheduled = loop
-            loop.call_soon(self.tell)
+            loop.call_soon(self.flush)
 
-    def tell(self) -> None:
+    def flush(self) -> None:
         events, self._events = self._events, []
         conversations, self._conversations = self._conversations, []
         self._scheduled = None
@@ -79,18 +86,18 @@ class _Moment:
             log.info("accepted", extra=_of(", ".join(events), ", ".join(conversations)))
 
 
-_moment = _Moment()
+_batch = _AcceptedBatch()
 
 
 def begun(conversation: str, events: Iterable[Waiting], tries: int) -> None:
-    """A turn begins, or is tried again."""
-    _moment.tell()
+    """Log that a turn began, or began again after `tries` failures."""
+    _batch.flush()
     log.info("turn begun", extra={**_of(_all(events), conversation), **({"tries": tries} if tries else {})})
 
 
 def committed(conversation: str, events: Iterable[Waiting], transaction: Transaction, how: str) -> None:
-    """What the events came to is stored, with the parts that are to be sent for them and the actions they changed."""
-    _moment.tell()
+    """Log how events ended, with the parts that were queued for them and the actions that they changed."""
+    _batch.flush()
     said: dict[str, object] = {"how": how, "parts": [part.part_id for part in transaction.parts]}
     if changed := dict.fromkeys(line["action"] for line in _audit(transaction)):
         said["actions"] = list(changed)
@@ -98,25 +105,26 @@ def committed(conversation: str, events: Iterable[Waiting], transaction: Transac
 
 
 def delivered(queued: QueuedPart, call: str) -> None:
+    """Log that the platform took a part."""
     log.info("delivered", extra=_of_part(queued, call))
 
 
 def tried_again(queued: QueuedPart, call: str, why: str, wait_seconds: float) -> None:
-    """A part was not taken, or perhaps not."""
+    """Log that a part was not taken, or that it is not known."""
     log.warning("not delivered yet: %s", why, extra={**_of_part(queued, call), "again_in_seconds": wait_seconds})
 
 
-def put_aside(queued: QueuedPart, why: str, *, shut: bool = False) -> None:
-    """A part is a dead letter. `shut`: its person wants to hear nothing, or has left, which is nobody's fault."""
-    log.log(logging.INFO if shut else logging.ERROR, "not delivered: %s", why, extra=_of_part(queued, None))
+def dead_lettered(queued: QueuedPart, why: str, *, suppressed: bool = False) -> None:
+    """Log that a part is a dead letter. `suppressed`: its person has opted out or left, so it is no error."""
+    log.log(logging.INFO if suppressed else logging.ERROR, "not delivered: %s", why, extra=_of_part(queued, None))
 
 
 def lost(waiting: Waiting, queued: QueuedPart | None, why: str) -> None:
-    """A platform reports that something did not arrive; `queued` is what it was, now a dead letter."""
+    """Log a platform's report that a message did not arrive. `queued`: its part, which is a dead letter now."""
     if queued is not None:
-        put_aside(queued, why)
+        dead_lettered(queued, why)
     else:
-        log.warning("not delivered: %s", why, extra=_of(event_of(waiting), waiting.conversation))
+        log.warning("not delivered: %s", why, extra=_of(event_id_of(waiting), waiting.conversation))
 
 
 _HAPPENED: Mapping[str, tuple[int, str, tuple[str, ...]]] = {
@@ -126,12 +134,13 @@ _HAPPENED: Mapping[str, tuple[int, str, tuple[str, ...]]] = {
     "tool.failed": (logging.WARNING, "tool failed", ("tool", "what")),
     "tool.asked": (logging.INFO, "tool asks", ("tool", "action")),
 }
-"""What of a turn's feed is a line in the log, and which of its fields: none that holds a person's or an exception's
-text, and not the code that confirms."""
+"""The events of the live feed that are lines of the log too, with their level, text and fields.
+
+No field may hold the text of a person or an exception, or the code that confirms."""
 
 
 def happened(feed: Feed, cause: str, name: str, /, **fields: Any) -> None:
-    """Tell the live feed what happens in the turn of this event, and the log what an operator looks for there."""
+    """Publish an event of a turn to the live feed, and log it if it is in `_HAPPENED`. `cause`: the id of its event."""
     feed.publish(name, **fields)
     if (said := _HAPPENED.get(name)) is not None:
         level, text, shown = said
@@ -140,25 +149,25 @@ def happened(feed: Feed, cause: str, name: str, /, **fields: Any) -> None:
 
 
 def audited(transaction: Transaction) -> None:
-    """Tell what was committed of actions: asked, decided, launched and ended, as their audit has it."""
+    """Log the audit lines of a transaction: actions asked, decided, launched and ended."""
     for line in _audit(transaction):
         person = {"person": line["person"]} if line.get("person") else {}
         about = {"event": f"action/{line['action']}", "action": line["action"], **person}
         log.info("action %s", line.get("what"), extra=about)
 
 
-def ended(action: PendingAction, state: str, milliseconds: int) -> None:
-    """An effect has come to an end, as far as its process knows."""
+def effect_ended(action: PendingAction, state: str, milliseconds: int) -> None:
+    """Log that an effect has ended, as far as its process knows."""
     about = {"action": action.pending_action_id, "tool": action.kind, "state": state, "milliseconds": milliseconds}
     log.info("effect ended", extra={**_of(f"action/{action.pending_action_id}", action.conversation), **about})
 
 
 def _audit(transaction: Transaction) -> list[dict[str, Json]]:
-    return [line for name, line in transaction.appends if name == "audit" and isinstance(line, dict)]
+    return [line for name, line in transaction.appends if name == keys.AUDIT and isinstance(line, dict)]
 
 
 def _all(events: Iterable[Waiting]) -> str:
-    return ", ".join(map(event_of, events))
+    return ", ".join(map(event_id_of, events))
 
 
 def _of(event: str, conversation: str) -> dict[str, object]:
@@ -166,5 +175,6 @@ def _of(event: str, conversation: str) -> dict[str, object]:
 
 
 def _of_part(queued: QueuedPart, call: str | None) -> dict[str, object]:
-    about = {**_of(str(queued.body.get("cause")), queued.conversation), "part": queued.part_id}
+    cause = str(OutboxItem.from_json(queued.body).cause)
+    about = {**_of(cause, queued.conversation), "part": queued.part_id}
     return about if call is None else {**about, "call": call}

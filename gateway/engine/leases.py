@@ -1,4 +1,4 @@
-"""Holding a lease while work runs: beaten, listened on for signals, and let go the moment it is lost."""
+"""Leases while their work runs: taken with a prefetch, renewed, read for signals, cancelled when they are lost."""
 
 from __future__ import annotations
 
@@ -13,34 +13,52 @@ from typing import Self
 from channels import Json
 from gateway.engine.concurrency import DelayedTask
 from gateway.engine.context import EngineContext
-from gateway.engine.turns.notes import NOTES
 from gateway.memory import LINES_READ
 from gateway.store.base import Fenced, Kind, Lease, Prefetch, StoreError, Transaction
 from gateway.store.form import NewerForm
+from gateway.stored import keys
 
-__all__ = ["BEATS", "PREFETCH", "HeldLease", "release_to_newer", "shielded_commit"]
+__all__ = ["BEATS", "PREFETCH", "HeldLease", "lease_lane", "release_to_newer", "shielded_commit"]
 
 log = logging.getLogger("askfirst.leases")
 
 PREFETCH: Mapping[Kind, Prefetch] = {
-    "turn": Prefetch(records=("open", NOTES), log="transcript", last=LINES_READ),
-    "out": Prefetch(records=("open",)),
+    "turn": Prefetch(records=(keys.INDEX, keys.FOLDED_NOTES), log=keys.TRANSCRIPT, last=LINES_READ),
+    "out": Prefetch(records=(keys.INDEX,)),
     "action": Prefetch(records=("action",)),
 }
-"""What whoever takes such a lane reads first."""
+"""The records and the log that are read with a lease, by the kind of its lane."""
 BEATS = 3
 """Renewals within the life of a lease: two may fail before it is lost."""
 
 
+async def lease_lane(
+    context: EngineContext, kind: Kind, *, only: str | None = None, pool: str = "", wait_seconds: float = 0.0
+) -> Lease | None:
+    """Lease the lane of this kind that has been ready longest, with its prefetch. Return None when none is ready.
+
+    `only`: the one lane that is wanted. `pool`: the channel of the outboxes. Raises StoreError.
+    """
+    return await context.store.lease(
+        context.worker,
+        [kind],
+        only=only,
+        pool=pool,
+        wait_seconds=wait_seconds,
+        lease_seconds=context.lease_seconds,
+        prefetch=PREFETCH[kind],
+    )
+
+
 def release_to_newer(lease: Lease, newer: NewerForm) -> Transaction:
-    """Gives back a lease whose work a newer release has to do: its lane is as it was, for a worker of that one."""
+    """Return the transaction that gives a lease back for a worker of a newer release. Its lane stays as it was."""
     log.warning("the %s of %s is left: %s", lease.kind, lease.lane, newer)
     return Transaction(partition=lease.partition, lease=lease, finish="left", requires_form=newer.needs)
 
 
 async def shielded_commit(work: Awaitable[object]) -> None:
-    """What work that was cancelled still does for its lease, however often it is cancelled; a lease that is gone needs
-    nothing more."""
+    """Await the last commit of cancelled work, shielded from further cancellation. Fenced is ignored: the lease is gone
+    then."""
 
     async def unless_gone() -> None:
         with contextlib.suppress(Fenced):
@@ -50,11 +68,13 @@ async def shielded_commit(work: Awaitable[object]) -> None:
 
 
 class HeldLease:
-    """Renews a lease while the body of a `with` runs, in one task. When it is lost the body is cancelled and Fenced is
-    raised.
+    """A lease that is renewed while the body of a `with` runs, in one task.
 
-    A store that does not answer is no loss: what the body commits is refused if somebody else has taken over. What the
-    body does elsewhere nobody refuses: before that it calls `make_sure`.
+    When the lease is lost, the body is cancelled and Fenced is raised. A store that does not answer is no loss: the
+    store refuses a commit of the body if another worker has taken over. It cannot refuse effects outside the store, so
+    the body calls `make_sure` before each of them.
+
+    `on_signal` is called with each signal to the lane.
     """
 
     def __init__(self, context: EngineContext, lease: Lease, on_signal: Callable[[Json], None] | None = None) -> None:
@@ -83,7 +103,8 @@ class HeldLease:
             raise self._lost from None
 
     async def make_sure(self) -> None:
-        """Raises Fenced, or StoreUnavailable when the lease may have lapsed and nobody can say."""
+        """Check that the lease is still held, with a renewal if it may have lapsed. Raises Fenced, and StoreUnavailable
+        when the store cannot say."""
         if time.monotonic() >= self._sure_until:
             await self._renew()
 
@@ -117,5 +138,6 @@ class HeldLease:
                     await self._wake.wait()
 
     def look(self) -> None:
+        """Renew the lease at once, and look for its signals."""
         self._wake.set()
         self._beating.begin()

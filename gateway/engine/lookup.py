@@ -1,11 +1,12 @@
-"""Finding the action that a caller of `decide` means.
+"""Lookup of the action that a caller of `decide` names.
 
-The store as a whole is only searched for candidates. Each candidate is read with its own conversation, and a record
-that cannot be read hides no other.
+The scan of the store only finds candidates. Each candidate is read with its own conversation, and a record that cannot
+be read hides no other.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from gateway.channel_agent import NotAllowed
@@ -15,25 +16,27 @@ from gateway.pending.loading import conversation_of
 from gateway.pending.tokens import token_sha256
 from gateway.pending.transitions import may_refuse
 from gateway.store.form import NewerForm
+from gateway.stored import keys
 from gateway.tools.pending_action import PendingAction
 
 __all__ = ["find_by_code", "find_by_id", "find_by_token"]
 
 
 async def find_by_id(context: EngineContext, action_id: str, conversation: str | None = None) -> PendingAction | None:
-    """Return the action of this id, in this conversation or anywhere."""
+    """Return the action of this id, in this conversation or in any."""
     if conversation is not None:
         return await _action(context, conversation, action_id)
-    for key, record in await context.store.scan(f"action/{action_id}"):
+    name = keys.action(action_id)
+    for key, record in await context.store.scan(name):
         where = conversation_of(record.value)
-        if key.name == f"action/{action_id}" and where is not None:
+        if key.name == name and where is not None:
             return await _action(context, where, action_id)
     return None
 
 
 async def find_by_token(context: EngineContext, token: str, conversation: str | None = None) -> PendingAction | None:
     """Return the action that the button of this token was shown for."""
-    name = f"token/{token_sha256(token)}"
+    name = keys.token(token_sha256(token))
     for key, record in await context.store.scan(name):
         match record.value:
             case {"conversation": str(where), "action_id": str(action_id)} if key.name == name:
@@ -44,7 +47,7 @@ async def find_by_token(context: EngineContext, token: str, conversation: str | 
 async def find_by_code(
     context: EngineContext, person: str, code: str, conversation: str | None = None
 ) -> PendingAction | None:
-    """Return the open action of this code that this person may answer, else the one of those that ended last.
+    """Return the open action of this code that this person may answer, else the one that ended last.
 
     Raises NotAllowed when more than one is open: codes are unique within a conversation only.
     """
@@ -66,24 +69,22 @@ async def find_by_code(
 
 
 async def _indexes(context: EngineContext, conversation: str | None) -> dict[str, Sequence[IndexEntry]]:
-    """Return what was asked, by conversation: in this one, or in all whose index can be read."""
-    store, found = context.store, dict[str, Sequence[IndexEntry]]()
+    """Return the entries of the indexes by conversation: of this one, or of all that can be read."""
+    found: dict[str, Sequence[IndexEntry]] = {}
     if conversation is not None:
-        key = context.key(conversation, "open")
-        records = [(key, (await store.get([key]))[key])]
-    else:
-        records = await store.scan("open/")
-    for key, record in records:
-        try:
-            where = key.name.removeprefix("open/")
+        with contextlib.suppress(NewerForm):
+            found[conversation] = (await context.load_index(conversation)).index.entries
+        return found
+    prefix = keys.index("")
+    for key, record in await context.store.scan(prefix):
+        where = key.name.removeprefix(prefix)
+        with contextlib.suppress(NewerForm):
             found[where] = context.read_index(where, record).index.entries
-        except NewerForm:
-            continue
     return found
 
 
 async def _action(context: EngineContext, conversation: str, action_id: str) -> PendingAction | None:
-    """Return the action as its conversation has it; None where a newer release has to read it."""
+    """Return the action as its conversation has it, or None if only a newer release can read it."""
     try:
         return (await context.actions(conversation, action_id)).get(action_id)
     except NewerForm:

@@ -1,4 +1,4 @@
-"""New messages of everybody are refused: said once a minute with the largest holders, and known to whoever asks."""
+"""Overload: the store refuses new messages. It is logged once a minute with the largest mailboxes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HOLDERS: Final = 5
 
 
 class Overload:
-    """What this process last saw of it. `now` counts seconds."""
+    """The last refusal of this process. `now` counts seconds."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -31,7 +31,7 @@ class Overload:
         return self._why if self._now() - self._seen < _MINUTE else None
 
     async def refused(self, error: Overloaded, store: Store) -> None:
-        """Note that a message was refused; say so in the log once a minute, with where most waits."""
+        """Note that a message was refused. Log it once a minute, with the conversations in which most events wait."""
         now = self._now()
         self._why, self._seen = str(error), now
         if now - self._said < _MINUTE:

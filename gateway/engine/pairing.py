@@ -1,7 +1,7 @@
-"""Newcomers: strangers who wrote to the bot, their pairing codes, and the people who were let in by one.
+"""Pairing: newcomers with their codes, and the people that were admitted by one.
 
-One record holds the last newcomers. Each person who was let in has a record of their own. All records are sealed, so a
-row that was written without the key admits nobody.
+One record holds the last newcomers. Each admitted person has a record of their own. All records are sealed, so a record
+that was written without the key admits no person.
 """
 
 from __future__ import annotations
@@ -17,27 +17,26 @@ from gateway.engine.retrying import attempts
 from gateway.pending.seal import Keyring
 from gateway.store.base import Key, Put, Record, Store, Transaction
 from gateway.store.form import NewerForm
+from gateway.stored import keys
 
 __all__ = ["Admitted", "Newcomer", "Newcomers"]
 
 _LAST = 20
-"""At most this many newcomers are remembered, and at most this many codes are open."""
+"""Newcomers that are remembered, and codes that are open, at most."""
 _LAST_OF_CHANNEL = 10
-"""So that the codes of one channel, such as a public web chat, leave some to the others."""
+"""Open codes of one channel at most, so that a public web chat leaves some to the other channels."""
 _REMEMBERED_SECONDS = 86_400.0
 _CODE_LIFE = timedelta(hours=1)
 _LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
 _HALF = 4
-_LIST = "newcomers"
-_ADMITTED = "admitted/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Newcomer:
-    """A person who wrote and was turned away."""
+    """Person that wrote to the bot and was turned away."""
 
     person: str
-    """As `ASKFIRST_ALLOW` takes it."""
+    """The written form, as in `ASKFIRST_ALLOW`."""
     name: str | None
     address: str
     language: str
@@ -47,34 +46,34 @@ class Newcomer:
     """When the code expires."""
 
     def is_open(self, now: datetime) -> bool:
-        """Return True while its code counts."""
+        """Return True while the code counts."""
         return self.until is not None and now < datetime.fromisoformat(self.until)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admitted:
-    """A person who was let in."""
+    """Person that was admitted by a code."""
 
     person: str
     name: str | None
     at: str
     by: str
-    """The operator, or the person who admitted them in a chat."""
+    """The operator, or the person that admitted them in a chat."""
 
 
 class Newcomers:
-    """Remembers newcomers in the store, and admits them."""
+    """The stored newcomers and admitted people."""
 
     def __init__(self, store: Store, keyring: Keyring) -> None:
         self._store, self._keyring = store, keyring
 
     async def is_admitted(self, person: Person) -> bool:
-        """Return True for a person who was let in by a code. Raises StoreError."""
+        """Return True for a person that was admitted by a code. Raises StoreError."""
         key = self._key(str(person))
         return self._opened(key, (await self._store.get([key]))[key]) is not None
 
     async def note(self, person: Person, address: Address, language: str, *, pairing: bool) -> str | None:
-        """Remember a person who was turned away. With `pairing` return their code; None while too many are open."""
+        """Remember a person that was turned away. With `pairing`, return their code; None while too many are open."""
         code: str | None = None
         for attempt in attempts():
             async with attempt:
@@ -101,7 +100,7 @@ class Newcomers:
         return code
 
     async def admit(self, code: str, by: str) -> Newcomer | None:
-        """Let in the person with this code. Return them; None when no code that still counts is this one."""
+        """Admit the person with this code. Return the person, or None if no open code is this one."""
         now, key, record = await self._read()
         wanted = _letters(code)
         known = self._newcomers(key, record)
@@ -116,7 +115,7 @@ class Newcomers:
         return newcomer
 
     async def expel(self, person: str) -> bool:
-        """Take back that a person was let in. False when nobody of that name was."""
+        """Take an admission back. Return False if this person was not admitted."""
         key = self._key(person)
         if (await self._store.get([key]))[key].value is None:
             return False
@@ -124,15 +123,15 @@ class Newcomers:
         return True
 
     async def listed(self) -> tuple[list[Newcomer], list[Admitted]]:
-        """Return who was turned away, the newest last, and who was let in."""
+        """Return the people that were turned away, newest last, and the admitted people, oldest first."""
         now, key, record = await self._read()
-        knocked = [each if each.is_open(now) else replace(each, code=None) for each in self._newcomers(key, record)]
+        newcomers = [each if each.is_open(now) else replace(each, code=None) for each in self._newcomers(key, record)]
         admitted = [
             Admitted(**json.loads(text))
-            for place, found in await self._store.scan(_ADMITTED)
+            for place, found in await self._store.scan(keys.ADMITTED)
             if (text := self._opened(place, found)) is not None
         ]
-        return knocked, sorted(admitted, key=lambda each: each.at)
+        return newcomers, sorted(admitted, key=lambda each: each.at)
 
     async def _forget(self, person: str) -> None:
         for attempt in attempts():
@@ -143,10 +142,10 @@ class Newcomers:
     # ── the records ──
 
     def _key(self, person: str) -> Key:
-        return Key(self._store.partition(person), f"{_ADMITTED}{person}")
+        return keys.key(self._store, person, keys.admitted)
 
     async def _read(self) -> tuple[datetime, Key, Record]:
-        key = Key(self._store.partition(_LIST), _LIST)
+        key = Key(self._store.partition(keys.NEWCOMERS), keys.NEWCOMERS)
         return await self._store.now(), key, (await self._store.get([key]))[key]
 
     def _newcomers(self, key: Key, record: Record) -> list[Newcomer]:
@@ -160,7 +159,7 @@ class Newcomers:
         await self._store.commit(transaction)
 
     def _opened(self, key: Key, record: Record) -> str | None:
-        """Return the text of a record of ours; None for none, and for what another key or a newer release wrote."""
+        """Return the text of a sealed record. None if there is none, or another key or a newer release wrote it."""
         try:
             sealed = self._keyring.open(key.name, record.value)
         except NewerForm:
@@ -169,17 +168,17 @@ class Newcomers:
 
 
 def _letters(code: str) -> str:
-    """Return a code's letters, however a person has typed it."""
+    """Return the letters of a code, without the spaces and dashes that a person typed."""
     return "".join(letter for letter in code.upper() if letter.isalnum())
 
 
 def _new_code() -> str:
-    """Return a new code as it is read aloud: in two halves."""
+    """Return a new code in two halves, which are easier to read aloud."""
     halves = ("".join(secrets.choice(_LETTERS) for _ in range(_HALF)) for _ in range(2))
     return "-".join(halves)
 
 
 def _bounded(newcomers: Sequence[Newcomer], now: datetime) -> list[Newcomer]:
-    """Return the newest, with room for one more; one whose code is open goes last."""
+    """Return the newest with room for one more. Newcomers with an open code are kept before all others."""
     kept = sorted(newcomers, key=lambda each: (each.is_open(now), each.at))[-(_LAST - 1) :]
     return sorted(kept, key=lambda each: each.at)

@@ -1,10 +1,10 @@
-"""The platforms of one process: begun, tried again, known to answer or not. One that fails holds back no other."""
+"""The platforms of one process: started, retried until they can be reached, polled. One that fails delays no other."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from typing import Self
 
 import aiohttp
@@ -15,7 +15,6 @@ from channels import (
     CanPoll,
     Channel,
     Json,
-    Parsed,
     RateLimited,
     SendError,
     Way,
@@ -24,7 +23,7 @@ from gateway.engine.engine import Engine
 from gateway.engine.polling import Poller
 from gateway.observe import describe_error
 
-__all__ = ["NotStarted", "Platforms"]
+__all__ = ["Platforms"]
 
 log = logging.getLogger("askfirst.platforms")
 
@@ -32,24 +31,23 @@ _AGAIN_SECONDS = 1.0
 _START_SECONDS = 10.0
 
 
-class NotStarted(AskfirstError):
-    """A channel's platform could not be reached yet: what it sends is not taken, so that it is delivered again."""
-
-
 class Platforms:
-    """The channels that a process serves. `start` them, and `close` them when the engine has stopped."""
+    """The channels that a process serves. `start` them, and `close` them when the engine has stopped.
+
+    Until its platform was reached, a channel is `unreached`, unless the platform delivers nothing a second time.
+    """
 
     def __init__(self, channels: Mapping[str, Channel], engine: Engine, ways: Mapping[str, Way]) -> None:
-        """`ways`: how messages of each channel come in; the gateway's own page is in none."""
+        """`ways`: how messages of each channel come in. The gateway's own page has no way."""
         self._channels, self._engine, self._ways = channels, engine, ways
         self._started: set[str] = set()
-        self._delivering_once = {name for name, channel in channels.items() if isinstance(channel, CanAskAgain)}
+        engine.context.unreached |= {name for name, one in channels.items() if not isinstance(one, CanAskAgain)}
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, http: aiohttp.ClientSession) -> Self:
-        """Begin with every platform at once; one that cannot be reached is tried again until it can.
+        """Start all platforms at once. A platform that cannot be reached is retried until it can.
 
-        Raises MissingSetting for what a platform says is wrong.
+        Raises MissingSetting for a setting that a platform refuses.
         """
         channels = list(self._channels.values())
         begun = await asyncio.gather(*(self._start(channel, http) for channel in channels), return_exceptions=True)
@@ -61,6 +59,7 @@ class Platforms:
         return self
 
     async def close(self) -> None:
+        """Stop polling and retrying, and close all channels."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -70,22 +69,12 @@ class Platforms:
             except Exception as error:  # noqa: BLE001 - a channel of another author's: the others are closed too
                 log.error("%s could not be closed: %s", name, describe_error(error))
 
-    def take(self, channel: Channel, parsed: Parsed) -> Awaitable[None]:
-        """Store what a request held; see `Inbox.take`.
-
-        Raises NotStarted while the platform was never reached, unless it delivers nothing a second time.
-        """
-        name = channel.name
-        if name not in self._started and name in self._channels and name not in self._delivering_once:
-            raise NotStarted(f"{name} is not started")
-        return self._engine.inbox.take(channel, parsed)
-
     def answering(self) -> dict[str, Json]:
-        """Channel -> whether its platform took this process's last call."""
+        """Return for each channel whether its platform took this process's last call."""
         return {name: name not in self._engine.context.down for name in self._channels}
 
     async def _start(self, channel: Channel, http: aiohttp.ClientSession) -> float:
-        """Seconds to wait before it is tried again; 0 once it is started."""
+        """Start a channel. Return the seconds to wait before it is retried, or 0 when it is started."""
         down = self._engine.context.down
         try:
             async with asyncio.timeout(_START_SECONDS):
@@ -96,7 +85,7 @@ class Platforms:
                 log.warning("%s cannot be reached (%s): it is tried again until it can", channel.name, code)
             down.add(channel.name)
             return max(_AGAIN_SECONDS, error.retry_after_seconds if isinstance(error, RateLimited) else 0.0)
-        except (TypeError, AttributeError) as error:  # a library that is called in another way than it knows
+        except (TypeError, AttributeError) as error:  # the installed library has another interface
             raise AskfirstError(
                 f"{channel.name} does not fit an installed library ({describe_error(error)}): "
                 "pip install --upgrade 'askfirst[all]'"
@@ -104,16 +93,18 @@ class Platforms:
         if channel.name in down:
             log.warning("%s is reached again", channel.name)
         self._started.add(channel.name)
+        self._engine.context.unreached.discard(channel.name)
         down.discard(channel.name)
         return 0.0
 
     async def _keep(self, channel: Channel, http: aiohttp.ClientSession) -> None:
+        """Retry the start of a channel until it succeeds, then poll its platform if that is its way."""
         wait = 0.0 if channel.name in self._started else _AGAIN_SECONDS
         while wait:
             await asyncio.sleep(wait)
             try:
                 wait = await self._start(channel, http)
-            except AskfirstError as error:  # a setting that the platform refuses, found out later than at the start
+            except AskfirstError as error:  # the platform refuses a setting, and could not say so at the start
                 log.error("%s does not start: %s", channel.name, error)
                 return
         if self._ways.get(channel.name) != "polling":

@@ -1,8 +1,8 @@
-"""Polling: of all the processes that serve a bot, one asks a platform for what came in.
+"""Polling: one of the processes that serve a bot asks the platform for its events.
 
-Which one is decided by a lease in the store: a record that goes by itself unless its holder writes it again. A second
-poller would do no harm to what is stored (events are stored once, by their ids), but Telegram ends the older of two
-requests: https://core.telegram.org/bots/api#getupdates.
+The process holds a lease for it: a record of the store that expires unless its holder writes it again. A second poller
+would store no event twice, because events are deduplicated by their ids. But Telegram ends the older of two requests:
+https://core.telegram.org/bots/api#getupdates.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from gateway.engine.context import EngineContext
 from gateway.engine.intake.inbox import Inbox
 from gateway.observe import describe_error
 from gateway.store.base import Conflict, Put, StoreError, Transaction
+from gateway.stored import keys
 
 __all__ = ["Polled", "Poller"]
 
@@ -26,25 +27,25 @@ log = logging.getLogger("askfirst.platforms")
 
 _AGAIN_SECONDS = 1.0
 _BEATS = 3
-"""How often a lease is renewed within its time."""
+"""Renewals within the life of the lease."""
 _LEAVES_WITHIN_SECONDS = 1.0
 
 
 class Polled(Channel, CanPoll, Protocol):
-    """A channel that can be polled."""
+    """Channel that can be polled."""
 
 
 class Poller:
-    """One channel's poller in one process."""
+    """The poller of one channel in one process."""
 
     def __init__(self, context: EngineContext, inbox: Inbox, channel: Polled) -> None:
         self._context, self._inbox, self._channel = context, inbox, channel
-        self._key = context.key(channel.name, "poller")
+        self._key = keys.key(context.store, channel.name, keys.poller)
         self._every = context.lease_seconds / _BEATS
 
     async def run(self) -> None:
         """Poll the channel while no other process does, until cancelled."""
-        name, told = self._channel.name, ""
+        name, logged = self._channel.name, ""
         while True:
             level, why = logging.INFO, "polled by another process: this one takes over when that ends"
             try:
@@ -53,9 +54,9 @@ class Poller:
                 held, level, why = False, logging.WARNING, "not polled: the store does not answer; it is tried again"
             if held:
                 log.info("%s is polled by this process", name)
-                told = ""
+                logged = ""
                 await self._poll_while_held()
-            elif told != (told := why):
+            elif logged != (logged := why):
                 log.log(level, "%s is %s", name, why)
             await asyncio.sleep(self._every)
 
@@ -72,19 +73,22 @@ class Poller:
         log.warning("%s is no longer polled by this process: its lease is lost", self._channel.name)
 
     async def _keep(self) -> None:
-        """Renew the lease until it is lost, or may be."""
+        """Renew the lease until it is lost or may have lapsed."""
         sure_until = time.monotonic() + self._context.lease_seconds
         while time.monotonic() < sure_until:
             await asyncio.sleep(self._every)
             began = time.monotonic()
-            with contextlib.suppress(StoreError, TimeoutError):  # it may answer before the lease has lapsed
+            with contextlib.suppress(StoreError, TimeoutError):  # the store may answer before the lease has lapsed
                 async with asyncio.timeout(sure_until - began):
                     if not await self._write(free=False):
                         return
                 sure_until = began + self._context.lease_seconds
 
     async def _write(self, *, free: bool) -> bool:
-        """Write the lease, which must be `free` or this process's own; False when it is neither. Raises StoreError."""
+        """Write the lease. Return False if another process holds it. Raises StoreError.
+
+        `free`: the lease may also be taken while no process holds it.
+        """
         store, name = self._context.store, self._key.name
         record = (await store.get([self._key]))[self._key]
         if record.value != self._context.worker and not (free and record.value is None):
@@ -99,7 +103,7 @@ class Poller:
         return True
 
     async def _leave(self) -> None:
-        """Let another process take over at once. Raises StoreError."""
+        """Give the lease back, so that another process takes over at once. Raises StoreError."""
         record = (await self._context.store.get([self._key]))[self._key]
         if record.value == self._context.worker:
             name, version = self._key.name, record.version
@@ -108,19 +112,19 @@ class Poller:
             )
 
     async def _poll(self) -> None:
-        """Store what the platform hands out; it is asked again for what was not stored."""
-        name, context, told = self._channel.name, self._context, ""
+        """Store the platform's events for ever. The platform is asked again for events that were not stored."""
+        name, context, logged = self._channel.name, self._context, ""
         while True:
             wait, events = _AGAIN_SECONDS, self._channel.poll()
             try:
                 async for several in events:
                     held = Parsed(events=several, response=WebhookResponse())
-                    await self._inbox.take(self._channel, held, in_line=True)
+                    await self._inbox.accept(self._channel, held, in_line=True)
                     context.down.discard(name)
-                    told = ""
-            except Exception as error:  # noqa: BLE001 - a channel of another author's: it is polled again
+                    logged = ""
+            except Exception as error:  # noqa: BLE001 - the channel may be another author's
                 says = str(error) if isinstance(error, AskfirstError) else describe_error(error)
-                if told != (told := says):
+                if logged != (logged := says):
                     log.warning("%s: %s", name, says)
                 context.down.add(name)
                 context.feed.publish("poll.failed", channel=name, error=type(error).__name__)

@@ -1,4 +1,4 @@
-"""How often the same person is answered, and what of their refused tries is noted down."""
+"""Rate limits of the gateway's own replies and of the security log."""
 
 from __future__ import annotations
 
@@ -9,39 +9,40 @@ from channels import Address, Json, Person
 from gateway.limits import Share
 from gateway.store.base import Cell
 
-__all__ = ["near_answers", "once_a_minute", "refusals", "security_line", "strangers"]
+__all__ = ["near_answers", "once_a_minute", "refusals", "security_line", "stranger_replies"]
 
 _REFUSED_NOTED = 10
 _REFUSED_SECONDS = 60.0
+"""Refused attempts of one person within some seconds that are logged. More are refused all the same."""
 _DAY = 86_400.0
 _STRANGERS_A_SECOND = 3
-"""So many refused tries of one person within so many seconds are noted down; more are refused all the same."""
 
 
 def refusals(person: Person | None) -> Cell:
-    """How often one person's refused tries are noted down."""
+    """Return the rate at which one person's refused attempts are logged."""
     return Cell(name=f"refused/{person}", burst=_REFUSED_NOTED, period_seconds=_REFUSED_SECONDS)
 
 
 def near_answers(name: str) -> Cell:
-    """Return the rate at which somebody is told that their answer is not clear: once a minute, three at once."""
+    """Return the rate at which a person is told that their answer is not clear: once a minute, three at once."""
     return Cell(name=name, burst=3, period_seconds=180.0)
 
 
 def once_a_minute(name: str) -> Cell:
-    """Return the rate of an answer that is told once a minute."""
+    """Return the rate of a reply that is sent once a minute."""
     return Cell(name=name, burst=1, period_seconds=60.0)
 
 
-def strangers(person: Person, address: Address, share: Share, *, often: bool = False) -> list[Cell]:
-    """Return the rates of replies to people who are not on the allow-list: a day, by the share, and a second.
+def stranger_replies(person: Person, address: Address, share: Share, *, often: bool = False) -> list[Cell]:
+    """Return the rates of replies to strangers: a day, by the share, and a second.
 
-    `often`: what they are told lets them in, so each is told it three times an hour.
+    `often`: the reply may get them admitted, so each person gets it three times an hour.
     """
     if often:
         name = hashlib.sha256(f"person/{person}".encode()).hexdigest()
         share = Share(None, None, share.all)
-        return [*strangers(person, address, share), Cell(name=f"strangers/hour/{name}", burst=3, period_seconds=3600.0)]
+        an_hour = Cell(name=f"strangers/hour/{name}", burst=3, period_seconds=3600.0)
+        return [*stranger_replies(person, address, share), an_hour]
     place = f"{address.channel}:{address.account}:{address.place}"
     shares = ((f"person/{person}", share.person), (f"place/{place}", share.place), ("all", share.all))
     day = [
@@ -53,5 +54,5 @@ def strangers(person: Person, address: Address, share: Share, *, often: bool = F
 
 
 def security_line(what: str, person: Person | None, conversation: str, at: datetime) -> Json:
-    """A line of the security log: a press that is no matter of any action's own audit."""
+    """Return a line of the security log, for a press that belongs to no action's audit. `what`: why it was refused."""
     return {"what": what, "person": str(person) if person else None, "at": at.isoformat(), "conversation": conversation}

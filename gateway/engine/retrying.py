@@ -1,4 +1,4 @@
-"""Read, change, commit, and again after a Conflict; a backoff while the store is away.
+"""Retries of a change: read, change and commit again after a Conflict, with a backoff while the store is unavailable.
 
 A commit without an answer may have been applied: `Attempt.outcome_unknown` tells the next attempt to read first.
 """
@@ -15,7 +15,7 @@ from gateway.store.base import Conflict, StoreUnavailable
 __all__ = ["Attempt", "attempts"]
 
 _CONFLICTS = 50
-"""Conflicts of one change before its error is raised: others may come between reading and writing, but not for ever."""
+"""Conflicts of one change before the error is raised."""
 _WAITS_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 10.0)
 
 
@@ -29,7 +29,7 @@ class Attempt:
     def __init__(self, waits_left: Iterator[float], conflicts_left: int, *, outcome_unknown: bool) -> None:
         self._waits_left, self._conflicts_left = waits_left, conflicts_left
         self.outcome_unknown = outcome_unknown
-        """An attempt before this one may have been committed: its answer was lost."""
+        """An earlier attempt may have been committed: its answer was lost."""
         self.conflicted = self.unanswered = False
 
     async def __aenter__(self) -> Self:
@@ -56,7 +56,7 @@ def attempts(*, patient: bool = False) -> Iterator[Attempt]:
             async with attempt:
                 ...
 
-    `patient`: the store is waited for, about half a minute in all; otherwise its absence is raised at once.
+    `patient`: wait for a store that is unavailable, for about half a minute in all. Otherwise raise at once.
     """
     waits_left, conflicts_left, outcome_unknown = iter(_WAITS_SECONDS) if patient else iter(()), _CONFLICTS, False
     while True:

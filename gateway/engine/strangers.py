@@ -1,4 +1,4 @@
-"""Strangers: people who may not talk to the bot. They are told so, or how they can be let in."""
+"""Strangers: people that may not talk to the bot. They are told so, or how they can be admitted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from channels import Address, Message, Person, Reply
 from gateway.engine.context import EngineContext
 from gateway.engine.pairing import Newcomers
-from gateway.engine.reply_limits import strangers
+from gateway.engine.reply_limits import stranger_replies
 from gateway.pending.actions import OutgoingReply
 from gateway.store.base import Transaction
 from gateway.tools.escape import plain
@@ -19,14 +19,14 @@ log = logging.getLogger("askfirst.access")
 
 
 class Strangers:
-    """Says who may talk to the bot, answers the others, and lets them in."""
+    """Decides which people may talk to the bot, answers the others, and admits newcomers."""
 
     def __init__(self, context: EngineContext) -> None:
         self._context, self._allowed = context, context.allowed
         self._newcomers = Newcomers(context.store, context.keyring)
 
     async def may_talk(self, person: Person | None) -> bool:
-        """Return True for who is on the allow-list, or was let in by a code. Raises StoreError."""
+        """Return True for a person that is on the allow-list or was admitted by a code. Raises StoreError."""
         if self._allowed(person):
             return True
         if person is None or person.is_bot or not self._allowed.pairing:
@@ -34,13 +34,13 @@ class Strangers:
         return await self._newcomers.is_admitted(person)
 
     async def turn_away(self, message: Message, person: Person) -> None:
-        """Answer a stranger, within the limits of `bounds.strangers`. Nothing of what they wrote is kept.
+        """Answer a stranger, within the limits of `stranger_replies`. Their message is not kept.
 
-        Strangers together get a few answers a second at most, so that a flood of them delays nobody else's messages.
+        All strangers together get a few answers a second at most, so that a flood of them delays no other message.
         """
         context, pairing = self._context, self._allowed.pairing
         asks = message.command == "whoami"
-        rates = strangers(person, message.address, context.limits.strangers, often=pairing or asks)
+        rates = stranger_replies(person, message.address, context.limits.strangers, often=pairing or asks)
         if await context.store.acquire(rates):
             return
         language = context.language(person)
@@ -55,11 +55,11 @@ class Strangers:
         await self._say(message.address, text)
 
     def may_admit(self, person: Person) -> bool:
-        """Return True for a person whom the allow-list names: nobody else may let people in."""
+        """Return True for a person that the allow-list names. Only these may admit newcomers."""
         return self._allowed.pairing and self._allowed.names(person)
 
     async def admit(self, code: str, language: str, *, by: Person) -> str:
-        """Let in the person with this code, and tell them. Return what to tell the person who did it."""
+        """Admit the person with this code, and tell them. Return the answer to `by`, the person that admits them."""
         newcomer = await self._newcomers.admit(code, str(by))
         if newcomer is None:
             return say("no_such_newcomer", language)

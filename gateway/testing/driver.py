@@ -203,7 +203,7 @@ class ChatDriver:
 
     async def _take(self, event: Event) -> None:
         self._acted = event.address.place
-        await self.engine.inbox.take(self._channel, Parsed(events=(event,), response=WebhookResponse()))
+        await self.engine.inbox.accept(self._channel, Parsed(events=(event,), response=WebhookResponse()))
         await self._idle()
 
     async def _moved(self, offset_seconds: float) -> None:

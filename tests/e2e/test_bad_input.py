@@ -13,7 +13,8 @@ import aiohttp
 import pytest
 
 from channels import WebhookRequest
-from gateway.engine.intake.shapes import PREFIX, shape_of
+from gateway.engine.intake.shapes import shape_of
+from gateway.stored.keys import SHAPES
 from gateway.web.limits import MAX_BODY_BYTES
 from tests.e2e.house import SECRET, SIGNED, SIGNING, House, open_house
 from tests.fakes.openai import Call, Fail
@@ -76,7 +77,7 @@ async def test_authentic_nonsense_is_taken_and_its_shape_is_kept(house: House, u
     assert await house.post(body) == (200, "")
     assert await house.post(body) == (200, "")
     assert await house.gateway.store.dead_letters() == []
-    ((_, record),) = await house.gateway.store.scan(PREFIX)
+    ((_, record),) = await house.gateway.store.scan(SHAPES)
     assert isinstance(record.value, dict) and record.value["shape"] == shape_of(body)
     assert (await house.asks("hi", "Hello.")).text == "Hello."
 

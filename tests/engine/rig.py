@@ -29,7 +29,7 @@ from channels import (
 from gateway import ChannelAgent
 from gateway.access import AllowList
 from gateway.assembly import Storage, assemble, open_store
-from gateway.engine.decisions import Decisions
+from gateway.engine.decisions.lane import Decisions
 from gateway.engine.delivery.sender import PartSender
 from gateway.engine.leases import PREFETCH
 from gateway.engine.turns.runner import TurnRunner
@@ -157,7 +157,7 @@ class Rig:
     async def take(self, *events: Event) -> None:
         """Events come in, and what they decide is decided."""
         parsed = Parsed(events=tuple(events), response=WebhookResponse())
-        await self.worker.engine.inbox.take(self.platform, parsed)
+        await self.worker.engine.inbox.accept(self.platform, parsed)
         while (await self.store.stats()).pointed:
             await asyncio.sleep(0)
 

@@ -42,7 +42,7 @@ def place(name: str) -> Address:
 
 
 async def take(chat: ChatDriver, *events: Event) -> None:
-    await chat.engine.inbox.take(chat.engine.context.channels["test"], Parsed(events=events, response=Answered()))
+    await chat.engine.inbox.accept(chat.engine.context.channels["test"], Parsed(events=events, response=Answered()))
     while not await chat.engine.idle():
         await asyncio.sleep(0.001)
 
@@ -501,7 +501,7 @@ async def test_d5_what_was_refused_is_not_asked_again_in_the_same_turn(invoices:
         while len(script.requests) < 2:
             await asyncio.sleep(0.001)
         channel = chat.engine.context.channels["test"]
-        await chat.engine.inbox.take(channel, Parsed(events=(refusing,), response=Answered()))
+        await chat.engine.inbox.accept(channel, Parsed(events=(refusing,), response=Answered()))
         while (await actions(chat))[0].state == "pending":
             await asyncio.sleep(0.001)
         gate.set()
@@ -587,9 +587,9 @@ async def test_e4_a_no_right_after_the_yes(invoices: Invoices) -> None:
         yes = press(chat, person("ana"), "ana")
         no = replace(yes, event_ids=("no",), token=chat.last.tokens["Cancel"])
         channel = chat.engine.context.channels["test"]
-        await chat.engine.inbox.take(channel, Parsed(events=(yes,), response=Answered()))
+        await chat.engine.inbox.accept(channel, Parsed(events=(yes,), response=Answered()))
         await invoices.running.wait()
-        await chat.engine.inbox.take(channel, Parsed(events=(no,), response=Answered()))
+        await chat.engine.inbox.accept(channel, Parsed(events=(no,), response=Answered()))
         while len(chat.alerts) < 2:
             await asyncio.sleep(0.001)
         assert chat.alerts == ["Confirmed.", "This is already confirmed and running."]
@@ -697,7 +697,7 @@ async def test_a_question_answered_while_it_is_asked_again_does_not_break_the_tu
         await chat.says("ana", "delete INV-1")
         saying = asyncio.create_task(chat.says("ana", "delete INV-1"))
         await asking.wait()
-        await chat.engine.inbox.take(
+        await chat.engine.inbox.accept(
             chat.engine.context.channels["test"],
             Parsed(events=(press(chat, person("ana"), "ana"),), response=Answered()),
         )
@@ -765,7 +765,7 @@ async def test_f7_a_store_that_fails_for_a_moment_costs_no_decision(
         channel, store = chat.engine.context.channels["test"], chat.engine.context.store
         monkeypatch.setattr(store, "get", unavailable)
         pressed = press(chat, person("ana"), "ana")
-        await chat.engine.inbox.take(channel, Parsed(events=(pressed,), response=Answered()))
+        await chat.engine.inbox.accept(channel, Parsed(events=(pressed,), response=Answered()))
         while len(chat.engine.context.tasks):
             await asyncio.sleep(0.001)
         assert (invoices.deleted, chat.alerts, len(await store.pending_decisions())) == ([], [], 1)
@@ -841,7 +841,7 @@ async def deny_after_the_yes(chat: ChatDriver, denied: Agent) -> None:
     engine = chat.engine
     await engine.stop()
     event = press(chat, person("ana"), "ana")
-    await engine.inbox.take(engine.context.channels["test"], Parsed(events=(event,), response=Answered()))
+    await engine.inbox.accept(engine.context.channels["test"], Parsed(events=(event,), response=Answered()))
     while (await actions(chat))[0].state != "approved":
         await asyncio.sleep(0.001)
     chat.bot.agent = denied

@@ -30,7 +30,7 @@ def press(
 
 
 async def take(chat: ChatDriver, parsed: Parsed) -> None:
-    await chat.engine.inbox.take(chat.engine.context.channels["test"], parsed)
+    await chat.engine.inbox.accept(chat.engine.context.channels["test"], parsed)
 
 
 async def idle(chat: ChatDriver) -> None:

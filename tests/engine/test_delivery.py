@@ -31,7 +31,7 @@ async def chat(tmp_path: Path) -> AsyncIterator[Rig]:
 
 async def notify(chat: Rig, *texts: str, place: str = "ana") -> None:
     for text in texts:
-        await chat.worker.engine.notify(here(place), Reply(text=text))
+        await chat.worker.engine.runtime.notify(here(place), Reply(text=text))
 
 
 async def ask(chat: Rig) -> None:
@@ -213,7 +213,7 @@ async def test_threads_of_a_group_share_its_pace(tmp_path: Path) -> None:
     async with rig(Invoices().bot(), tmp_path, pace=Pace(group_per_minute=2.0)) as chat:
         for thread in ("1", "2", "3"):
             address = here("#team")
-            await chat.worker.engine.notify(
+            await chat.worker.engine.runtime.notify(
                 type(address)(channel="test", account="bot", place="#team", thread=thread, group=True),
                 Reply(text=thread),
             )

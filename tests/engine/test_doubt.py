@@ -49,7 +49,7 @@ def taken() -> asyncio.Event:
 
 async def notify(chat: Rig, *texts: str) -> None:
     for text in texts:
-        await chat.worker.engine.notify(here("ana"), Reply(text=text))
+        await chat.worker.engine.runtime.notify(here("ana"), Reply(text=text))
 
 
 async def deliver(chat: Rig, times: int = 6) -> None:
@@ -114,7 +114,7 @@ async def test_a_note_that_may_have_been_sent_is_not_sent_again(chat: Rig) -> No
 
 async def test_the_note_keeps_the_pace(tmp_path: Path) -> None:
     async with rig(Invoices().bot(), tmp_path, pace=Pace(group_per_minute=1.0)) as chat:
-        await chat.worker.engine.notify(here("#team"), Reply(text="one"))
+        await chat.worker.engine.runtime.notify(here("#team"), Reply(text="one"))
         chat.platform.will = [LOST]
         for _ in range(12):
             await chat.turns()

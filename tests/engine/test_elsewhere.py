@@ -43,7 +43,7 @@ class Late(Wire):
 async def process(bot: ChannelAgent, store: Store, files: Path) -> AsyncIterator[Engine]:
     """One process's engine; its loops are not started."""
     engine = assemble(bot, Storage(store, KEYS, files), {}, allowed=AllowList(["*"]), feed=Feed(now=now))
-    async with bot.attached(engine):
+    async with bot.attached(engine.runtime):
         try:
             yield engine
         finally:

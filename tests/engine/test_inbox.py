@@ -58,7 +58,7 @@ async def test_what_only_a_person_does_needs_a_person(chat: Rig, event: Event) -
     """A post in a channel, say: nobody on the allow-list wrote it."""
     inbox = Inbox(chat.worker.context, chat.worker.decisions)
     nobodys = replace(event, person=None, address=here("#news"))
-    await inbox.take(chat.platform, Parsed(events=(nobodys,), response=WebhookResponse()))
+    await inbox.accept(chat.platform, Parsed(events=(nobodys,), response=WebhookResponse()))
     await chat.worker.context.tasks.ended()
     assert chat.wire.calls["accept"] == 0
     somebodys = replace(nobodys, person=HELLO.person)
@@ -67,5 +67,5 @@ async def test_what_only_a_person_does_needs_a_person(chat: Rig, event: Event) -
     if isinstance(somebodys, MessageEdited):  # an edit of a message that was for the bot
         await chat.says("ana", "hello", place="#news", message_id="1")
         chat.wire.calls.clear()
-    await inbox.take(chat.platform, Parsed(events=(somebodys,), response=WebhookResponse()))
+    await inbox.accept(chat.platform, Parsed(events=(somebodys,), response=WebhookResponse()))
     assert chat.wire.calls["accept"] == 1

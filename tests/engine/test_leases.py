@@ -292,7 +292,7 @@ async def test_others_are_sent_to_while_a_turn_is_waited_for(chat: Rig, invoices
     await invoices.model.waiting.wait()
     stopping = asyncio.create_task(chat.worker.engine.stop())
     await asyncio.sleep(0)
-    await chat.worker.engine.notify(here("bob"), Reply(text="hello"))
+    await chat.worker.engine.runtime.notify(here("bob"), Reply(text="hello"))
     while not chat.platform.texts("bob"):
         await asyncio.sleep(0.001)
     assert not stopping.done()

@@ -240,25 +240,25 @@ async def test_one_persons_files_are_bounded_and_take_none_of_anothers(
     async with limited(tmp_path, Limits(files=Share(2, None, 6))) as chat:
         context = chat.worker.context
         for number in range(2):
-            await context.keep(report(number, 1024**2), "mallory")
-        await context.keep(report(1, 1024**2), "mallory")  # the same bytes take nothing more
+            await context.files.keep(report(number, 1024**2), "mallory")
+        await context.files.keep(report(1, 1024**2), "mallory")  # the same bytes take nothing more
         for number in (2, 3):
             with pytest.raises(NotKept, match="ASKFIRST_LIMITS allows files=2/-/6 MiB"):
-                await context.keep(report(number, 1024**2), "mallory")
+                await context.files.keep(report(number, 1024**2), "mallory")
         with pytest.raises(NotKept):
-            await context.keep(report(9, 3 * 1024**2), "bob")  # larger than all that he may keep
-        await context.keep(report(4, 1024**2), "ana")
+            await context.files.keep(report(9, 3 * 1024**2), "bob")  # larger than all that he may keep
+        await context.files.keep(report(4, 1024**2), "ana")
         assert len([record for record in caplog.records if "mallory" in record.getMessage()]) == 1
         await chat.advance(31 * 86_400)
-        await context.keep(report(5, 1024**2), "mallory")
+        await context.files.keep(report(5, 1024**2), "mallory")
 
 
 async def test_all_together_have_a_bound(tmp_path: Path) -> None:
     async with limited(tmp_path, Limits(files=Share(None, None, 2))) as chat:
         for number in range(2):
-            await chat.worker.context.keep(report(number, 1024**2), f"person {number}")
+            await chat.worker.context.files.keep(report(number, 1024**2), f"person {number}")
         with pytest.raises(NotKept):
-            await chat.worker.context.keep(report(7, 1024**2), "another")
+            await chat.worker.context.files.keep(report(7, 1024**2), "another")
 
 
 # ── commands ──
@@ -308,7 +308,7 @@ async def test_it_is_seen_and_the_largest_are_named(tmp_path: Path, caplog: pyte
         chat.wire.refuse["accept"] = [Overloaded("10000 events wait")] * 2
         for _ in range(2):
             with pytest.raises(Overloaded):
-                await chat.worker.engine.inbox.take(
+                await chat.worker.engine.inbox.accept(
                     chat.platform, Parsed(events=(message("bob", "hi"),), response=WebhookResponse())
                 )
         (said,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]

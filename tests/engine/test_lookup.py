@@ -11,7 +11,8 @@ from redis.asyncio import Redis
 from channels import Json
 from gateway import ChannelAgent, OutcomeUnknown
 from gateway.channel_agent import NotAllowed
-from gateway.operations.operator import NotDone, Operator
+from gateway.operations.base import NotDone
+from gateway.operations.operator import Operator
 from gateway.store.base import FORM, Put, Store, Transaction
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore

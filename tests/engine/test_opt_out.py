@@ -15,7 +15,8 @@ from channels import OptedOut, OptOut, Parsed, Reply, WebhookResponse
 from gateway.access import AllowList
 from gateway.access.suppression import has_opted_out
 from gateway.engine.intake.inbox import Inbox
-from gateway.operations.operator import NotDone, Operator
+from gateway.operations.base import NotDone
+from gateway.operations.operator import Operator
 from gateway.pending.seal import Keyring
 from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices
@@ -112,7 +113,7 @@ async def test_the_code_of_what_was_withdrawn_does_nothing(chat: Rig, invoices: 
 
 
 async def test_what_was_in_the_outbox_is_put_aside_and_its_question_was_never_asked(chat: Rig) -> None:
-    await chat.worker.engine.notify(here("ana"), Reply(text="one"))
+    await chat.worker.engine.runtime.notify(here("ana"), Reply(text="one"))
     await chat.says("ana", "delete INV-1")
     await chat.worker.turn()
     await chat.take(opts())
@@ -139,7 +140,7 @@ async def test_what_a_turn_says_that_another_process_could_not_end_in_time_is_pu
     running = asyncio.create_task(chat.worker.turn())
     await invoices.model.waiting.wait()
     other = chat.another()
-    await other.engine.inbox.take(chat.platform, Parsed(events=(opts(),), response=WebhookResponse()))
+    await other.engine.inbox.accept(chat.platform, Parsed(events=(opts(),), response=WebhookResponse()))
     while (await chat.store.stats()).pointed:
         await asyncio.sleep(0)
     invoices.model.let_go.set()
@@ -192,8 +193,8 @@ async def test_stop_and_start_at_once_count_in_their_order(chat: Rig) -> None:
 
 async def test_what_the_platform_refuses_because_they_opted_out_is_remembered_like_their_own_word(chat: Rig) -> None:
     await asks(chat)
-    await chat.worker.engine.notify(here("ana"), Reply(text="one"))
-    await chat.worker.engine.notify(here("ana"), Reply(text="two"))
+    await chat.worker.engine.runtime.notify(here("ana"), Reply(text="one"))
+    await chat.worker.engine.runtime.notify(here("ana"), Reply(text="two"))
     chat.platform.will = [OptedOut("21610")]
     await chat.worker.deliver()
     assert await dead(chat) == ["not deliverable: 21610"] * 2
@@ -235,7 +236,7 @@ async def test_an_outcome_that_cannot_be_told_is_kept_for_the_operator(chat: Rig
 async def test_a_bots_own_message_and_an_operators_are_refused_in_clear_words(chat: Rig) -> None:
     await chat.take(opts())
     with pytest.raises(OptedOut):
-        await chat.worker.engine.notify(here("ana"), Reply(text="news"))
+        await chat.worker.engine.runtime.notify(here("ana"), Reply(text="news"))
     context = chat.worker.context
     operator = Operator(context.store, context.channels, Keyring(KEYS), bot=context.bot.name)
     with pytest.raises(NotDone, match="test:bot:ana has opted out: nothing is sent there until they write START"):
@@ -257,11 +258,11 @@ async def test_a_stranger_who_opts_out_is_told_nothing_more(chat: Rig) -> None:
     context.allowed = AllowList([])
     inbox = Inbox(context, chat.worker.decisions)
     for event in (opts(told=False), message("ana", "who are you?"), message("bob", "who are you?")):
-        await inbox.take(chat.platform, Parsed(events=(event,), response=WebhookResponse()))
+        await inbox.accept(chat.platform, Parsed(events=(event,), response=WebhookResponse()))
     await context.tasks.drain(5.0)
     await chat.turns()
     assert (chat.platform.texts("ana"), len(chat.platform.texts("bob"))) == ([], 1)
-    await inbox.take(chat.platform, Parsed(events=(opts(opted_in=True, told=False),), response=WebhookResponse()))
+    await inbox.accept(chat.platform, Parsed(events=(opts(opted_in=True, told=False),), response=WebhookResponse()))
     await context.tasks.drain(5.0)
     assert not await muted(chat) and await chat.ready() == 0, "a stranger is not greeted"
 

@@ -49,7 +49,7 @@ async def reported(chat: Rig, message_id: str, *statuses: str, key: str | None =
 
 async def notify(chat: Rig, *texts: str) -> None:
     for text in texts:
-        await chat.worker.engine.notify(here("ana"), Reply(text=text))
+        await chat.worker.engine.runtime.notify(here("ana"), Reply(text=text))
 
 
 async def asks(chat: Rig, *invoices: str) -> None:

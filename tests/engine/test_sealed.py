@@ -14,6 +14,7 @@ import pytest
 
 from channels import ButtonPress, Json, Message, Person
 from channels.events import event_to_json
+from gateway.engine.event_bodies import event_body, replay_body
 from gateway.engine.leases import PREFETCH
 from gateway.store.base import Conflict, Incoming, Key, Put, Record, Transaction
 from gateway.tools.pending_action import PendingAction
@@ -335,9 +336,9 @@ async def test_a_replayed_dead_letter_decides_nothing(chat: Rig, invoices: Invoi
     person = Person(channel="test", account="bot", user_id="ana", name="Ana")
     for text in ("yes", f"ok {one.code}"):
         message = Message(event_ids=(text,), address=here("ana"), person=person, text=text, after=one.prompts[0])
-        body = context.stamped_event(CHAT, message, await chat.store.now())
+        body = event_body(context.keyring, CHAT, message, await chat.store.now())
         waiting = replace((await _waiting(chat, body)), body=body)
-        replayed = context.for_replay(waiting)
+        replayed = replay_body(context.keyring, waiting)
         await chat.store.accept([Incoming(conversation=CHAT, event_ids=(f"replay {text}",), body=replayed)])
         await work(chat)
     assert invoices.deleted == []
@@ -355,7 +356,7 @@ async def test_an_event_that_was_held_up_for_a_minute_decides_nothing(chat: Rig,
     person = Person(channel="test", account="bot", user_id="ana", name="Ana")
     received = await chat.store.now() - timedelta(seconds=61)
     message = Message(event_ids=("late",), address=here("ana"), person=person, text=f"ok {one.code}", message_id="9")
-    body = context.stamped_event(CHAT, message, received)
+    body = event_body(context.keyring, CHAT, message, received)
     await chat.store.accept([Incoming(conversation=CHAT, event_ids=("late",), body=body, decides=True)])
     await chat.worker.engine.due()
     await work(chat)

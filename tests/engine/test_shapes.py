@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from channels import Parsed, WebhookResponse
-from gateway.engine.intake.shapes import PREFIX, shape_of
+from gateway.engine.intake.shapes import shape_of
+from gateway.stored.keys import SHAPES
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, rig
 
@@ -22,11 +23,11 @@ async def chat(tmp_path: Path) -> AsyncIterator[Rig]:
 
 async def comes(chat: Rig, payload: bytes) -> None:
     parsed = Parsed((), WebhookResponse(), not_understood=True, payload=payload)
-    await chat.worker.engine.inbox.take(chat.platform, parsed)
+    await chat.worker.engine.inbox.accept(chat.platform, parsed)
 
 
 async def kept(chat: Rig) -> list[dict[str, object]]:
-    return [dict(record.value) for _, record in await chat.store.scan(PREFIX) if isinstance(record.value, dict)]
+    return [dict(record.value) for _, record in await chat.store.scan(SHAPES) if isinstance(record.value, dict)]
 
 
 async def test_strangers_fill_nothing(chat: Rig) -> None:

@@ -43,7 +43,7 @@ def test_a_clock_that_is_minutes_off_is_told_once_with_the_mend(seconds: int, ca
     elapsed, trusted = Elapsed(), []
     skew = Skew(lambda: trusted.append(1), lambda: NOW, elapsed)
     for _ in range(3):
-        skew.hear("slack.com", http(NOW - timedelta(seconds=seconds)))
+        skew.observe("slack.com", http(NOW - timedelta(seconds=seconds)))
         elapsed.now += 31
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
@@ -54,11 +54,11 @@ def test_a_clock_that_is_minutes_off_is_told_once_with_the_mend(seconds: int, ca
 def test_a_clock_that_agrees_is_trusted_and_one_that_does_not_is_not() -> None:
     trusted: list[int] = []
     skew = Skew(lambda: trusted.append(1), lambda: NOW, Elapsed())
-    skew.hear("a", http(NOW - timedelta(days=900)))
-    skew.hear("b", "no date at all")
-    skew.hear("c", None)
+    skew.observe("a", http(NOW - timedelta(days=900)))
+    skew.observe("b", "no date at all")
+    skew.observe("c", None)
     assert not trusted
-    skew.hear("d", http(NOW + timedelta(seconds=2)))
+    skew.observe("d", http(NOW + timedelta(seconds=2)))
     assert trusted and not skew.is_off
 
 

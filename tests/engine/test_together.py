@@ -106,7 +106,7 @@ async def hears(pair: Pair, text: str, *, by: str = "ana") -> None:
 
 async def take(pair: Pair, *messages: Message) -> None:
     parsed = Parsed(events=messages, response=WebhookResponse())
-    await pair.workers[0].engine.inbox.take(pair.platform, parsed)
+    await pair.workers[0].engine.inbox.accept(pair.platform, parsed)
 
 
 # ── what falls due ──
@@ -134,7 +134,7 @@ async def test_a_turn_is_tried_again_once(pair: Pair) -> None:
 
 async def test_what_is_to_be_said_later_is_said_then_and_once(pair: Pair) -> None:
     async with pair.running(Invoices().bot()):
-        await pair.workers[0].engine.notify(here("ana"), Reply(text="Time for tea."), after_seconds=HOUR)
+        await pair.workers[0].engine.runtime.notify(here("ana"), Reply(text="Time for tea."), after_seconds=HOUR)
         await pair.advance(HOUR - 600)
         await pair.idle()
         assert pair.platform.texts() == []
@@ -153,7 +153,7 @@ async def test_what_fell_due_in_an_hour_without_any_process_happens_once_when_th
         await hears(pair, "delete INV-1")
         await pair.shown(1)
         for place, seconds in (("tea", 60.0), ("cake", 1800.0), ("supper", 2 * HOUR)):
-            await pair.workers[1].engine.notify(here(place), Reply(text=place), after_seconds=seconds)
+            await pair.workers[1].engine.runtime.notify(here(place), Reply(text=place), after_seconds=seconds)
     async with pair.running(bot, processes=1):
         await hears(pair, "hello", by="bob")
         await pair.shown(1, "bob")
@@ -180,7 +180,7 @@ async def test_what_fell_due_in_an_hour_without_any_process_happens_once_when_th
 
 async def test_where_nothing_gets_through_it_is_not_said_later_either(pair: Pair) -> None:
     async with pair.running(Invoices().bot()):
-        await pair.workers[0].engine.notify(here("ana"), Reply(text="tea"), after_seconds=60)
+        await pair.workers[0].engine.runtime.notify(here("ana"), Reply(text="tea"), after_seconds=60)
         pair.platform.will = [Unreachable("blocked")]
         await pair.advance(61)
         while not await pair.store.dead_letters():
@@ -205,7 +205,7 @@ async def test_a_places_pace_parks_its_lane_and_nobody_asks_before_it_is_due(
     pair = Pair(tmp_path, opened, Platform(pace=Pace(place_per_second=1 / 600)))
     async with pair.running(Invoices().bot()):
         for number in range(5):
-            await pair.workers[number % 2].engine.notify(here("ana"), Reply(text=str(number)))
+            await pair.workers[number % 2].engine.runtime.notify(here("ana"), Reply(text=str(number)))
         await pair.shown(3)
         asked = pair.calls("acquire")
         stats = await pair.store.stats()
@@ -228,7 +228,7 @@ async def test_a_groups_pace_is_one_for_both(opened: Callable[[], Store], tmp_pa
         for thread in range(6):
             where = here("#team")
             address: Any = type(where)(channel="test", account="bot", place="#team", thread=str(thread), group=True)
-            await pair.workers[thread % 2].engine.notify(address, Reply(text=str(thread)))
+            await pair.workers[thread % 2].engine.runtime.notify(address, Reply(text=str(thread)))
         await pair.shown(1, "#team")
         assert len(pair.platform.sent) == 1 and pair.calls("acquire") == 6
 
@@ -239,7 +239,7 @@ async def test_an_accounts_pace_is_kept_by_both_together(opened: Callable[[], St
     async with pair.running(Invoices().bot()):
         began = await pair.store.now()
         for number in range(most):
-            await pair.workers[number % 2].engine.notify(here(f"person {number}"), Reply(text="hello"))
+            await pair.workers[number % 2].engine.runtime.notify(here(f"person {number}"), Reply(text="hello"))
         while len(pair.platform.sent) < most:
             await asyncio.sleep(0.002)
         took = (await pair.store.now() - began).total_seconds()

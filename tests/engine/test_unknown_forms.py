@@ -9,6 +9,7 @@ import pytest
 
 from channels import Ambiguous, AskfirstError, DeliveryReport, Json, OptedOut, Reply, Unreachable
 from gateway.engine.calls import Calls
+from gateway.engine.event_bodies import received_body
 from gateway.store.base import Incoming, Put, Transaction
 from gateway.tools import PendingAction
 from tests.engine.bots import Invoices
@@ -30,7 +31,7 @@ async def overwrite(chat: Rig, name: str, value: Json) -> None:
 
 
 async def notify(chat: Rig) -> None:
-    await chat.worker.engine.notify(here("ana"), Reply(text="news"))
+    await chat.worker.engine.runtime.notify(here("ana"), Reply(text="news"))
 
 
 async def asked(chat: Rig) -> PendingAction:
@@ -87,7 +88,7 @@ async def test_an_unknown_report_does_not_hide_the_next(chat: Rig, invoices: Inv
 async def test_an_unknown_word_about_a_turn_is_an_error(chat: Rig, value: Json) -> None:
     await overwrite(chat, "word/app/1", value)
     async with Calls(chat.worker.context).begin(CHAT) as call:
-        await call.ask_around("app/1")
+        await call.read_posted_result("app/1")
         with pytest.raises(AskfirstError, match="cannot be read"):
             await call.result()
 
@@ -98,7 +99,7 @@ async def test_an_unknown_kind_of_decision_is_put_aside(chat: Rig, invoices: Inv
     body: dict[str, Json] = {
         "kind": kind, "action_id": action.pending_action_id, "intent": "confirm", "person": action.requester
     }  # fmt: skip
-    sealed = chat.worker.context.stamped(CHAT, body, await chat.store.now())
+    sealed = received_body(chat.worker.context.keyring, CHAT, body, await chat.store.now())
     await chat.store.accept([Incoming(conversation=CHAT, event_ids=("forged",), body=sealed, decides=True)])
     await chat.worker.engine.due()
     (letter,) = await chat.store.dead_letters()

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from channels import ButtonPress, DeliveryReport, OptOut, Reply, Unavailable, Unreachable
-from gateway.operations.operator import NotDone, Operator
+from gateway.operations.base import NotDone
+from gateway.operations.operator import Operator
 from gateway.pending.seal import Keyring
 from gateway.store.base import StoreUnavailable
 from tests.engine.bots import Invoices
@@ -21,7 +22,7 @@ BLOCKED = Unreachable("blocked")
 
 async def notify(chat: Rig, *texts: str, place: str = "ana") -> None:
     for text in texts:
-        await chat.worker.engine.notify(here(place), Reply(text=text))
+        await chat.worker.engine.runtime.notify(here(place), Reply(text=text))
 
 
 async def blocked(chat: Rig, place: str = "ana") -> None:
@@ -84,7 +85,7 @@ async def test_nobody_writes_there_unasked_and_both_are_told_why(chat: Rig) -> N
 async def test_it_holds_in_another_process(chat: Rig) -> None:
     await blocked(chat)
     with pytest.raises(Unreachable):
-        await chat.another().engine.notify(here("ana"), Reply(text="news"))
+        await chat.another().engine.runtime.notify(here("ana"), Reply(text="news"))
 
 
 @pytest.mark.parametrize("text", ["hello", "/help", "yes", "/stop", "OK K7P2"])

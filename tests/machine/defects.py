@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from channels import ButtonPress, Message
-from gateway.engine import decisions
-from gateway.engine.context import typed
-from gateway.engine.decisions import Decisions, _Outcome
+from gateway.engine.decisions import judging
+from gateway.engine.decisions.judging import Judge, Judgement
 from gateway.engine.execution.effects import Effects
 from gateway.engine.execution.executor import ActionExecutor
 from gateway.engine.intake import inbox
+from gateway.engine.messages import is_typed
 from gateway.engine.turns.bare_replies import BareReplyHandler
 from gateway.pending import deciding, loading, prompting, settling, transitions
 from gateway.pending.loading import Counters
@@ -98,14 +98,14 @@ def twin_accepted(patch: pytest.MonkeyPatch) -> None:
 def token_of_another_chat(patch: pytest.MonkeyPatch) -> None:
     """A button counts wherever it is pressed."""
 
-    async def pressed(self: Decisions, conversation: str, press: ButtonPress, at: datetime) -> _Outcome:
+    async def pressed(self: Judge, conversation: str, press: ButtonPress, at: datetime) -> Judgement:
         key = Key(str(token_partition(press.token)), f"token/{token_sha256(press.token)}")
         found: Any = (await self._context.store.get([key]))[key].value
         actions = await self._context.actions(found["conversation"], found["action_id"])
         feedback = deciding.press(actions, found["action_id"], press.token, press.person, at, "en")
-        return _Outcome(actions, True, feedback)
+        return Judgement(actions, True, feedback)
 
-    patch.setattr(Decisions, "_pressed", pressed)
+    patch.setattr(Judge, "_pressed", pressed)
 
 
 def event_of_another_person(patch: pytest.MonkeyPatch) -> None:
@@ -162,5 +162,5 @@ def command_read_as_text(patch: pytest.MonkeyPatch) -> None:
         is_command = isinstance(event, Message) and event.command != "stop"
         return replace(event, command=None) if is_command else event
 
-    patch.setattr(decisions, "typed", lambda message: typed(bare(message)))
+    patch.setattr(judging, "is_typed", lambda message: is_typed(bare(message)))
     patch.setattr(inbox, "decides", lambda event: decides(bare(event)))

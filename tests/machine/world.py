@@ -36,8 +36,9 @@ from gateway.access import AllowList
 from gateway.artifacts import ArtifactStore
 from gateway.engine.concurrency import WorkerPool
 from gateway.engine.context import EngineContext
-from gateway.engine.decisions import Decisions
+from gateway.engine.decisions.lane import Decisions
 from gateway.engine.delivery.sender import PartSender
+from gateway.engine.event_bodies import event_body, replay_body
 from gateway.engine.execution.executor import ActionExecutor
 from gateway.engine.intake.inbox import Inbox
 from gateway.engine.leases import PREFETCH
@@ -167,7 +168,7 @@ class Worker:
         """One delivery of the platform; False: it will deliver it again."""
         try:
             parsed = Parsed(events=(event,), response=WebhookResponse())
-            await self.inbox.take(self.context.channels["test"], parsed)
+            await self.inbox.accept(self.context.channels["test"], parsed)
         except StoreError:
             return False
         await self.idle()
@@ -524,12 +525,15 @@ class World:
             self.witness.wanted.update(event.text.split()[1:])
         where, now = conversation(event.address.place), await self.store.now()
         waiting = Waiting(
-            seq=0, conversation=where, stamp=now, body=context.stamped_event(where, event, now), pointed=False
+            seq=0, conversation=where, stamp=now, body=event_body(context.keyring, where, event, now), pointed=False
         )
         edited = isinstance(event, MessageEdited)
         ids = (f"replay {number} {len(self.events)} {now}",)
         replayed = Incoming(
-            conversation=where, event_ids=ids, body=context.for_replay(waiting), decides=decides and not edited
+            conversation=where,
+            event_ids=ids,
+            body=replay_body(context.keyring, waiting),
+            decides=decides and not edited,
         )
         await self.store.accept([replayed])
 

@@ -30,7 +30,7 @@ async def test_the_log_has_the_ids_of_the_receipts() -> None:
     async with in_memory(ChannelAgent(Agent([])), {"webchat": page}) as engine:
         engine.start()
         for text in ("one", "two"):
-            await engine.notify(SESSION, Reply(text=text))
+            await engine.runtime.notify(SESSION, Reply(text=text))
             while not await engine.idle():
                 await asyncio.sleep(0.001)
         shared = engine.context

@@ -41,7 +41,7 @@ class Outbox:
         context, conversation = self._context, queued.conversation
         edits = cast("str | None", queued.body["edits"])
         capabilities = context.channels[address.channel].capabilities
-        matters = bool(queued.body["shows"]) or context.says(self._lease)
+        matters = bool(queued.body["shows"]) or context.reply_matters(self._lease)
         for attempt in attempts(patient=True):
             async with attempt:
                 if attempt.outcome_unknown and await self._has_left(queued):
@@ -100,7 +100,7 @@ class Outbox:
                     transaction, self._context, [queued], reason, perhaps_seen=perhaps_seen, forged=forged
                 )
                 await self._context.commit(transaction)
-        event_log.put_aside(queued, reason)
+        event_log.dead_lettered(queued, reason)
         self._context.sound_undelivered([queued])
         return True
 
@@ -115,7 +115,7 @@ class Outbox:
                 await dead_letter(transaction, context, parts, reason, shut=shut)
                 await context.commit(transaction)
                 for queued in parts:
-                    event_log.put_aside(queued, reason, shut=True)
+                    event_log.dead_lettered(queued, reason, suppressed=True)
                 context.sound_undelivered(parts)
         return False
 

@@ -1,4 +1,4 @@
-"""Confirmed actions that wait because as many of their tool run here as may. Each that ends makes the next ready."""
+"""Backlog: confirmed actions that wait because their tool is at its limit here. Each end makes the next one ready."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["ActionBacklog"]
 
 
 class ActionBacklog:
-    """The actions that this process has put off, by tool, in the order they came.
+    """The actions that this process has deferred, by tool, oldest first.
 
-    Each is in the store as put off for a while, so that it runs even if this process does not come back to it.
+    The store has each with a retry time, so that it also runs if this process ends.
     """
 
     def __init__(self, context: EngineContext, running: KeyedLimit) -> None:
@@ -24,14 +24,14 @@ class ActionBacklog:
         """Tool -> action id -> its partition."""
 
     def add(self, lease: Lease, kind: str) -> None:
-        """Have the action of this lease, which was given back, made ready as soon as there is room for it."""
+        """Add the action of this lease, which was given back. It is made ready when its tool has a free place."""
         self._waiting.setdefault(kind, {})[lease.lane] = lease.partition
         if not self._running.are_taken(kind):
             self._next(kind)
 
     @contextlib.contextmanager
     def one(self, kind: str) -> Iterator[None]:
-        """Run one action of this tool; when it ends it is the turn of the next."""
+        """Count one running action of this tool while the block runs. Its end makes the next one ready."""
         try:
             with self._running.one(kind):
                 yield

@@ -1,7 +1,7 @@
-"""Effects: the tool of a launched action is run, and how that ended is told apart.
+"""Effects: the tool of a launched action is run, and its end is classified as done, failed or unknown.
 
-An effect ends as `unknown` when it timed out or was cancelled, and when an error of the network leaves open whether its
-request arrived. A sync tool that outlasts its timeout goes on in its thread: what it comes to is told later.
+An effect ends as `unknown` when it timed out or was cancelled, and when a network error leaves open whether its request
+arrived. A sync tool that outlasts its timeout continues in its thread, and its end follows later.
 """
 
 from __future__ import annotations
@@ -44,32 +44,32 @@ log = logging.getLogger("askfirst.actions")
 
 _TIMEOUT_SECONDS = 60.0
 _MOST_SAID = 2000
-"""Characters of a failed tool's own words that the model is told."""
+"""Characters of a failed tool's own error text that the model reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class EffectResult:
-    """How an effect ended, as far as this worker knows."""
+    """The end of an effect, as far as this worker knows."""
 
     state: Literal["done", "failed", "unknown"]
     outcome: str
     text: str | None = None
-    """Said instead of the gateway's own sentence about this state."""
+    """Sent to the person instead of the gateway's own sentence about this state."""
     media: tuple[Media, ...] = ()
     again: bool = False
-    """It is looked at again in a while: it may be tried again with the same key, or a probe asked again."""
+    """The action is looked at again later: its tool may be run again with the same key, or its probe asked again."""
 
 
 class Effects:
-    """Runs the tools of launched actions in this process, and asks their probes."""
+    """The effects of this process: runs the tools of launched actions, and their probes."""
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
         self.instead: Callable[[PendingAction], None] | None = None
-        """Is told of a launched action whose tool is then not run; None: they run."""
+        """Called with a launched action in place of its tool. None: tools run."""
 
     def tool_context(self, action: PendingAction) -> ToolContext:
-        """Return what the action's tool is told about the call."""
+        """Return the context of the call for the action's tool."""
         context = self._context
         outside = action.address is not None and action.address.channel == "app"
         return ToolContext(
@@ -87,8 +87,8 @@ class Effects:
     async def run(self, action: PendingAction, on_late: Callable[[Awaitable[EffectResult]], None]) -> EffectResult:
         """Run the tool of a launched action.
 
-        `on_late` is given the end that is still to come when the tool goes on in its thread after this call has ended,
-        by its timeout or cancelled.
+        `on_late` gets an awaitable of the late end when the tool continues in its thread, after this call timed out or
+        was cancelled.
         """
         if self.instead is not None:
             self.instead(action)
@@ -116,12 +116,12 @@ class Effects:
             else:
                 end = await self._success(action, tool, result, emitted)
         milliseconds = round((asyncio.get_running_loop().time() - began) * 1000)
-        event_log.ended(action, end.state, milliseconds)
+        event_log.effect_ended(action, end.state, milliseconds)
         feed.publish("effect.finished", **about, state=end.state, milliseconds=milliseconds)
         return replace(end, again=False) if goes_on else end
 
     async def after_a_death(self, action: PendingAction) -> EffectResult | None:
-        """Return what is known of an effect whose worker died; None: it is to be run again, with the same key."""
+        """Return the end of an effect whose worker died, or None to run it again with the same key."""
         context, tool = self._context, self._context.bot.tool_for(action)
         died = EffectResult("unknown", "the worker died while it ran")
         if tool is None or context.bot.drifted(action):
@@ -132,14 +132,14 @@ class Effects:
         match await self._probe(action, tool):
             case "done":
                 return EffectResult("done", "found done by its probe", text=tool.done_text(action.args, ""))
-            case "not_done" if action.attempts == 1:  # of later launches the record does not say when they were
+            case "not_done" if action.attempts == 1:  # the record has no time of later launches
                 still_runs = now - (action.launched_at or now) <= self._longest_run(tool)
                 return replace(died, again=True) if still_runs else EffectResult("failed", PROBED_NOT_DONE)
             case _:
                 return died
 
     def _longest_run(self, tool: Tool) -> timedelta:
-        """Return how long after its launch an effect may still be under way in a worker that was taken for dead."""
+        """Return the time after its launch in which an effect may still run in a worker that was taken for dead."""
         limit, lease = tool.limit(_TIMEOUT_SECONDS) or 0.0, self._context.lease_seconds
         return timedelta(seconds=limit + lease + lease / BEATS)
 
@@ -171,7 +171,7 @@ class Effects:
         links = [link(artifact.filename, artifact.url) for artifact in emitted if artifact.url]
         text = "\n\n".join([said, *links]) if said else "\n\n".join(links)
         try:
-            keep, owner = self._context.keep, action.requester
+            keep, owner = self._context.files.keep, action.requester
             media = tuple([await keep(each, owner) for each in emitted if each.content is not None])
         except NotKept as error:
             log.error("action %s is done, but its file is lost: %s", action.pending_action_id, error)
@@ -191,7 +191,7 @@ class Effects:
         if isinstance(cause, OutcomeUnknown) or (not isinstance(cause, ToolError) and leaves_open(cause)):
             again = tool.probes or (tool.idempotent and may_relaunch(action, action.launched_at or action.requested_at))
             return EffectResult("unknown", outcome, again=again)
-        if action.attempts > 1:  # it says nothing of the attempts before it, of which one may have done it
+        if action.attempts > 1:  # one of the earlier attempts may have done it
             return EffectResult("unknown", outcome)
         key = "nothing_done" if isinstance(cause, NothingDone) else None
         if isinstance(cause, ToolBusy):

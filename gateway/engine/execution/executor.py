@@ -1,8 +1,8 @@
-"""Execution: the effect of a confirmed action, launched under a fence, and told whatever comes of it.
+"""Execution: a confirmed action is launched under a fence, its tool is run, and its end is recorded and told.
 
-`running` is recorded before the effect. What ends without a word after that (a timeout, a cancellation, a drain, a dead
-worker) is `unknown`: told, and never repeated in silence. An idempotent tool is run again with the same key, one with a
-probe is asked.
+`running` is recorded before the effect. If the end of the effect is not known after that (a timeout, a cancellation, a
+drain, a dead worker), the action is `unknown`: the person is told, and the effect is never repeated automatically. An
+idempotent tool is run again with the same key. A tool with a probe is asked.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from gateway.pending.prompting import edit_prompt
 from gateway.pending.transitions import is_stale
 from gateway.store.base import Conflict, Fenced, Key, Lease, StoreError, Transaction
 from gateway.store.form import NewerForm
+from gateway.stored import keys
 from gateway.tools import ToolError, cause_of
 from gateway.tools.pending_action import Detail, PendingAction
 from gateway.tools.previews import LAUNCH_PREVIEW_SECONDS, asked_with, changed
@@ -38,21 +39,21 @@ __all__ = ["MOST_OF_A_TOOL", "ActionExecutor"]
 log = logging.getLogger("askfirst.actions")
 
 MOST_OF_A_TOOL = 32
-"""Effects of one tool at once: as many are left for others, whatever hangs or waits for a lock."""
+"""Concurrent effects of one tool. As many places are left for other tools while it hangs or waits for a lock."""
 _AGAIN_SECONDS = 5.0
 _ELSEWHERE = "its tool is another here"
 _ELSEWHERE_SECONDS = 1.0
-"""So often it is offered to whoever has its tool: one process of many may be left that has."""
+"""Interval at which the action is offered to a process that has its tool."""
 _SHOWN_AFTER_SECONDS = 0.5
-"""An effect that takes longer is shown to be under way; most are over before, and cost no call for that."""
+"""An effect that takes longer is shown as running. Most end before that, and cost no call to the platform."""
 _CHECKED_WITHIN = timedelta(minutes=1)
-"""So long a preview that cannot be made again is tried."""
+"""Time for which a preview that cannot be made again is retried."""
 _CHANNEL_BACK_WITHIN = timedelta(hours=1)
-"""So long what was confirmed waits for its channel; later nobody would expect it to happen."""
+"""Time for which a confirmed action waits for its channel. Later, no person would expect it to happen."""
 
 
 class ActionExecutor:
-    """Executes what was approved."""
+    """Executes confirmed actions."""
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
@@ -60,16 +61,21 @@ class ActionExecutor:
         self._running = KeyedLimit(MOST_OF_A_TOOL)
         self._queue = ActionBacklog(context, self._running)
         self._going_on: set[str] = set()
-        """Actions whose tool goes on in a thread, though their execution has ended."""
+        """Actions whose tool continues in a thread after the end of their execution."""
         self.late = BackgroundTasks()
-        """Wait for these threads, and record what they come to."""
+        """Tasks that wait for these threads and record the late ends."""
 
     def rehearse(self, instead: Callable[[PendingAction], None]) -> None:
-        """Have this told what would run, in place of running it."""
+        """Run no tool from now on. `instead` is called with each action, and the action ends as done."""
         self._effects.instead = instead
 
+    @property
+    def rehearses(self) -> bool:
+        """True if no tool is run."""
+        return self._effects.instead is not None
+
     async def run(self, lease: Lease) -> PendingAction | None:
-        """Execute the action this lease is for, or see to what a dead worker left. The action, if that has ended it."""
+        """Execute the action of this lease, or settle one whose worker died. Return the action if it has ended."""
         launched: PendingAction | None = None
         ended: PendingAction | None = None
         end = EffectResult("unknown", "the worker lost its lease")
@@ -78,7 +84,7 @@ class ActionExecutor:
                 found = await self._find(lease)
                 if found is None:
                     await self._give_back(lease)
-                elif (why := await self._waits(found)) is not None:
+                elif (why := await self._why_not_now(found)) is not None:
                     if not lease.tries:
                         log.warning("action %s waits: %s", lease.lane, why)
                         if why == _ELSEWHERE:
@@ -118,30 +124,30 @@ class ActionExecutor:
         return ended
 
     async def _find(self, lease: Lease) -> PendingAction | None:
-        """Return the action of this lease; one that was changed by somebody is closed. None: it is not to be found.
+        """Return the action of this lease, or None if it cannot be read. A tampered action is closed.
 
         Raises NewerForm.
         """
-        context, key = self._context, Key(lease.partition, f"action/{lease.lane}")
+        context, key = self._context, Key(lease.partition, keys.action(lease.lane))
         snapshot = lease.prefetched if context.has_prefetch(lease) else await context.store.get([key])
         conversation = conversation_of(snapshot[key].value)
         if conversation is None or context.store.partition(conversation) != lease.partition:
-            stored_action(context.keyring, key, snapshot[key], first_form=context.first_form)  # a newer one says so
+            stored_action(context.keyring, key, snapshot[key], first_form=context.first_form)  # may raise NewerForm
             log.error("action %s cannot be read: it will not run", lease.lane)
             return None
         return (await context.actions(conversation, lease.lane)).get(lease.lane)
 
     async def _is_approved(self, lease: Lease) -> bool:
-        """Return True when the action of this lease still waits to be launched."""
+        """Return True if the action of this lease still waits to be launched."""
         found = await self._find(lease)
         return found is not None and found.state == "approved"
 
     # ── before ──
 
-    async def _waits(self, action: PendingAction) -> str | None:
-        """Why it cannot be begun now."""
+    async def _why_not_now(self, action: PendingAction) -> str | None:
+        """Return why the action cannot be launched now, or None if it can."""
         if is_stale(action, await self._context.store.now()):
-            return None  # nor ever: the launch says so
+            return None  # it never can be: the launch closes it
         if action.state == "approved" and self._context.bot.drifted(action) and not self._context.drifted(action):
             return _ELSEWHERE
         if await self._waits_for_channel(action):
@@ -151,8 +157,8 @@ class ActionExecutor:
         return None
 
     async def _ask_for_patience(self, action: PendingAction) -> None:
-        """Say that what was confirmed takes a moment."""
-        with contextlib.suppress(StoreError):  # it may go without saying
+        """Tell the person that the action takes a moment."""
+        with contextlib.suppress(StoreError):  # this message may be left out
             actions = await self._context.actions(action.conversation)
             actions.say(say("one_moment", action.language))
             transaction = Transaction(partition=actions.partition)
@@ -160,18 +166,21 @@ class ActionExecutor:
             await self._context.commit(transaction)
 
     def _is_mute(self, action: PendingAction) -> bool:
-        """Whether its person could be told nothing from here."""
+        """Return True if this process cannot write to the person, because their channel is off here."""
         return action.address is not None and action.address.channel not in self._context.channels
 
     async def _waits_for_channel(self, action: PendingAction) -> bool:
-        """Whether it is left for somebody who has its channel, or until this process has."""
+        """Return True while the action is left for a process that has its channel."""
         since = action.launched_at or action.decided_at
         if since is None or not self._is_mute(action):
             return False
         return await self._context.store.now() - since < _CHANNEL_BACK_WITHIN
 
     async def _launch(self, lease: Lease, found: PendingAction) -> PendingAction | None:
-        """Record that the effect is about to run. None: it will not run now, and all there is to say is said."""
+        """Record that the effect is about to run, and return the action.
+
+        None: it does not run now. The reason is recorded, and the person is told.
+        """
         context = self._context
         why = await self._checked(found)
         if why == "not_checked" and not self._is_late(found, await context.store.now()):
@@ -182,7 +191,7 @@ class ActionExecutor:
                 actions = await context.actions(found.conversation, lease.lane)
                 action = actions.get(lease.lane)
                 if action is not None and action.state == "running" and action.fence == lease.fence:
-                    return action  # recorded by the commit whose answer was lost; only this lease can have
+                    return action  # the commit whose answer was lost has recorded it: only this lease can
                 transaction = Transaction(partition=lease.partition, lease=lease)
                 launched = None
                 if why is not None and not is_stale(found, actions.now):
@@ -199,14 +208,14 @@ class ActionExecutor:
         return launched
 
     async def _call_off(self, launching: Awaitable[object], launched: PendingAction | None, lease: Lease) -> None:
-        """Once it says that the effect is about to run: that it did not."""
+        """Record, once the launch is recorded, that the effect did not run."""
         with contextlib.suppress(StoreError):
             await launching
             if launched is not None:
                 await self._finish(launched, EffectResult("failed", "stopped before it began"), lease, patient=False)
 
     async def _checked(self, action: PendingAction) -> Detail | None:
-        """Return why what is about to run is not what was shown, as far as that can be told; None: it is."""
+        """Return why the action may no longer be the one that was shown, or None if it is."""
         tool = self._context.bot.tool_for(action)
         if tool is None or action.state != "approved":
             return None
@@ -227,13 +236,13 @@ class ActionExecutor:
 
     @staticmethod
     def _is_late(action: PendingAction, now: datetime) -> bool:
-        """Return True when what could not be looked at has been tried for long enough."""
+        """Return True when the check has been retried for long enough."""
         return action.decided_at is None or now - action.decided_at > _CHECKED_WITHIN
 
     async def _show_progress(self, action: PendingAction) -> None:
-        """Have the question say that it is confirmed and under way, unless that is no longer so."""
+        """Edit the prompts to say that the action is confirmed and running, unless it has ended."""
         context, action_id = self._context, action.pending_action_id
-        with contextlib.suppress(StoreError):  # it has ended meanwhile, and that is told; or its end will be
+        with contextlib.suppress(StoreError):  # a Conflict: the action has ended, and its end is told
             actions = await context.actions(action.conversation, action_id)
             now = actions.get(action_id)
             if now is None or now.state not in ("approved", "running"):
@@ -242,20 +251,20 @@ class ActionExecutor:
                 edit_prompt(actions, message_id, actions.now)
             transaction = Transaction(partition=actions.partition)
             self._write(transaction, actions, now)
-            transaction.expect[f"action/{action_id}"] = actions.changes.versions[action_id]
+            transaction.expect[keys.action(action_id)] = actions.changes.versions[action_id]
             await context.commit(transaction)
 
     # ── after ──
 
     async def _end(self, action: PendingAction, end: EffectResult, lease: Lease) -> PendingAction | None:
-        """Record the end, or give the lease back when it is not the last word; the ended action, if that has."""
+        """Record the end, or give the lease back to look at the action again. Return the action if it has ended."""
         if end.again:
             await self._give_back(lease, again=True)
             return None
         return await self._finish(action, end, lease)
 
     def _follow(self, action: PendingAction, coming: Awaitable[EffectResult]) -> None:
-        """Record the end that is still to come, of a tool that goes on in its thread."""
+        """Record the late end of a tool that continues in its thread."""
         self._going_on.add(action.pending_action_id)
         self.late.start(self._settle_late(action, coming), "late effect")
 
@@ -277,10 +286,10 @@ class ActionExecutor:
         *,
         patient: bool = True,
     ) -> PendingAction | None:
-        """Record the end and tell the person; the ended action, or None when there was nothing more to say.
+        """Record the end and tell the person. Return the action, or None if its end was recorded before.
 
-        Without a lease it is a late one: it still settles what is `unknown`, and what a probe took for not done.
-        `patient`: a store that does not answer is asked again for a while.
+        Without a lease, this is a late end: it settles an `unknown` action, and one that a probe took for not done.
+        `patient`: wait for a store that is unavailable.
         """
         context, action_id = self._context, action.pending_action_id
         ended: PendingAction | None = None
@@ -290,7 +299,7 @@ class ActionExecutor:
                 perhaps_told, told = perhaps_told or (attempt.outcome_unknown and told), False
                 actions = await context.actions(action.conversation, action_id)
                 if lease is None and end.state == "unknown" and _is_running(actions.get(action_id)):
-                    return None  # somebody else sees to it, and may find out more
+                    return None  # another worker has the action, and may find out more
                 told = settling.finish(
                     actions,
                     action_id,
@@ -310,7 +319,7 @@ class ActionExecutor:
                 try:
                     await context.commit(transaction)
                 except Fenced as error:
-                    if patient and not perhaps_told:  # else it is our own commit that has ended the lease
+                    if patient and not perhaps_told:  # else this worker's own commit has ended the lease
                         log.warning("action %s: somebody else has taken over", action_id)
                     lease = None
                     raise Conflict("the lease is gone") from error

@@ -1,4 +1,4 @@
-"""The way in: a channel's events become stored events, before anybody is told that they arrived."""
+"""The inbox: a channel's events are checked, limited and stored before the platform is answered."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import cast
 
 from channels import (
+    AskfirstError,
     ButtonPress,
     CanAnswer,
     Channel,
@@ -25,7 +25,9 @@ from channels import (
 )
 from gateway.engine import event_log
 from gateway.engine.context import EngineContext
-from gateway.engine.decisions import OVERTAKING, Decisions, named
+from gateway.engine.decisions.judging import OVERTAKING, named_actions
+from gateway.engine.decisions.lane import Decisions
+from gateway.engine.event_bodies import event_body
 from gateway.engine.intake.addressing import Addressing
 from gateway.engine.intake.rates import Rates
 from gateway.engine.intake.shapes import Shapes
@@ -38,20 +40,25 @@ from gateway.pending.actions import OutgoingReply
 from gateway.pending.reading import decides
 from gateway.store.base import Flooded, Incoming, Overloaded, Put, StoreUnavailable, Transaction
 from gateway.store.form import NewerForm
+from gateway.stored import keys
 from gateway.wording import say
 
-__all__ = ["Inbox"]
+__all__ = ["Inbox", "NotStarted"]
 
 log = logging.getLogger("askfirst.inbox")
 
 _OF_A_PERSON = (Message, MessageEdited, ButtonPress, Reaction)
-"""Events that only a person causes. One without a person, such as some posts in channels, is not taken."""
+"""Events that only a person causes. One without a person, such as some posts in channels, is not accepted."""
 _MOST_WARNED = 100
 _NOTED_SECONDS = 3600.0
 
 
+class NotStarted(AskfirstError):
+    """The platform of a channel could not be reached yet. Its events are refused, so that it delivers them again."""
+
+
 class Inbox:
-    """Takes what channels parsed."""
+    """Accepts the events that channels parsed."""
 
     def __init__(self, context: EngineContext, decisions: Decisions) -> None:
         self._context, self._decisions, self._strangers = context, decisions, Strangers(context)
@@ -60,20 +67,23 @@ class Inbox:
         self._shapes = Shapes(context.store, context.bot.name)
         self._addressing = Addressing(context)
         self._warned: set[tuple[str, str]] = set()
-        """Channel and name of each unknown field that the log has named."""
+        """Channel and name of each unknown field that was logged."""
         self._noted: dict[str, float] = {}
-        """Whose rate was used up -> when the log may say it again."""
+        """Person or conversation whose rate was exceeded -> the time from which it may be logged again."""
 
-    async def take(self, channel: Channel, parsed: Parsed, *, in_line: bool = False) -> None:
-        """Store what a request held; durable when it returns.
+    async def accept(self, channel: Channel, parsed: Parsed, *, in_line: bool = False) -> None:
+        """Store the events of a request. They are durable when it returns.
 
-        Where a platform hands out all that it has `in_line`, what is refused holds up everybody behind it: so it is
-        stored though so much waits in its conversation, while the store has room. Raises StoreUnavailable and
-        Overloaded.
+        `in_line`: the platform delivers its events in order, so a refused event would hold up all behind it. Then an
+        event is stored although its conversation is full, while the store has room.
+
+        Raises NotStarted while the channel's platform was never reached, StoreUnavailable and Overloaded.
         """
-        if parsed.not_understood:  # an error would hold back the chat
+        if channel.name in self._context.unreached:
+            raise NotStarted(f"{channel.name} is not started")
+        if parsed.not_understood:  # an error would hold up the chat
             await self._shapes.note(channel.name, parsed.payload, await self._context.clock.now())
-        for event, incoming in await self._store(channel, parsed.events, in_line):
+        for event, incoming in await self._accept_events(channel, parsed.events, in_line):
             if isinstance(event, Message) and event.unknown_fields:
                 self._warn(channel, event.unknown_fields)
             if incoming.decides:
@@ -81,28 +91,30 @@ class Inbox:
             elif isinstance(event, Message) and self._context.bot.when_busy == "interrupt":
                 self._context.tasks.start(interrupt(self._context, event, incoming.conversation), "interrupt")
 
-    async def _store(self, channel: Channel, events: Sequence[Event], in_line: bool) -> list[tuple[Event, Incoming]]:
-        """Those that are new."""
+    async def _accept_events(
+        self, channel: Channel, events: Sequence[Event], in_line: bool
+    ) -> list[tuple[Event, Incoming]]:
+        """Store events, and return the new ones."""
         taken: list[tuple[Event, Incoming]] = []
         await self._context.read_words(*(event.person.language for event in events if event.person is not None))
         received = await self._context.clock.now()
         for event in events:
-            if _is_nothing(event):
+            if _has_no_reader(event):
                 continue
             has_author = event.person is not None or not isinstance(event, _OF_A_PERSON)
             if has_author and await self._strangers.may_talk(event.person):
                 conversation = await self._conversation(event)
                 decisive = await self._decides(event, conversation)
-                meant = event if decisive else await self._addressing.meant(event, conversation)
+                meant = event if decisive else await self._addressing.event_for_bot(event, conversation)
                 if meant is None:
                     continue
                 event = meant
                 if not await self._is_above_its_rate(event, conversation, decisive):
                     taken.append((event, self._incoming(channel, event, conversation, received, decisive)))
-            elif isinstance(event, OptOut):  # a stranger too may want to hear nothing
-                heard = replace(event, told=True)
+            elif isinstance(event, OptOut):  # a stranger too may opt out
+                opt_out = replace(event, told=True)
                 conversation = await self._conversation(event)
-                taken.append((heard, self._incoming(channel, heard, conversation, received, decisive=True)))
+                taken.append((opt_out, self._incoming(channel, opt_out, conversation, received, decisive=True)))
             elif isinstance(event, Message) and event.person is not None and not event.address.group:
                 self._context.tasks.start(self._strangers.turn_away(event, event.person), "turn away")
             elif isinstance(event, ButtonPress):
@@ -110,8 +122,8 @@ class Inbox:
         if not taken:
             return []
         try:
-            fresh = await self._accept([incoming for _, incoming in taken], in_line)
-        except BaseException:  # also when the platform has waited long enough, which cancels it
+            fresh = await self._store([incoming for _, incoming in taken], in_line)
+        except BaseException:  # the timeout of the request cancels it
             for event, incoming in taken:
                 self._uncount(event, incoming)
             raise
@@ -123,7 +135,8 @@ class Inbox:
                 self._uncount(event, incoming)
         return taken if all(fresh) else [one for one, new in zip(taken, fresh, strict=True) if new]
 
-    async def _accept(self, taken: Sequence[Incoming], in_line: bool) -> Sequence[bool]:
+    async def _store(self, taken: Sequence[Incoming], in_line: bool) -> Sequence[bool]:
+        """Store events in their stored form. Return for each whether it is new."""
         try:
             return await self._context.store.accept(taken)
         except Flooded:
@@ -135,7 +148,7 @@ class Inbox:
             raise
 
     def _warn(self, channel: Channel, fields: Sequence[str]) -> None:
-        """Name each field once, so that the operator learns why bare answers stop counting after a platform's news."""
+        """Log each unknown field once. The line says why bare replies stop counting after a change of the platform."""
         for field in fields:
             if (channel.name, field) not in self._warned and len(self._warned) < _MOST_WARNED:
                 self._warned.add((channel.name, field))
@@ -147,49 +160,53 @@ class Inbox:
                 )
 
     async def _conversation(self, event: Event) -> str:
-        """Whose event it is: a group that moved goes on as the conversation it was.
+        """Return the conversation of an event. A group that moved keeps the conversation that it was.
 
-        What is written or pressed in a thread that our question began is of the conversation that asked.
+        A reply or press in a thread that began with a prompt belongs to the conversation of the prompt.
         """
         store, conversation = self._context.store, self._context.conversation(event.address)
         thread = event.address.thread
         if thread is not None and (isinstance(event, ButtonPress) or getattr(event, "reply_to", None) == thread):
             around = self._context.conversation(replace(event.address, thread=None))
-            key = self._context.key(around, "open")
             try:
-                index = self._context.read_index(around, (await store.get([key]))[key]).index
-            except NewerForm as error:  # it comes again, and may meet a process of that release
+                index = (await self._context.load_index(around)).index
+            except NewerForm as error:  # the platform delivers it again, perhaps to a process of that release
                 raise StoreUnavailable(str(error)) from error
             if index.by_prompt(thread):
                 return around
         if not event.address.group:
             return conversation
-        key = self._context.key(conversation, "moved")
+        key = keys.key(store, conversation, keys.before_move)
         if isinstance(event, ConversationMoved):
             before = self._context.conversation(event.came_from)
             await store.commit(Transaction(partition=key.partition, puts={key.name: Put(before)}))
             return before
-        return cast("str | None", (await store.get([key]))[key].value) or conversation
+        before_move = (await store.get([key]))[key].value
+        return before_move if isinstance(before_move, str) and before_move else conversation
 
     async def _decides(self, event: Event, conversation: str) -> bool:
-        """Return True for what the decision lane works. A message is one if it names a question of this conversation,
-        by code or as a reply; else it is a message like any other, whatever shape it has."""
+        """Return True for an event of the decision lane.
+
+        A message decides if it names an action of this conversation, by code or as a reply. Its form alone is not
+        enough.
+        """
         if not isinstance(event, Message) or event.command == "stop":
             return decides(event)
         if event.command in OVERTAKING:
             return True
         if not decides(event):
             return False
-        key = self._context.key(conversation, "open")
         try:
-            read = self._context.read_index(conversation, (await self._context.store.get([key]))[key])
+            read = await self._context.load_index(conversation)
         except NewerForm:
             return True
-        return read.kind != "sealed" or bool(named(read.index, event, self._context.language(event.person)))
+        return read.kind != "sealed" or bool(named_actions(read.index, event, self._context.language(event.person)))
 
     async def _is_above_its_rate(self, event: Event, conversation: str, decisive: bool) -> bool:
-        """Return True for what is not taken, since so much has come of its person, its place or all within a minute.
-        The person is told once a minute, the operator once an hour."""
+        """Return True for an event above the rate of its person, its place or all together. It is not stored.
+
+        The person is told once a minute, the operator once an hour.
+        """
         if event.person is None or not isinstance(event, _OF_A_PERSON):
             return False
         rates = self._decided if decisive else self._messages
@@ -205,7 +222,7 @@ class Inbox:
         return True
 
     def _uncount(self, event: Event, incoming: Incoming) -> None:
-        """An outage of ours that makes a platform deliver again uses up nobody's rate; a second delivery neither."""
+        """Take an event out of the rates again: it was not stored and comes again, or it was stored before."""
         if event.person is not None and isinstance(event, _OF_A_PERSON):
             rates = self._decided if incoming.decides else self._messages
             rates.give_back(event.person, event.address)
@@ -228,21 +245,21 @@ class Inbox:
         self, channel: Channel, event: Event, conversation: str, received: datetime, decisive: bool
     ) -> Incoming:
         account, bot = f"{event.address.channel}:{event.address.account}", self._context.bot
-        may_wait = bot.collect_seconds > 0 and isinstance(event, Message) and not decisive
+        may_wait = bot.collect_seconds > 0 and not decisive
         return Incoming(
             conversation=conversation,
             event_ids=tuple([f"{account}:{event_id}" for event_id in event.event_ids]),
-            body=self._context.stamped_event(conversation, event, received),
+            body=event_body(self._context.keyring, conversation, event, received),
             decides=decisive,
             wakes=isinstance(event, Message),
             about=f"edit/{event.person}/{event.message_id}" if isinstance(event, MessageEdited) else None,
-            collects=may_wait and is_plain(cast("Message", event), bot.language or "en"),
-            refusable=channel.capabilities.redelivers and _comes_again(event) and not decisive,
+            collects=isinstance(event, Message) and may_wait and is_plain(event, self._context.language(None)),
+            refusable=channel.capabilities.redelivers and _is_redelivered(event) and not decisive,
             keep_seconds=channel.capabilities.keep_seconds,
         )
 
     async def _refuse(self, channel: Channel, press: ButtonPress) -> None:
-        """A stranger's press decides nothing, and is told so: the spinner on the button ends."""
+        """Answer the press of a stranger, which decides nothing, so that the spinner on the button ends."""
         store, language = self._context.store, self._context.language(press.person)
         if isinstance(channel, CanAnswer) and press.answer_to is not None:
             await channel.answer(press.answer_to, say("not_yours", language), private=True)
@@ -250,19 +267,19 @@ class Inbox:
             return
         conversation = self._context.conversation(press.address)
         line = security_line("stranger", press.person, conversation, await store.now())
-        await store.commit(Transaction(partition=store.partition(conversation), appends=[("security", line)]))
+        await store.commit(Transaction(partition=store.partition(conversation), appends=[(keys.SECURITY, line)]))
 
 
 def _twice(share: Share) -> Share:
-    """Presses, codes and /stop are counted apart from messages: a flood of words takes no yes from anybody."""
+    """Return the share of decisions. They have rates of their own, so that a flood of messages blocks no yes."""
     return Share(None if share.person is None else 2 * share.person)
 
 
-def _is_nothing(event: Event) -> bool:
-    """Return True for what nobody reads: a reaction, and an edit without words, such as a step of a live location."""
+def _has_no_reader(event: Event) -> bool:
+    """Return True for a reaction, and for an edit without words, such as a step of a live location."""
     return isinstance(event, Reaction) or (isinstance(event, MessageEdited) and not event.text)
 
 
-def _comes_again(event: Event) -> bool:
-    """Whether a platform that delivers messages again would this one; a slash command of Slack's is no message."""
+def _is_redelivered(event: Event) -> bool:
+    """Return True for a message that a platform delivers again if it is refused. A slash command of Slack is none."""
     return isinstance(event, Message) and event.message_id is not None

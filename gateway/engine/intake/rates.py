@@ -1,8 +1,8 @@
-"""Rates of what comes in, by person, place and all together; kept by all instances together.
+"""Rate limits of incoming events, by person, place and all together, shared by all processes.
 
-Asking the store about every message would cost each one a round trip. A process takes from a rate in portions: a sixth
-of what a minute allows, of which the first one in a minute is given without asking. So people who write now and then
-cost nothing, and with several instances a person gets at most a sixth more from each of them.
+Asking the store about every message would cost a round trip each. A process takes its rate in portions: a sixth of a
+minute's rate, and the first portion of a minute without asking. So occasional messages cost no round trip, and each
+process lets a person exceed the limit by a sixth at most.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_KNOWN: Final = 10_000
 
 @dataclass(slots=True)
 class _Portion:
-    """What this process may still let through of one rate without asking."""
+    """The events that this process may accept under one rate without asking the store."""
 
     left: int
     since: float
@@ -34,14 +34,14 @@ class _Portion:
 
 
 class Rates:
-    """How often something may come in a minute. `now` counts seconds."""
+    """Rate limit per minute. `now` counts seconds."""
 
     def __init__(self, store: Store, name: str, share: Share, now: Callable[[], float] = time.monotonic) -> None:
         self._store, self._name, self._share, self._now = store, name, share, now
         self._portions: OrderedDict[str, _Portion] = OrderedDict()
 
     async def exceeded(self, person: Person, address: Address) -> Literal["person", "place", "all"] | None:
-        """Count one, and return whose rate is used up, or None."""
+        """Count one event. Return which rate it exceeds, or None."""
         if self._share.person is not None and not await self._take(f"person/{person}", self._share.person):
             return "person"
         if self._share.place is not None and not await self._take(_place(address), self._share.place):
@@ -51,7 +51,7 @@ class Rates:
         return None
 
     def give_back(self, person: Person, address: Address) -> None:
-        """Uncount one that was not taken in: the platform delivers it again, and it counts then."""
+        """Take one event out of the count: it was not stored, and counts when the platform delivers it again."""
         for name in (f"person/{person}", _place(address), "all"):
             if (portion := self._portions.get(name)) is not None:
                 portion.left += 1

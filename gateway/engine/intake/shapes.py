@@ -1,7 +1,7 @@
-"""What platforms sent and nobody understood: kept as its shape and a count, never with a word of anybody.
+"""Shapes of payloads that no channel understood: a count for each, and never a person's words.
 
-A platform's news shows there, so that the operator can upgrade. The shape is the names of fields and the kinds of their
-values. However much comes, a channel has at most `_MOST` shapes, and each is forgotten 30 days after it was written.
+They show the operator that a platform has changed and an upgrade may be needed. A shape is the names of the fields and
+the kinds of their values. A channel has at most `_MOST` shapes. Each is deleted 30 days after it was written.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from channels import Json
-from gateway.store.base import Key, Put, Store, Transaction
+from gateway.store.base import Put, Store, Transaction
+from gateway.stored import keys
 
-__all__ = ["PREFIX", "Shapes", "shape_of"]
+__all__ = ["Shapes", "shape_of"]
 
-PREFIX: Final = "shape/"
-"""Of the names of these records."""
 _MOST: Final = 100
 _KEPT_SECONDS: Final = 30 * 86_400.0
 _DEEPEST, _MOST_FIELDS = 6, 60
@@ -28,7 +27,7 @@ _FIELD = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 
 
 class Shapes:
-    """Counts shapes in this process, and writes each the 1st, 10th, 100th ... time it comes."""
+    """Counts shapes in this process. A shape is stored at its 1st, 10th, 100th ... payload."""
 
     def __init__(self, store: Store, bot: str) -> None:
         self._store, self._bot = store, bot
@@ -45,13 +44,13 @@ class Shapes:
         if not re.fullmatch("10*", str(seen[name])):
             return
         conversation = f"{self._bot}/{channel}"
-        key = Key(self._store.partition(conversation), f"{PREFIX}{conversation}/{name}")
+        key = keys.key(self._store, conversation, keys.shape, name)
         value: Json = {"conversation": conversation, "shape": shape, "seen": seen[name], "at": at.isoformat()}
         await self._store.commit(Transaction(partition=key.partition, puts={key.name: Put(value, _KEPT_SECONDS)}))
 
 
 def shape_of(payload: bytes) -> Json:
-    """Return the names of a payload's fields and the kinds of their values: of JSON, of a form, or of neither."""
+    """Return the shape of a payload: of JSON, of a form, or "bytes"."""
     try:
         return _shape(json.loads(payload), 0)
     except (ValueError, RecursionError):

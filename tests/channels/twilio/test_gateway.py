@@ -340,7 +340,7 @@ async def test_a_picture_by_sms_is_one_where_there_is_mms(tmp_path: Path) -> Non
         media = await house.gateway.engine.context.artifacts.keep(emitted[0])
         for number in (ANA, "+447700900123"):
             where = Address(channel="sms", account=house.twilio.sms, place=number)
-            await house.gateway.engine.notify(where, Reply(media=(media,)))
+            await house.gateway.engine.runtime.notify(where, Reply(media=(media,)))
         shown = await house.twilio.wait_for(lambda: next((s for s in house.twilio.sent if s.media), None))
         assert (shown.to, shown.body, shown.media[0].content) == (ANA, "", picture)
         linked = await house.twilio.wait_for(lambda: house.twilio.last("+447700900123", containing="bill.png: http"))

@@ -1,0 +1,1 @@
+"""Decisions: presses, codes, replies to prompts, stops, opt-outs and deadlines overtake any running turn."""

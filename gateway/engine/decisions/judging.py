@@ -1,0 +1,308 @@
+"""The judgement of one event that may decide: its effect on the actions, and the reply.
+
+Nothing is written here. The lane commits the judgement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Literal, TypeAlias
+
+from channels import ButtonPress, CanAnswer, ConversationMoved, DeliveryReport, Event, Message, OptOut, Person, Reply
+from gateway.engine.context import EngineContext, last_asked_language
+from gateway.engine.delivery.links import end_links
+from gateway.engine.delivery.reports import Lost, report
+from gateway.engine.messages import is_typed, replies_by_thread
+from gateway.engine.reply_limits import once_a_minute, refusals
+from gateway.memory import RESET
+from gateway.pending import deciding, settling
+from gateway.pending.actions import ConversationActions, OutgoingReply
+from gateway.pending.deciding import PressFeedback
+from gateway.pending.index import Index
+from gateway.pending.prompt import statement
+from gateway.pending.prompting import move
+from gateway.pending.reading import (
+    Answer,
+    CodeReply,
+    Spoken,
+    read_beside_code,
+    read_code,
+    read_refusal,
+    read_refused_code,
+    read_words,
+    reason_of,
+)
+from gateway.pending.tokens import token_partition, token_sha256
+from gateway.store.base import Key, Transaction, Waiting
+from gateway.stored import keys
+from gateway.stored.events import ActionDeadline, DecisionRequested, InternalEvent, Notification, is_note
+from gateway.tools.escape import plain
+from gateway.tools.pending_action import PendingAction
+from gateway.wording import say
+
+__all__ = ["OVERTAKING", "Judge", "Judgement", "named_actions"]
+
+OVERTAKING = ("help", "new")
+"""Commands that the decision lane works, as it works /stop: they wait for no other event of their conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The effect of one event. If not `decided`, the event loses its pointer and stays a message like any other."""
+
+    actions: ConversationActions | None
+    decided: bool
+    feedback: PressFeedback | None = None
+    """For the presser."""
+    stop: bool = False
+    noted: str | None = None
+    """For the security log: a press that names no action of this chat."""
+    lost: Lost | None = None
+    """A message of the bot that did not arrive."""
+    pressed: PendingAction | None = None
+    """The action that the button belongs to."""
+    way: Literal["button", "code", "reply", "/stop", "opt-out"] | None = None
+    """How a person decided, for the log."""
+
+
+_Reader: TypeAlias = Callable[[str, Spoken, str | None], Answer]
+
+
+class Judge:
+    """Judges the events of the decision lane."""
+
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
+
+    async def judge(self, waiting: Waiting, event: Event | InternalEvent, transaction: Transaction) -> Judgement:
+        """Judge an event. `transaction` gets the writes that are no matter of an action.
+
+        Raises StoreError and NewerForm, and any other error for an event that cannot be worked.
+        """
+        if not isinstance(event, Event):
+            return await self._judge_internal(waiting, event)
+        judgement = await self._limited(await self._judge_event(waiting, event, transaction), event)
+        judgement = await self._with_act(judgement, waiting, event)
+        return await self._with_said_feedback(judgement, waiting, event)
+
+    async def _judge_event(self, waiting: Waiting, event: Event, transaction: Transaction) -> Judgement:
+        conversation, at = waiting.conversation, waiting.stamp
+        match event:
+            case ButtonPress() | Message() if not self._may_decide(waiting, event):
+                return await self._held_up(conversation, event)
+            case ButtonPress():
+                return await self._pressed(conversation, event, at)
+            case OptOut():
+                return await self._opted_out(conversation, event, at)
+            case DeliveryReport():
+                news = await report(self._context, transaction, conversation, event, at)
+                actions, lost = news or (None, None)
+                return Judgement(actions, decided=True, lost=lost)
+            case Message(command="stop"):
+                return await self._stopped(conversation, event, at)
+            case Message(command="help"):
+                return await self._helped(conversation, event)
+            case Message(command="new"):
+                return await self._forgot(conversation, event, transaction)
+            case Message():
+                return await self._answered(conversation, event, at)
+            case ConversationMoved():
+                actions = await self._context.actions(conversation)
+                move(actions, event.address, at)
+                return Judgement(actions, decided=True)
+            case _:
+                raise ValueError("an unknown kind of event")
+
+    async def _judge_internal(self, waiting: Waiting, event: InternalEvent) -> Judgement:
+        at = waiting.stamp
+        if isinstance(event, Notification):
+            actions = await self._context.actions(waiting.conversation)
+            actions.says.append(OutgoingReply(reply=event.reply))
+            return Judgement(actions, decided=True)
+        actions = await self._context.actions(waiting.conversation, event.action_id)
+        match event:
+            case ActionDeadline(kind="expiry"):
+                settling.expire(actions, event.action_id, at)
+            case ActionDeadline(kind="undelivered"):
+                settling.close_undelivered(actions, event.action_id, at)
+            case ActionDeadline(kind="unlaunched"):
+                settling.expire_approval(actions, actions.get(event.action_id), at)
+            case DecisionRequested():
+                person = Person.parse(event.person)
+                if not self._context.may_decide(waiting):
+                    raise TimeoutError("it was held up for more than a minute")
+                feedback = deciding.decide(actions, event.action_id, event.intent, person, at, event.language)
+                if not feedback.told:
+                    actions.say(feedback.text)
+            case _:
+                raise ValueError("an unknown kind of event")
+        return Judgement(actions, decided=True)
+
+    # ── events of people ──
+
+    def _may_decide(self, waiting: Waiting, event: ButtonPress | Message) -> bool:
+        """Return True for an event that came just now. A /stop counts however late it comes."""
+        if isinstance(event, Message) and event.command == "stop":
+            return True
+        return self._context.may_decide(waiting) and waiting.body.get("replayed") is not True
+
+    async def _held_up(self, conversation: str, event: ButtonPress | Message) -> Judgement:
+        """Decide nothing: a press is answered, a message is read like any other."""
+        if isinstance(event, Message):
+            return Judgement(None, decided=False)
+        text = say("held_up", await self._context.language_there(conversation, event.person))
+        return Judgement(None, decided=True, feedback=PressFeedback(text))
+
+    async def _pressed(self, conversation: str, press: ButtonPress, at: datetime) -> Judgement:
+        context = self._context
+        where, action_id = await self._action_of(press.token)
+        if action_id is None or where != conversation:
+            why = "unknown_button" if action_id is None else "not_here"
+            text = say(why, await context.language_there(conversation, press.person))
+            return Judgement(None, decided=True, feedback=PressFeedback(text), noted=why)
+        actions = await context.actions(conversation, action_id)
+        pressed = actions.get(action_id)
+        language = context.language(press.person, pressed.language if pressed is not None else None)
+        feedback = deciding.press(actions, action_id, press.token, press.person, at, language)
+        return Judgement(actions, decided=True, feedback=feedback, pressed=pressed, way="button")
+
+    async def _action_of(self, token: str) -> tuple[str, str] | tuple[None, None]:
+        """Return the conversation and the action id of a button; None for a token that is not known."""
+        partition = token_partition(token)
+        if partition is None:
+            return None, None
+        key = Key(partition, keys.token(token_sha256(token)))
+        match (await self._context.store.get([key]))[key].value:
+            case {"conversation": str(conversation), "action_id": str(action_id)}:
+                return conversation, action_id
+            case None:
+                return None, None
+        raise ValueError("a broken record of a button")
+
+    async def _answered(self, conversation: str, message: Message, at: datetime) -> Judgement:
+        """Judge a whole message of word and code, or a yes or no in reply to a prompt."""
+        await self._context.read_words(message.person.language if message.person is not None else None)
+        language = self._context.language(message.person)
+        typed = is_typed(message)
+        code, remark = read_code(message.text, language), ""
+        read: _Reader = read_beside_code
+        if code is None and (code := read_refused_code(message.text, language)) is not None:
+            read, remark = read_refusal, reason_of(message.text)
+        actions = await self._context.actions(conversation, find=partial(_meant, code=code, message=message))
+        language = self._context.language(message.person, last_asked_language(actions.index))
+        await self._context.read_words(language, *(entry.language for entry in actions.index.entries))
+
+        def reads(verb: str | None, asked: str) -> Answer:
+            return read(message.text, (language, asked), verb)
+
+        if typed and code is not None:
+            decided = deciding.code(actions, code.code, reads, message.person, at, language, remark=remark)
+            return Judgement(actions, decided, way="code")
+        if typed and message.reply_to is not None:
+            beneath, read = replies_by_thread(message), read_words
+            decided = deciding.reply(actions, message.reply_to, reads, message.person, at, language, in_thread=beneath)
+            return Judgement(actions, decided, way="reply")
+        return Judgement(None, decided=False)
+
+    async def _helped(self, conversation: str, message: Message) -> Judgement:
+        actions = await self._context.actions(conversation)
+        actions.say(self._context.bot.help(self._context.language(message.person)))
+        return Judgement(actions, decided=True)
+
+    async def _forgot(self, conversation: str, message: Message, transaction: Transaction) -> Judgement:
+        """Begin another transcript, and end the links to files.
+
+        While a turn runs, the command waits for its end as a message does: the lines of that turn come first.
+        """
+        context = self._context
+        if await context.store.is_held(conversation):
+            return Judgement(None, decided=False)
+        transaction.appends.append((keys.transcript(conversation), RESET))
+        end_links(transaction, context, conversation)
+        transaction.deletes.append(keys.folded_notes(conversation))
+        there = await context.store.mailbox(conversation)
+        transaction.consume += [(conversation, waiting.seq) for waiting in there if is_note(waiting.body)]
+        actions = await context.actions(conversation)
+        actions.say(say("new_done", context.language(message.person)))
+        return Judgement(actions, decided=True)
+
+    async def _stopped(self, conversation: str, message: Message, at: datetime) -> Judgement:
+        actions = await self._context.actions(conversation)
+        withdrawn = deciding.withdraw(actions, str(message.person), at)
+        actions.index = actions.index.stopped_by(str(message.person), at)
+        running = self._context.turn_of.get(conversation) == str(message.person)
+        if not running and conversation not in self._context.turn_of:  # another process may run it, for any person
+            running = await self._context.store.is_held(conversation)
+        language = self._context.language(message.person)
+        going = [a for a in actions.by_id.values() if a.state == "running" and a.requester == str(message.person)]
+        lines = [say("stopped_running", a.language, preview=statement(a.preview)) for a in going]
+        if withdrawn or running or not going:
+            lines.insert(0, say("stopped" if withdrawn or running else "stopped_nothing", language))
+        tells = tuple(action.pending_action_id for action in (*withdrawn, *going))
+        reply = Reply(text="\n\n".join(lines), exact=True)
+        actions.says.insert(0, OutgoingReply(reply=reply, tells=tells))
+        return Judgement(actions, decided=True, stop=True, way="/stop")
+
+    async def _opted_out(self, conversation: str, event: OptOut, at: datetime) -> Judgement:
+        """End the turn and the open actions of a person that opted out, or welcome one that opted in."""
+        context, language = self._context, self._context.language(event.person)
+        actions = await context.actions(conversation)
+        if not event.opted_in:
+            deciding.withdraw(actions, str(event.person), at)
+        actions.says.clear()
+        if not event.told:
+            text = (context.bot.greeting or say("greeting", language)) if event.opted_in else say("opted_out", language)
+            actions.say(text)
+        return Judgement(actions, decided=True, stop=not event.opted_in, way="opt-out")
+
+    # ── after the judgement ──
+
+    async def _limited(self, judgement: Judgement, event: Event) -> Judgement:
+        """Drop the audit of a refused press or code when its person has been refused too often within a minute."""
+        refused = judgement.noted is not None or (judgement.actions is not None and judgement.actions.refused)
+        if not refused:
+            return judgement
+        limited = await self._context.store.acquire([refusals(event.person)])
+        return replace(judgement, actions=None, noted=None) if limited else judgement
+
+    async def _with_act(self, judgement: Judgement, waiting: Waiting, event: Event) -> Judgement:
+        """Note that the person did something here: a bare yes after it does not follow its prompt any more.
+
+        It is noted whether the act was refused or not.
+        """
+        if not judgement.decided or not isinstance(event, ButtonPress | Message) or event.address.group:
+            return judgement
+        actions = judgement.actions or await self._context.actions(waiting.conversation)
+        actions.note_decided(event.person, waiting.stamp)
+        return replace(judgement, actions=actions)
+
+    async def _with_said_feedback(self, judgement: Judgement, waiting: Waiting, event: Event) -> Judgement:
+        """Answer a press in the chat where its channel cannot answer the presser; the same button once a minute."""
+        context, feedback = self._context, judgement.feedback
+        if not isinstance(event, ButtonPress) or feedback is None or feedback.told or not feedback.text:
+            return judgement
+        if isinstance(context.channels.get(event.address.channel), CanAnswer):
+            return judgement
+        if await context.store.acquire([once_a_minute(f"answered/{token_sha256(event.token)}/{event.person}")]):
+            return judgement
+        actions = judgement.actions or await context.actions(waiting.conversation)
+        about = f"\n\n{statement(judgement.pressed.preview)}" if judgement.pressed is not None else ""
+        tells = (judgement.pressed.pending_action_id,) if judgement.pressed is not None else ()
+        actions.say(f"{plain(feedback.text)}{about}", tells=tells)
+        return replace(judgement, actions=actions)
+
+
+def _meant(index: Index, code: CodeReply | None, message: Message) -> list[str]:
+    """Return the ids of the actions that an answer names."""
+    coded = index.by_code(code.code) if code is not None else None
+    replied = index.by_prompt(message.reply_to) if message.reply_to is not None else ()
+    return [entry.action_id for entry in (*replied, *([coded] if coded is not None else []))]
+
+
+def named_actions(index: Index, message: Message, language: str) -> list[str]:
+    """Return the ids of the actions that a message names: by a code, or as a reply to their prompt."""
+    code = read_code(message.text, language) or read_refused_code(message.text, language)
+    return _meant(index, code, message)

@@ -1,0 +1,190 @@
+"""The decision lane: works the stored events that decide, in their order, ahead of any turn.
+
+Each event is one idempotent commit: the action, the replies, the event consumed and its pointer dropped. Two processes
+may work the same pointer. One of them meets a Conflict, and finds that the pointer is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from channels import Address, ButtonPress, CanAnswer, Event, Message
+from gateway.access.suppression import update_suppression
+from gateway.engine import event_log
+from gateway.engine.context import EngineContext
+from gateway.engine.decisions.judging import Judge, Judgement
+from gateway.engine.delivery.visible_log import person_line
+from gateway.engine.event_bodies import replay_body
+from gateway.engine.reply_limits import security_line
+from gateway.engine.retrying import attempts
+from gateway.observe import describe_error
+from gateway.pending.actions import ConversationActions
+from gateway.pending.deciding import PressFeedback
+from gateway.store.base import Dead, Incoming, StoreError, Transaction, Waiting
+from gateway.store.form import FORM, NewerForm, check_form, is_newer
+from gateway.stored import keys
+from gateway.stored.events import InternalEvent, Notification, event_of
+
+__all__ = ["Decisions"]
+
+log = logging.getLogger("askfirst.decisions")
+
+
+class Decisions:
+    """The decision lane of this process's store."""
+
+    def __init__(self, context: EngineContext) -> None:
+        self._context, self._judge = context, Judge(context)
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def decide(self, conversation: str) -> None:
+        """Work off the pointers of one conversation, oldest first.
+
+        Raises StoreError. An event that was not worked keeps its pointer.
+        """
+        lock = self._locks.setdefault(conversation, asyncio.Lock())
+        try:
+            async with lock:
+                for waiting in await self._context.store.pending_decisions(conversation):
+                    await self._work(waiting)
+        finally:
+            if not lock.locked():
+                self._locks.pop(conversation, None)
+
+    async def sweep(self, older_than_seconds: float) -> None:
+        """Work off the pointers that the process that stored them has left behind."""
+        found = await self._context.store.pending_decisions(older_than_seconds=older_than_seconds)
+        for conversation in dict.fromkeys(waiting.conversation for waiting in found):
+            await self.decide(conversation)
+
+    async def _work(self, waiting: Waiting) -> None:
+        first = True
+        for attempt in attempts():
+            async with attempt:
+                if not first and not await self._has_pointer(waiting):
+                    return
+                first = False
+                transaction, event, judgement = await self._judged(waiting)
+                await self._context.commit(transaction)
+                if judgement.decided:
+                    how = f"decided by {judgement.way}" if judgement.way else "decided"
+                    event_log.committed(waiting.conversation, [waiting], transaction, how)
+                self._report(waiting, event, judgement)
+
+    async def _has_pointer(self, waiting: Waiting) -> bool:
+        found = await self._context.store.pending_decisions(waiting.conversation)
+        return any(other.seq == waiting.seq for other in found)
+
+    async def _judged(self, waiting: Waiting) -> tuple[Transaction, Event | None, Judgement]:
+        """Judge one event. Return the transaction to commit, the platform's event if it is one, and the judgement.
+
+        Raises StoreError.
+        """
+        transaction = Transaction(partition=self._context.store.partition(waiting.conversation))
+        newer = waiting.needs > FORM or is_newer(waiting.body)
+        if not newer and not self._context.is_genuine("event", waiting.conversation, waiting.body):
+            log.error("event %s of %s was made by somebody without the key", waiting.seq, waiting.conversation)
+            self._context.feed.publish("doubt", conversation=waiting.conversation, why="forged")
+            forged = self._dead_letter(waiting, "made by somebody without the key", genuine=False)
+            return forged, None, Judgement(None, decided=True)
+        try:
+            check_form(waiting.body)
+            stored = event_of(waiting.body)
+            event = stored if isinstance(stored, Event) else None
+            judgement = await self._judge.judge(waiting, stored, transaction)
+            if judgement.actions is not None:
+                await self._context.files.keep_for_questions(judgement.actions)
+            self._write(transaction, waiting, stored, event, judgement)
+        except NewerForm as newer:
+            log.warning("event %s of %s is left: %s", waiting.seq, waiting.conversation, newer)
+            transaction = Transaction(partition=transaction.partition, requires_form=newer.needs)
+            transaction.defer_decisions.append((waiting.conversation, waiting.seq))
+            return transaction, None, Judgement(None, decided=False)
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one bad event must not hold back the lane; it is kept
+            log.error("event %s of %s is put aside: %s", waiting.seq, waiting.conversation, describe_error(error))
+            return self._dead_letter(waiting, type(error).__name__), None, Judgement(None, decided=True)
+        return transaction, event, judgement
+
+    # ── writing ──
+
+    def _write(
+        self,
+        transaction: Transaction,
+        waiting: Waiting,
+        stored: Event | InternalEvent,
+        event: Event | None,
+        judgement: Judgement,
+    ) -> None:
+        """Add the judgement of an event to a transaction."""
+        conversation, actions = waiting.conversation, judgement.actions
+        if not judgement.decided:
+            transaction.drop_pointers.append((conversation, waiting.seq))
+            return
+        transaction.consume.append((conversation, waiting.seq))
+        if judgement.noted is not None and event is not None:
+            line = security_line(judgement.noted, event.person, conversation, waiting.stamp)
+            transaction.appends.append((keys.SECURITY, line))
+        if isinstance(event, Message):
+            person_line(transaction, self._context, conversation, event)
+        if judgement.stop and event is not None:
+            transaction.signals.append((conversation, {"stop": str(event.person)}))
+        if actions is not None:
+            actions.write(transaction)
+            address = _address(actions, stored)
+            if address is not None:
+                cause = event_log.event_id_of(waiting)
+                language = self._context.language(event.person if event is not None else None, actions.language)
+                transaction.parts += self._context.parts.render(
+                    conversation, address, actions.says, cause=cause, language=language
+                )
+        if event is not None:
+            channel = self._context.channels.get(event.address.channel)
+            update_suppression(transaction, self._context.store, channel, conversation, event, waiting.stamp)
+
+    def _dead_letter(self, waiting: Waiting, error: str, *, genuine: bool = True) -> Transaction:
+        """Return the transaction that makes a dead letter of an event."""
+        conversation = waiting.conversation
+        dead = Dead(
+            dead_id=f"{conversation}/{waiting.seq}",
+            conversation=conversation,
+            reason=f"a decision that cannot be worked: {error}",
+            incoming=Incoming(
+                conversation=conversation,
+                event_ids=(f"replay/{conversation}/{waiting.seq}",),
+                body=replay_body(self._context.keyring, waiting) if genuine else waiting.body,
+                decides=True,
+            ),
+        )
+        return Transaction(
+            partition=self._context.store.partition(conversation), consume=[(conversation, waiting.seq)], dead=[dead]
+        )
+
+    def _report(self, waiting: Waiting, event: Event | None, judgement: Judgement) -> None:
+        """Tell the turn, the log, the live feed and the presser of a committed judgement."""
+        context = self._context
+        if judgement.stop:
+            context.nudge("turn", waiting.conversation)
+        if judgement.lost is not None:
+            lost = judgement.lost
+            event_log.lost(waiting, lost.queued, lost.why)
+            context.sound_undelivered([lost.queued] if lost.queued is not None else [])
+            context.feed.publish("lost", conversation=waiting.conversation, why=lost.why)
+        if isinstance(event, ButtonPress) and event.answer_to is not None:
+            channel = context.channels[event.address.channel]
+            if isinstance(channel, CanAnswer):
+                feedback = judgement.feedback or PressFeedback("")
+                answering = channel.answer(event.answer_to, feedback.text, private=not feedback.told)
+                context.tasks.start(answering, "answer a press")
+        if judgement.decided:
+            context.feed.publish("decision", conversation=waiting.conversation, kind=str(waiting.body.get("kind")))
+
+
+def _address(actions: ConversationActions, stored: Event | InternalEvent) -> Address | None:
+    """Return the address that replies to an event go to, or None when its action is not here."""
+    if isinstance(stored, Event | Notification):
+        return stored.address
+    action = actions.get(stored.action_id)
+    return action.address if action is not None else None

@@ -1,0 +1,60 @@
+"""Files of tools: kept within the limits of their person and of all together."""
+
+from __future__ import annotations
+
+import logging
+
+from channels import Media
+from gateway.artifacts import RETENTION_SECONDS, Artifact, ArtifactStore, NotKept
+from gateway.engine.reply_limits import once_a_minute
+from gateway.limits import Share
+from gateway.pending.actions import ConversationActions
+from gateway.store.base import Cell, Store
+
+__all__ = ["FileKeeper"]
+
+log = logging.getLogger("askfirst.engine")
+
+
+class FileKeeper:
+    """Keeps files. `share`: MiB that one person and all together may keep."""
+
+    def __init__(self, artifacts: ArtifactStore, store: Store, share: Share) -> None:
+        self._artifacts, self._store, self._share = artifacts, store, share
+
+    async def keep(self, artifact: Artifact, person: str) -> Media:
+        """Keep a file that a tool made for a person.
+
+        A file counts for as long as files stay, a little less each moment. Raises NotKept above the limits.
+        """
+        share = self._share
+        if artifact.content is not None and not await self._artifacts.has(artifact):
+            size = len(artifact.content) / 1024**2
+            named = ((f"person/{person}", share.person), ("all", share.all))
+            limits = [(name, most) for name, most in named if most is not None]
+            full = [name for name, most in limits if size > most]
+            cells = [
+                Cell(name=f"files/{name}", burst=most, period_seconds=RETENTION_SECONDS, cost=size)
+                for name, most in limits
+                if not full
+            ]
+            if full or (cells and await self._store.acquire(cells)):
+                if not await self._store.acquire([once_a_minute(f"files told/{person}")]):
+                    log.warning("%s keeps as many MiB of files as ASKFIRST_LIMITS allows (%s)", person, share)
+                raise NotKept(f"ASKFIRST_LIMITS allows files={share} MiB")
+        return await self._artifacts.keep(artifact)
+
+    async def keep_for_questions(self, actions: ConversationActions) -> None:
+        """Keep the files of the questions that are asked, before the commit that queues the questions.
+
+        Raises NotKept for the file of a new question. The file of an older question was kept when it was asked, so its
+        decision goes on.
+        """
+        for action_id, file in actions.files.items():
+            try:
+                await self._artifacts.keep(file)
+            except NotKept as error:
+                action = actions.get(action_id)
+                if action is None or not action.prompts:
+                    raise
+                log.error("the file of the question %s was not kept again: %s", action_id, error)

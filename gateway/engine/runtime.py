@@ -1,0 +1,238 @@
+"""The engine as a bot's own code sees it: ask_channel, decide and notify."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Literal
+
+from channels import Address, Message, Person, Reply
+from channels.direct import DirectChannel
+from gateway.access.suppression import check_suppression
+from gateway.agent import AgentResult
+from gateway.channel_agent import NotAllowed
+from gateway.engine.calls import Call, Calls, TurnResult
+from gateway.engine.context import EngineContext
+from gateway.engine.decisions.lane import Decisions
+from gateway.engine.delivery.sender import PartSender
+from gateway.engine.event_bodies import event_body, received_body
+from gateway.engine.execution.executor import ActionExecutor
+from gateway.engine.leases import lease_lane
+from gateway.engine.lookup import find_by_code, find_by_id, find_by_token
+from gateway.engine.parts import schedule_reply
+from gateway.engine.turns.runner import TurnRunner
+from gateway.pending.actions import OutgoingReply
+from gateway.pending.prompt import code_only
+from gateway.pending.reading import decides, read_words, reads_as_answer
+from gateway.pending.tokens import make_action_id
+from gateway.pending.transitions import may_approve, may_refuse
+from gateway.store.base import Incoming, Lease, Transaction
+from gateway.stored import keys
+from gateway.stored.events import DecisionRequested, body_of
+from gateway.tools.pending_action import PendingAction
+from gateway.wording import FALLBACK
+
+__all__ = ["BotRuntime"]
+
+_VISIBLE_LINES = 20
+"""Lines at the end of a visible log among which the bot's newest message is looked for."""
+_LEAST_WAIT_SECONDS, _MOST_WAIT_SECONDS = 0.01, 0.5
+"""First and longest wait of a call for work that another loop or process does."""
+
+
+class BotRuntime:
+    """The `Runtime` of `gateway.channel_agent`. Each call does the work of its conversation itself, so it needs no
+    running loops."""
+
+    def __init__(
+        self,
+        context: EngineContext,
+        decisions: Decisions,
+        turns: TurnRunner,
+        actions: ActionExecutor,
+        sender: PartSender,
+    ) -> None:
+        self.context, self._decisions = context, decisions
+        self._turns, self._actions, self._sender = turns, actions, sender
+        self._calls = Calls(context)
+
+    async def ask(self, address: Address, person: Person, message: Message) -> AgentResult:
+        """Run a message of the bot's own code through the engine, and return the result of its turn.
+
+        Raises the error that ended the turn.
+        """
+        context = self.context
+        if message.reply_to is not None:
+            action = await find_by_id(context, message.reply_to)
+            verb = action.verb if action is not None else None
+            asked = action.language if action is not None else FALLBACK
+            await context.read_words(person.language, asked)
+            intent = read_words(message.text, (context.language(person, asked), asked), verb)
+            needs_code = action is not None and intent == "confirm" and code_only(action)
+            if intent != "unclear" and not needs_code:
+                return await self.decide(str(person), intent, action_id=message.reply_to, code=None, token=None)
+        message_id = f"app/{make_action_id()}"
+        await context.read_words(person.language)
+        if reads_as_answer(message.text, context.language(person)):  # it answers the message before the call
+            message = replace(message, after=await self._newest_message(context.conversation(address)))
+        async with self._calls.begin(context.conversation(address)) as call:
+            await self._work(call)
+            message = replace(message, message_id=message_id)
+            body = event_body(context.keyring, call.conversation, message, await context.clock.now())
+            incoming = Incoming(
+                conversation=call.conversation, event_ids=(message_id,), body=body, decides=decides(message)
+            )
+            call.turn_result = call.error = None
+            await context.store.accept([incoming])
+            await self._work(call)
+            if call.turn_result is None and call.error is None:
+                await call.read_posted_result(message_id)
+            return await call.result()
+
+    async def decide(
+        self,
+        person: str,
+        intent: Literal["confirm", "cancel"],
+        *,
+        action_id: str | None,
+        code: str | None,
+        token: str | None,
+        conversation: str | None = None,
+    ) -> AgentResult:
+        """Decide for a person whose identity the caller vouches for. Raises NotAllowed, and then changes nothing."""
+        context = self.context
+        person = str(Person.parse(person))
+        action = await self._find(person, action_id=action_id, code=code, token=token, conversation=conversation)
+        may = may_refuse if intent == "cancel" else may_approve
+        if action is None or not may(action, person):
+            raise NotAllowed(f"{person} has no such action to decide")
+        async with self._calls.begin(action.conversation) as call:
+            event = DecisionRequested(
+                event_id=f"decide/{make_action_id()}",
+                action_id=action.pending_action_id,
+                intent=intent,
+                person=person,
+                language=action.language,
+            )
+            body = received_body(context.keyring, call.conversation, body_of(event), await context.clock.now())
+            incoming = Incoming(conversation=call.conversation, event_ids=(event.event_id,), body=body, decides=True)
+            await context.store.accept([incoming])
+            await self._work(call)
+            call.turn_result = TurnResult(stop_reason="decided")
+            return await call.result()
+
+    async def notify(self, address: Address, reply: Reply, *, after_seconds: float = 0.0) -> None:
+        """Queue a reply for an address, now or after some seconds.
+
+        Raises ValueError when the channel of the address is off, OptedOut and Unreachable.
+        """
+        context = self.context
+        if address.channel not in context.channels:
+            raise ValueError(f"no channel {address.channel!r} is on: {address}")
+        conversation = context.conversation(address)
+        await check_suppression(context.store, conversation)
+        transaction = Transaction(partition=context.store.partition(conversation))
+        if after_seconds:
+            due = await context.store.now() + timedelta(seconds=after_seconds)
+            transaction.timers = [schedule_reply(context.keyring, conversation, address, reply, due)]
+        else:
+            replies = [OutgoingReply(reply=reply)]
+            transaction.parts = context.parts.render(conversation, address, replies, cause="notify")
+        await context.store.commit(transaction)
+
+    async def run_turn(self, lease: Lease) -> None:
+        """Run the turn of a lease, and give its end to the call that waits for it.
+
+        Raises the error of a turn that no call waits for.
+        """
+        call = self._calls.get(lease.lane)
+        try:
+            outcome = await self._turns.run(lease)
+        except Exception as error:
+            if call is None:
+                raise
+            call.error = error
+        else:
+            if call is not None and outcome is not None:
+                call.turn_result = TurnResult.of(outcome)
+
+    async def _newest_message(self, conversation: str) -> str | None:
+        """Return the id of the bot's newest message in the visible log of a conversation."""
+        log = keys.key(self.context.store, conversation, keys.visible_log)
+        for entry in reversed(await self.context.store.read(log, last=_VISIBLE_LINES)):
+            match entry.value:
+                case {"from": "bot", "edits": None, "message_id": message_id}:
+                    return message_id if isinstance(message_id, str) else None
+        return None
+
+    async def _find(
+        self, person: str, *, action_id: str | None, code: str | None, token: str | None, conversation: str | None
+    ) -> PendingAction | None:
+        if token is not None:
+            return await find_by_token(self.context, token, conversation)
+        if code is not None:
+            return await find_by_code(self.context, person, code.upper(), conversation)
+        return await find_by_id(self.context, action_id or "", conversation)
+
+    # ── the work of a call ──
+
+    async def _work(self, call: Call) -> None:
+        """Do all work of the call's conversation, until none is left that it has to wait for.
+
+        Loops of this process and other processes may do parts of it.
+        """
+        await self.context.store.run_timers()
+        wait = _LEAST_WAIT_SECONDS
+        while True:
+            ran = await self._work_once(call.conversation)
+            if not ran:
+                if not await self._is_busy(call.conversation):
+                    return
+                wait = min(2 * wait, _MOST_WAIT_SECONDS)
+            if ran or await call.wait_for_line(wait):
+                wait = _LEAST_WAIT_SECONDS
+
+    async def _work_once(self, conversation: str) -> bool:
+        """Work off the conversation's decisions, its turn, its confirmed actions and its outbox, where they are free.
+
+        Return True if any lane was worked.
+        """
+        context, ran = self.context, False
+        await self._decisions.decide(conversation)
+        if (lease := await lease_lane(context, "turn", only=conversation)) is not None:
+            ran = True
+            await self.run_turn(lease)
+        for action_id in await self._confirmed(conversation):
+            if (lease := await lease_lane(context, "action", only=action_id)) is not None:
+                ran = True
+                ended = await self._actions.run(lease)
+                if ended is not None and not self._actions.rehearses:
+                    await context.bot.tell_outcome(ended)
+        if (lease := await lease_lane(context, "out", only=conversation)) is not None:
+            ran = True
+            await self._sender.run(lease)
+        return ran
+
+    async def _confirmed(self, conversation: str) -> list[str]:
+        """Return the ids of the confirmed actions that have not ended and whose channel is on here."""
+        context = self.context
+        if not (await context.load_index(conversation)).index.going:
+            return []
+        actions = await context.actions(conversation)
+        running = [action for action in actions.by_id.values() if action.state in ("approved", "running")]
+        here = [a for a in running if a.address is None or a.address.channel in context.channels]
+        return [action.pending_action_id for action in here]
+
+    async def _is_busy(self, conversation: str) -> bool:
+        """Return True if the call has to wait: for another loop or process, or until a lease has lapsed.
+
+        No call waits for the delivery to a platform, which may be down for hours.
+        """
+        context = self.context
+        if await self._confirmed(conversation):
+            return True
+        if not conversation.startswith(f"{context.bot.name}/{DirectChannel.name}:"):
+            return False
+        if await context.store.has_work(conversation):
+            return True
+        return any(lane == conversation for _, lane in context.held)
