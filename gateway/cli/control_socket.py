@@ -22,7 +22,8 @@ from channels.direct import DirectChannel
 from channels.webchat import WebChatChannel
 from gateway.assembly import home_of
 from gateway.control_server import socket_file, store_file
-from gateway.operations.operator import NotDone, Operator
+from gateway.operations.base import NotDone
+from gateway.operations.operator import Operator
 from gateway.pending.seal import Keyring
 from gateway.settings import Settings
 from gateway.store.base import StoreRefused

@@ -19,7 +19,7 @@ from gateway.cli.bots import BotRef, load_settings
 from gateway.cli.control_socket import operate
 from gateway.cli.terminal import json_text, visible
 from gateway.control_server import store_file
-from gateway.operations.operator import LETTERS_A_PAGE
+from gateway.operations.dead_letters import LETTERS_A_PAGE
 from gateway.settings import Settings
 
 __all__ = ["dead", "pending", "people", "send", "waiting"]

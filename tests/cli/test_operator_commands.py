@@ -26,7 +26,9 @@ from gateway.cli import main
 from gateway.control_server import control, socket_file
 from gateway.engine.intake.shapes import Shapes
 from gateway.engine.pairing import Newcomers
-from gateway.operations.operator import LETTERS_A_PAGE, NotDone, Operator
+from gateway.operations.base import NotDone
+from gateway.operations.dead_letters import LETTERS_A_PAGE
+from gateway.operations.operator import Operator
 from gateway.pending.seal import Keyring
 from gateway.store.base import Dead, Incoming, Key, Transaction
 from gateway.store.sqlite import SqliteStore

@@ -11,7 +11,8 @@ import pytest
 
 from channels import Address, Json, Person
 from gateway.engine.pairing import Newcomers
-from gateway.operations.operator import NotDone, Operator
+from gateway.operations.base import NotDone
+from gateway.operations.operator import Operator
 from gateway.store.base import Key, Put, Transaction
 from tests.e2e.house import House, open_house
 from tests.fakes.telegram import User

@@ -16,7 +16,8 @@ from typing import Any
 
 from channels import Json, Pace
 from gateway import ChannelAgent, Gateway, Settings
-from gateway.operations.operator import LETTERS_A_PAGE, Operator
+from gateway.operations.dead_letters import LETTERS_A_PAGE
+from gateway.operations.operator import Operator
 from gateway.tools.pending_action import PendingAction
 from gateway.web import serve
 from tests.fakes.telegram import Chat, FakeTelegram, Message, Press, User

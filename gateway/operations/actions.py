@@ -1,0 +1,161 @@
+"""An operator's commands on actions: list, show, cancel, settle."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Literal
+
+from gateway.engine.retrying import attempts
+from gateway.operations.base import OPERATOR, JsonObject, NotDone, StoreCommands, iso
+from gateway.pending import deciding, settling
+from gateway.pending.actions import ConversationActions
+from gateway.pending.loading import Counters, load_actions, stored_action
+from gateway.pending.upgrade import first_form_counts
+from gateway.store.base import Transaction
+from gateway.store.form import NewerForm
+from gateway.stored import keys
+from gateway.tools.pending_action import PendingAction
+
+__all__ = ["ActionCommands"]
+
+log = logging.getLogger("askfirst.operator")
+
+_ACTIONS = keys.action("")
+
+
+class ActionCommands(StoreCommands):
+    """Commands on the actions of a store."""
+
+    async def pending(self) -> list[JsonObject]:
+        """Return the actions that are open, running or in doubt, oldest first.
+
+        Actions in doubt come first: with an unknown outcome, or with a record that was changed without the key.
+        """
+        first_form = await first_form_counts(self._store, self._keyring)
+        found: list[PendingAction] = []
+        unreadable: list[JsonObject] = []
+        for key, record in await self._store.scan(_ACTIONS):
+            try:
+                action = stored_action(self._keyring, key, record, first_form=first_form)
+            except NewerForm:
+                continue
+            if action is None:
+                unreadable.append(_unreadable(key.name.removeprefix(_ACTIONS)))
+            elif not action.settled or action.state == "unknown":
+                found.append(action)
+        found.sort(key=lambda action: (action.state != "unknown", action.requested_at))
+        doubts = sum(action.state == "unknown" for action in found)
+        return [*map(_summary, found[:doubts]), *unreadable, *map(_summary, found[doubts:])]
+
+    async def action(self, action_id: str) -> JsonObject:
+        """Return all fields of an action, by its id or the beginning of it. Raises NotDone."""
+        action = await self._find(action_id)
+        return {
+            **_summary(action),
+            "args": dict(action.args),
+            "conversation": action.conversation,
+            "approvers": list(action.approvers),
+            "decided_at": iso(action.decided_at),
+            "decided_by": action.decided_by,
+            "launched_at": iso(action.launched_at),
+            "finished_at": iso(action.finished_at),
+            "outcome": action.outcome,
+            "digest": action.digest,
+            "seal": "holds",
+        }
+
+    async def cancel(self, action_id: str) -> JsonObject:
+        """Withdraw an action that is not launched yet. Its prompt says so, and the person is told. Raises NotDone."""
+
+        def withdraw(actions: ConversationActions, action: PendingAction) -> bool:
+            return bool(deciding.withdraw(actions, None, actions.now, action_id=action.pending_action_id, by=OPERATOR))
+
+        return await self._change(action_id, withdraw, "only what has not run yet can be cancelled")
+
+    async def settle(self, action_id: str, state: Literal["done", "failed"]) -> JsonObject:
+        """Settle an action of unknown outcome as done or failed. The person is told. Raises NotDone."""
+        if state not in ("done", "failed"):
+            raise NotDone(f"an action is settled as done or failed, not as {state}")
+
+        def settle(actions: ConversationActions, action: PendingAction) -> bool:
+            return settling.settle(actions, action.pending_action_id, state, OPERATOR, actions.now)
+
+        return await self._change(action_id, settle, "only what is unknown can be settled")
+
+    async def _find(self, action_id: str) -> PendingAction:
+        """Return the action whose id begins with this. Raises NotDone."""
+        found = await self._store.scan(keys.action(action_id)) if action_id else []
+        if len(found) > 1:
+            raise NotDone(f"{len(found)} actions begin with {action_id}: give more of the id")
+        if not found:
+            raise NotDone(f"there is no action {action_id}")
+        first_form = await first_form_counts(self._store, self._keyring)
+        try:
+            action = stored_action(self._keyring, *found[0], first_form=first_form)
+        except NewerForm:
+            raise NotDone(f"action {action_id} was written by a newer release: use that one") from None
+        if action is None:
+            raise NotDone(f"action {action_id} was changed by somebody without the key, or ASKFIRST_SECRET is another")
+        return action
+
+    async def _change(
+        self, action_id: str, change: Callable[[ConversationActions, PendingAction], bool], rule: str
+    ) -> JsonObject:
+        """Change an action, and return its summary. Raises NotDone with `rule` when `change` returns False."""
+        for attempt in attempts():
+            async with attempt:
+                action = await self._find(action_id)
+                actions = await load_actions(
+                    self._store,
+                    action.conversation,
+                    keyring=self._keyring,
+                    counters=Counters(),
+                    drift=lambda _: None,
+                    also=[action.pending_action_id],
+                    first_form=await first_form_counts(self._store, self._keyring),
+                )
+                for tampered in actions.changes.tampered:
+                    log.error("action %s was changed by somebody without the key: it will not run", tampered)
+                if not change(actions, action):
+                    action = actions.get(action.pending_action_id) or action
+                    raise NotDone(f"action {action_id} is {action.reason or action.state}: {rule}")
+                transaction = Transaction(partition=self._store.partition(action.conversation))
+                actions.write(transaction)
+                if action.address is not None:
+                    transaction.parts = self._render(
+                        action.conversation, action.address, actions.says, language=action.language
+                    )
+                await self._store.commit(transaction)
+        return _summary(await self._find(action_id))
+
+
+def _summary(action: PendingAction) -> JsonObject:
+    return {
+        "id": action.pending_action_id,
+        "code": action.code,
+        "tool": action.kind,
+        "preview": action.preview,
+        "state": action.state,
+        "reason": action.reason,
+        "requester": action.requester,
+        "requested_at": iso(action.requested_at),
+        "shown_at": iso(action.shown_at),
+        "expires_at": iso(action.expires_at),
+    }
+
+
+def _unreadable(action_id: str) -> JsonObject:
+    """Return the summary of a record that cannot be read or has no valid seal."""
+    return {
+        "id": action_id,
+        "code": "",
+        "tool": "",
+        "preview": "unreadable: somebody has changed the record, or it is damaged",
+        "state": "unreadable",
+        "reason": None,
+        "requester": "",
+        "requested_at": None,
+        "shown_at": None,
+        "expires_at": None,
+    }
