@@ -1,7 +1,7 @@
-"""Calls of the bot's own code, `ask_channel` and `decide`: one at a time a conversation, and what each gives back.
+"""Calls of the bot's own code, `ask_channel` and `decide`: one at a time for each conversation.
 
-Where several processes share a store, any of them may run the turn that a call waits for. It leaves word of it with the
-commit that ends the turn; what was said the call reads from the conversation's visible log, as ever.
+With a shared store, any process may run the turn that a call waits for. The commit that ends the turn stores its result
+for the caller. The bot's replies are read from the conversation's visible log.
 """
 
 from __future__ import annotations
@@ -16,26 +16,27 @@ from weakref import WeakValueDictionary
 
 from pydantic import TypeAdapter
 
-from channels import AskfirstError
+from channels import AskfirstError, Message
 from channels.direct import DirectChannel
 from gateway.agent import AgentResult, StopReason
 from gateway.artifacts import Artifact
 from gateway.engine.context import EngineContext
-from gateway.engine.turns.batch import Batch
 from gateway.providers.base import ModelMessage, ProviderError, ToolCall, Usage
 from gateway.store.base import Entry, Key, Put, Transaction
+from gateway.stored import keys
 from gateway.tools.pending_action import PendingAction
 from gateway.turn import Outcome
 
 __all__ = ["Call", "Calls", "TurnResult", "post_result"]
 
 
-_WORD_KEPT_SECONDS = 600.0
+_RESULT_SECONDS = 600.0
+"""The time for which the result of a turn is kept for its caller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnResult:
-    """What a turn that came to its end tells its caller, besides what it says."""
+    """The result of a turn for its caller, without the replies."""
 
     stop_reason: StopReason
     asked: tuple[str, ...] = ()
@@ -47,6 +48,7 @@ class TurnResult:
 
     @classmethod
     def of(cls, outcome: Outcome) -> Self:
+        """Return the result of a turn with this outcome."""
         asked, loop = tuple(action.pending_action_id for action in outcome.asked), outcome.loop
         if loop is None:
             return cls(stop_reason=outcome.stop_reason, asked=asked)
@@ -62,7 +64,7 @@ class TurnResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnError:
-    """An error that ended a turn, for a caller in another process."""
+    """The error that ended a turn, for a caller in another process."""
 
     error: str
     """Its type."""
@@ -72,12 +74,14 @@ class TurnError:
 
     @classmethod
     def by(cls, error: Exception) -> Self:
+        """Return the stored form of an error, without its text, which may be a person's."""
         name = type(error).__name__
         if isinstance(error, ProviderError):
             return cls(error=name, provider=error.provider, code=error.code, retryable=error.retryable)
         return cls(error=name)
 
     def as_error(self) -> AskfirstError:
+        """Return the exception to raise in the caller."""
         if self.provider is not None:
             return ProviderError(self.provider, self.code, retryable=self.retryable)
         return AskfirstError(
@@ -87,82 +91,83 @@ class TurnError:
 
 
 def post_result(
-    transaction: Transaction, context: EngineContext, conversation: str, batch: Batch, end: Outcome | Exception
+    transaction: Transaction,
+    context: EngineContext,
+    conversation: str,
+    messages: Sequence[Message],
+    end: Outcome | Exception,
 ) -> None:
-    """Tell whoever calls for this turn how it ends, wherever they are: in the commit that ends it."""
-    word = TurnError.by(end) if isinstance(end, Exception) else TurnResult.of(end)
-    for message in batch.messages:
+    """Store the end of the turn of these messages for the calls that wait for it, in the commit that ends it."""
+    result = TurnError.by(end) if isinstance(end, Exception) else TurnResult.of(end)
+    for message in messages:
         if message.address.channel == DirectChannel.name and message.message_id is not None:
-            name = _word_key(context, conversation, message.message_id).name
-            transaction.puts[name] = Put(_words().dump_python(word, mode="json"), _WORD_KEPT_SECONDS)
+            name = _result_key(context, conversation, message.message_id).name
+            transaction.puts[name] = Put(_results().dump_python(result, mode="json"), _RESULT_SECONDS)
 
 
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """Somebody waits for what a conversation comes to. The result is what it was shown since the call began."""
+    """A call that waits for the work of a conversation. Its result has the replies since it began."""
 
     context: EngineContext
     conversation: str
     after: int
-    """Where its visible log ended then."""
-    heard: int
-    """The last line there that was heard of."""
-    told: TurnResult | None = None
+    """The last line of the conversation's visible log when the call began."""
+    last_line: int
+    """The last line of the visible log that the call has seen."""
+    turn_result: TurnResult | None = None
     error: Exception | None = None
 
-    async def hear(self, seconds: float) -> bool:
-        """Wait until something is said in the conversation, by whichever process; False: nothing was for so long."""
+    async def wait_for_line(self, seconds: float) -> bool:
+        """Wait for the next line of the visible log, from any process. Returns False after this time without one."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds), contextlib.aclosing(self._lines()) as lines:
                 async for line in lines:
-                    self.heard = line.seq
+                    self.last_line = line.seq
                     return True
         return False
 
     def _lines(self) -> AsyncGenerator[Entry, None]:
-        log = self.context.key(self.conversation, "visible")
-        return cast("AsyncGenerator[Entry, None]", self.context.store.watch(log, after=self.heard))
+        log = keys.key(self.context.store, self.conversation, keys.visible_log)
+        return cast("AsyncGenerator[Entry, None]", self.context.store.watch(log, after=self.last_line))
 
-    async def ask_around(self, message_id: str) -> None:
-        """Take the word that another process left about the turn of this message."""
-        key = _word_key(self.context, self.conversation, message_id)
-        found = (await self.context.store.get([key]))[key]
-        if found.version:
+    async def read_posted_result(self, message_id: str) -> None:
+        """Take over the end of this message's turn if another process posted it."""
+        key = _result_key(self.context, self.conversation, message_id)
+        record = (await self.context.store.get([key]))[key]
+        if record.version:
             try:
-                word = _words().validate_python(found.value)
+                posted = _results().validate_python(record.value)
             except ValueError:
                 self.error = AskfirstError("the turn has ended, but what another process says of it cannot be read")
                 return
-            self.told, self.error = (word, None) if isinstance(word, TurnResult) else (None, word.as_error())
+            if isinstance(posted, TurnResult):
+                self.turn_result, self.error = posted, None
+            else:
+                self.turn_result, self.error = None, posted.as_error()
 
     async def result(self) -> AgentResult:
-        """Raises what ended the turn."""
+        """Return the result of the call. Raises the error that ended its turn."""
         if self.error is not None:
             raise self.error
-        context, told = self.context, self.told or TurnResult(stop_reason="decided")
-        entries = await context.store.read(context.key(self.conversation, "visible"), after=self.after)
-        said = [cast("dict[str, Any]", entry.value) for entry in entries]
-        said = [line for line in said if line["from"] == "bot" and line["edits"] is None]
-        artifacts = tuple(
-            Artifact(
-                sha256=item["sha256"],
-                mime_type=item["mime_type"],
-                filename=item["filename"],
-                size=item["size"],
-                role=item["role"],
-            )
-            for line in said
-            for item in line["media"]
-        )
+        context, ended = self.context, self.turn_result or TurnResult(stop_reason="decided")
+        log = keys.key(context.store, self.conversation, keys.visible_log)
+        texts: list[str] = []
+        artifacts: list[Artifact] = []
+        for entry in await context.store.read(log, after=self.after):
+            match entry.value:
+                case {"from": "bot", "edits": None, "text": text, "media": list(media)}:
+                    texts += [text] if isinstance(text, str) else []
+                    artifacts += map(_artifact, media)
         return AgentResult(
-            content="\n\n".join(line["text"] for line in said if line["text"]),
-            artifacts=artifacts,
-            pending=await self._pending(told.asked),
-            stop_reason=told.stop_reason,
-            usage=told.usage,
-            iterations=told.iterations,
-            tool_calls=told.tool_calls,
-            messages=told.messages,
+            content="\n\n".join(filter(None, texts)),
+            artifacts=tuple(artifacts),
+            pending=await self._pending(ended.asked),
+            stop_reason=ended.stop_reason,
+            usage=ended.usage,
+            iterations=ended.iterations,
+            tool_calls=ended.tool_calls,
+            messages=ended.messages,
         )
 
     async def _pending(self, asked: Sequence[str]) -> tuple[PendingAction, ...]:
@@ -173,7 +178,7 @@ class Call:
 
 
 class Calls:
-    """The calls of this process. Who runs a turn here, the call or the engine's loops, tells the call how it ended."""
+    """The calls of this process. A turn that runs in this process gives its end to the call itself."""
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
@@ -181,17 +186,18 @@ class Calls:
         self._now: dict[str, Call] = {}
 
     def get(self, conversation: str) -> Call | None:
-        """The call that waits for this conversation now."""
+        """Return the call that waits for this conversation now."""
         return self._now.get(conversation)
 
     @contextlib.asynccontextmanager
     async def begin(self, conversation: str) -> AsyncIterator[Call]:
-        """A call on this conversation, once those before it are done."""
+        """Begin a call on this conversation, after the end of the calls before it."""
         lock = self._locks.setdefault(conversation, asyncio.Lock())
         async with lock:
-            last = await self._context.store.read(self._context.key(conversation, "visible"), last=1)
+            log = keys.key(self._context.store, conversation, keys.visible_log)
+            last = await self._context.store.read(log, last=1)
             after = last[-1].seq if last else 0
-            call = Call(context=self._context, conversation=conversation, after=after, heard=after)
+            call = Call(context=self._context, conversation=conversation, after=after, last_line=after)
             self._now[conversation] = call
             try:
                 yield call
@@ -199,10 +205,21 @@ class Calls:
                 del self._now[conversation]
 
 
-def _word_key(context: EngineContext, conversation: str, message_id: str) -> Key:
-    return context.key(conversation, f"word/{message_id}")
+def _result_key(context: EngineContext, conversation: str, message_id: str) -> Key:
+    return keys.key(context.store, conversation, keys.turn_result, message_id)
+
+
+def _artifact(stored: Any) -> Artifact:
+    """Return the file of a line of the visible log."""
+    return Artifact(
+        sha256=stored["sha256"],
+        mime_type=stored["mime_type"],
+        filename=stored["filename"],
+        size=stored["size"],
+        role=stored["role"],
+    )
 
 
 @cache
-def _words() -> TypeAdapter[Any]:
+def _results() -> TypeAdapter[Any]:
     return TypeAdapter(TurnResult | TurnError)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from channels import Address, Event, Json, Reply
+from channels import Address, Event, Json, MessageEdited, Reply
 from channels.events import event_from_json
 from gateway.stored.outbox import address_from_json, address_to_json, reply_from_json, reply_to_json
 
@@ -22,9 +22,11 @@ __all__ = [
     "DecisionRequested",
     "InternalEvent",
     "Notification",
+    "action_id_of",
     "body_of",
     "event_of",
     "is_internal",
+    "is_note",
 ]
 
 Deadline: TypeAlias = Literal["expiry", "undelivered", "unlaunched"]
@@ -94,6 +96,17 @@ _INTERNAL: Final = frozenset({"expiry", "undelivered", "unlaunched", "decide", "
 def is_internal(body: Mapping[str, Json]) -> bool:
     """Return True for the body of one of the gateway's own events."""
     return body.get("kind") in _INTERNAL
+
+
+def is_note(body: Mapping[str, Json]) -> bool:
+    """Return True for the body of an event that starts no turn: an edit, or an outcome that does not resume."""
+    return body.get("kind") == MessageEdited.__name__ or (body.get("kind") == "settled" and not body.get("resume"))
+
+
+def action_id_of(body: Mapping[str, Json]) -> str | None:
+    """Return the id of the action that an event of the gateway names, also of one that cannot be read otherwise."""
+    action_id = body.get("action_id")
+    return str(action_id) if action_id is not None else None
 
 
 def body_of(event: InternalEvent) -> dict[str, Json]:

@@ -1,4 +1,4 @@
-"""The links to files that a conversation was sent: they end together, when it begins another series of them."""
+"""The links to the files of a conversation. All links of one series end together, when the next series begins."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import secrets
 
 from gateway.engine.context import EngineContext
 from gateway.store.base import Put, Transaction
+from gateway.stored import keys
 
 __all__ = ["end_links", "series_of"]
 
 
 async def series_of(context: EngineContext, conversation: str) -> str:
-    """Which series its links are of now. Raises StoreUnavailable."""
-    key = context.key(conversation, "links")
+    """Return the series of the conversation's present links. Raises StoreUnavailable."""
+    key = keys.key(context.store, conversation, keys.links)
     found = (await context.store.get([key]))[key].value
     return found if isinstance(found, str) else ""
 
 
-def end_links(context: EngineContext, conversation: str, transaction: Transaction) -> None:
-    """End every link that was made for this conversation so far: what comes next is of another series.
+def end_links(transaction: Transaction, context: EngineContext, conversation: str) -> None:
+    """Add to the transaction that every link made for this conversation so far ends.
 
-    Nothing is read for it. A name that is drawn, and drawn again when the commit is tried again, is as good as a count.
+    The name of the next series is random, so no record is read first. A retry of the commit may draw another one.
     """
-    transaction.puts[context.key(conversation, "links").name] = Put(secrets.token_urlsafe(6))
+    transaction.puts[keys.key(context.store, conversation, keys.links).name] = Put(secrets.token_urlsafe(6))

@@ -1,4 +1,4 @@
-"""Asking again: one press on an ended question asks the same call anew, with a new preview and code; no model."""
+"""Asking again: a press on an ended question asks the same call anew, with a new preview and code and no model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["ask_again"]
 async def ask_again(
     context: EngineContext, conversation: str, action_id: str, *, person: Person, tool_context: ToolContext
 ) -> Outcome:
-    """Return the outcome of a turn that asks what this action asked; its answer says when that cannot be."""
+    """Return the outcome of a turn that asks for the call of this action again, or says that it cannot."""
     actions = await context.actions(conversation, action_id)
     before = actions.get(action_id)
     tool = context.bot.tool(before.kind) if before is not None else None

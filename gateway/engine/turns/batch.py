@@ -1,62 +1,70 @@
-"""What one turn is of: which of the events that wait are taken together, and as what."""
+"""Batches: the stored events that one turn takes together."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import cast
+from typing import Final
 
 from channels import Event, Message, MessageEdited
-from channels.events import event_from_json
 from gateway.pending.reading import reads_as_answer
 from gateway.providers.base import ModelMessage
 from gateway.store.base import Waiting
 from gateway.store.form import FORM, NewerForm, check_form, is_newer
+from gateway.stored.events import ActionSettled, AskAgain, event_of, is_note
 
 __all__ = ["Batch", "choose", "is_plain"]
 
 
 @dataclass(slots=True, kw_only=True)
 class Batch:
-    """The events of one turn: messages of one person, and what only has to be noted."""
+    """The events of one turn: messages of one person, and notes."""
 
     taken: list[Waiting] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
     notes: list[ModelMessage] = field(default_factory=list)
+    outcomes: set[int] = field(default_factory=set)
+    """The sequence numbers of the taken events that are outcomes of actions."""
+    from_people: list[Waiting] = field(default_factory=list)
+    """The taken events that a person caused."""
     folded: bool = False
-    """The notes hold those that were folded before: the record of them goes with the end of the turn."""
+    """The notes include folded ones, whose record is deleted when the turn ends."""
     resumes: bool = False
-    """An outcome asked for the model to go on, though nobody wrote anything."""
+    """An outcome asks the model to continue, although no message came."""
     edited: bool = False
-    """A message was edited that reads as an answer, before or after it: it is taken as it was first written."""
+    """A message was edited, and its old or its new text reads as an answer. The message keeps its old text."""
     unreadable: bool = False
-    """It is one event that this release cannot read."""
+    """The batch is one event that this release cannot read."""
     again: str | None = None
-    """The action that is to be asked anew; nobody has written anything then."""
+    """The action that is to be asked anew. The batch then has no messages."""
     forged: bool = False
-    """It is one event that this gateway did not accept as it is."""
+    """The batch is one event without a valid seal."""
     began: datetime | None = None
-    """When its first message came."""
+    """The time at which its first message came."""
     written: Waiting | None = None
     """The event of the last message."""
     collects: bool = False
-    """More may be written that would be joined: nothing else waits, and nothing in it asks to be answered at once."""
+    """True while the turn may wait for more messages: no other event waits, and none of these wants an answer now."""
 
     @property
     def is_fold(self) -> bool:
-        """Nobody wrote, and nothing asks for an answer: there are only notes."""
+        """True if there are only notes, so that no answer is wanted."""
         return not (self.messages or self.resumes or self.again)
 
     @property
     def at(self) -> datetime:
-        """When its last message came, or, of a batch without any, its last event."""
+        """The time at which its last message came. Without messages: its last event."""
         return (self.written or self.taken[-1]).stamp
 
-    def heard_beside(self, written: Waiting | None) -> list[datetime]:
-        """When somebody did something here, apart from this one message."""
-        return [waiting.stamp for waiting in self.taken if waiting is not written and waiting.body.get("person")]
+    def acted_beside(self, written: Waiting | None) -> list[datetime]:
+        """Return the times of the events that people caused, without this one message."""
+        return [waiting.stamp for waiting in self.from_people if waiting is not written]
+
+
+class _NotGenuine(ValueError):
+    """The event has no valid seal."""
 
 
 def choose(
@@ -68,80 +76,103 @@ def choose(
     only: Sequence[int] = (),
     is_said: Callable[[str], bool] = lambda text: False,
 ) -> Batch:
-    """The first turn's worth of these events, in order.
+    """Return the first of these events, in order, that one turn takes together.
 
-    Messages are joined only if they are of the same person, and never across one that reads as yes or no or is a
-    command; `one` takes a single message (an event of it may be what makes turns fail), `only` these and no others (a
-    turn that another worker began). The edit of a message that is taken counts wherever it waits; one that comes to
-    what `is_said` already is no news.
+    Messages are joined if they are of the same person. A message that reads as yes or no, or is a command, is never
+    joined. With `one`, the batch has at most one message, since one of several may make turns fail. With `only`, it has
+    these sequence numbers and no others: a turn that another worker began. The edit of a taken message is applied
+    wherever it waits. An edit to a text that `is_said` already is ignored.
 
-    Raises NewerForm when the first of them is for a newer release; later ones wait behind what is taken.
+    Raises NewerForm when the first event needs a newer release. A later one waits.
     """
     batch = Batch()
     events = [waiting for waiting in events if not only or waiting.seq in only]
     left = list(events)
     for waiting in events:
-        if waiting.pointed and (waiting.needs <= FORM or batch.taken):
-            break
-        if not is_newer(waiting.body) and not genuine(waiting):
-            if not batch.taken:
-                return Batch(taken=[waiting], forged=True)
+        if batch.again is not None or (waiting.pointed and (waiting.needs <= FORM or batch.taken)):
             break
         try:
-            event = _event(waiting)
-        except NewerForm:
-            if not batch.taken:
+            event = _read(waiting, genuine)
+        except (NewerForm, ValueError) as error:
+            if batch.taken:
+                break
+            if isinstance(error, NewerForm):
                 raise
-            break
-        except ValueError:
-            if not batch.taken:
-                return Batch(taken=[waiting], unreadable=True)
-            break
-        if waiting.body.get("kind") == "again":
-            if not batch.messages and not batch.resumes:
-                batch.taken.append(waiting)
-                batch.again = str(waiting.body["action_id"])
-            break
-        if isinstance(event, Message) and not _joins(batch, event, language, one):
+            forged = isinstance(error, _NotGenuine)
+            return Batch(taken=[waiting], forged=forged, unreadable=not forged)
+        if not _add(batch, waiting, event, language=language, one=one, is_said=is_said):
             break
         left.remove(waiting)
-        batch.taken.append(waiting)
-        match event:
-            case None:
-                batch.notes.append(_settled(waiting))
-                batch.resumes = batch.resumes or waiting.body.get("resume") is True
-            case Message():
-                batch.messages.append(event)
-                batch.began, batch.written = batch.began or waiting.stamp, waiting
-                batch.collects = waiting.collects and (batch.collects or len(batch.messages) == 1)
-            case MessageEdited() if not _edit(batch, event, language) and not is_said(event.text):
-                batch.notes.append(
-                    ModelMessage(role="event", content=f"The person edited an earlier message: {event.text}")
-                )
-    for waiting in left:
-        if waiting.body.get("kind") == MessageEdited.__name__ and genuine(waiting):
-            with contextlib.suppress(NewerForm, ValueError):  # its own turn says so
-                if _edit(batch, cast("MessageEdited", _event(waiting)), language):
-                    batch.taken.append(waiting)
-    if batch.again is not None:
-        return batch
+    _take_edits(batch, left, genuine, language)
     batch.collects = batch.collects and not batch.resumes and len(batch.taken) == len(events)
     return batch
 
 
 def is_plain(message: Message, language: str) -> bool:
-    """Whether it may be joined with others and wait for them: no command, and nothing that reads as yes or no."""
+    """Return True if a message may be joined with others and wait for them: it is no command, no yes and no no."""
     return message.command is None and not reads_as_answer(message.text, language)
 
 
-def _event(waiting: Waiting) -> Event | None:
-    """The platform's event; None for the outcome of an action. Raises NewerForm, and ValueError when it is broken."""
+def _read(waiting: Waiting, genuine: Callable[[Waiting], bool]) -> Event | ActionSettled | AskAgain:
+    """Read an event. Raises _NotGenuine, NewerForm, and ValueError for a body that no turn can take."""
+    if not is_newer(waiting.body) and not genuine(waiting):
+        raise _NotGenuine("an event without a valid seal")
     if waiting.needs > FORM:
         raise NewerForm(waiting.needs)
     check_form(waiting.body)
-    if waiting.body.get("kind") in ("settled", "again"):
-        return None
-    return event_from_json(cast("dict[str, object]", dict(waiting.body)))
+    event = event_of(waiting.body)
+    if isinstance(event, Event | ActionSettled | AskAgain):
+        return event
+    raise ValueError("an event of the decision lane")
+
+
+def _add(
+    batch: Batch,
+    waiting: Waiting,
+    event: Event | ActionSettled | AskAgain,
+    *,
+    language: str,
+    one: bool,
+    is_said: Callable[[str], bool],
+) -> bool:
+    """Add an event to the batch. Returns False when it belongs to a later turn."""
+    match event:
+        case AskAgain():
+            if batch.messages or batch.resumes:
+                return False
+            batch.again = event.action_id
+        case ActionSettled():
+            batch.notes.append(_outcome_note(event))
+            batch.outcomes.add(waiting.seq)
+            batch.resumes = batch.resumes or event.resume
+        case Message():
+            if not _joins(batch, event, language, one):
+                return False
+            batch.messages.append(event)
+            batch.began, batch.written = batch.began or waiting.stamp, waiting
+            batch.collects = waiting.collects and (batch.collects or len(batch.messages) == 1)
+        case MessageEdited() if not _edit(batch, event, language) and not is_said(event.text):
+            batch.notes.append(
+                ModelMessage(role="event", content=f"The person edited an earlier message: {event.text}")
+            )
+    _take(batch, waiting, event)
+    return True
+
+
+def _take(batch: Batch, waiting: Waiting, event: Event | ActionSettled | AskAgain) -> None:
+    batch.taken.append(waiting)
+    if isinstance(event, Event) and event.person is not None:
+        batch.from_people.append(waiting)
+
+
+def _take_edits(batch: Batch, left: Sequence[Waiting], genuine: Callable[[Waiting], bool], language: str) -> None:
+    """Take the edits of the batch's messages among the events that are left. An unreadable one is left to its turn."""
+    for waiting in left:
+        if is_note(waiting.body):
+            with contextlib.suppress(NewerForm, ValueError):
+                event = _read(waiting, genuine)
+                if isinstance(event, MessageEdited) and _edit(batch, event, language):
+                    _take(batch, waiting, event)
 
 
 def _joins(batch: Batch, message: Message, language: str, one: bool) -> bool:
@@ -153,7 +184,7 @@ def _joins(batch: Batch, message: Message, language: str, one: bool) -> bool:
 
 
 def _edit(batch: Batch, edit: MessageEdited, language: str) -> bool:
-    """Give an unread message its new text. False when it is another's, or when either text reads as an answer."""
+    """Give a message of the batch its new text. False when it has none of this id, or a text reads as an answer."""
     for number, message in enumerate(batch.messages):
         if message.message_id is not None and message.message_id == edit.message_id:
             if any(reads_as_answer(text, language) for text in (message.text, edit.text)):
@@ -164,24 +195,26 @@ def _edit(batch: Batch, edit: MessageEdited, language: str) -> bool:
     return False
 
 
-def _settled(waiting: Waiting) -> ModelMessage:
-    """What became of an action, as the model is told it."""
-    body = waiting.body
-    ended = {
-        "done": "confirmed by the person and done",
-        "failed": "confirmed by the person, but it failed",
-        "unknown": "confirmed by the person; it may or may not have happened",
-        "refused": "refused by the person: it was NOT done",
-        "expired": "not answered in time: it was NOT done",
-        "withdrawn": "withdrawn: it was NOT done",
-        "undelivered": "never shown to the person: it was NOT done",
-        "drifted": "no longer as it was shown: it was NOT done",
-        "tampered": "its record was changed by somebody without the key: nothing more is done about it",
-        "other_release": "this tool has changed since it was asked: it was NOT done",
-        "not_checked": "it could not be checked whether it is still as it was shown: it was NOT done",
-        "changed": "asked anew, since what it would do had changed: it was NOT done",
-    }
-    how = ended.get(str(body.get("reason") or body.get("state")), str(body.get("state")))
-    outcome = f" Result: {body['outcome']}" if body.get("outcome") else ""
-    remark = f" They said: {body['remark']}" if body.get("remark") else ""
-    return ModelMessage(role="event", content=f"{body.get('tool')} ({body.get('preview')}): {how}.{outcome}{remark}")
+_ENDED: Final[Mapping[str, str]] = {
+    "done": "confirmed by the person and done",
+    "failed": "confirmed by the person, but it failed",
+    "unknown": "confirmed by the person; it may or may not have happened",
+    "refused": "refused by the person: it was NOT done",
+    "expired": "not answered in time: it was NOT done",
+    "withdrawn": "withdrawn: it was NOT done",
+    "undelivered": "never shown to the person: it was NOT done",
+    "drifted": "no longer as it was shown: it was NOT done",
+    "tampered": "its record was changed by somebody without the key: nothing more is done about it",
+    "other_release": "this tool has changed since it was asked: it was NOT done",
+    "not_checked": "it could not be checked whether it is still as it was shown: it was NOT done",
+    "changed": "asked anew, since what it would do had changed: it was NOT done",
+}
+"""The end of an action for the model, by its reason or else its state."""
+
+
+def _outcome_note(event: ActionSettled) -> ModelMessage:
+    """Return the note that tells the model how an action ended."""
+    how = _ENDED.get(event.reason or event.state, event.state)
+    outcome = f" Result: {event.outcome}" if event.outcome else ""
+    remark = f" They said: {event.remark}" if event.remark else ""
+    return ModelMessage(role="event", content=f"{event.tool} ({event.preview}): {how}.{outcome}{remark}")

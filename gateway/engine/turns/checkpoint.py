@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 from channels import Json
 from gateway.agent.journal import Progress
@@ -20,9 +19,9 @@ _NOT_RUN = "Not run: the turn ended before it."
 
 
 class StoreJournal:
-    """The steps of the turn of this lease. The first one names the events that the turn works on.
+    """The steps of the turn of this lease. The stored first step names the events that the turn takes.
 
-    Each step carries a seal over itself, its conversation and the seal of the step before it.
+    Each stored step has a seal over itself, its conversation and the seal of the step before it.
     """
 
     def __init__(self, context: EngineContext, lease: Lease, batch: Batch) -> None:
@@ -33,13 +32,17 @@ class StoreJournal:
 
     @property
     def steps(self) -> Sequence[Json]:
+        """The recorded steps, without their seals and without the first one."""
         return tuple(self._steps)
 
     async def record(self, step: Json) -> None:
+        """Commit a step. Raises Fenced when the lease is lost."""
+        if not isinstance(step, dict):
+            raise TypeError("a step of a turn is an object")
         new: list[Json] = []
         if not self._begun:
             new.append(self._sealed({"events": [waiting.seq for waiting in self._batch.taken]}))
-        new.append(self._sealed(cast("dict[str, Json]", step)))
+        new.append(self._sealed(step))
         await self._context.commit(Transaction(partition=self._lease.partition, lease=self._lease, steps=new))
         self._begun = True
         self._steps.append(step)
@@ -50,7 +53,7 @@ class StoreJournal:
         return sealed
 
     def messages(self) -> list[ModelMessage]:
-        """Return the messages so far, for the transcript of a turn that came to no end; every call has a result."""
+        """Return the messages so far, for the transcript of a turn without an end. Every call has a result."""
         progress = Progress(self)
         messages: list[ModelMessage] = []
         while (reply := progress.reply(number := 1 + sum(each.role == "assistant" for each in messages))) is not None:
@@ -64,12 +67,20 @@ class StoreJournal:
 
 
 def events_of(lease: Lease) -> list[int]:
-    """Return the events of the turn that this lease takes over; empty when it begins anew."""
-    return cast("list[int]", cast("dict[str, Json]", lease.steps[0])["events"]) if lease.steps else []
+    """Return the events of the turn that this lease continues, by sequence number. Empty for a new turn.
+
+    Raises ValueError when the first step does not name them.
+    """
+    if not lease.steps:
+        return []
+    match lease.steps[0]:
+        case {"events": list(events)}:
+            return [number for number in events if isinstance(number, int)]
+    raise ValueError("a checkpoint without its events")
 
 
 def are_genuine(context: EngineContext, lease: Lease) -> bool:
-    """Return True when this gateway has recorded the steps of this lease, in this order."""
+    """Return True if this gateway recorded the steps of this lease, in this order."""
     last_mac = ""
     for step in lease.steps:
         if not isinstance(step, dict) or not context.is_genuine("step", step_context(lease.lane, last_mac), step):

@@ -1,10 +1,9 @@
-"""A turn that runs, and what is heard meanwhile that may end it: a stop, or more of the same person's."""
+"""Signals that end a running turn: /stop, or another message of the same person."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import cast
 
 from channels import Json, Message
 from gateway.engine import event_log
@@ -17,28 +16,33 @@ __all__ = ["SignalInbox", "interrupt"]
 
 @dataclass(slots=True)
 class SignalInbox:
-    """What the turn of this lease hears. Until it is known whose turn it is, it hears nothing."""
+    """Receiver of the signals for the turn of a lease. Until `person` is set, it ignores all signals."""
 
     lease: Lease
     person: str = ""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    """The turn is to end at its next step."""
+    """Set when the turn must end at its next step."""
     stopped: bool = False
-    """Its person wants no more of it: what it was about to ask is not asked."""
+    """True after /stop: the turn asks no question."""
 
-    def hear(self, signal: Json) -> None:
-        said = cast("dict[str, str]", signal)
+    def on_signal(self, signal: Json) -> None:
+        """Receive a signal of the store."""
         if not self.person:
             return
-        if said.get("stop") == self.person:
-            self.stopped = True
-            self.stopping.set()
-        elif said.get("interrupt") == self.person and said["event"] not in map(event_log.event_of, self.lease.events):
-            self.stopping.set()
+        match signal:
+            case {"stop": self.person}:
+                self.stopped = True
+                self.stopping.set()
+            case {"interrupt": self.person, "event": event_id} if not self._takes(event_id):
+                self.stopping.set()
+
+    def _takes(self, event_id: Json) -> bool:
+        """Return True for an event of the turn's own lease."""
+        return any(event_id == event_log.event_id_of(waiting) for waiting in self.lease.events)
 
 
 async def interrupt(context: EngineContext, message: Message, conversation: str) -> None:
-    """Tell the turn that runs in this conversation, wherever it does, that its person has written something else."""
+    """Signal to the running turn of this conversation, in any process, that its person wrote another message."""
     if not is_plain(message, context.bot.language or "en"):
         return
     signal: Json = {"interrupt": str(message.person), "event": "".join(message.event_ids[:1])}

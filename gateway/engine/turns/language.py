@@ -1,4 +1,4 @@
-"""The language that a person writes in, where neither the bot nor the platform names it."""
+"""Language detection, for conversations whose language neither the bot nor the platform names."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Protocol
 __all__ = ["detect_language", "prepare_detection"]
 
 _LEAST_LETTERS = 20
-"""A shorter text could be of several languages."""
+"""The least number of letters: a shorter text could be of several languages."""
 _MOST_CHARACTERS = 1_000
+"""The part of a text that is looked at."""
 
 
 class _Found(Protocol):
@@ -26,14 +27,15 @@ _loaded: list[_Detector | None] = []
 
 
 def prepare_detection() -> None:
-    """Load the statistics of the languages, which takes some 60 ms and 50 MB: call it in a thread."""
+    """Load the statistics of the languages. It blocks for some 60 ms and takes 50 MB: call it in a thread."""
     _loaded[:] = [_detector()]
 
 
 def detect_language(texts: Iterable[str]) -> str | None:
-    """Return the language of these texts as a BCP 47 tag; None when they are too short or it is not sure.
+    """Return the language of these texts as a BCP 47 tag. None if no text is long enough, or the result is not sure.
 
-    The first text that says it decides. None also until the library (the extra ``languages``) is loaded, or without it.
+    The first text with a sure result decides. None also before `prepare_detection`, and without the library (the extra
+    ``languages``).
     """
     detector = _loaded[0] if _loaded else None
     if detector is None:

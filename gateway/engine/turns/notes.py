@@ -1,34 +1,32 @@
-"""Notes: what the model has to know of, and nobody has to answer: outcomes of actions, edits of earlier messages.
+"""Notes: events that the model must know of and that start no turn, which are outcomes of actions and edits.
 
-They wait in the mailbox for the next message. Where nobody writes for ten minutes a turn without a model, a fold, takes
-them out of it and keeps the last lines in one record of the conversation. The next turn tells them in one message, so
-that however many there were, they push no words of people out of the window.
+Notes wait in the mailbox for the next message. After ten minutes without one, a fold, which is a turn without a model,
+takes them out of it and keeps the last lines in one record of the conversation. The next turn gives them to the model
+as one message, so that any number of them pushes no message of a person out of the window.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
+from collections.abc import Iterable, Sequence
 
-from channels import Json, MessageEdited
+from channels import Json
 from gateway.engine.context import EngineContext
 from gateway.engine.turns.batch import Batch
 from gateway.providers.base import ModelMessage
-from gateway.store.base import Lease, Put, Transaction
+from gateway.store.base import Key, Lease, Put, Transaction
 from gateway.store.codec import encode
 from gateway.store.form import check_form
+from gateway.stored import keys
 
-__all__ = ["NOTES", "forget_folded", "gather", "is_note", "is_said", "keep_folded"]
+__all__ = ["forget_folded", "gather", "is_said", "keep_folded"]
 
-NOTES = "notes"
-"""The record of a conversation's folded notes; a turn reads it with its lease."""
 _MOST_LINES = 20
 _MOST_CHARACTERS = 1_000
-"""Of each line, with what follows left out."""
+"""The most characters of a line. The rest is left out."""
 
 
 def gather(context: EngineContext, lease: Lease, batch: Batch) -> None:
-    """Make one message of what was folded before and what this batch brings. Raises NewerForm."""
+    """Join the folded notes and the batch's own in one message of the batch. Raises NewerForm."""
     folded = _folded(context, lease)
     lines = [*folded, *(note.content for note in batch.notes)]
     batch.folded = bool(folded)
@@ -38,18 +36,13 @@ def gather(context: EngineContext, lease: Lease, batch: Batch) -> None:
 def keep_folded(transaction: Transaction, context: EngineContext, lease: Lease, batch: Batch) -> None:
     """Keep the notes of this batch for the turn of the next message."""
     lines: list[Json] = [line for note in batch.notes for line in note.content.split("\n")]
-    transaction.puts[context.key(lease.lane, NOTES).name] = Put({"lines": lines[-_MOST_LINES:]})
+    transaction.puts[_key(context, lease).name] = Put({"lines": lines[-_MOST_LINES:]})
 
 
 def forget_folded(transaction: Transaction, context: EngineContext, lease: Lease, batch: Batch) -> None:
-    """Drop the record of what this batch's turn has taken over."""
+    """Delete the record of the folded notes if the turn of this batch has read it."""
     if batch.folded:
-        transaction.deletes.append(context.key(lease.lane, NOTES).name)
-
-
-def is_note(body: Mapping[str, Json]) -> bool:
-    """Return True for the body of an event that wakes nobody."""
-    return body.get("kind") == MessageEdited.__name__ or (body.get("kind") == "settled" and not body.get("resume"))
+        transaction.deletes.append(_key(context, lease).name)
 
 
 def is_said(lines: Sequence[str], text: str) -> bool:
@@ -59,14 +52,22 @@ def is_said(lines: Sequence[str], text: str) -> bool:
 
 
 def _folded(context: EngineContext, lease: Lease) -> list[str]:
+    """Return the lines of the folded notes, as they were read with the lease. Raises NewerForm."""
     if not context.has_prefetch(lease):
         return []
-    value = lease.prefetched[context.key(lease.lane, NOTES)].value
+    value = lease.prefetched[_key(context, lease)].value
     check_form(value)
-    return cast("list[str]", value["lines"]) if isinstance(value, dict) else []
+    match value:
+        case {"lines": list(lines)}:
+            return [str(line) for line in lines]
+    return []
+
+
+def _key(context: EngineContext, lease: Lease) -> Key:
+    return keys.key(context.store, lease.lane, keys.folded_notes)
 
 
 def _last(lines: Iterable[str]) -> list[str]:
-    """Return the last of them on a line each, none of them long."""
+    """Return the last lines, cut to their most characters and without line breaks."""
     flat = [" ".join(line.split("\n")) for line in lines]
     return [line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]}…" for line in flat[-_MOST_LINES:]]

@@ -1,0 +1,91 @@
+"""Commits of turns: the writes that each end of a turn has in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from channels import Address, Person
+from gateway.access.suppression import unreachable_key
+from gateway.engine import event_log
+from gateway.engine.context import EngineContext
+from gateway.engine.delivery.visible_log import person_line
+from gateway.engine.turns.batch import Batch
+from gateway.engine.turns.notes import forget_folded
+from gateway.memory import to_entries
+from gateway.pending.actions import ConversationActions
+from gateway.providers.base import ModelMessage
+from gateway.store.base import Key, Lease, Transaction
+from gateway.stored import keys
+from gateway.stored.events import action_id_of
+
+__all__ = ["append_transcript", "failures_key", "finish_turn", "note_acted", "release", "turn_owner", "write_acted"]
+
+
+def finish_turn(context: EngineContext, lease: Lease, batch: Batch) -> Transaction:
+    """Return the writes of each end of a turn: its events are consumed, and the lease is given back."""
+    transaction, conversation = release(context, lease), lease.lane
+    transaction.consume = [(conversation, waiting.seq) for waiting in batch.taken]
+    for message in batch.messages:
+        person_line(transaction, context, conversation, message)
+    forget_folded(transaction, context, lease, batch)
+    if batch.messages:
+        transaction.deletes.append(unreachable_key(context.store, conversation).name)
+    return transaction
+
+
+def release(context: EngineContext, lease: Lease) -> Transaction:
+    """Return the writes that give a lease back without a failure. The record of earlier failures is deleted."""
+    deletes = [failures_key(context, lease).name] if lease.tries else []
+    return Transaction(partition=lease.partition, lease=lease, finish="done", deletes=deletes)
+
+
+def append_transcript(
+    transaction: Transaction, context: EngineContext, conversation: str, messages: Iterable[ModelMessage]
+) -> None:
+    """Append messages to the transcript."""
+    name = keys.key(context.store, conversation, keys.transcript).name
+    transaction.appends += [(name, line) for line in to_entries(messages)]
+
+
+def note_acted(actions: ConversationActions, batch: Batch) -> None:
+    """Note the time at which the person of this turn wrote last.
+
+    A bare yes counts only if it is the first message or press after its question.
+    """
+    if batch.messages:
+        actions.note_acted(batch.messages[0].person, max([batch.at, *batch.acted_beside(batch.written)]))
+
+
+async def write_acted(transaction: Transaction, context: EngineContext, lease: Lease, batch: Batch) -> None:
+    """Store the time at which the person of this turn wrote last, if a bare reply may have to know it."""
+    if batch.messages and context.message_matters(lease, batch.messages[0].person):
+        actions = await context.actions(lease.lane)
+        note_acted(actions, batch)
+        actions.write(transaction)
+        address = batch.messages[0].address
+        language, cause = actions.language, event_log.event_id_of(batch.taken[-1])
+        transaction.parts += context.parts.render(lease.lane, address, actions.says, cause=cause, language=language)
+
+
+async def turn_owner(context: EngineContext, conversation: str, batch: Batch) -> tuple[Address, Person]:
+    """Return the person that a turn answers, and the address.
+
+    It is the writer of its messages, else the requester of the action that its events are about. Without either it is
+    an unknown person at the conversation's own address.
+    """
+    for message in batch.messages:
+        if message.person is not None:
+            return message.address, message.person
+    for action_id in filter(None, (action_id_of(waiting.body) for waiting in batch.taken)):
+        action = (await context.actions(conversation, action_id)).get(action_id)
+        if action is not None and action.address is not None:
+            person = Person.parse(action.requester)
+            return action.address, replace(person, name=action.requester_name, language=action.language)
+    address = Address.parse(conversation.partition("/")[2])
+    return address, Person(channel=address.channel, account=address.account, user_id="-")
+
+
+def failures_key(context: EngineContext, lease: Lease) -> Key:
+    """Return the key of the record of the failed attempts at this lease's turn."""
+    return keys.key(context.store, lease.lane, keys.failures)

@@ -1,0 +1,151 @@
+"""The end of a turn: one commit of its replies, its transcript and the actions that it asks about."""
+
+from __future__ import annotations
+
+from channels import Address, Reply
+from gateway.engine import event_log
+from gateway.engine.calls import post_result
+from gateway.engine.context import EngineContext
+from gateway.engine.delivery.links import end_links
+from gateway.engine.leases import PREFETCH
+from gateway.engine.retrying import attempts
+from gateway.engine.turns.batch import Batch
+from gateway.engine.turns.commits import finish_turn, note_acted
+from gateway.engine.turns.running import RunningTurn
+from gateway.memory import RESET
+from gateway.pending.actions import ConversationActions, OutgoingReply
+from gateway.pending.deciding import withdraw
+from gateway.pending.prompting import remind, show_again, show_once_more
+from gateway.pending.settling import supersede
+from gateway.store.base import Chained, Lease, StoreUnavailable, Transaction
+from gateway.stored import keys
+from gateway.turn import BUILT_IN, Outcome
+from gateway.wording import say
+
+__all__ = ["TurnConcluder"]
+
+
+class TurnConcluder:
+    """Commits the outcomes of turns, and starts to send their replies."""
+
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
+
+    async def conclude(self, running: RunningTurn, outcome: Outcome, language: str) -> None:
+        """Commit the outcome of a turn. Retried while the store is unavailable. Raises Fenced.
+
+        A commit without an answer that was applied has given the lease back, so its retry raises Fenced.
+        """
+        at_first = True
+        for attempt in attempts(patient=True):
+            async with attempt:
+                transaction = await self._transaction(running, outcome, language)
+                first, at_first = at_first, False
+                await self._commit(transaction, running.address, at_first=first)
+                event_log.committed(running.conversation, running.batch.taken, transaction, outcome.stop_reason)
+
+    async def _transaction(self, running: RunningTurn, outcome: Outcome, language: str) -> Transaction:
+        context, conversation, batch = self._context, running.conversation, running.batch
+        transaction = finish_turn(context, running.lease, batch)
+        post_result(transaction, context, conversation, batch.messages, outcome)
+        transcript = keys.key(context.store, conversation, keys.transcript).name
+        transaction.appends += [(transcript, line) for line in outcome.transcript]
+        if RESET in outcome.transcript:
+            end_links(transaction, context, conversation)
+        says = [OutgoingReply(reply=reply) for reply in outcome.replies]
+        if self._concerns_actions(running, outcome):
+            asked = [action.pending_action_id for action in outcome.asked]
+            actions = await context.actions(conversation, *asked)
+            note_acted(actions, batch)
+            if outcome.asked or outcome.unrelated:
+                self._ask(actions, running, outcome, language)
+            elif outcome.replies and not _is_built_in(batch):
+                remind(actions, actions.open_for(str(running.person)))
+            await context.files.keep_for_questions(actions)
+            actions.write(transaction)
+            says += actions.says
+        transaction.parts += context.parts.render(
+            conversation, running.address, says, cause=running.cause, language=language
+        )
+        return transaction
+
+    def _concerns_actions(self, running: RunningTurn, outcome: Outcome) -> bool:
+        """Return True if the commit must read the conversation's actions."""
+        context, lease = self._context, running.lease
+        return bool(
+            outcome.asked
+            or outcome.unrelated
+            or (outcome.replies and context.may_be_open(lease))
+            or (running.batch.messages and context.message_matters(lease, running.person))
+        )
+
+    async def _commit(self, transaction: Transaction, address: Address, *, at_first: bool) -> None:
+        """Commit, and send the first part at once if a worker of its channel is free.
+
+        `at_first`: this is the first attempt at the commit.
+        """
+        context, pool = self._context, self._context.sending.get(address.channel)
+        if pool is None or pool.is_busy or not transaction.parts:
+            await context.commit(transaction)
+            return
+        first, long = transaction.parts[0], context.lease_seconds
+        transaction.chain = Chained(kind="out", lane=first.conversation, prefetch=PREFETCH["out"], lease_seconds=long)
+
+        async def committed() -> Lease | None:
+            # Not where parts are being sent, since this one is not the next; and once at most, since a commit that
+            # fails counts too.
+            if at_first and ("out", first.conversation) not in context.held:
+                context.pacing.ask_ahead(first.part_id, context.channels[address.channel], address)
+            lease = None
+            try:
+                lease = (await context.commit(transaction)).lease
+            except StoreUnavailable:
+                context.tasks.start(self._give_back(transaction), "give back")
+                raise
+            finally:
+                if lease is None or lease.parts[0].part_id != first.part_id:
+                    context.pacing.forget(first.part_id)
+            return lease
+
+        await pool.take(committed)
+
+    async def _give_back(self, unanswered: Transaction) -> None:
+        """Give back the outbox that a commit without an answer may have leased.
+
+        No worker has it, and if its lease lapsed, its first part would count as perhaps sent.
+        """
+        for attempt in attempts(patient=True):
+            async with attempt:
+                await self._context.store.give_back(unanswered)
+
+    def _ask(self, actions: ConversationActions, running: RunningTurn, outcome: Outcome, language: str) -> None:
+        """Open the actions that the turn asks about. Those that were open before are shown again, or withdrawn."""
+        asked = {action.pending_action_id: action for action in outcome.asked}
+        known = [found for action_id in asked if (found := actions.get(action_id)) is not None]
+        new = [actions.ask(action) for action_id, action in asked.items() if actions.get(action_id) is None]
+        person = str(running.person)
+        for action in new:
+            supersede(actions, action)
+        if asked and self._was_stopped(running):
+            withdraw(actions, person, actions.now)
+        elif asked:
+            show_once_more(actions, [action for action in known if action.open], new=new)
+            others = [action for action in actions.open_for(person) if action.pending_action_id not in asked]
+            remind(actions, others)
+        elif self._context.bot.on_unrelated == "drop":
+            withdraw(actions, person, actions.now)
+            actions.says.insert(0, OutgoingReply(reply=Reply(text=say("dropped", language))))
+        else:
+            show_again(actions, person)
+
+    def _was_stopped(self, running: RunningTurn) -> bool:
+        """Return True if the person said /stop after these messages. The turn answers them, and asks no question."""
+        if running.signals.stopped:
+            return True
+        read = self._context.prefetched_index(running.lease)
+        return read is not None and read.index.has_stopped(str(running.person), running.batch.at)
+
+
+def _is_built_in(batch: Batch) -> bool:
+    """Return True for a command of every bot, whose answer tells of no action."""
+    return bool(batch.messages) and batch.messages[0].command in BUILT_IN
