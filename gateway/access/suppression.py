@@ -11,6 +11,7 @@ from datetime import datetime
 
 from channels import ButtonPress, Channel, DeliveryReport, Event, Message, OptedOut, OptOut, Unreachable
 from gateway.store.base import Key, Put, Record, Store, Transaction
+from gateway.stored import keys
 
 __all__ = [
     "check_suppression",
@@ -27,11 +28,13 @@ _UNREACHABLE_SECONDS = 86400.0
 
 
 def opt_out_key(store: Store, conversation: str) -> Key:
-    return Key(store.partition(conversation), f"opted_out/{conversation}")
+    """Return the key of the record of an opt-out."""
+    return keys.key(store, conversation, keys.opted_out)
 
 
 def unreachable_key(store: Store, conversation: str) -> Key:
-    return Key(store.partition(conversation), f"unreachable/{conversation}")
+    """Return the key of the record of an unreachable conversation."""
+    return keys.key(store, conversation, keys.unreachable)
 
 
 def opt_out(at: datetime, *, last_words: Iterable[str] = ()) -> Put:
@@ -81,6 +84,7 @@ def is_suppressed(record: Record, part_id: str) -> bool:
 
 
 async def has_opted_out(store: Store, conversation: str) -> bool:
+    """Return True if the person of this conversation opted out."""
     key = opt_out_key(store, conversation)
     return (await store.get([key]))[key].value is not None
 
@@ -90,9 +94,9 @@ async def check_suppression(store: Store, conversation: str) -> None:
 
     Raises OptedOut when the person opted out, and Unreachable when the platform refuses to deliver.
     """
-    keys = opt_out_key(store, conversation), unreachable_key(store, conversation)
-    snapshot = await store.get(keys)
-    opted_out, shut = (snapshot[key].value for key in keys)
+    both = opt_out_key(store, conversation), unreachable_key(store, conversation)
+    snapshot = await store.get(both)
+    opted_out, shut = (snapshot[key].value for key in both)
     if opted_out is not None:
         raise OptedOut("opted_out")
     match shut:

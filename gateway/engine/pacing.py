@@ -1,4 +1,7 @@
-"""How fast a platform lets us send, kept by all instances together."""
+"""Pacing: the rates at which a platform allows sending to an account and to a place, shared by all processes.
+
+The store counts. Within one process, the calls that wait for an account stand in one queue.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ __all__ = ["Pacing"]
 
 
 class Pacing:
-    """This process's part in it: whoever may send next to an account is found here, whether they may in the store."""
+    """The pacing of one process: a queue for each account that calls wait for, over the counts in the store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -24,23 +27,23 @@ class Pacing:
         self._ahead: dict[str, asyncio.Future[float]] = {}
 
     def ask_ahead(self, part_id: str, channel: Channel, address: Address) -> None:
-        """Ask the store now what `wait` will ask it for this part: while the part is being stored, not after."""
+        """Ask the store early, while the part is being stored, what `wait` will ask it for this part."""
         place, account = _place(channel, address), _account(channel, address)
         cells = _both(account, place)
         if cells and not self._is_waited_for(account):
             asked = self._ahead[part_id] = asyncio.ensure_future(self._store.acquire(cells))
-            asked.add_done_callback(_heard)
+            asked.add_done_callback(_silence)
 
     def forget(self, part_id: str) -> None:
-        """Nobody is going to wait for this part. If it was counted, something else is sent a little later."""
+        """Forget an early answer that no `wait` will use. If it counted a call, another one goes out a little later."""
         self._ahead.pop(part_id, None)
 
     async def wait(self, part_id: str, channel: Channel, address: Address) -> float:
-        """Wait until the account may send once more, and count it; 0.
+        """Wait until the account allows one more call, count the call, and return 0.
 
-        When it is the place that may not, nothing is counted: seconds after which to ask again. An account is waited
-        for in a queue, for all that is to be sent needs it: nobody would get on by asking again and again. Places are
-        served in turn there, so that one with much to be sent delays another's message by one of its own.
+        If the place does not allow it, count nothing, and return the seconds after which to ask again. An account is
+        waited for in a queue, since every call needs it and repeated asking would gain no call. The queue serves the
+        places in turn, so that a place with many parts delays another place by one part only.
         """
         place, account = _place(channel, address), _account(channel, address)
         cells = _both(account, place)
@@ -66,7 +69,7 @@ class Pacing:
 
 
 class _Queue:
-    """A lock that serves names in turn, however many wait for each."""
+    """A lock that serves names in turn: one waiter of a name, then one of the next name."""
 
     def __init__(self) -> None:
         self._held = False
@@ -74,7 +77,7 @@ class _Queue:
 
     @contextlib.asynccontextmanager
     async def turn_of(self, name: str) -> AsyncIterator[None]:
-        """Hold the lock once it is this name's turn."""
+        """Hold the lock during the body, once it is this name's turn."""
         if self._held:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.setdefault(name, deque()).append(waiter)
@@ -106,8 +109,8 @@ def _both(account: Cell | None, place: Cell | None) -> list[Cell]:
     return [cell for cell in (account, place) if cell is not None]
 
 
-def _heard(asked: asyncio.Future[float]) -> None:
-    """Whoever waits for it is told what it raised; nobody else has to be."""
+def _silence(asked: asyncio.Future[float]) -> None:
+    """Mark the error of an early answer as seen: `wait` raises it, and asyncio need not log it."""
     if not asked.cancelled():
         asked.exception()
 
@@ -120,7 +123,7 @@ def _account(channel: Channel, address: Address) -> Cell | None:
 
 
 def _place(channel: Channel, address: Address) -> Cell | None:
-    """All threads of a place share its rate."""
+    """Return the rate of a place, which all its threads share. None if the platform has none."""
     pace, name = channel.capabilities.pace, f"pace/{address.channel}:{address.account}:{address.place}"
     if address.group and pace.group_per_minute is not None:
         return Cell(name=name, burst=pace.group_per_minute, period_seconds=60.0)

@@ -5,28 +5,19 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from functools import cache
-from typing import Any
 
-from pydantic import TypeAdapter
-
-from channels import Address, Channel, Json, Part, Reply
+from channels import Address, Channel, Reply
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.seal import Keyring
 from gateway.store.base import Incoming, QueuedPart, Timer
+from gateway.stored.events import Notification, body_of
+from gateway.stored.outbox import OutboxItem
 
-__all__ = [
-    "PartRenderer",
-    "address_from_json",
-    "address_to_json",
-    "part_from_json",
-    "schedule_reply",
-    "scheduled_reply",
-]
+__all__ = ["PartRenderer", "schedule_reply"]
 
 
 class PartRenderer:
-    """Makes queued parts of replies, sealed so that nobody without the key can put others in their place."""
+    """Renders replies into queued parts, each with a seal: a part that was changed in the store is not sent."""
 
     def __init__(self, channels: Mapping[str, Channel], keyring: Keyring) -> None:
         self._channels, self._keyring = channels, keyring
@@ -40,11 +31,11 @@ class PartRenderer:
         cause: str,
         language: str = "en",
     ) -> list[QueuedPart]:
-        """Return the parts of these replies: what is new in order, then edits, so that no answer waits for an edit.
+        """Return the parts of these replies: new messages in order, then edits, so that no answer waits for an edit.
 
-        `cause` names the event they answer, for the log; `language` is that of what has to be said about them. An edit
-        is left out where the platform cannot change a message. Without an address, or where its channel is off, there
-        are none.
+        `cause` is the id of the event that they answer, for the log. `language` is used for later messages about the
+        parts. An edit is left out if the platform cannot change a message. Without an address, or with its channel
+        off, the list is empty.
         """
         queued: list[QueuedPart] = []
         channel = self._channels.get(address.channel) if address is not None else None
@@ -56,22 +47,22 @@ class PartRenderer:
             parts = list(channel.render(address, said.reply))
             for number, part in enumerate(parts, start=1):
                 last = number == len(parts)
-                body: dict[str, Json] = {
-                    "address": address_to_json(address),
-                    "part": _adapter(Part).dump_python(part, mode="json"),
-                    "shows": list(said.shows) if last else [],
-                    "asks": list(said.shows or said.asks),
-                    "tells": list(said.tells),
-                    "alone": said.alone,
-                    "edits": said.reply.edits,
-                    "cause": cause,
-                    "language": language,
-                }
+                item = OutboxItem.of(
+                    address,
+                    part,
+                    shows=said.shows if last else (),
+                    asks=said.shows or said.asks,
+                    tells=said.tells,
+                    alone=said.alone,
+                    edits=said.reply.edits,
+                    cause=cause,
+                    language=language,
+                )
                 queued.append(
                     QueuedPart(
                         part_id=secrets.token_hex(16),
                         conversation=conversation,
-                        body=self._keyring.stamped("part", conversation, body),
+                        body=self._keyring.stamped("part", conversation, item.to_json()),
                         pool=address.channel,
                     )
                 )
@@ -79,40 +70,9 @@ class PartRenderer:
 
 
 def schedule_reply(keyring: Keyring, conversation: str, address: Address, reply: Reply, due: datetime) -> Timer:
-    """Has this reply said when it is due; see `said_later`."""
+    """Return a timer that brings this reply as a `Notification` when it is due."""
     event_id = f"notify/{secrets.token_hex(16)}"
-    body: dict[str, Json] = {
-        "kind": "notify",
-        "event_ids": [event_id],
-        "address": address_to_json(address),
-        "reply": _adapter(Reply).dump_python(reply, mode="json"),
-    }
-    body = keyring.stamped("event", conversation, body)
+    event = Notification(event_ids=(event_id,), address=address, reply=reply)
+    body = keyring.stamped("event", conversation, body_of(event))
     incoming = Incoming(conversation=conversation, event_ids=(event_id,), body=body, decides=True, wakes=False)
     return Timer(timer_id=event_id, due=due, incoming=incoming)
-
-
-def scheduled_reply(body: Mapping[str, Json]) -> tuple[Address, Reply]:
-    """Where, and what."""
-    reply: Reply = _adapter(Reply).validate_python(body["reply"])
-    return address_from_json(body["address"]), reply
-
-
-def part_from_json(stored: Json) -> Part:
-    part: Part = _adapter(Part).validate_python(stored)
-    return part
-
-
-def address_to_json(address: Address) -> Json:
-    stored: Json = _adapter(Address).dump_python(address, mode="json")
-    return stored
-
-
-def address_from_json(stored: Json) -> Address:
-    address: Address = _adapter(Address).validate_python(stored)
-    return address
-
-
-@cache
-def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)

@@ -11,9 +11,9 @@ import pytest
 from channels import Ambiguous, MissingSetting, Part, RateLimited, Reply, Unavailable, Undeliverable
 from channels.channel import Pace
 from gateway import Agent, ChannelAgent, emit_artifact, tool
-from gateway.engine.parts import address_to_json
 from gateway.pending.actions import OutgoingReply
-from gateway.store.base import Lease, QueuedPart, StoreUnavailable, Transaction
+from gateway.store.base import Key, Lease, QueuedPart, StoreUnavailable, Transaction
+from gateway.stored.outbox import address_to_json
 from gateway.testing import ScriptedProvider, ToolCall
 from gateway.wording import say
 from tests.engine.bots import Invoices
@@ -515,7 +515,8 @@ async def test_a_zombie_writes_no_receipt(chat: Rig) -> None:
     await chat.platform.sending.wait()
     await lapse(chat, lease)
     await chat.another().deliver()
-    key = chat.worker.context.key(chat.worker.context.conversation(here("ana")), "receipts")
+    conversation = chat.worker.context.conversation(here("ana"))
+    key = Key(chat.store.partition(conversation), f"receipts/{conversation}")
     before = (await chat.store.get([key]))[key].version
     hold.set()
     await zombie

@@ -1,1 +1,1 @@
-"""Delivery: the parts of outboxes are sent in order, each with a receipt; what cannot be sent becomes a dead letter."""
+"""Delivery: sends the parts of outboxes in order, each with a receipt, and makes dead letters of the others."""

@@ -1,82 +1,76 @@
-"""What may have been sent already: a part whose call got no answer, or whose sender died over it.
+"""The attempt state of a part: the knowledge of its earlier calls, and the next step for it. Pure functions.
 
-Where the platform reports on what it took, or lets us look for it, that comes first: what it has is not sent again, and
-what it has not is. Where nobody can tell, a prompt is sent again (an old prompt's buttons stay good), and an edit;
-anything else once more, after a note that says so, or not at all, as the bot chooses.
+    none ──unanswered──▶ sent ──warned──▶ noted ──repeating──▶ repeated
+                                            ▲                     │
+                                            └───────refused───────┘
+
+    none      no call is without an answer: the part is sent
+    sent      a call got no answer, or its worker died: the part may have arrived
+    noted     the person was told that the next message may be a duplicate
+    repeated  a second call was about to be made after that warning: the part may have arrived twice
+
+An unanswered call in any other state than `none`, and a refused one in any other than `repeated`, change nothing.
+
+A platform that reports on its messages, or lets them be looked up, is asked before a second call. If it knows the
+message, the part has its receipt. If it knows that there is none, the part is sent again without a warning, and its
+state stays. Otherwise a prompt and an edit are sent again: all buttons of a prompt stay good, and an edit shows the
+same. Any other part is sent once more after a warning, or not at all, as the bot chooses (`in_doubt`).
+
+Each state but `none` is committed before the call that it guards; see `attempt_record`.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Literal, TypeAlias
 
-from channels import Address, CanLookUp, Channel, Part, Receipt, Reply, SendError
-from gateway.engine.context import EngineContext
-from gateway.engine.delivery import reports
-from gateway.pending.actions import OutgoingReply
-from gateway.store.base import Key, Lease, Put, QueuedPart, Transaction
-from gateway.wording import say
+from channels import Ambiguous, Json, OptedOut, RateLimited, Receipt, SendError, Undeliverable, Unreachable
 
 __all__ = [
-    "REPORTED_WITHIN_SECONDS",
-    "Doubt",
-    "arises",
-    "forget",
-    "is_harmless",
-    "known",
-    "looked_up",
-    "note",
-    "noted",
+    "GIVE_UP_AFTER",
+    "AttemptState",
+    "Drop",
+    "GiveUp",
+    "PartFacts",
+    "Remember",
+    "Send",
+    "Suppress",
+    "TakeReceipt",
+    "Wait",
+    "Warn",
+    "WrongAttempt",
+    "plan",
+    "plan_after_failure",
     "refused",
-    "repeats",
-    "sent_before",
+    "repeating",
+    "state_from_json",
+    "unanswered",
+    "warned",
 ]
 
-Doubt: TypeAlias = Literal["sent", "noted", "repeated"]
-"""It may have been sent; its person knows that it may come again; it may have come again."""
+AttemptState: TypeAlias = Literal["none", "sent", "noted", "repeated"]
 
-REPORTED_WITHIN_SECONDS = 10.0
-"""A platform that reports says within so many that it took what it did not answer."""
-_KEPT_SECONDS = 86400.0
-"""As long as a part is tried."""
-
-
-async def sent_before(
-    context: EngineContext, channel: Channel, address: Address, part: Part, queued: QueuedPart
-) -> tuple[Receipt | None, bool]:
-    """The receipt of an earlier call that was never answered, when the platform knows its message.
-
-    If not, whether it is known that there is none: by then it has had its time to show it.
-    """
-    if channel.capabilities.reports:
-        message_id = await reports.known_as(context, queued)
-        if message_id is not None:
-            return Receipt(message_id=message_id), False
-    return await looked_up(context, channel, address, part, queued)
+GIVE_UP_AFTER = timedelta(hours=24)
+"""The age at which a part is no longer tried."""
+_REPORTED_WITHIN_SECONDS = 10.0
+"""A platform that reports names a message within this time after it took a call that it did not answer."""
+_BACKOFF_SECONDS = (1.0, 2.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0)
+"""The wait after a failed call, by the number of failures before it."""
 
 
-async def looked_up(
-    context: EngineContext, channel: Channel, address: Address, part: Part, queued: QueuedPart
-) -> tuple[Receipt | None, bool]:
-    """The same, just now: where there is none yet, there may still be one."""
-    if not isinstance(channel, CanLookUp) or queued.stamp is None:
-        return None, False
-    try:
-        found = await channel.look_up(address, part, key=queued.part_id, since=queued.stamp)
-    except SendError:
-        return None, False
-    if found is not None and found.message_id is not None and channel.capabilities.reports:
-        others = await reports.is_known(context, queued, found.message_id)
-        return (None, True) if others else (found, False)
-    return found, found is None
+class WrongAttempt(ValueError):
+    """The event cannot happen in this state."""
+
+    def __init__(self, state: AttemptState, event: str) -> None:
+        super().__init__(f"the attempt state is {state}: it cannot become {event}")
 
 
-async def known(context: EngineContext, queued: QueuedPart) -> Doubt | None:
-    """How far the doubt of this part has come; None: there is none. One that is not known counts as the last."""
-    key = _key(context, queued)
-    match (await context.store.get([key]))[key].value:
+def state_from_json(stored: Json) -> AttemptState:
+    """Read the stored state. An unknown value counts as `repeated`: that part is never sent again."""
+    match stored:
         case None:
-            return None
+            return "none"
         case "sent":
             return "sent"
         case "noted":
@@ -85,52 +79,144 @@ async def known(context: EngineContext, queued: QueuedPart) -> Doubt | None:
             return "repeated"
 
 
-async def arises(context: EngineContext, lease: Lease, queued: QueuedPart) -> Doubt:
-    """It may have been sent, from now on. Raises Fenced when the lease is lost."""
-    return await known(context, queued) or await _write(context, lease, queued, "sent")
+def unanswered(state: AttemptState) -> AttemptState:
+    """Return the state after a call without an answer, or whose worker died."""
+    return "sent" if state == "none" else state
 
 
-async def noted(context: EngineContext, lease: Lease, queued: QueuedPart) -> None:
-    """Its person knows that it may come twice. Raises Fenced when the lease is lost."""
-    await _write(context, lease, queued, "noted")
+def refused(state: AttemptState) -> AttemptState:
+    """Return the state after a call that the platform refused. A repetition that was refused may be made again."""
+    return "noted" if state == "repeated" else state
 
 
-async def repeats(context: EngineContext, lease: Lease, queued: QueuedPart) -> None:
-    """It is about to be sent again, not before: whoever dies earlier has not. Raises Fenced when the lease is lost."""
-    await _write(context, lease, queued, "repeated")
+def warned(state: AttemptState) -> AttemptState:
+    """Return the state once the person was warned of a duplicate. Raises WrongAttempt unless the state is `sent`."""
+    if state != "sent":
+        raise WrongAttempt(state, "noted")
+    return "noted"
 
 
-async def refused(context: EngineContext, lease: Lease, queued: QueuedPart) -> None:
-    """The platform did not take it this time. Raises Fenced when the lease is lost."""
-    if await known(context, queued) == "repeated":
-        await noted(context, lease, queued)
+def repeating(state: AttemptState) -> AttemptState:
+    """Return the state just before the repeated call. Raises WrongAttempt unless the person was warned."""
+    if state != "noted":
+        raise WrongAttempt(state, "repeated")
+    return "repeated"
 
 
-def forget(context: EngineContext, transaction: Transaction, queued: QueuedPart) -> None:
-    """Who has it sent again by hand knows what they do."""
-    if queued.tries:
-        transaction.deletes.append(_key(context, queued).name)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartFacts:
+    """The facts that decide about a part beside its state: its age, its person, the platform's answers."""
+
+    receipt: Receipt | None = None
+    """The receipt of an earlier call, if the platform knows its message."""
+    absent: bool = False
+    """The platform knows that no earlier call arrived."""
+    opted_out: bool = False
+    too_old: bool = False
+    """The part waits longer than `GIVE_UP_AFTER`."""
+    worker_died: bool = False
+    """The worker before this one may have died during a call of this part."""
+    settled: bool = False
+    """The part is a prompt that was tried before, and none of its actions is open any more."""
+    harmless: bool = False
+    """The part is a prompt or an edit: a duplicate misleads no one."""
+    may_repeat: bool = True
+    """The bot lets a part that may have arrived be sent once more (`in_doubt`)."""
 
 
-def note(context: EngineContext, address: Address, queued: QueuedPart) -> list[QueuedPart]:
-    """What tells them so."""
-    text = say("may_be_duplicate", str(queued.body.get("language", "en")))
-    says, cause = [OutgoingReply(reply=Reply(text=text))], str(queued.body.get("cause"))
-    parts = context.parts.render(queued.conversation, address, says, cause=cause)
-    return [replace(part, part_id=f"{queued.part_id}/note/{number}") for number, part in enumerate(parts)]
+@dataclass(frozen=True, slots=True)
+class TakeReceipt:
+    """An earlier call arrived: commit its receipt, and send nothing."""
+
+    receipt: Receipt
 
 
-def is_harmless(queued: QueuedPart) -> bool:
-    """Whether a second one misleads nobody: a question's buttons all stay good, and an edit shows the same."""
-    return bool(queued.body["shows"]) or queued.body["edits"] is not None
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """Commit `unanswered`, then plan again: a worker died, and no state says so yet."""
 
 
-async def _write(context: EngineContext, lease: Lease, queued: QueuedPart, doubt: Doubt) -> Doubt:
-    key = _key(context, queued)
-    puts = {key.name: Put(doubt, _KEPT_SECONDS)}
-    await context.commit(Transaction(partition=key.partition, lease=lease, puts=puts))
-    return doubt
+@dataclass(frozen=True, slots=True)
+class Warn:
+    """Warn the person of a duplicate, commit `warned`, then plan again."""
 
 
-def _key(context: EngineContext, queued: QueuedPart) -> Key:
-    return context.key(queued.conversation, f"doubt/{queued.part_id}")
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Call the platform."""
+
+    repeats: bool = False
+    """Commit `repeating` immediately before the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Take the part out of the outbox without a trace."""
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Make the part a dead letter."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Suppress:
+    """Make dead letters of all parts of the conversation, and put it on the suppression list."""
+
+    refusal: OptedOut | Unreachable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """Give the lane back, and try the part again later."""
+
+    seconds: float
+    why: str
+    """The reason, for the log."""
+    failed: bool
+    """The call counts as a failure, so that the next wait is longer."""
+
+
+def plan(state: AttemptState, facts: PartFacts) -> TakeReceipt | GiveUp | Remember | Drop | Warn | Send:
+    """Return the next step for a part that waits to be sent."""
+    if facts.receipt is not None:
+        return TakeReceipt(facts.receipt)
+    if facts.opted_out:
+        return GiveUp("not sent: they have opted out")
+    if facts.too_old:
+        return GiveUp("it waited for too long")
+    if state == "none" and facts.worker_died:
+        return Remember()
+    if state == "none" and facts.settled:
+        return Drop()  # a prompt that may have arrived is sent again instead, and edited at once to show the outcome
+    if state == "none" or facts.absent or facts.harmless:
+        return Send()
+    if state == "repeated" or not facts.may_repeat:
+        return GiveUp("it may have been sent")
+    return Warn() if state == "sent" else Send(repeats=True)
+
+
+def plan_after_failure(
+    error: SendError, *, droppable: bool, edits: bool, failures: int, reports: bool
+) -> Drop | Suppress | GiveUp | Wait:
+    """Return the next step for a part whose call raised this error.
+
+    `droppable` and `edits` are the part's: a typing notice is not retried, and an edit of a deleted message is not
+    missed. `failures` counts the failed leases of the lane before this one. `reports` is True for a platform that
+    reports on its messages: after a call without an answer it gets the time to do so.
+    """
+    if droppable:
+        return Drop()
+    match error:
+        case OptedOut() | Unreachable():
+            return Suppress(error)
+        case Undeliverable():
+            return Drop() if edits else GiveUp(f"not deliverable: {error.code}")
+        case RateLimited():
+            return Wait(seconds=error.retry_after_seconds, why=error.code, failed=False)
+    seconds = _BACKOFF_SECONDS[min(failures, len(_BACKOFF_SECONDS) - 1)]
+    if isinstance(error, Ambiguous) and reports:
+        seconds = max(seconds, _REPORTED_WITHIN_SECONDS)
+    return Wait(seconds=seconds, why=f"{type(error).__name__}: {error.code}", failed=True)

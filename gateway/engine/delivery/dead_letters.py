@@ -1,19 +1,18 @@
-"""Parts that nobody will get: kept for a person to look at; what they asked was never asked."""
+"""Parts that reach no person: kept as dead letters for an operator, while their actions end as never asked."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 from channels import OptedOut, Person, Unreachable
 from gateway.access.suppression import opt_out, opt_out_key, unreachable, unreachable_key
 from gateway.engine.context import EngineContext
-from gateway.engine.delivery import attempt_state, reports
-from gateway.engine.parts import address_from_json, part_from_json
+from gateway.engine.delivery import attempt_record, reports
 from gateway.pending.deciding import withdraw
 from gateway.pending.index import Showing
 from gateway.pending.settling import close_undelivered, end_tampered
 from gateway.store.base import Dead, QueuedPart, Transaction
+from gateway.stored.outbox import OutboxItem
 
 __all__ = ["dead_letter"]
 
@@ -24,24 +23,24 @@ async def dead_letter(
     parts: Sequence[QueuedPart],
     reason: str,
     *,
-    shut: OptedOut | Unreachable | None = None,
+    refusal: OptedOut | Unreachable | None = None,
     perhaps_seen: bool = False,
     forged: bool = False,
 ) -> None:
-    """Make dead letters of these parts of one conversation; what they asked was never asked.
+    """Add to the transaction that these parts of one conversation are dead letters, and end their actions.
 
-    `shut`: nothing gets through there, the platform says now. That is remembered, and what somebody who has opted out
-    had asked for is withdrawn. `perhaps_seen`: the part may stand there all the same. `forged`: somebody without the
-    key has changed it, so what it asked ends as changed.
+    `refusal`: the platform lets no message through to the conversation. It goes on the suppression list, and the
+    actions of a person that opted out are withdrawn. `perhaps_seen`: the part may have arrived all the same.
+    `forged`: the part has no valid seal, so its actions end as tampered.
     """
     conversation, store = parts[0].conversation, context.store
     for queued in parts:
-        if shut is None or _is_news(queued):
+        if refusal is None or _is_missed(queued):
             transaction.dead.append(Dead(dead_id=queued.part_id, conversation=conversation, reason=reason, part=queued))
-        reports.forget(context, transaction, queued)
-        attempt_state.forget(context, transaction, queued)
-    asks = [action_id for queued in parts for action_id in _asks(queued)]
-    if not asks and shut is None and not perhaps_seen:
+        reports.forget(transaction, context, queued)
+        attempt_record.forget(transaction, context, queued)
+    asks = [action_id for queued in parts for action_id in OutboxItem.from_json(queued.body).asks]
+    if not asks and refusal is None and not perhaps_seen:
         return
     actions = await context.actions(conversation, *asks)
     if perhaps_seen:
@@ -54,34 +53,31 @@ async def dead_letter(
             context.alarms.sound(actions.by_id[action_id], "forged")
         else:
             close_undelivered(actions, action_id, actions.now)
-    match shut:
+    match refusal:
         case OptedOut():
-            withdraw(actions, _alone(parts[0]), actions.now)
+            withdraw(actions, _only_person(parts[0]), actions.now)
             transaction.puts[opt_out_key(store, conversation).name] = opt_out(actions.now)
         case Unreachable():
-            transaction.puts[unreachable_key(store, conversation).name] = unreachable(actions.now, shut.code)
+            transaction.puts[unreachable_key(store, conversation).name] = unreachable(actions.now, refusal.code)
     actions.write(transaction)
-    if shut is None:
+    if refusal is None:
         address, language = actions.index.address, actions.language
         transaction.parts += context.parts.render(
             conversation, address, actions.says, cause="put aside", language=language
         )
 
 
-def _is_news(queued: QueuedPart) -> bool:
-    """Whether it says anything by itself: nobody misses an edit of what they do not see."""
+def _is_missed(queued: QueuedPart) -> bool:
+    """Return True if a person misses the part when it does not arrive: not an edit, nor a typing notice."""
+    item = OutboxItem.from_json(queued.body)
     try:
-        droppable = part_from_json(queued.body["part"]).droppable
+        droppable = item.part.droppable
     except ValueError:
         return True
-    return queued.body["edits"] is None and not droppable
+    return item.edits is None and not droppable
 
 
-def _asks(queued: QueuedPart) -> list[str]:
-    return cast("list[str]", queued.body.get("asks") or queued.body["shows"])
-
-
-def _alone(queued: QueuedPart) -> str:
-    """The person of a conversation that has no other."""
-    address = address_from_json(queued.body["address"])
+def _only_person(queued: QueuedPart) -> str:
+    """Return the written form of the person of a conversation with one person, whose id is its place."""
+    address = OutboxItem.from_json(queued.body).address
     return str(Person(channel=address.channel, account=address.account, user_id=address.place))

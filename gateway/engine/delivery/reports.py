@@ -1,7 +1,7 @@
-"""What a platform says later of a message that it took: more than once, in any order, and even before it has answered
-our call.
+"""Delivery reports: a platform's later word on a message that it accepted.
 
-One record a message says what was sent and what became of it. Whoever comes first makes it: the receipt, or a report.
+A platform reports on a message more than once, in any order, and even before it answers the call that sends it. One
+record for each message holds its part and its status. The first of receipt and report creates it.
 """
 
 from __future__ import annotations
@@ -9,59 +9,67 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
 
 from channels import DeliveryReport, Json
 from gateway.engine.context import EngineContext
 from gateway.pending.actions import ConversationActions
 from gateway.pending.settling import not_arrived
 from gateway.store.base import Dead, Key, Put, QueuedPart, Record, Transaction
+from gateway.stored import keys
+from gateway.stored.outbox import OutboxItem
 
-__all__ = ["Lost", "arrived_at", "forget", "is_known", "known_as", "receipt", "report"]
+__all__ = ["LostMessage", "arrived_at", "forget", "is_known", "message_of", "record_receipt", "record_report"]
 
 _KEPT_SECONDS = 86400.0
 _RANK = {"sent": 0, "failed": 1, "delivered": 2, "read": 3}
-"""A report counts when it says more than those before it: what arrived has arrived, whatever is said later."""
+"""A report counts if it ranks higher than those before it: a message that arrived cannot fail later."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
-    """A message that the platform took and that did not arrive."""
+class LostMessage:
+    """A message that the platform accepted and that did not arrive."""
 
     why: str
     queued: QueuedPart | None
-    """What was in it; None when it was not ours, or all of it was answered already."""
+    """The part that is a dead letter now. None if the message is not the gateway's, or if its actions have ended."""
 
 
-async def receipt(context: EngineContext, transaction: Transaction, queued: QueuedPart, message_id: str) -> str | None:
-    """Remember which part this message is. What a report has said before now if that was that it did not arrive."""
+async def record_receipt(
+    transaction: Transaction, context: EngineContext, queued: QueuedPart, message_id: str
+) -> str | None:
+    """Add to the transaction which part this message is.
+
+    Returns the reason if a report has said already that the message did not arrive.
+    """
     key = _message_key(context, queued.conversation, message_id)
     record = (await context.store.get([key]))[key]
-    known = _known(record)
+    known = _fields(record)
     status = known.get("status")
-    forget(context, transaction, queued)
+    forget(transaction, context, queued)
     if status == "failed":
         return _why(known.get("code"))
     if status in (None, "sent"):
-        part: Json = {"part_id": queued.part_id, "pool": queued.pool, "body": cast("Json", dict(queued.body))}
+        part: Json = {"part_id": queued.part_id, "pool": queued.pool, "body": {**queued.body}}
         transaction.expect[key.name] = record.version
         transaction.puts[key.name] = Put({"status": "sent", "part": part}, _KEPT_SECONDS)
     return None
 
 
-async def report(
-    context: EngineContext, transaction: Transaction, conversation: str, reported: DeliveryReport, at: datetime
-) -> tuple[ConversationActions, Lost] | None:
-    """Write down what is reported; what did not arrive becomes a dead letter, and what it asked was never asked.
+async def record_report(
+    transaction: Transaction, context: EngineContext, conversation: str, reported: DeliveryReport, at: datetime
+) -> tuple[ConversationActions, LostMessage] | None:
+    """Add a report to the transaction. A part that did not arrive becomes a dead letter, and its actions end.
 
-    None unless it is news that something did not arrive.
+    Returns None unless the report is the first to say that a message did not arrive. The caller writes the returned
+    actions.
     """
     if reported.message_id is None:
         return None
     key = _message_key(context, conversation, reported.message_id)
     record = (await context.store.get([key]))[key]
-    known = _known(record)
-    if _RANK[reported.status] <= _RANK.get(known.get("status", ""), -1):
+    known = _fields(record)
+    status = known.get("status", "")
+    if _RANK[reported.status] <= (_RANK.get(status, -1) if isinstance(status, str) else -1):
         return None
     part = known.get("part")
     transaction.expect[key.name] = record.version
@@ -76,56 +84,66 @@ async def report(
         _KEPT_SECONDS,
     )
     if record.value is None and reported.key is not None:
-        taken = _part_key(context, conversation, reported.key)
-        transaction.puts[taken.name] = Put(reported.message_id, _KEPT_SECONDS)
+        part_key = _part_key(context, conversation, reported.key)
+        transaction.puts[part_key.name] = Put(reported.message_id, _KEPT_SECONDS)
     if reported.status != "failed":
         return None
     actions = await context.actions(conversation)
-    queued = QueuedPart(conversation=conversation, **part) if part else None
-    asks = queued.body.get("asks", ()) if queued is not None else ()
-    unasked = not_arrived(actions, reported.message_id, cast("list[str]", asks), at)
+    queued = _part_from_json(conversation, part)
+    asks = OutboxItem.from_json(queued.body).asks if queued is not None else ()
+    unasked = not_arrived(actions, reported.message_id, asks, at)
     why = _why(reported.code)
     if queued is None or (asks and not unasked):
-        return actions, Lost(why, None)
+        return actions, LostMessage(why, None)
     transaction.dead.append(Dead(dead_id=queued.part_id, conversation=conversation, reason=why, part=queued))
-    forget(context, transaction, queued)
-    return actions, Lost(why, queued)
+    forget(transaction, context, queued)
+    return actions, LostMessage(why, queued)
 
 
 async def arrived_at(context: EngineContext, conversation: str, message_id: str) -> datetime | None:
-    """Return when it was first reported that a message of ours was delivered or read; None: it was not yet."""
+    """Return when a report first said that this message was delivered or read. None before that."""
     key = _message_key(context, conversation, message_id)
-    known = cast("Mapping[str, Any]", (await context.store.get([key]))[key].value or {})
-    return datetime.fromisoformat(known["at"]) if known.get("at") else None
+    at = _fields((await context.store.get([key]))[key]).get("at")
+    return datetime.fromisoformat(at) if isinstance(at, str) and at else None
 
 
-async def known_as(context: EngineContext, queued: QueuedPart) -> str | None:
-    """The message that a part has become, when its call was never answered but a report has named it."""
+async def message_of(context: EngineContext, queued: QueuedPart) -> str | None:
+    """Return the id of the message that a part became, if a report named it before a call was answered."""
     key = _part_key(context, queued.conversation, queued.part_id)
-    return cast("str | None", (await context.store.get([key]))[key].value)
+    value = (await context.store.get([key]))[key].value
+    return None if value is None else str(value)
 
 
-async def is_known(context: EngineContext, queued: QueuedPart, message_id: str) -> bool:
-    """Whether a receipt or a report has named this message already: it is then some other part's, if not `known_as`."""
-    key = _message_key(context, queued.conversation, message_id)
+async def is_known(context: EngineContext, conversation: str, message_id: str) -> bool:
+    """Return True if a receipt or a report has named this message. It is then another part's, unless `message_of` says
+    otherwise."""
+    key = _message_key(context, conversation, message_id)
     return (await context.store.get([key]))[key].value is not None
 
 
-def forget(context: EngineContext, transaction: Transaction, queued: QueuedPart) -> None:
-    """Which message a part has become: sent again, it becomes another one."""
+def forget(transaction: Transaction, context: EngineContext, queued: QueuedPart) -> None:
+    """Delete the record of `message_of`: a part that is sent again becomes another message."""
     transaction.deletes.append(_part_key(context, queued.conversation, queued.part_id).name)
 
 
-def _known(record: Record) -> Mapping[str, Any]:
+def _fields(record: Record) -> Mapping[str, Json]:
     return record.value if isinstance(record.value, dict) else {}
 
 
+def _part_from_json(conversation: str, stored: Json) -> QueuedPart | None:
+    match stored:
+        case {"part_id": str(part_id), "pool": str(pool), "body": dict(body)}:
+            return QueuedPart(part_id=part_id, conversation=conversation, body=body, pool=pool)
+        case _:
+            return None
+
+
 def _message_key(context: EngineContext, conversation: str, message_id: str) -> Key:
-    return context.key(conversation, f"message/{message_id}")
+    return keys.key(context.store, conversation, keys.platform_message, message_id)
 
 
 def _part_key(context: EngineContext, conversation: str, part_id: str) -> Key:
-    return context.key(conversation, f"taken/{part_id}")
+    return keys.key(context.store, conversation, keys.part_message, part_id)
 
 
 def _why(code: object) -> str:

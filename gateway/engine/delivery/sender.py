@@ -1,10 +1,10 @@
-"""The way out: a conversation's outbox, part by part, in order, each with its receipt.
+"""The sender of outboxes: part by part, in order, each with its receipt.
 
-A part is sent, then its receipt is committed; a retry never repeats what has a receipt. What becomes of a part that may
-have been sent without one says `doubt`.
+A part is sent, then its receipt is committed. A retry never repeats a part that has a receipt. `attempt_state` decides
+about a part that may have been sent without one.
 
-Nothing goes out to who has opted out: it is put aside. Where nothing gets through any more, one part finds out, and all
-that waits there is put aside with it.
+A part to a person that opted out becomes a dead letter. A conversation that the platform lets no message through to
+costs one call: all other parts of it become dead letters with the first.
 """
 
 from __future__ import annotations
@@ -12,53 +12,59 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
-from typing import cast
+from dataclasses import replace
 
-from channels import (
-    Address,
-    Ambiguous,
-    Channel,
-    MissingSetting,
-    OptedOut,
-    Part,
-    RateLimited,
-    Receipt,
-    SendError,
-    Unavailable,
-    Undeliverable,
-    Unreachable,
-)
+from channels import Ambiguous, MissingSetting, Part, Receipt, Reply, SendError, Unavailable
 from gateway.access.suppression import is_suppressed, opt_out_key
 from gateway.artifacts import NotKept, OfConversation
 from gateway.engine import event_log
 from gateway.engine.context import EngineContext
-from gateway.engine.delivery import attempt_state
+from gateway.engine.delivery.attempt_record import AttemptRecord
+from gateway.engine.delivery.attempt_state import (
+    GIVE_UP_AFTER,
+    AttemptState,
+    Drop,
+    GiveUp,
+    PartFacts,
+    Remember,
+    Send,
+    Suppress,
+    TakeReceipt,
+    Wait,
+    Warn,
+    plan,
+    plan_after_failure,
+    refused,
+    repeating,
+    unanswered,
+    warned,
+)
+from gateway.engine.delivery.earlier_calls import find_earlier_call, look_up
 from gateway.engine.delivery.links import series_of
 from gateway.engine.delivery.outbox import Outbox
+from gateway.engine.delivery.outgoing import OutgoingPart
 from gateway.engine.leases import HeldLease, release_to_newer, shielded_commit
-from gateway.engine.parts import address_from_json, part_from_json
 from gateway.engine.retrying import attempts
+from gateway.pending.actions import OutgoingReply
 from gateway.store.base import Fenced, Lease, QueuedPart
 from gateway.store.form import NewerForm, check_form
+from gateway.stored.outbox import OutboxItem
+from gateway.wording import say
 
 __all__ = ["PartSender"]
 
 log = logging.getLogger("askfirst.delivery")
 
-_BACKOFF_SECONDS = (1.0, 2.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0)
-_GIVE_UP_AFTER = timedelta(hours=24)
-
 
 class PartSender:
-    """Works off outboxes."""
+    """Sends the parts of one outbox at a time, each under its lease."""
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
         self._unwritten: dict[str, Receipt] = {}
 
     async def run(self, lease: Lease) -> None:
-        """Send what waits in the outbox this lease is for."""
+        """Send the parts of the outbox that this lease covers, until one has to wait."""
         try:
             with HeldLease(self._context, lease) as held:
                 await _Lane(self._context, lease, self._unwritten, held.make_sure).run()
@@ -71,7 +77,7 @@ class PartSender:
 
 
 class _Lane:
-    """One lease of one outbox: whether, when and how often its parts are sent."""
+    """One outbox under one lease: asks `plan` about each part, and does it."""
 
     def __init__(
         self,
@@ -82,142 +88,197 @@ class _Lane:
     ) -> None:
         self._context, self._lease, self._make_sure = context, lease, make_sure
         self._unwritten = unwritten
-        """Receipts that the store did not take, by part: this process knows that it need not send those again."""
+        """Receipts that the store did not take, by part id: this process does not send those parts again."""
         self._outbox = Outbox(context, lease)
 
     async def run(self) -> None:
         for queued in self._lease.parts:
-            if not await self._deliver(queued):
+            await self._deliver(AttemptRecord(self._context, self._lease, queued))
+            if self._outbox.given_back:
                 return
 
-    async def _deliver(self, queued: QueuedPart) -> bool:
-        """Send one part. False when the lane had to be given back before its end. Raises NewerForm."""
+    async def _deliver(self, record: AttemptRecord) -> None:
+        """Take one part out of the outbox, by sending it or otherwise, or give the lane back. Raises NewerForm."""
+        queued = record.queued
         check_form(queued.body)
         if not self._context.is_genuine("part", queued.conversation, queued.body):
-            return await self._outbox.give_up(queued, "it was changed by somebody without the key", forged=True)
+            await self._outbox.give_up(record, "it was changed by somebody without the key", forged=True)
+            return
         try:
-            address, part = address_from_json(queued.body["address"]), part_from_json(queued.body["part"])
+            item = OutboxItem.from_json(queued.body)
+            address, part = item.address, item.part
         except ValueError:
-            return await self._outbox.give_up(queued, "it cannot be read")
+            await self._outbox.give_up(record, "it cannot be read")
+            return
         channel = self._context.channels.get(address.channel)
         if channel is None:
-            return await self._outbox.give_up(queued, "its channel is off")
+            await self._outbox.give_up(record, "its channel is off")
+            return
+        out = OutgoingPart(record=record, item=item, address=address, part=part, channel=channel)
         receipt = self._unwritten.get(queued.part_id)
         if receipt is None:
-            if self._is_overtaken(queued):
-                return await self._outbox.drop(queued)
-            sent = await self._sent(channel, address, part, queued)
-            if isinstance(sent, bool):
-                return sent
-            receipt = self._unwritten[queued.part_id] = sent
-        await self._outbox.arrived(queued, part, address, receipt)
+            if self._is_overtaken(out):
+                await self._outbox.drop(queued)
+                return
+            receipt = await self._receipt_of(out)
+            if receipt is None:
+                return
+            self._unwritten[queued.part_id] = receipt
+        await self._outbox.arrived(out, receipt)
         del self._unwritten[queued.part_id]
-        return True
 
-    def _is_overtaken(self, queued: QueuedPart) -> bool:
-        """Return True for an edit when a later one of the same message waits behind it."""
-        edits, since = queued.body["edits"], queued.stamp
+    def _is_overtaken(self, out: OutgoingPart) -> bool:
+        """Return True for an edit if a later edit of the same message waits behind it."""
+        edits, since = out.item.edits, out.queued.stamp
         if edits is None or since is None:
             return False
         later = [each for each in self._lease.parts if each.stamp is not None and each.stamp > since]
         return any(
-            each.body.get("edits") == edits and self._context.is_genuine("part", each.conversation, each.body)
+            OutboxItem.from_json(each.body).edits == edits
+            and self._context.is_genuine("part", each.conversation, each.body)
             for each in later
         )
 
-    async def _sent(self, channel: Channel, address: Address, part: Part, queued: QueuedPart) -> Receipt | bool:
-        """The receipt of this part, sent now or before; else whether the lane goes on without it."""
-        context, died = self._context, self._outbox.died(queued)
-        unsure, absent = (await attempt_state.known(context, queued) if queued.tries else None), False
-        if died or unsure:
-            receipt, absent = await attempt_state.sent_before(context, channel, address, part, queued)
-            if receipt is not None:
-                return receipt
-        if channel.capabilities.opt_out and await self._silenced(queued):
-            return await self._outbox.give_up(queued, "not sent: they have opted out")
-        if queued.stamp is not None and context.clock.guess() - queued.stamp > _GIVE_UP_AFTER:
-            return await self._outbox.give_up(queued, "it waited for too long")
-        if died:
-            unsure = await attempt_state.arises(context, self._lease, queued)
-        if queued.tries and await self._is_late(queued):
-            return await self._outbox.drop(queued)
-        repeats = bool(unsure) and not absent and not attempt_state.is_harmless(queued)
-        if repeats:
-            if unsure == "repeated" or context.bot.in_doubt == "drop":
-                return await self._outbox.give_up(queued, "it may have been sent")
-            if unsure == "sent" and not await self._say_so(queued, address):
-                return False
+    async def _receipt_of(self, out: OutgoingPart) -> Receipt | None:
+        """Return the receipt of a part, sent now or before. None if the part was left or taken out without one."""
+        state, facts = await self._facts(out)
+        while True:
+            match plan(state, facts):
+                case TakeReceipt(receipt):
+                    return receipt
+                case GiveUp(reason):
+                    await self._outbox.give_up(out.record, reason)
+                    return None
+                case Drop():
+                    await self._outbox.drop(out.queued)
+                    return None
+                case Remember():
+                    state = await out.record.change(unanswered)
+                case Warn():
+                    await self._warn(out)
+                    if self._outbox.given_back:
+                        return None
+                    state = await out.record.change(warned)
+                case Send(repeats):
+                    return await self._send(out, repeats=repeats)
+
+    async def _facts(self, out: OutgoingPart) -> tuple[AttemptState, PartFacts]:
+        """Read the facts that `plan` needs in this state, and no others."""
+        context, queued = self._context, out.queued
+        died = self._outbox.died(queued)
+        state: AttemptState = await out.record.state() if queued.tries or died else "none"
+        absent = False
+        if died or state != "none":
+            earlier = await find_earlier_call(context, out)
+            if earlier.receipt is not None:
+                return state, PartFacts(receipt=earlier.receipt)
+            absent = earlier.absent
+        if out.channel.capabilities.opt_out and await self._has_opted_out(queued):
+            return state, PartFacts(opted_out=True)
+        if queued.stamp is not None and context.clock.guess() - queued.stamp > GIVE_UP_AFTER:
+            return state, PartFacts(too_old=True)
+        return state, PartFacts(
+            absent=absent,
+            worker_died=died,
+            settled=bool(queued.tries) and state == "none" and not died and await self._is_settled(out),
+            harmless=out.is_harmless,
+            may_repeat=context.bot.in_doubt == "repeat",
+        )
+
+    async def _has_opted_out(self, queued: QueuedPart) -> bool:
+        key = opt_out_key(self._context.store, queued.conversation)
+        return is_suppressed((await self._context.store.get([key]))[key], queued.part_id)
+
+    async def _is_settled(self, out: OutgoingPart) -> bool:
+        """Return True for a prompt if none of its actions is open any more."""
+        if not out.item.shows:
+            return False
+        actions = await self._context.actions(out.queued.conversation)
+        return all(action.pending_action_id not in out.item.shows for action in actions.open)
+
+    async def _warn(self, out: OutgoingPart) -> None:
+        """Send the message that warns of a duplicate, unless an earlier call of it may have arrived."""
+        text = say("may_be_duplicate", out.item.language)
+        notes = self._context.parts.render(
+            out.queued.conversation,
+            out.address,
+            [OutgoingReply(reply=Reply(text=text))],
+            cause=str(out.item.cause),
+        )
+        for number, note in enumerate(notes):
+            named = replace(note, part_id=f"{out.queued.part_id}/note/{number}")
+            record = AttemptRecord(self._context, self._lease, named)
+            if await record.state() == "none":
+                await self._deliver(record)
+            if self._outbox.given_back:
+                return
+
+    async def _send(self, out: OutgoingPart, *, repeats: bool) -> Receipt | None:
+        """Send a part when its pace allows it. Returns its receipt, or None after a failure or if it has to wait."""
         try:
-            wait = await self._paced(channel, address, queued)
-            holder = await self._holder(part, queued)
+            wait = await self._paced(out)
+            holder = await self._holder(out)
         except asyncio.CancelledError:
             await shielded_commit(self._outbox.give_back("done"))
             raise
         if wait:
             await self._outbox.give_back("done", wait_seconds=wait)
-            return False
+            return None
         await self._make_sure()
         if repeats:
-            await attempt_state.repeats(context, self._lease, queued)
-        return await self._try(channel, address, part, queued, holder)
+            await out.record.change(repeating)
+        return await self._try(out, holder)
 
-    async def _paced(self, channel: Channel, address: Address, queued: QueuedPart) -> float:
-        """Until it may be sent; else seconds after which to ask again. Nothing was sent yet: a store that does not
-        answer leaves no attempt_state."""
+    async def _paced(self, out: OutgoingPart) -> float:
+        """Wait for the pace of the account. Returns 0, or the seconds after which the place may be sent to.
+
+        The store is waited for: no call was made yet, so its absence leaves no attempt state.
+        """
         wait = 0.0
         for attempt in attempts(patient=True):
             async with attempt:
-                wait = await self._context.pacing.wait(queued.part_id, channel, address)
+                wait = await self._context.pacing.wait(out.queued.part_id, out.channel, out.address)
         return wait
 
-    async def _holder(self, part: Part, queued: QueuedPart) -> OfConversation | None:
-        """Whose the link to its file is; None when it has no file."""
+    async def _holder(self, out: OutgoingPart) -> OfConversation | None:
+        """Return the owner of the link to the part's file. None for a part without a file."""
         series = ""
-        if part.media is None:
+        if out.part.media is None:
             return None
         for attempt in attempts(patient=True):
             async with attempt:
-                series = await series_of(self._context, queued.conversation)
-        return OfConversation(queued.conversation, series)
+                series = await series_of(self._context, out.queued.conversation)
+        return OfConversation(out.queued.conversation, series)
 
-    async def _try(
-        self, channel: Channel, address: Address, part: Part, queued: QueuedPart, holder: OfConversation | None
-    ) -> Receipt | bool:
+    async def _try(self, out: OutgoingPart, holder: OfConversation | None) -> Receipt | None:
+        """Make the call. Returns the receipt, or None after a failure was dealt with."""
         try:
-            return await self._send(channel, address, self._opened(part, holder), queued.part_id)
+            return await self._call(out, self._opened(out.part, holder))
         except NotKept:
-            return await self._outbox.give_up(queued, "its file is gone")
+            await self._outbox.give_up(out.record, "its file is gone")
         except Ambiguous as error:
-            receipt, _ = await attempt_state.looked_up(self._context, channel, address, part, queued)
-            return receipt or await self._failed(queued, part, error)
+            earlier = await look_up(self._context, out)
+            if earlier.receipt is not None:
+                return earlier.receipt
+            await self._failed(out, error)
         except SendError as error:
-            await attempt_state.refused(self._context, self._lease, queued)
-            return await self._failed(queued, part, error)
+            await out.record.change(refused)
+            await self._failed(out, error)
         except asyncio.CancelledError:
-            await shielded_commit(self._failed(queued, part, Ambiguous("stopped while sending")))
+            await shielded_commit(self._failed(out, Ambiguous("stopped while sending")))
             raise
         except Exception as error:  # noqa: BLE001 - a channel that breaks must not hold up the outbox for ever
-            return await self._failed(queued, part, Ambiguous(type(error).__name__))
+            await self._failed(out, Ambiguous(type(error).__name__))
+        return None
 
-    async def _say_so(self, queued: QueuedPart, address: Address) -> bool:
-        """Before it is sent again: that it may be a duplicate, once. False when the lane had to be given back."""
-        for part in attempt_state.note(self._context, address, queued):
-            if await attempt_state.known(self._context, part) is None and not await self._deliver(part):
-                return False
-        await attempt_state.noted(self._context, self._lease, queued)
-        return True
-
-    async def _silenced(self, queued: QueuedPart) -> bool:
-        key = opt_out_key(self._context.store, queued.conversation)
-        return is_suppressed((await self._context.store.get([key]))[key], queued.part_id)
-
-    async def _send(self, channel: Channel, address: Address, part: Part, key: str) -> Receipt:
+    async def _call(self, out: OutgoingPart, part: Part) -> Receipt:
+        channel = out.channel
         try:
-            receipt = await channel.send(address, part, key=key)
+            receipt = await channel.send(out.address, part, key=out.queued.part_id)
         except (Unavailable, Ambiguous) as error:
             self._context.down.add(channel.name)
             if isinstance(error, Unavailable) and error.mend is not None:
-                self._say_refused(channel.name, error.mend)
+                self._log_refusal(channel.name, error.mend)
             raise
         self._context.down.discard(channel.name)
         if channel.name in self._context.refused:
@@ -225,13 +286,14 @@ class _Lane:
             log.warning("%s takes what we send again", channel.name)
         return receipt
 
-    def _say_refused(self, channel: str, mend: MissingSetting) -> None:
-        """Once for a channel, until something is taken again: all that waits is refused likewise."""
+    def _log_refusal(self, channel: str, mend: MissingSetting) -> None:
+        """Log once a channel that its platform refuses our token, until a call succeeds again."""
         if channel not in self._context.refused:
             self._context.refused.add(channel)
             log.error("%s takes nothing from us; what waits is tried again for 24 hours. %s", channel, mend)
 
     def _opened(self, part: Part, holder: OfConversation | None) -> Part:
+        """Return the part with its file opened for sending. Raises NotKept."""
         if part.media is None:
             return part
         return Part(
@@ -242,37 +304,24 @@ class _Lane:
             droppable=part.droppable,
         )
 
-    async def _failed(self, queued: QueuedPart, part: Part, error: SendError) -> bool:
-        shut = isinstance(error, OptedOut | Unreachable)
-        if part.droppable or (isinstance(error, Undeliverable) and queued.body["edits"] is not None and not shut):
-            return await self._outbox.drop(queued)  # a person who deleted a message misses no edit of it
-        if isinstance(error, OptedOut | Unreachable):
-            return await self._outbox.fall_silent(error)
-        if isinstance(error, Undeliverable):
-            return await self._outbox.give_up(queued, f"not deliverable: {error.code}")
-        if isinstance(error, RateLimited):
-            event_log.tried_again(queued, part.call, error.code, error.retry_after_seconds)
-            await self._outbox.give_back("done", wait_seconds=error.retry_after_seconds)
-            return False
-        if isinstance(error, Ambiguous):
-            await attempt_state.arises(self._context, self._lease, queued)
-        wait = _BACKOFF_SECONDS[min(self._lease.tries, len(_BACKOFF_SECONDS) - 1)]
-        channel = self._context.channels[address_from_json(queued.body["address"]).channel]
-        if isinstance(error, Ambiguous) and channel.capabilities.reports:
-            wait = max(wait, attempt_state.REPORTED_WITHIN_SECONDS)
-        event_log.tried_again(queued, part.call, f"{type(error).__name__}: {error.code}", wait)
-        await self._outbox.give_back("failed", wait_seconds=wait)
-        return False
-
-    async def _is_late(self, queued: QueuedPart) -> bool:
-        """Whether it is a prompt that never arrived, of what is settled by now.
-
-        One that may have arrived is sent again, and changed at once: somebody who saw it learns what became of it.
-        """
-        shows = cast("list[str]", queued.body["shows"])
-        if not shows:
-            return False
-        actions = await self._context.actions(queued.conversation)
-        if any(action.pending_action_id in shows for action in actions.open):
-            return False
-        return await attempt_state.known(self._context, queued) is None
+    async def _failed(self, out: OutgoingPart, error: SendError) -> None:
+        """Do what `plan_after_failure` asks for after this error of a call."""
+        queued = out.queued
+        match plan_after_failure(
+            error,
+            droppable=out.part.droppable,
+            edits=out.item.edits is not None,
+            failures=self._lease.tries,
+            reports=out.channel.capabilities.reports,
+        ):
+            case Drop():
+                await self._outbox.drop(queued)
+            case Suppress(refusal):
+                await self._outbox.suppress(refusal)
+            case GiveUp(reason):
+                await self._outbox.give_up(out.record, reason)
+            case Wait(seconds=seconds, why=why, failed=failed):
+                if isinstance(error, Ambiguous):
+                    await out.record.change(unanswered)
+                event_log.tried_again(queued, out.part.call, why, seconds)
+                await self._outbox.give_back("failed" if failed else "done", wait_seconds=seconds)

@@ -1,4 +1,4 @@
-"""The visible log: what a person saw of a conversation, for channels whose page reads it from us."""
+"""The visible log: the lines of a conversation that a person saw, for channels whose page reads them from it."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from collections.abc import Sequence
 from channels import Json, Message, Part
 from gateway.engine.context import EngineContext
 from gateway.store.base import Transaction
+from gateway.stored import keys
 
 __all__ = ["bot_line", "person_line"]
 
 
 def person_line(transaction: Transaction, context: EngineContext, conversation: str, message: Message) -> None:
-    """The person's own message."""
+    """Add the person's own message to the log, on a channel that has one."""
     channel = context.channels.get(message.address.channel)
     if channel is not None and channel.capabilities.visible:
         text = f"/{message.command} {message.text}".rstrip() if message.command else message.text
         entry: Json = {"message_id": message.message_id, "from": "person", "text": text}
-        transaction.appends.append((f"visible/{conversation}", entry))
+        transaction.appends.append((keys.visible_log(conversation), entry))
 
 
 def bot_line(
     conversation: str, part: Part, message_id: str | None, edits: str | None, asks: Sequence[str] = ()
 ) -> tuple[str, Json]:
-    """Return the line of the log for a part that was shown; `asks` are the actions that it is the question of."""
+    """Return the line of the log for a part that was shown. `asks` are the actions whose prompt it is."""
     media: Json = None
     if part.media is not None:
         media = [
@@ -46,4 +47,4 @@ def bot_line(
     entry |= {name: part.arguments[name] for name in ("exact", "settled") if name in part.arguments}
     if asks:
         entry["asks"] = [*asks]
-    return f"visible/{conversation}", entry
+    return keys.visible_log(conversation), entry

@@ -1,0 +1,33 @@
+"""A part in the hands of its sender: as the outbox holds it, as it was read, and its channel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from channels import Address, Channel, Part
+from gateway.engine.delivery.attempt_record import AttemptRecord
+from gateway.store.base import QueuedPart
+from gateway.stored.outbox import OutboxItem
+
+__all__ = ["OutgoingPart"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutgoingPart:
+    """One part that is being delivered. `address` and `part` are those of the item, decoded once."""
+
+    record: AttemptRecord
+    item: OutboxItem
+    address: Address
+    part: Part
+    channel: Channel
+
+    @property
+    def queued(self) -> QueuedPart:
+        """The part as the outbox holds it."""
+        return self.record.queued
+
+    @property
+    def is_harmless(self) -> bool:
+        """True if a duplicate misleads no one: all buttons of a prompt stay good, and an edit shows the same."""
+        return bool(self.item.shows) or self.item.edits is not None
