@@ -20,6 +20,7 @@ ROOT: Final = Path(__file__).parent.parent
 OUTSIDE: Final[Mapping[str, str]] = {
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
     "LICENSE": "license.md",
     **{f"examples/{path.name}": f"examples/{path.stem}.md" for path in sorted((ROOT / "examples").glob("*.py"))},

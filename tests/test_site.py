@@ -10,10 +10,16 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
+import channels
+import gateway
+import gateway.testing
 from scripts.site import OUTSIDE
 
 ROOT = Path(__file__).parent.parent
 DOCS = [page.name for page in (ROOT / "docs").glob("*.md")]
+WRITTEN = [page for page in OUTSIDE if page.endswith(".md")]
+REFERENCE = "reference.md"
+"""The page whose text is mostly made from docstrings."""
 LOADED = re.compile(
     r"<(?:script|img|iframe)\b[^>]*\bsrc=\"?(?P<src>[^\"\s>]+)|<link\b[^>]*\bhref=\"?(?P<href>[^\"\s>]+)"
 )
@@ -60,7 +66,7 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
         assert not re.search(r"url\([\"']?(?:https?:)?//", style.read_text(encoding="utf-8")), style.name
 
 
-@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", "SECURITY.md", *sorted(DOCS)])
+@pytest.mark.parametrize("page", [*WRITTEN, *sorted({*DOCS} - {REFERENCE})])
 def test_a_page_has_the_lists_tables_and_code_that_other_readers_of_markdown_see(site: Path, page: str) -> None:
     """The site's Markdown wants a blank line before a list and four spaces in it, where others want less."""
     source = ROOT / page if page in OUTSIDE else ROOT / "docs" / page
@@ -69,6 +75,19 @@ def test_a_page_has_the_lists_tables_and_code_that_other_readers_of_markdown_see
     article = html.partition("<article")[2].partition("</article>")[0]
     for kinds, tag in ((("list_item_open",), "<li>"), (("tr_open",), "<tr>"), (("fence",), "<pre")):
         assert article.count(tag) == sum(token.type in kinds for token in seen), tag
+
+
+def test_the_reference_has_every_public_name(site: Path) -> None:
+    page = (site / REFERENCE).with_suffix(".html").read_text(encoding="utf-8")
+    anchors = set(re.findall(r'id="([\w.]+)"', page)) | {"gateway.tool"}  # under the name of its module
+    assert "gateway.tools.decorator.tool" in anchors
+    for package in (channels, gateway, gateway.testing):
+        own = [
+            name
+            for name in package.__all__
+            if package is channels or getattr(package, name) is not getattr(channels, name, None)
+        ]
+        assert {f"{package.__name__}.{name}" for name in own} <= anchors
 
 
 def test_it_can_be_searched(site: Path) -> None:
