@@ -1,4 +1,4 @@
-"""What bot authors test their bots with, and what a new store or channel is tested with."""
+"""Testing: a driver and doubles for the tests of a bot, and the contracts of stores and channels."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The contract suites need pytest and Hypothesis, which a bot's own tests may do without."""
+    """Import the contracts at their first use: they need pytest and Hypothesis, which a bot's tests need not have."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     room = f"{__name__}.{'store_contract' if name == 'StoreContract' else 'channel_contract'}"
     if room not in sys.modules:
-        import_module("pytest").register_assert_rewrite(room)  # a failed assertion tells what it compared
+        import_module("pytest").register_assert_rewrite(room)  # a failed assertion shows the compared values
     return getattr(import_module(room), name)

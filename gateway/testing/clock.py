@@ -1,4 +1,4 @@
-"""A clock that a test moves."""
+"""FakeClock: a clock that a test moves."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ __all__ = ["FakeClock"]
 
 
 class FakeClock:
-    """Moves the store's clock: stamps, deadlines and timers. Leases run on real time."""
+    """The offset of the store's clock, for stamps, deadlines and timers. Leases run on real time."""
 
     def __init__(self) -> None:
         self.offset_seconds = 0.0
         self._moved: Callable[[float], Awaitable[None]] | None = None
 
     def attach(self, moved: Callable[[float], Awaitable[None]]) -> None:
-        """Have this called with the new offset whenever the clock is moved."""
+        """Call `moved` with the new offset in seconds whenever the clock is moved."""
         self._moved = moved
 
     async def advance(self, seconds: float) -> None:
-        """Move on by so many seconds; returns when what fell due is worked off. Raises ValueError when negative."""
+        """Move the clock forward; returns when all due timers are worked. Raises ValueError for a negative number."""
         if seconds < 0:
             raise ValueError("time does not go backwards")
         self.offset_seconds += seconds

@@ -38,21 +38,21 @@ __all__ = ["ChatDriver", "Shown"]
 
 @dataclass(slots=True, kw_only=True)
 class Shown:
-    """A message of the bot as a person sees it now."""
+    """A message of the bot as the person sees it now."""
 
     number: int
-    """Counted from 1; `says(reply_to=...)` takes it."""
+    """The number of the message, counted from 1, for `says(reply_to=...)`."""
     place: str
     text: str
     buttons: list[str] = field(default_factory=list)
-    """Labels."""
+    """The labels of its buttons."""
     artifacts: list[Media] = field(default_factory=list)
     edited: bool = False
     tokens: dict[str, str] = field(default_factory=dict, repr=False)
 
 
 class _ChatChannel(DirectChannel):
-    """A platform with buttons and edits that shows everything at once."""
+    """A platform with buttons and edits that shows every message at once."""
 
     name: ClassVar[str] = "test"
     capabilities = Capabilities(max_text=100_000, buttons=100, button_label=100, edit=True, bare_yes="ordered")
@@ -86,7 +86,7 @@ class _ChatChannel(DirectChannel):
 
 
 class ChatDriver:
-    """A chat with a bot. A call whose turn finds the script of a ScriptedProvider at its end raises AssertionError.
+    """A chat with a bot. A call whose turn runs past the end of a ScriptedProvider's script raises AssertionError.
 
     ``async with ChatDriver(bot, provider=ScriptedProvider([...])) as chat: await chat.says("ana", "delete INV-42")``
     """
@@ -94,7 +94,7 @@ class ChatDriver:
     def __init__(
         self, bot: ChannelAgent | Agent, *, provider: Provider | None = None, clock: FakeClock | None = None
     ) -> None:
-        """`provider` stands in for the bot's own while the chat lasts."""
+        """`provider` replaces the bot's own while the chat lasts."""
         self.bot = bot if isinstance(bot, ChannelAgent) else ChannelAgent(bot)
         self.clock = clock or FakeClock()
         self._provider = provider
@@ -132,11 +132,11 @@ class ChatDriver:
         after: int | None = None,
         mentions_bot: bool = True,
     ) -> None:
-        """A person writes; returns when the conversation is idle.
+        """Send a message of a person; returns when the conversation is idle.
 
-        `reply_to` is the number of a message of the bot. `after` is the number of the last one that the person had
-        seen, for words that arrive late; None stands for the newest there. `mentions_bot`: whether a message in a group
-        is addressed to the bot; elsewhere every message is.
+        `reply_to` is the number of a message of the bot. `after` is the number of the bot's last message that the
+        person had seen, for words that arrive late; None: the newest one there. `mentions_bot` addresses a message in a
+        group to the bot; in other chats every message is.
         """
         place = f"#{group}" if group is not None else person
         seen = after if after is not None else self._newest(place)
@@ -160,7 +160,7 @@ class ChatDriver:
         )
 
     async def presses(self, person: str, label: str) -> None:
-        """A person presses the newest button with that label, in their own chat or a group.
+        """Press the newest button with that label for a person, in their own chat or a group.
 
         Raises LookupError when no message shows it now.
         """
@@ -182,17 +182,17 @@ class ChatDriver:
 
     @property
     def messages(self) -> list[Shown]:
-        """Everything the bot has said, oldest first, as it looks now."""
+        """All messages of the bot, oldest first, as they look now."""
         return list(self._channel.shown)
 
     @property
     def alerts(self) -> list[str]:
-        """What pressers were told privately, oldest first."""
+        """The private answers to presses, oldest first."""
         return list(self._channel.alerts)
 
     @property
     def last(self) -> Shown:
-        """The newest message in the chat in which somebody acted last. Raises LookupError when there is none."""
+        """The newest message in the chat of the last message or press. Raises LookupError when there is none."""
         for message in reversed(self._channel.shown):
             if message.place == self._acted:
                 return message

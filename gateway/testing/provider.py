@@ -1,4 +1,4 @@
-"""A model that says what the test wrote down."""
+"""ScriptedProvider: a model that follows the script of a test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ScriptedProvider", "ToolCall"]
 
 @dataclass(frozen=True)
 class ToolCall:
-    """The model wants a tool run with these arguments."""
+    """A call of a tool that the model asks for."""
 
     name: str
     args: Mapping[str, Json]
@@ -27,10 +27,10 @@ Step: TypeAlias = str | ToolCall | Sequence[ToolCall] | Exception | asyncio.Even
 
 
 class ScriptedProvider:
-    """Takes one step of its script for each call to the model, and fails when the conversation leaves the script.
+    """A provider that takes one step of its script for each request, and fails past the end of the script.
 
-    A text is said; a ToolCall, or several, is called; an exception is raised; an asyncio.Event holds the next step back
-    until the test sets it. `requests` has what the model was asked, in order.
+    A step is the text of an answer, one or several ToolCalls, an exception to raise, or an asyncio.Event that holds the
+    next step back until the test sets it. `requests` holds the requests to the model, in order.
     """
 
     name = "scripted"
@@ -43,7 +43,7 @@ class ScriptedProvider:
         self._calls = 0
 
     async def complete(self, request: Request) -> Response:
-        """The next step. Raises AssertionError when there is none, or the exception that is the step."""
+        """Return the next step. Raises AssertionError past the end of the script, or the exception of the step."""
         self.requests.append(request)
         while True:
             step = self._take(request)
@@ -58,22 +58,22 @@ class ScriptedProvider:
         return Response(tool_calls=tuple(self._called(call) for call in calls), model=self.name, finish="tools")
 
     async def stream(self, request: Request) -> AsyncIterator[str | Response]:
-        """The next step, its text word by word. Raises as `complete`."""
+        """Yield the text of the next step word by word, then the response. Raises as `complete`."""
         response = await self.complete(request)
         for piece in re.findall(r"\s*\S+\s*|\s+", response.content):
             yield piece
         yield response
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Close no resource: there is none."""
 
     def assert_followed(self) -> None:
-        """Raise AssertionError when the model was asked after the end of the script. ChatDriver calls it."""
+        """Raise AssertionError if the model was asked past the end of the script. ChatDriver calls this."""
         if self._left:
             raise AssertionError(self._left)
 
     def assert_used_up(self) -> None:
-        """Raise AssertionError when steps are left over, or when the model was asked after the end of the script."""
+        """Raise AssertionError if steps are left over, or if the model was asked past the end of the script."""
         self.assert_followed()
         if rest := self._script[self._next :]:
             raise AssertionError(f"the model was asked {len(self.requests)} times; never reached: {list(rest)!r}")
@@ -82,7 +82,7 @@ class ScriptedProvider:
         if self._next == len(self._script):
             last = request.messages[-1] if request.messages else None
             asked = f"{last.role}: {last.content!r}" if last else "nothing"
-            # Kept as well: what runs the agent may turn an exception into an apology.
+            # Kept as well: the runner of the agent may turn an exception into an apology.
             self._left = (
                 f"the script of {len(self._script)} steps is used up, and the model was asked again, last {asked}"
             )

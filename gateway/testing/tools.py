@@ -1,4 +1,4 @@
-"""One call of a tool, without an agent, a chat or a model."""
+"""run_tool: one call of a tool, without an agent, a chat or a model."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["ToolRun", "run_tool"]
 
 @dataclass(frozen=True, slots=True)
 class ToolRun:
-    """What one call of a tool came to."""
+    """The outcome of one call of a tool."""
 
     value: Any
-    """What the tool returned, as it is."""
+    """The return value of the tool, unchanged."""
     artifacts: tuple[Artifact, ...] = ()
-    """The files it handed over, in order."""
+    """The files that it emitted, in order."""
     asked: tuple[PendingAction, ...] = ()
-    """What it stashed: a person would be asked now, and nothing of it has happened."""
+    """The actions that it stashed. In a chat the person would be asked now; none of them has run."""
     stashes: tuple[Stash, ...] = ()
-    """The same with their executors: ``run.stashes[0].executor()`` does what a yes would do."""
+    """The same actions with their executors: ``run.stashes[0].executor()`` runs as after a yes."""
 
 
 async def run_tool(
@@ -36,11 +36,11 @@ async def run_tool(
     deps: Any = None,
     **context: Any,
 ) -> ToolRun:
-    """Call a tool as an agent would, with checked arguments, and collect its files and stashes.
+    """Call a tool as an agent does, with checked arguments, and collect its files and stashed actions.
 
-    A tool with ``confirm=`` runs at once, as it does after a yes. `context` are more fields of the ToolContext that it
-    is given, such as ``language="pt"`` or ``now=...``. Raises ToolValidationError for arguments that do not fit, and
-    what `Tool.run` raises.
+    A tool with ``confirm=`` runs at once, as after a yes. `context` gives more fields of its ToolContext, for example
+    ``language="pt"`` or ``now=...``. Raises ToolValidationError for arguments that do not fit, and the errors of
+    `Tool.run`.
     """
     called = tool if isinstance(tool, Tool) else Tool(tool)
     fields = {"idempotency_key": "test", "conversation": "test", "emit": emit_artifact, **context}

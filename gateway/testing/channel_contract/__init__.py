@@ -1,4 +1,4 @@
-"""What every channel must do, as tests: subclass `ChannelContract` and give it a `case`.
+"""The contract of channels, as tests: subclass `ChannelContract` and give it a `case`.
 
     class TestMyChannel(ChannelContract):
         @pytest_asyncio.fixture
@@ -6,8 +6,8 @@
             async with FakePlatform() as platform:
                 yield ChannelCase(channel=MyChannel, settings={...}, ...)
 
-The tests are asynchronous, as the channel is called within the event loop; they need pytest, pytest-asyncio and
-Hypothesis. Each of them makes the channel of the case anew.
+The tests are asynchronous, because a channel is called within the event loop. They need pytest, pytest-asyncio and
+Hypothesis. Each test makes a new channel of the case.
 """
 
 from gateway.testing.channel_contract.case import (
@@ -43,4 +43,4 @@ __all__ = [
 
 
 class ChannelContract(VerifyContract, ParseContract, WordsContract, RenderContract, SendContract, PowersContract):
-    """Subclass it with one fixture `case`."""
+    """All tests of a channel. Subclass it with one fixture `case`."""

@@ -1,4 +1,4 @@
-"""What the author of a channel tells the contract: how its platform speaks, and a double of it."""
+"""The case of a channel: the requests of its platform, and a double of the platform."""
 
 from __future__ import annotations
 
@@ -22,45 +22,45 @@ __all__ = [
 ]
 
 RETRY_AFTER_SECONDS = 17
-"""The wait that a `limited` answer asks for."""
+"""The wait in seconds that a `limited` answer asks for."""
 
 Fault: TypeAlias = Literal["limited", "refused", "unauthorized", "page", "broken", "cut", "silent", "away"]
-"""What becomes of the next message that the channel sends.
+"""The answer of the platform's double to the next message that the channel sends.
 
-``limited``: answered that there are too many; try again after RETRY_AFTER_SECONDS.
-``refused``: answered that it will never be taken; the person has blocked the bot, say.
-``unauthorized``: answered that our token (or key, or password) is not good any more.
-``page``: answered by something between us and the platform, a firewall say: 403, and a page in HTML.
-``broken``: answered with a server error, a 5xx.
-``cut``: read whole, and then the connection ends without an answer.
-``silent``: read whole, and not answered while the channel waits. Give the channel a short time limit for it.
-``away``: nobody listens any more; connections are refused from now on.
+``limited``: too many requests; try again after RETRY_AFTER_SECONDS.
+``refused``: a permanent refusal, for example because the person has blocked the bot.
+``unauthorized``: the token, key or password of the bot is no longer valid.
+``page``: a 403 with an HTML page, from a firewall between the bot and the platform.
+``broken``: a server error, a 5xx.
+``cut``: the request is read whole, and then the connection is closed without an answer.
+``silent``: the request is read whole, and not answered while the channel waits. Give the channel a short timeout.
+``away``: the double no longer listens; connections are refused from now on.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """A request as the platform documents it, and what it must become."""
+    """A request as the platform documents it, and the result that `parse` must return for it."""
 
     name: str
     request: WebhookRequest
-    """Without the platform's proof."""
+    """The request without the platform's proof."""
     parsed: Parsed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageField:
-    """A field that the platform documents of a person's message."""
+    """A documented field of a person's message."""
 
     name: str
     value: Any
-    """One that the field may have."""
+    """A value that the field may have."""
     spoils: bool
-    """Whether a message with it is something else than words typed here to the bot: a quote, a share, a caption."""
+    """True if a message with it is not only words typed here to the bot: a quote, a share, a caption."""
 
 
-class _Brief:
-    """Shown by its name: all that is in it would fill the screen of whoever looks for what failed."""
+class _ShownByName:
+    """An object with a short repr: its contents would fill the screen when a test fails."""
 
     __slots__ = ()
 
@@ -68,49 +68,49 @@ class _Brief:
         return f"<{type(self).__name__}>"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """How Hypothesis shows it."""
+        """Print the short repr; Hypothesis calls this."""
         printer.text(repr(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Webhook(_Brief):
-    """How the platform calls us."""
+class Webhook(_ShownByName):
+    """The webhook requests of the platform."""
 
     deliveries: Sequence[Delivery]
-    """At least one of each kind that the channel reads."""
+    """At least one delivery of each kind that the channel reads."""
     says: Callable[[str], WebhookRequest]
-    """A person writes this text: one more message with each call, encoded as the platform does, without its proof.
+    """Return the request for a person's message with this text, encoded as the platform does, without its proof.
 
-    It is also asked for texts that no person can write: NUL, lone surrogates.
+    Each call is another message. The text may hold characters that no person can type: NUL, lone surrogates.
     """
     presses: Callable[[str], WebhookRequest] | None = None
-    """A person presses a button with this token; None where the platform shows no buttons."""
+    """Return the request for a press of a button with this token; None if the platform shows no buttons."""
     fields: Sequence[MessageField] = ()
-    """Every field that the platform documents of a message, and each text style; needed where a bare yes counts."""
+    """Every documented field of a message, and each text style. Needed if the channel takes bare replies."""
     holding: Callable[[Mapping[str, Any]], WebhookRequest] | None = None
-    """A person writes "yes", as with `says`, in a message that has these fields too; given together with `fields`."""
+    """Return the request for a "yes", as with `says`, in a message with these fields. Given together with `fields`."""
     prove: Callable[[WebhookRequest, datetime, int], WebhookRequest]
-    """The request as it is sent at that moment, with the platform's proof. The number is 1 for the first attempt.
+    """Return the request as it is sent at that moment, with the platform's proof. The number counts attempts from 1.
 
-    Make the proof as the platform does, best with its own library.
+    Make the proof as the platform does, if possible with its own library.
     """
     proof: Sequence[str]
-    """The headers that hold the proof, in lower case: without any one of them a request is forged."""
+    """The headers that hold the proof, in lower case. A request that lacks one of them is forged."""
     covers_body: bool
-    """Whether the proof is of this one body."""
+    """True if the proof covers the body."""
     window_seconds: tuple[float, float] | None = None
-    """How long after its moment a proof holds, and how long before it; None: the platform's proof has no time in it."""
+    """The seconds after its moment in which a proof holds, and the seconds before it; None: a proof without time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivedFile:
-    """A file as the platform got it."""
+    """A file as the platform received it."""
 
     content: bytes
     mime_type: str | None
-    """None where the platform goes by the name or the bytes."""
+    """None if the platform finds the type by the name or the bytes."""
     filename: str | None
-    """None where the platform shows no name."""
+    """None if the platform shows no name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,11 +118,11 @@ class Arrived:
     """A message as the person sees it."""
 
     message_id: str | None
-    """None where the platform does not tell it."""
+    """None if the platform does not tell it."""
     text: str
-    """The words, and the addresses of links. The platform's marks may be in it, its escapes not."""
+    """The words, and the URLs of links. It may hold the platform's markup, but no escapes."""
     buttons: tuple[tuple[str, str], ...] = ()
-    """Label and token of each."""
+    """The label and the token of each button."""
     file: ArrivedFile | None = None
 
 
@@ -131,39 +131,39 @@ class Platform(Protocol):
 
     @property
     def calls(self) -> int:
-        """How many calls it got so far, of any kind."""
+        """The number of calls so far, of any kind."""
         ...
 
     def arrived(self) -> Sequence[Arrived]:
-        """The bot's messages in the chat as they look now, oldest first."""
+        """Return the bot's messages in the chat as they look now, oldest first."""
         ...
 
     async def fail(self, fault: Fault) -> None:
-        """What becomes of the next message."""
+        """Answer the next message with this fault."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ChannelCase(_Brief):
-    """A channel, and all that the contract must know to try it."""
+class ChannelCase(_ShownByName):
+    """A channel, and everything that the contract needs to test it."""
 
     channel: type[Channel]
     settings: Mapping[str, str]
-    """What makes the channel, so that it calls the double. Those whose `Setting` is secret are looked for in logs."""
+    """The settings of a channel that calls the double. The contract searches the logs for the secret ones."""
     address: Address
-    """A chat with a person, in which the bot may write."""
+    """A chat with a person to which the bot may write."""
     webhook: Webhook | None
-    """None for a channel that nobody calls: it polls, or it is the bot's own."""
+    """None for a channel without webhook: it polls, or it is the bot's own page."""
     platform: Platform | None
     """None for a channel whose messages are read from the visible log (`Capabilities.visible`)."""
     recognises_keys: bool = False
-    """Whether a part that is sent again under its key is shown once."""
+    """True if a part that is sent again under the same key is shown once."""
     keeps: Callable[[bytes], Attachment] | None = None
-    """For CanFetch: a person sends a file with these bytes."""
+    """For CanFetch: return the attachment of a file with these bytes that a person has sent."""
     handle: Callable[[], str] | None = None
-    """For CanAnswer: a person presses a button; the event's `answer_to`."""
+    """For CanAnswer: return the `answer_to` of a new press of a button."""
     answered: Callable[[Receipt, bool], Message] | None = None
-    """For CanOrder: a person's "yes" as `parse` gives it, written before our message of this receipt (False) or after
-    it (True)."""
+    """For CanOrder: return a person's "yes" as `parse` does, written before the bot's message of this receipt (False)
+    or after it (True)."""
     writes: Callable[[str], Awaitable[None]] | None = None
-    """For CanPoll: a person writes, and the message waits to be polled."""
+    """For CanPoll: have a person write this text, so that the message waits to be polled."""

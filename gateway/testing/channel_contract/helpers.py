@@ -1,4 +1,4 @@
-"""What the tests of a channel say often."""
+"""The fixtures and helpers that the tests of the channel contract share."""
 
 from __future__ import annotations
 
@@ -33,55 +33,55 @@ __all__ = [
     "NOW",
     "Chat",
     "Contract",
-    "Door",
+    "WebServer",
+    "any_input",
+    "as_stored",
     "check_event",
-    "made",
+    "make_channel",
     "media_of",
-    "of_its_webhook",
-    "proven",
     "settings_of",
-    "stored",
-    "whatever",
+    "webhook_test",
+    "with_proof",
     "without_io",
 ]
 
 P = ParamSpec("P")
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-"""The moment of every request."""
+"""The time of every request."""
 
-whatever = settings(
+any_input = settings(
     max_examples=100,
     derandomize=True,
     deadline=None,
     database=None,
     suppress_health_check=[
-        HealthCheck.function_scoped_fixture,  # examples share a channel: it has no state that they could spoil
+        HealthCheck.function_scoped_fixture,  # examples share a channel, which has no state that they could change
         HealthCheck.differing_executors,  # one test, inherited by the suite of each channel
         HealthCheck.too_slow,  # each example may be several calls to a real server
     ],
 )
-"""For a Hypothesis test of the contract."""
+"""The Hypothesis settings of the contract."""
 
 
-def proven(webhook: Webhook, request: WebhookRequest, at: datetime = NOW, attempt: int = 1) -> WebhookRequest:
-    """The request as the platform sends it."""
+def with_proof(webhook: Webhook, request: WebhookRequest, at: datetime = NOW, attempt: int = 1) -> WebhookRequest:
+    """Return the request as the platform sends it, with its proof."""
     return webhook.prove(request, at, attempt)
 
 
 def settings_of(channel: type[Channel]) -> tuple[Setting, ...]:
-    """What the channel reads: as our catalogue says, or as a class of somebody else's does."""
+    """Return the settings of a channel, from the catalogue, or else from its class."""
     entry = BUILT_IN.get(channel.name)
     return entry.settings if entry else tuple(getattr(channel, "settings", ()))
 
 
-def made(case: ChannelCase) -> Channel:
-    """The channel of its settings, not started."""
+def make_channel(case: ChannelCase) -> Channel:
+    """Return the channel of the case, which is not started yet."""
     return case.channel.from_settings(case.settings, way="webhook" if case.webhook else "polling")
 
 
-def of_its_webhook(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, Coroutine[Any, Any, None]]:
-    """A test with the fixture `webhook`. Of a channel that nobody calls it shows that nobody gets in."""
+def webhook_test(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, Coroutine[Any, Any, None]]:
+    """Decorate a test that needs a webhook. For a channel without one it checks that every request is refused."""
 
     @functools.wraps(test)
     async def shown(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -89,7 +89,7 @@ def of_its_webhook(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, 
         if fixtures["webhook"] is not None:
             await test(*args, **kwargs)
             return
-        channel: Channel = fixtures["channel"] if "channel" in fixtures else fixtures["door"].channel
+        channel: Channel = fixtures["channel"] if "channel" in fixtures else fixtures["web_server"].channel
         with pytest.raises(Forged):
             channel.verify(WebhookRequest("POST", "https://bot.example/webhooks/x", {}, b"{}"), NOW)
 
@@ -100,25 +100,28 @@ def of_its_webhook(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, 
 
 _noted: list[str] | None = None
 _watched = 0
-"""The thread that must do nothing outside; 0 before the first."""
+"""The id of the thread that must do no I/O; 0 before the first use."""
 _OUTSIDE = ("open", "socket.", "subprocess.", "sqlite3.", "os.system", "os.exec", "os.posix_spawn", "time.sleep")
 
 
-def _note(event: str, arguments: tuple[Any, ...]) -> None:
-    """An audit hook, of https://docs.python.org/3/library/audit_events.html. Nothing can remove it again."""
+def _note_audit_event(event: str, arguments: tuple[Any, ...]) -> None:
+    """Note an audit event of the watched thread.
+
+    An audit hook cannot be removed (https://docs.python.org/3/library/audit_events.html).
+    """
     if _noted is None or threading.get_ident() != _watched or not event.startswith(_OUTSIDE):
         return
     if event == "open" and str(arguments[0]).endswith((".py", ".pyc", ".so", ".pyd")):
-        return  # a module that is loaded when it is first used
+        return  # a module that is imported at its first use
     _noted.append(event)
 
 
 @contextlib.contextmanager
 def without_io(what: str) -> Iterator[None]:
-    """Raises AssertionError when what runs inside opens a file, a connection or a process, sleeps or starts a task."""
+    """Raise AssertionError if the block opens a file, a connection or a process, sleeps or starts a task."""
     global _noted, _watched
     if not _watched:
-        sys.addaudithook(_note)
+        sys.addaudithook(_note_audit_event)
     _watched = threading.get_ident()
     tasks = asyncio.all_tasks()
     noted: list[str] = []
@@ -135,7 +138,7 @@ def without_io(what: str) -> Iterator[None]:
 
 
 def check_event(channel: Channel, event: Event) -> None:
-    """What every event must be, whatever it was read from."""
+    """Check the rules that hold for every event."""
     assert event.event_ids, "without an id a twin is not recognised"
     assert all(isinstance(each, str) and each for each in event.event_ids), event.event_ids
     address, person = event.address, event.person
@@ -147,34 +150,34 @@ def check_event(channel: Channel, event: Event) -> None:
         read = Address.parse(str(person))
         assert (read.account, read.place, read.thread) == (person.account, person.user_id, None), str(person)
     assert event.sent_at is None or event.sent_at.tzinfo is not None
-    assert event_from_json(_kept(event_to_json(event))) == event, "not the same after it was stored"
+    assert event_from_json(_through_json(event_to_json(event))) == event, "not the same after it was stored"
 
 
-def _kept(value: Any) -> Any:
-    """A JSON value as it comes back from where it was stored or sent. Half a character goes nowhere: it raises."""
+def _through_json(value: Any) -> Any:
+    """Return a JSON value as it comes back from a store. Raises for a lone surrogate, which cannot be stored."""
     return json.loads(json.dumps(value, ensure_ascii=False, allow_nan=False).encode())
 
 
-# ── a chat, and the way there ──
+# ── a chat, and the web server ──
 
 
 _PART = TypeAdapter(Part)
 
 
-def stored(part: Part) -> Part:
-    """The part as the outbox gives it back."""
-    return _PART.validate_python(_kept(_PART.dump_python(part, mode="json")))
+def as_stored(part: Part) -> Part:
+    """Return the part as the outbox returns it."""
+    return _PART.validate_python(_through_json(_PART.dump_python(part, mode="json")))
 
 
 async def media_of(files: ArtifactStore, content: bytes, filename: str, mime_type: str) -> Media:
-    """A kept file."""
+    """Keep a file, and return it as media."""
     with collecting() as artifacts:
         emit_artifact(content=content, filename=filename, mime_type=mime_type)
     return await files.keep(artifacts[0])
 
 
 @dataclass
-class Door:
+class WebServer:
     """The gateway's own web server in front of the channel."""
 
     url: str
@@ -183,7 +186,7 @@ class Door:
 
 
 class Chat:
-    """One chat, written to as the engine does: rendered, stored, read again, its files opened, sent."""
+    """One chat. Its replies take the engine's way: rendered, stored, read again, files opened, sent."""
 
     def __init__(self, case: ChannelCase, channel: Channel, files: ArtifactStore, url: str) -> None:
         self._case, self._channel, self._url = case, channel, url
@@ -205,9 +208,9 @@ class Chat:
     async def send(
         self, part: Part, *, key: str | None = None, edits: str | None = None, opened: OpenMedia | None = None
     ) -> Receipt:
-        """Send one part as the outbox does. `opened`: its file, when it is not a kept one."""
+        """Send one part as the outbox does. `opened` is its file, if that is not a kept one."""
         self._keys += 1
-        part = stored(part)
+        part = as_stored(part)
         if part.media is not None:
             part = replace(part, media=opened or self._opened(part.media))
         receipt = await self._channel.send(self.address, part, key=key or f"{self._keys:032x}")
@@ -220,11 +223,11 @@ class Chat:
         return replace(self.files.open(media), link=link)
 
     def arrived(self) -> list[Arrived]:
-        """What the person sees, oldest first."""
+        """Return the messages that the person sees, oldest first."""
         return list(self._case.platform.arrived() if self._case.platform else self._log.values())
 
     async def _show(self, part: Part, receipt: Receipt, edits: str | None) -> None:
-        """What delivery writes to the visible log; the page shows a line under the id that it edits."""
+        """Note the line that delivery writes to the visible log. An edit replaces the line of its message."""
         _, entry = bot_line("contract", part, receipt.message_id, edits)
         assert isinstance(entry, dict)
         media = part.media
@@ -242,16 +245,16 @@ class Chat:
 
 
 class Contract:
-    """What the tests stand on. Their one fixture is `case`."""
+    """The base of the tests, with their fixtures. A subclass gives the fixture `case`."""
 
     pytestmark = pytest.mark.asyncio
 
     @pytest_asyncio.fixture
     async def channel(self, case: ChannelCase) -> AsyncIterator[Channel]:
-        """The channel of the case, started."""
+        """Yield the channel of the case, started."""
         connector = aiohttp.TCPConnector(force_close=True)  # so that "away" is a refused connection, not a broken one
         async with aiohttp.ClientSession(connector=connector) as http:
-            channel = made(case)
+            channel = make_channel(case)
             await channel.start(http)
             yield channel
             await channel.close()
@@ -265,7 +268,7 @@ class Contract:
         return ArtifactStore(tmp_path / "artifacts", [b"k" * 32], public_url=None, now=lambda: NOW)
 
     @pytest_asyncio.fixture
-    async def door(self, case: ChannelCase, channel: Channel, files: ArtifactStore) -> AsyncIterator[Door]:
+    async def web_server(self, case: ChannelCase, channel: Channel, files: ArtifactStore) -> AsyncIterator[WebServer]:
         parsed: list[Parsed] = []
 
         async def accept(channel: Channel, read: Parsed) -> None:
@@ -288,15 +291,15 @@ class Contract:
         )
         running = await serve(app, "127.0.0.1", 0)
         try:
-            yield Door(f"http://127.0.0.1:{running.port}", channel, parsed)
+            yield WebServer(f"http://127.0.0.1:{running.port}", channel, parsed)
         finally:
             await running.cleanup()
 
     @pytest.fixture
-    def chat(self, case: ChannelCase, channel: Channel, files: ArtifactStore, door: Door) -> Chat:
-        return Chat(case, channel, files, door.url)
+    def chat(self, case: ChannelCase, channel: Channel, files: ArtifactStore, web_server: WebServer) -> Chat:
+        return Chat(case, channel, files, web_server.url)
 
 
 def _origin(webhook: Webhook | None) -> str | None:
-    """The public URL that the deliveries were sent to."""
+    """Return the public URL that the deliveries were sent to."""
     return None if webhook is None else str(URL(webhook.deliveries[0].request.url).origin())

@@ -1,4 +1,4 @@
-"""What becomes of a request: its events and its answer, whatever the bytes."""
+"""Tests of `parse`: the events and the answer of a request, for any bytes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from gateway.testing.channel_contract.case import Webhook
 from gateway.testing.channel_contract.helpers import (
     NOW,
     Contract,
+    any_input,
     check_event,
-    of_its_webhook,
-    proven,
-    whatever,
+    webhook_test,
+    with_proof,
     without_io,
 )
 
@@ -81,120 +81,120 @@ def _dumped(value: Any) -> bytes:
 
 _JSON = st.recursive(_SCALARS, _holding, max_leaves=4)
 _Change: TypeAlias = tuple[int, bool, Any]
-"""Where, whether what is there goes, and what comes in its place."""
+"""The place, False to delete the value there, and the value to put there."""
 _CHANGES = st.lists(st.tuples(st.integers(0, 9_999), st.integers(0, 4).map(bool), _JSON), min_size=1, max_size=3)
 
 
 class ParseContract(Contract):
-    @of_its_webhook
+    @webhook_test
     async def test_each_delivery_becomes_what_is_documented(self, webhook: Webhook, channel: Channel) -> None:
         for delivery in webhook.deliveries:
-            parsed = channel.parse(proven(webhook, delivery.request))
+            parsed = channel.parse(with_proof(webhook, delivery.request))
             assert parsed == delivery.parsed, delivery.name
         kinds = {type(event) for delivery in webhook.deliveries for event in delivery.parsed.events}
         assert Message in kinds
         assert ButtonPress in kinds or not channel.capabilities.buttons
 
-    @of_its_webhook
+    @webhook_test
     async def test_every_event_names_people_and_places_that_can_be_written_down(
         self, webhook: Webhook, channel: Channel
     ) -> None:
         for delivery in webhook.deliveries:
-            for event in channel.parse(proven(webhook, delivery.request)).events:
+            for event in channel.parse(with_proof(webhook, delivery.request)).events:
                 check_event(channel, event)
 
-    @of_its_webhook
+    @webhook_test
     async def test_parsing_is_pure(self, webhook: Webhook, channel: Channel) -> None:
-        """The same answer twice, whatever was read in between, and nothing else happens."""
-        requests = [proven(webhook, delivery.request) for delivery in webhook.deliveries]
+        """The same request gives the same result, in any order, and `parse` does no I/O."""
+        requests = [with_proof(webhook, delivery.request) for delivery in webhook.deliveries]
         first = [channel.parse(request) for request in requests]
         with without_io("parse"):
             again = [channel.parse(request) for request in reversed(requests)]
         assert again[::-1] == first
 
-    @of_its_webhook
+    @webhook_test
     async def test_what_is_delivered_again_is_a_twin(self, webhook: Webhook, channel: Channel) -> None:
         for delivery in webhook.deliveries:
-            first = channel.parse(proven(webhook, delivery.request))
-            again = channel.parse(proven(webhook, delivery.request, NOW + timedelta(seconds=60), 2))
+            first = channel.parse(with_proof(webhook, delivery.request))
+            again = channel.parse(with_proof(webhook, delivery.request, NOW + timedelta(seconds=60), 2))
             assert again == first, f"{delivery.name}: not the same when it is delivered again"
 
-    @of_its_webhook
+    @webhook_test
     async def test_two_messages_are_no_twins(self, webhook: Webhook, channel: Channel) -> None:
-        one, two = (heard(channel, webhook, "the same words") for _ in range(2))
+        one, two = (message_of(channel, webhook, "the same words") for _ in range(2))
         assert set(one.event_ids).isdisjoint(two.event_ids)
         assert (one.address, one.person) == (two.address, two.person)
 
-    @of_its_webhook
+    @webhook_test
     async def test_words_come_as_they_were_written(self, webhook: Webhook, channel: Channel) -> None:
         for words in _WORDS:
-            assert heard(channel, webhook, words).text == words
+            assert message_of(channel, webhook, words).text == words
         for nothing in _NO_WORDS:
             for event in events_of(channel, webhook.says(nothing), webhook):
                 assert isinstance(event, Message)
                 assert event.text.strip() == ""
 
-    @of_its_webhook
+    @webhook_test
     async def test_what_nobody_can_write_breaks_nothing(self, webhook: Webhook, channel: Channel) -> None:
-        """NUL and half a character: left out, replaced or refused, but never handed on as what nothing can store."""
+        """NUL and lone surrogates are left out, replaced or refused, but never returned: no store can hold them."""
         for odd in ("a\0b", "\0", "a\ud800b", "\udfff", "\ufffe\uffff", "\x1b[31m\x07", "a" * 50_000):
             for event in events_of(channel, webhook.says(odd), webhook):
                 check_event(channel, event)
 
-    @of_its_webhook
+    @webhook_test
     async def test_a_press_brings_its_token(self, webhook: Webhook, channel: Channel) -> None:
         assert (webhook.presses is not None) == bool(channel.capabilities.buttons), "give the case `presses`"
         for token in [make_token("07"), "00" + "A" * 22, "15" + "-_" * 11] if webhook.presses else []:
             request = webhook.presses(token)  # type: ignore[misc]  # mypy forgets the condition of the loop
-            [press] = channel.parse(proven(webhook, request)).events
+            [press] = channel.parse(with_proof(webhook, request)).events
             assert isinstance(press, ButtonPress)
             assert press.token == token
             assert press.person is not None
             check_event(channel, press)
 
-    @of_its_webhook
+    @webhook_test
     async def test_a_body_built_to_break_a_parser_is_refused_at_once(self, webhook: Webhook, channel: Channel) -> None:
         for request in {_kind(d.request): d.request for d in webhook.deliveries}.values():
             for body in _ODD_BODIES:
                 began = time.process_time()
-                parsed = read(channel, replace(proven(webhook, request), body=body))
+                parsed = parse_or_none(channel, replace(with_proof(webhook, request), body=body))
                 assert time.process_time() - began < _LONGEST_SECONDS, f"slow: {body[:20]!r}"
                 assert parsed is None or parsed.events == (), f"an event out of {body[:20]!r}"
 
-    @whatever
+    @any_input
     @given(
         of=st.integers(0, 999),
         body=st.binary(max_size=200) | _JSON.map(_dumped) | st.integers(0, 2_000),
         changes=_CHANGES,
     )
-    @of_its_webhook
+    @webhook_test
     async def test_whatever_the_body_it_is_malformed_or_read(
         self, webhook: Webhook, channel: Channel, of: int, body: bytes | int, changes: list[_Change]
     ) -> None:
-        """Random bytes, random JSON, and deliveries that are cut somewhere or have anything anywhere in them."""
-        request = proven(webhook, webhook.deliveries[of % len(webhook.deliveries)].request)
-        for odd in (body if isinstance(body, bytes) else request.body[:body], changed(request.body, changes)):
+        """Random bytes, random JSON, and deliveries that are cut off or hold other values in some places."""
+        request = with_proof(webhook, webhook.deliveries[of % len(webhook.deliveries)].request)
+        for odd in (body if isinstance(body, bytes) else request.body[:body], with_changes(request.body, changes)):
             asked = replace(request, body=odd)
-            parsed = read(channel, asked)
-            assert read(channel, asked) == parsed
+            parsed = parse_or_none(channel, asked)
+            assert parse_or_none(channel, asked) == parsed
             for event in parsed.events if parsed else ():
                 check_event(channel, event)
 
 
-def heard(channel: Channel, webhook: Webhook, words: str) -> Message:
-    """The one message that these words of a person's become."""
-    [event] = channel.parse(proven(webhook, webhook.says(words))).events
+def message_of(channel: Channel, webhook: Webhook, words: str) -> Message:
+    """Return the message that `parse` reads from these words of a person."""
+    [event] = channel.parse(with_proof(webhook, webhook.says(words))).events
     assert isinstance(event, Message)
     return event
 
 
 def events_of(channel: Channel, request: WebhookRequest, webhook: Webhook) -> tuple[Event, ...]:
-    parsed = read(channel, proven(webhook, request))
+    parsed = parse_or_none(channel, with_proof(webhook, request))
     return parsed.events if parsed else ()
 
 
-def read(channel: Channel, request: WebhookRequest) -> Parsed | None:
-    """What was read, or None for what is malformed. Any other error comes through as it is."""
+def parse_or_none(channel: Channel, request: WebhookRequest) -> Parsed | None:
+    """Return the result of `parse`, or None for a malformed request. Any other error is raised."""
     try:
         parsed = channel.parse(request)
     except Malformed:
@@ -208,25 +208,25 @@ def _kind(request: WebhookRequest) -> str:
     return request.headers.get("content-type", "")
 
 
-# ── deliveries with anything anywhere ──
+# ── deliveries with other values in some places ──
 
 
 @dataclass(frozen=True)
 class _Form:
-    """The fields of a form; what is JSON in one is read too."""
+    """The fields of a form. JSON in a field is decoded too."""
 
     fields: dict[str, Any]
 
 
-def changed(body: bytes, changes: list[_Change]) -> bytes:
-    """A JSON document or a form with other values in some places, or without what was there."""
+def with_changes(body: bytes, changes: list[_Change]) -> bytes:
+    """Return a JSON document or a form with the values in some places replaced or deleted."""
     value = _decoded(body)
     tree = value.fields if isinstance(value, _Form) else value
     places = _places(tree)[1:]
     for where, stays, other in changes if places else ():
         *way, last = places[where % len(places)]
         inner: Any = tree
-        with contextlib.suppress(LookupError, TypeError):  # an earlier change took this place away
+        with contextlib.suppress(LookupError, TypeError):  # an earlier change removed this place
             for key in way:
                 inner = inner[key]
             if stays:
@@ -255,6 +255,6 @@ def _encoded(value: Any) -> bytes:
 
 
 def _places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place in a JSON value, the whole first."""
+    """Return the path of every place in a JSON value, the whole value first."""
     items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     return [at, *(place for key, inner in items for place in _places(inner, (*at, key)))]

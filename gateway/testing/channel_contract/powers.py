@@ -1,4 +1,4 @@
-"""What a channel claims to be able to do, it can do."""
+"""Tests of the powers: a channel has every capability that it declares."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ from gateway.testing.channel_contract.case import ChannelCase
 from gateway.testing.channel_contract.helpers import (
     Chat,
     Contract,
+    any_input,
     check_event,
-    made,
-    proven,
+    make_channel,
     settings_of,
-    whatever,
+    with_proof,
     without_io,
 )
 
@@ -112,14 +112,14 @@ class PowersContract(Contract):
         await case.platform.fail("away")
         async with aiohttp.ClientSession() as http:
             with pytest.raises(SendError):
-                await made(case).start(http)
+                await make_channel(case).start(http)
 
     async def test_what_is_said_before_the_start_waits_for_it(self, case: ChannelCase, channel: Channel) -> None:
-        """A platform that is away at the start is tried again; nothing that was to be said in between is lost."""
+        """A start that fails is tried again, and the messages of the time between are not lost."""
         if case.platform is None:
             return
         [part] = channel.render(case.address, Reply(text="hello"))
-        early = made(case)
+        early = make_channel(case)
         with pytest.raises(Unavailable):
             await early.send(case.address, part, key="k" * 32)
         async with aiohttp.ClientSession() as http:
@@ -162,15 +162,15 @@ class PowersContract(Contract):
         if not isinstance(channel, CanFetch) or case.keeps is None:
             return
         content = bytes(range(256)) * 1_000
-        assert await fetched(channel, case.keeps(content)) == content
+        assert await fetch_all(channel, case.keeps(content)) == content
         for ref in _NO_FILES:
             with pytest.raises(Undeliverable):
-                await fetched(channel, Attachment(kind="document", ref=ref))
+                await fetch_all(channel, Attachment(kind="document", ref=ref))
         attachment = case.keeps(content)
         if case.platform is not None:
             await case.platform.fail("away")
             with pytest.raises(SendError):
-                await fetched(channel, attachment)
+                await fetch_all(channel, attachment)
 
     async def test_a_press_is_answered_and_never_raises(self, case: ChannelCase, channel: Channel) -> None:
         if not isinstance(channel, CanAnswer) or case.handle is None or case.platform is None:
@@ -190,13 +190,13 @@ class PowersContract(Contract):
             return
         await case.writes("one")
         async with asyncio.timeout(_POLL_SECONDS):
-            first = await polled(channel.poll())
+            first = await first_polled(channel.poll())
             polling = channel.poll()
             assert await anext(polling) == first, "whoever died before it was stored gets it again"
             await case.writes("two")
             await anext(polling)
-            await closed(polling)
-            last = await polled(channel.poll())
+            await close_polling(polling)
+            last = await first_polled(channel.poll())
         assert [text_of(event) for event in (*first, *last)] == ["one", "two"]
         for event in (*first, *last):
             check_event(channel, event)
@@ -253,34 +253,34 @@ class PowersContract(Contract):
         await channel.set_commands({"": {"help": "What I can do"}, "es": {"help": "Qué puedo hacer"}})
         assert case.platform.calls > calls
 
-    @whatever
+    @any_input
     @given(of=st.integers(0, 999), headers=st.dictionaries(_TEXT, _TEXT, max_size=3), url=_TEXT, body=st.binary())
     async def test_of_a_shared_url_it_takes_its_own(
         self, case: ChannelCase, channel: Channel, of: int, headers: dict[str, str], url: str, body: bytes
     ) -> None:
-        """Asked before anything is proven, so with any bytes."""
+        """`takes` is called before any proof is checked, so it must bear any bytes."""
         if not isinstance(channel, SharesWebhook) or case.webhook is None:
             return
-        own = proven(case.webhook, case.webhook.deliveries[of % len(case.webhook.deliveries)].request)
+        own = with_proof(case.webhook, case.webhook.deliveries[of % len(case.webhook.deliveries)].request)
         assert channel.takes(own)
         assert any(own.url.partition("?")[0].endswith(f"/webhooks/{name}") for name in channel.webhooks)
         for odd in ({**own.headers, **headers}, headers):
             assert channel.takes(WebhookRequest("POST", url, odd, body)) in (True, False)
 
 
-async def fetched(channel: CanFetch, attachment: Attachment) -> bytes:
+async def fetch_all(channel: CanFetch, attachment: Attachment) -> bytes:
     return b"".join([piece async for piece in channel.fetch(attachment)])
 
 
-async def polled(polling: AsyncIterator[tuple[Event, ...]]) -> tuple[Event, ...]:
-    """The first events, of which nobody asks for the next."""
+async def first_polled(polling: AsyncIterator[tuple[Event, ...]]) -> tuple[Event, ...]:
+    """Return the first events, and end the polling."""
     events = await anext(polling)
-    await closed(polling)
+    await close_polling(polling)
     return events
 
 
-async def closed(polling: Any) -> None:
-    """A generator ends with what it holds; another iterator is just let go."""
+async def close_polling(polling: Any) -> None:
+    """Close a generator; drop any other iterator."""
     if hasattr(polling, "aclose"):
         await polling.aclose()
 

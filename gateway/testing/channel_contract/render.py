@@ -1,4 +1,4 @@
-"""What a reply becomes: calls that the platform takes, with every word in them."""
+"""Tests of `render`: the platform accepts all parts of a reply, and they hold every word."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from channels import Button, Channel, Media, Reply
 from gateway.pending.tokens import make_token
 from gateway.testing.channel_contract.case import Arrived, ChannelCase
-from gateway.testing.channel_contract.helpers import Chat, Contract, media_of, stored, whatever, without_io
+from gateway.testing.channel_contract.helpers import Chat, Contract, any_input, as_stored, media_of, without_io
 
 __all__ = ["RenderContract"]
 
-# "%" is a word of its own: w0w, w1w, and so on.
+# "%" stands for a numbered word: w0w, w1w, and so on.
 _PIECES = (
     *("%", "**%**", "*%*", "~~%~~", "`%`", "[%](https://a.example/b?c=1&d=2)", "**% *%* %**", "***%*** %"),
     *(
@@ -46,7 +46,7 @@ _PIECES = (
     *("x" * 500, "🧾" * 300, "é" * 300, "\n\n"),
 )
 _LONGEST_MARKDOWN = 20_000
-"""Characters: more than any parser of ours reads as Markdown, and fewer than Hypothesis shows at its ease."""
+"""Characters: more than a channel reads as Markdown, and few enough for a report of Hypothesis."""
 _MARKS = (
     *(
         "*",
@@ -87,7 +87,7 @@ def _numbered(pieces: list[str], times: int) -> str:
 _TEXTS = st.builds(
     _numbered, st.lists(st.sampled_from(_PIECES), min_size=6, max_size=40), st.sampled_from([1, 4, 12, 30])
 )
-"""Markdown of every kind and length, its words numbered."""
+"""Markdown of every kind and length, with numbered words."""
 _BUTTONS = st.just(()) | st.lists(
     st.builds(
         Button,
@@ -110,19 +110,19 @@ _FILES = st.lists(
 
 
 class RenderContract(Contract):
-    @whatever
+    @any_input
     @given(text=_TEXTS | st.text(max_size=50) | st.just("half a character: \ud800"), buttons=_BUTTONS, media=_FILES)
     async def test_rendering_is_pure_and_whole(
         self, case: ChannelCase, channel: Channel, text: str, buttons: tuple[Button, ...], media: tuple[Media, ...]
     ) -> None:
-        """Its parts can be stored; a question's buttons are on the last of them, whose receipt is their showing."""
+        """The parts can be stored. The last part has the buttons, and its receipt counts as the showing."""
         buttons = buttons[: channel.capabilities.buttons or None]
         reply = Reply(text=f"{text}\n\nAnswer?" if buttons else text, buttons=buttons, media=media)
         parts = list(channel.render(case.address, reply))
         with without_io("render"):
             again = list(channel.render(case.address, reply))
         assert again == parts
-        assert [stored(part) for part in parts] == parts, "not the same after it was stored"
+        assert [as_stored(part) for part in parts] == parts, "not the same after it was stored"
         assert [part.media for part in parts if part.media] == list(media)
         tokens = [[button.token for button in part.buttons] for part in parts]
         assert not any(tokens[:-1]), "a question comes last"
@@ -131,31 +131,33 @@ class RenderContract(Contract):
     async def test_nothing_to_say_is_no_call(self, case: ChannelCase, channel: Channel) -> None:
         assert list(channel.render(case.address, Reply())) == []
 
-    @whatever
+    @any_input
     @given(text=_TEXTS, buttons=_BUTTONS)
     async def test_whatever_is_said_arrives_whole(
         self, chat: Chat, channel: Channel, text: str, buttons: tuple[Button, ...]
     ) -> None:
-        """The platform takes every part, and every word is there, in order; buttons, or words where there are none."""
+        """The platform accepts every part. Every word arrives in order, and so do the buttons."""
         buttons = buttons[: channel.capabilities.buttons or None]
-        arrived = await _said(chat, Reply(text=f"{text}\n\nAnswer?" if buttons else text, buttons=buttons))
+        arrived = await _arrivals_of(chat, Reply(text=f"{text}\n\nAnswer?" if buttons else text, buttons=buttons))
         words = [int(number) for message in arrived for number in _WORD.findall(message.text)]
         assert words == list(range(len(_WORD.findall(text))))
         if buttons:
             assert "Answer?" in arrived[-1].text
-            _shows(channel, arrived, buttons)
+            _check_buttons(channel, arrived, buttons)
 
-    @whatever
+    @any_input
     @given(marks=st.lists(st.sampled_from(_MARKS), min_size=1, max_size=60), times=st.sampled_from([1, 1, 20]))
     async def test_whatever_the_marks_the_platform_takes_it(self, chat: Chat, marks: list[str], times: int) -> None:
-        """Markup of no sense, unclosed and overlapping, with addresses that lead nowhere."""
-        arrived = await _said(chat, Reply(text="".join(marks * times)))
+        """Markup that is unclosed or overlapping, with invalid URLs."""
+        arrived = await _arrivals_of(chat, Reply(text="".join(marks * times)))
         assert all(message.text for message in arrived)
 
     async def test_what_is_exact_arrives_letter_by_letter(self, chat: Chat) -> None:
-        """No letter of a value is made a cheaper one; what the platform would take for a mark is no mark of its own."""
+        """No letter of a value is replaced by a cheaper one, and no letter of it is read as markup."""
         for value in ("INV\u201342", "INV\u201142", "it\u2019s", "1\u2026 2", "a_b", "1\u00d72", "\u0441\u043e"):
-            shown = "\n".join(message.text for message in await _said(chat, Reply(text=f"Pay {value}?", exact=True)))
+            shown = "\n".join(
+                message.text for message in await _arrivals_of(chat, Reply(text=f"Pay {value}?", exact=True))
+            )
             assert f"Pay {value}?" in shown
 
     async def test_a_long_text_is_split_and_nothing_is_lost(self, chat: Chat, channel: Channel) -> None:
@@ -163,7 +165,7 @@ class RenderContract(Contract):
         for character in ("x", "é", "🧾", "x 🧾\n", "&", "e\u0301\u0302"):
             for length in (longest - 1, longest, longest + 1, 2 * longest + 1):
                 text = (character * length)[:length].strip()
-                arrived = await _said(chat, Reply(text=text))
+                arrived = await _arrivals_of(chat, Reply(text=text))
                 first = character[0]
                 assert sum(message.text.count(first) for message in arrived) == text.count(first), (
                     f"{first!r} × {length}"
@@ -173,12 +175,12 @@ class RenderContract(Contract):
     async def test_the_most_buttons_arrive_with_their_labels_cut(self, chat: Chat, channel: Channel) -> None:
         most = min(channel.capabilities.buttons, 100)
         shown = tuple(Button(label=f"{number} {'label ' * 60}", token=make_token("07")) for number in range(most or 2))
-        _shows(channel, await _said(chat, Reply(text="Which one?", buttons=shown)), shown)
+        _check_buttons(channel, await _arrivals_of(chat, Reply(text="Which one?", buttons=shown)), shown)
 
     async def test_a_question_comes_after_what_goes_with_it(
         self, case: ChannelCase, chat: Chat, channel: Channel
     ) -> None:
-        """So that its answer comes right after it, and the last receipt is that of the message to be edited."""
+        """So the answer follows the question, and the last receipt is that of the message to edit."""
         media = await media_of(chat.files, b"%PDF-1.7", "a.pdf", "application/pdf")
         shown = (Button(label="Confirm", token=make_token("07"), style="confirm"),)
         text = "word " * (channel.capabilities.max_text // 4) + "\n\nDelete INV-42?"
@@ -187,7 +189,7 @@ class RenderContract(Contract):
         arrived = chat.arrived()[before:]
         assert "Delete INV-42?" in arrived[-1].text
         assert receipts[-1].message_id == arrived[-1].message_id
-        _shows(channel, arrived, shown)
+        _check_buttons(channel, arrived, shown)
 
     async def test_an_edit_shows_in_place_and_takes_the_buttons_away(self, chat: Chat, channel: Channel) -> None:
         if not channel.capabilities.edit:
@@ -204,15 +206,15 @@ class RenderContract(Contract):
             assert after[-1].buttons == ()
 
 
-async def _said(chat: Chat, reply: Reply) -> list[Arrived]:
-    """What arrives of one reply."""
+async def _arrivals_of(chat: Chat, reply: Reply) -> list[Arrived]:
+    """Send a reply, and return the messages that arrive."""
     before = len(chat.arrived())
     await chat.say(reply)
     return chat.arrived()[before:]
 
 
-def _shows(channel: Channel, arrived: Sequence[Arrived], shown: Sequence[Button]) -> None:
-    """The last message, and no other, shows these buttons, where there are any."""
+def _check_buttons(channel: Channel, arrived: Sequence[Arrived], shown: Sequence[Button]) -> None:
+    """Check that the last message alone shows these buttons, if the channel has buttons."""
     expected = [button.token for button in shown] if channel.capabilities.buttons else []
     assert [token for _, token in arrived[-1].buttons] == expected
     assert [message.buttons for message in arrived[:-1]] == [()] * (len(arrived) - 1)

@@ -1,4 +1,4 @@
-"""What becomes of a call: its receipt, or the error that says what to do next."""
+"""Tests of `send`: a call returns its receipt, or raises the error that tells how to go on."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ class SendContract(Contract):
         assert all(receipt.sent_at is None or receipt.sent_at.tzinfo for receipt in (first, second))
 
     async def test_too_many_requests_say_how_long_to_wait(self, case: ChannelCase, chat: Chat) -> None:
-        error = await failing(case, chat, "limited")
+        error = await error_of(case, chat, "limited")
         assert error is None or isinstance(error, RateLimited)
         assert error is None or error.retry_after_seconds == RETRY_AFTER_SECONDS
 
     async def test_a_refusal_for_good_is_undeliverable(self, case: ChannelCase, chat: Chat) -> None:
-        error = await failing(case, chat, "refused")
+        error = await error_of(case, chat, "refused")
         assert error is None or isinstance(error, Undeliverable)
 
     async def test_a_token_that_is_refused_is_to_be_mended_and_no_fault_of_the_part(
         self, case: ChannelCase, chat: Chat
     ) -> None:
-        error = await failing(case, chat, "unauthorized")
+        error = await error_of(case, chat, "unauthorized")
         if error is None:
             return
         assert isinstance(error, Unavailable)
@@ -71,23 +71,23 @@ class SendContract(Contract):
         assert error.mend.setting in {setting.name for setting in settings_of(case.channel)}
 
     async def test_a_page_of_something_between_is_no_word_of_the_platforms(self, case: ChannelCase, chat: Chat) -> None:
-        error = await failing(case, chat, "page")
+        error = await error_of(case, chat, "page")
         assert error is None or type(error) is Unavailable
 
     async def test_a_server_error_is_to_be_tried_again(self, case: ChannelCase, chat: Chat) -> None:
-        error = await failing(case, chat, "broken")
+        error = await error_of(case, chat, "broken")
         assert error is None or type(error) is Unavailable
 
     async def test_a_connection_that_ends_without_an_answer_is_in_doubt(self, case: ChannelCase, chat: Chat) -> None:
-        error = await failing(case, chat, "cut")
+        error = await error_of(case, chat, "cut")
         assert error is None or type(error) is Ambiguous
 
     async def test_an_answer_that_never_comes_is_in_doubt(self, case: ChannelCase, chat: Chat) -> None:
-        error = await failing(case, chat, "silent", goes_on=False)
+        error = await error_of(case, chat, "silent", goes_on=False)
         assert error is None or type(error) is Ambiguous
 
     async def test_a_platform_that_is_away_took_nothing(self, case: ChannelCase, chat: Chat) -> None:
-        error = await failing(case, chat, "away", goes_on=False)
+        error = await error_of(case, chat, "away", goes_on=False)
         assert error is None or type(error) is Unavailable
 
     async def test_errors_and_logs_tell_no_secret_and_no_words(
@@ -100,14 +100,14 @@ class SendContract(Contract):
         faults: list[Fault] = ["limited", "refused", "unauthorized", "page", "broken", "cut", "away"]
         told = ""
         for fault in faults:
-            if error := await failing(case, chat, fault, "Quellwasser 4711", goes_on=False):
+            if error := await error_of(case, chat, fault, "Quellwasser 4711", goes_on=False):
                 told += "".join(traceback.format_exception(error))
         told += caplog.text
         assert "Quellwasser" not in told
         assert not any(secret in told for secret in secrets)
 
     async def test_a_file_arrives_with_its_name_and_type(self, chat: Chat, channel: Channel) -> None:
-        """Itself where the platform takes its kind, else its name and a link to it."""
+        """A file of a kind that the platform takes arrives itself, any other as its name and a link."""
         for kind, filename, mime_type, content in _FILES:
             media = await media_of(chat.files, content, filename, mime_type)
             before = len(chat.arrived())
@@ -151,7 +151,7 @@ class SendContract(Contract):
             assert "film.pdf" in arrived.text
 
     async def test_a_part_sent_again_under_its_key(self, case: ChannelCase, chat: Chat) -> None:
-        """Shown once where the key is recognised. Elsewhere it shows twice, and nobody may believe otherwise."""
+        """It is shown once if the platform recognises the key, else twice, and the receipts tell which."""
         before = len(chat.arrived())
         [part] = chat.render(Reply(text="once"))
         first, second = [await chat.send(part, key="k" * 32) for _ in range(2)]
@@ -159,10 +159,10 @@ class SendContract(Contract):
         assert (first == second) == case.recognises_keys
 
 
-async def failing(
+async def error_of(
     case: ChannelCase, chat: Chat, fault: Fault, words: str = "hello", *, goes_on: bool = True
 ) -> SendError | None:
-    """What a message raises that meets this fault; None without a platform, where sending does nothing to fail."""
+    """Return the error that a message raises at this fault; None for a channel without a platform."""
     [part] = chat.render(Reply(text=words))
     if case.platform is None:
         with without_io("send without a platform"):
@@ -184,7 +184,7 @@ async def failing(
 
 
 async def file_of(chat: Chat, before: int, *, wanted: bool) -> Arrived:
-    """The message of a file. A platform that fetches files itself takes a moment."""
+    """Wait for the message of a file, and return it. A platform that fetches files itself takes a moment."""
     async with asyncio.timeout(_ARRIVES_SECONDS):
         while True:
             arrived = chat.arrived()[before:]

@@ -1,4 +1,4 @@
-"""Who gets in: what the platform has proven, and nothing else."""
+"""Tests of `verify`: only requests with the platform's proof are accepted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from yarl import URL
 
 from channels import Channel, Forged, Stale, WebhookRequest
 from gateway.testing.channel_contract.case import ChannelCase, Webhook
-from gateway.testing.channel_contract.helpers import NOW, Contract, Door, of_its_webhook, proven, whatever
+from gateway.testing.channel_contract.helpers import NOW, Contract, WebServer, any_input, webhook_test, with_proof
 from gateway.web.limits import MAX_BODY_BYTES
 
 __all__ = ["VerifyContract"]
@@ -30,48 +30,48 @@ _HEADERS = ("content-type", "content-length", "host", "user-agent", "accept-lang
 
 
 class VerifyContract(Contract):
-    @of_its_webhook
+    @webhook_test
     async def test_what_the_platform_proves_is_let_in(self, webhook: Webhook, channel: Channel) -> None:
         assert webhook.deliveries, "the case names no delivery"
         for delivery in webhook.deliveries:
             for attempt in (1, 2):
-                channel.verify(proven(webhook, delivery.request, NOW, attempt), NOW)
+                channel.verify(with_proof(webhook, delivery.request, NOW, attempt), NOW)
 
-    @of_its_webhook
+    @webhook_test
     async def test_without_the_whole_proof_it_is_forged(self, webhook: Webhook, channel: Channel) -> None:
         assert webhook.proof, "the case names no header of the proof"
-        request = proven(webhook, webhook.deliveries[0].request)
-        refused(channel, replace(request, headers={}), "no header at all")
+        request = with_proof(webhook, webhook.deliveries[0].request)
+        check_refused(channel, replace(request, headers={}), "no header at all")
         for name in webhook.proof:
-            refused(channel, without(request, name), f"no {name}")
-            for how, value in spoiled(request.headers[name]):
-                refused(channel, having(request, {name: value}), f"{name}: {how}")
+            check_refused(channel, without_header(request, name), f"no {name}")
+            for how, value in spoiled_values(request.headers[name]):
+                check_refused(channel, with_headers(request, {name: value}), f"{name}: {how}")
 
-    @of_its_webhook
+    @webhook_test
     async def test_a_refusal_says_nothing_secret(self, case: ChannelCase, webhook: Webhook, channel: Channel) -> None:
-        request = proven(webhook, webhook.deliveries[0].request)
+        request = with_proof(webhook, webhook.deliveries[0].request)
         for name in webhook.proof:
             value = request.headers[name]
             with pytest.raises((Forged, Stale)) as caught:
-                channel.verify(having(request, {name: value[:-1]}), NOW)
+                channel.verify(with_headers(request, {name: value[:-1]}), NOW)
             shown = f"{caught.value!r} {caught.value.__cause__!r}"
             assert not any(secret in shown for secret in (*case.settings.values(), value[:-1]) if len(secret) >= 8)
 
-    @of_its_webhook
+    @webhook_test
     async def test_the_proof_is_of_one_body_or_the_case_says_not(self, webhook: Webhook, channel: Channel) -> None:
         for delivery in webhook.deliveries:
-            request = proven(webhook, delivery.request)
+            request = with_proof(webhook, delivery.request)
             channel.verify(request, NOW)
             for body in (b"", request.body[:-1], request.body[1:], request.body + b"x", b"{}"):
                 if webhook.covers_body:
-                    refused(channel, replace(request, body=body), f"{delivery.name} with another body")
+                    check_refused(channel, replace(request, body=body), f"{delivery.name} with another body")
                 else:
                     channel.verify(replace(request, body=body), NOW)
 
-    @of_its_webhook
+    @webhook_test
     async def test_a_proof_ends_and_does_not_begin_in_the_future(self, webhook: Webhook, channel: Channel) -> None:
-        """Where the proof has no time in it, a request holds for ever: its ids have to be remembered for long."""
-        request = proven(webhook, webhook.deliveries[0].request)
+        """A proof without a time holds for ever, so the ids of its events must be kept for long."""
+        request = with_proof(webhook, webhook.deliveries[0].request)
         if webhook.window_seconds is None:
             channel.verify(request, NOW + timedelta(days=3650))
             assert channel.capabilities.keep_seconds >= _WEEK_SECONDS
@@ -84,7 +84,7 @@ class VerifyContract(Contract):
                 channel.verify(request, NOW + timedelta(seconds=seconds))
         assert channel.capabilities.keep_seconds >= min(after, _WEEK_SECONDS)
 
-    @whatever
+    @any_input
     @given(
         of=st.integers(0, 999),
         spoil=st.lists(st.tuples(st.booleans(), st.integers(0, 99), _TEXT), min_size=1, max_size=4),
@@ -93,7 +93,7 @@ class VerifyContract(Contract):
         url=st.none() | _TEXT,
         body=st.none() | st.binary(max_size=300),
     )
-    @of_its_webhook
+    @webhook_test
     async def test_whatever_the_bytes_it_is_forged_or_stale_and_nothing_else(
         self,
         webhook: Webhook,
@@ -105,18 +105,18 @@ class VerifyContract(Contract):
         url: str | None,
         body: bytes | None,
     ) -> None:
-        """Random text of every kind in every header and in the URL, random bytes in the body.
+        """Random text in every header and in the URL, random bytes in the body.
 
-        Some of a proof look right but for a few characters: those go on where nonsense is refused at once.
+        Some proofs are right but for a few characters, so that the check gets further than with random text.
         """
-        true = proven(webhook, webhook.deliveries[of % len(webhook.deliveries)].request)
+        true = with_proof(webhook, webhook.deliveries[of % len(webhook.deliveries)].request)
         wrong: dict[str, str] = {}
         for name, (near, at, text) in zip(webhook.proof, cycle(spoil), strict=False):
-            wrong[name] = _over(true.headers[name], at, text) if near else text
+            wrong[name] = _overwritten(true.headers[name], at, text) if near else text
         if any(value.strip() == true.headers[name] for name, value in wrong.items()):
             return
         kept = {name: value for name, value in headers.items() if name not in wrong}
-        refused(
+        check_refused(
             channel,
             WebhookRequest(
                 method or true.method,
@@ -129,54 +129,57 @@ class VerifyContract(Contract):
 
     # ── through the gateway's own web server ──
 
-    @of_its_webhook
-    async def test_a_delivery_comes_in_over_http_and_is_answered(self, webhook: Webhook, door: Door) -> None:
+    @webhook_test
+    async def test_a_delivery_comes_in_over_http_and_is_answered(self, webhook: Webhook, web_server: WebServer) -> None:
         async with aiohttp.ClientSession() as http:
             for delivery in webhook.deliveries:
-                request = proven(webhook, delivery.request)
-                door.stored.clear()
-                async with http.post(at(door, request), data=request.body, headers=request.headers) as response:
+                request = with_proof(webhook, delivery.request)
+                web_server.stored.clear()
+                url = url_at(web_server, request)
+                async with http.post(url, data=request.body, headers=request.headers) as response:
                     body = await response.read()
                     expected = delivery.parsed.response
                     assert (response.status, body) == (expected.status, expected.body), delivery.name
                     for name, value in expected.headers.items():
                         assert response.headers.get(name) == value, delivery.name
-                assert [(p.events, p.not_understood) for p in door.stored] == [
+                assert [(p.events, p.not_understood) for p in web_server.stored] == [
                     (delivery.parsed.events, delivery.parsed.not_understood)
                 ], delivery.name
 
-    @of_its_webhook
+    @webhook_test
     async def test_odd_bytes_in_any_header_are_no_fault_of_ours(
-        self, webhook: Webhook, door: Door, caplog: pytest.LogCaptureFixture
+        self, webhook: Webhook, web_server: WebServer, caplog: pytest.LogCaptureFixture
     ) -> None:
-        request = proven(webhook, webhook.deliveries[0].request)
+        request = with_proof(webhook, webhook.deliveries[0].request)
         for name in {*request.headers, *_HEADERS} - {"content-length"}:
             for odd in _ODD_BYTES:
-                status = await posted(door, request, {name: odd})
+                status = await posted(web_server, request, {name: odd})
                 asked = f"{name}: {odd[:20]!r}"
                 assert status in ((400, 401) if name in webhook.proof else (200, 400, 401)), f"{asked}: {status}"
         for name in webhook.proof:
             value = request.headers[name].encode()
-            assert await posted(door, request, {name: b""}) in (400, 401)
-            assert await posted(door, request, {name: value + b", " + value}) in (400, 401)
+            assert await posted(web_server, request, {name: b""}) in (400, 401)
+            assert await posted(web_server, request, {name: value + b", " + value}) in (400, 401)
             doubled = value + b"\r\n" + name.encode() + b": " + value
-            assert await posted(door, request, {name: doubled}) in (400, 401), f"{name} twice"
+            assert await posted(web_server, request, {name: doubled}) in (400, 401), f"{name} twice"
         assert [record.getMessage() for record in caplog.records if "broke its contract" in record.message] == []
 
-    @of_its_webhook
-    async def test_what_is_too_large_or_packed_is_refused_before_it_is_read(self, webhook: Webhook, door: Door) -> None:
-        request = proven(webhook, webhook.deliveries[0].request)
+    @webhook_test
+    async def test_what_is_too_large_or_packed_is_refused_before_it_is_read(
+        self, webhook: Webhook, web_server: WebServer
+    ) -> None:
+        request = with_proof(webhook, webhook.deliveries[0].request)
         large = request.body + b" " * MAX_BODY_BYTES
         async with aiohttp.ClientSession() as http:
             for body, more, status in ((large, {}, 413), (request.body, {"content-encoding": "gzip"}, 415)):
                 headers = CIMultiDict({**request.headers, **more})
-                async with http.post(at(door, request), data=body, headers=headers) as response:
+                async with http.post(url_at(web_server, request), data=body, headers=headers) as response:
                     assert response.status == status
-        assert door.stored == []
+        assert web_server.stored == []
 
 
-def refused(channel: Channel, request: WebhookRequest, what: str) -> None:
-    """It raises Forged or Stale; any other error comes through as it is."""
+def check_refused(channel: Channel, request: WebhookRequest, what: str) -> None:
+    """Check that `verify` raises Forged or Stale. Any other error is raised."""
     try:
         channel.verify(request, NOW)
     except (Forged, Stale):
@@ -184,8 +187,8 @@ def refused(channel: Channel, request: WebhookRequest, what: str) -> None:
     pytest.fail(f"let in: {what}")
 
 
-def spoiled(value: str) -> Iterator[tuple[str, str]]:
-    """Values that are not the one of the proof, and what is wrong with each."""
+def spoiled_values(value: str) -> Iterator[tuple[str, str]]:
+    """Yield values that differ from that of the proof, each with its fault."""
     middle = len(value) // 2
     yield "empty", ""
     yield "cut", value[:-1]
@@ -200,28 +203,28 @@ def spoiled(value: str) -> Iterator[tuple[str, str]]:
         yield f"odd {odd[:8]!r} within", value[:middle] + odd + value[middle:]
 
 
-def having(request: WebhookRequest, headers: Mapping[str, str]) -> WebhookRequest:
+def with_headers(request: WebhookRequest, headers: Mapping[str, str]) -> WebhookRequest:
     return replace(request, headers={**request.headers, **headers})
 
 
-def without(request: WebhookRequest, name: str) -> WebhookRequest:
+def without_header(request: WebhookRequest, name: str) -> WebhookRequest:
     return replace(request, headers={k: v for k, v in request.headers.items() if k != name})
 
 
-def _over(value: str, at: int, text: str) -> str:
-    """The value with a text written over what stood there."""
+def _overwritten(value: str, at: int, text: str) -> str:
+    """Return the value with a text written over a part of it."""
     at %= len(value)
     return (value[:at] + text)[: len(value)] + value[at + len(text) :]
 
 
-def at(door: Door, request: WebhookRequest) -> str:
-    """Where the door is for a request: its path and query, on our server."""
-    return door.url + URL(request.url).raw_path_qs
+def url_at(web_server: WebServer, request: WebhookRequest) -> str:
+    """Return the URL of the web server with the path and query of the request."""
+    return web_server.url + URL(request.url).raw_path_qs
 
 
-async def posted(door: Door, request: WebhookRequest, headers: Mapping[str, bytes]) -> int:
-    """Post a request whose headers are these bytes: the status of the answer. No client would send them."""
-    url = URL(door.url)
+async def posted(web_server: WebServer, request: WebhookRequest, headers: Mapping[str, bytes]) -> int:
+    """Post a request with these bytes in its headers, which no HTTP client would send; return the status."""
+    url = URL(web_server.url)
     lines = {name: value.encode() for name, value in {"host": url.authority, **request.headers}.items()}
     lines |= {**headers, "content-length": str(len(request.body)).encode(), "connection": b"close"}
     head = b"".join(name.encode() + b": " + value + b"\r\n" for name, value in lines.items())

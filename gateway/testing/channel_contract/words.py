@@ -1,4 +1,4 @@
-"""A channel says whether a person typed the words here to the bot, and whether after our message."""
+"""Tests of typed words: a channel tells if a person typed them here, and if after the bot's message."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from channels import CanOrder, Channel, Message, Receipt
 from gateway.testing.channel_contract.case import ChannelCase, Webhook
-from gateway.testing.channel_contract.helpers import Chat, Contract, of_its_webhook, proven, without_io
-from gateway.testing.channel_contract.parse import events_of, heard, read
+from gateway.testing.channel_contract.helpers import Chat, Contract, webhook_test, with_proof, without_io
+from gateway.testing.channel_contract.parse import events_of, message_of, parse_or_none
 
 __all__ = ["WordsContract"]
 
@@ -18,32 +18,32 @@ _NO_IDS = ("", " ", "x", "-1", "+9", "1e9", "0x7fff", "1_0", "NaN", "٩٩٩٩٩�
 
 
 class WordsContract(Contract):
-    @of_its_webhook
+    @webhook_test
     async def test_words_alone_are_not_spoiled(self, webhook: Webhook, channel: Channel) -> None:
         for text in ("yes", "OK K7P2", "delete INV-42"):
-            message = heard(channel, webhook, text)
+            message = message_of(channel, webhook, text)
             assert (message.spoiled_by, message.unknown_fields, message.replayed) == ((), (), False)
 
-    @of_its_webhook
+    @webhook_test
     async def test_each_documented_field_spoils_or_does_not(self, webhook: Webhook, channel: Channel) -> None:
         assert webhook.fields or channel.capabilities.bare_yes == "never", "give the case `fields` and `holding`"
         for field in webhook.fields:
             named = f"{field.name}: {field.value!r}"
-            messages = holding(channel, webhook, {field.name: field.value})
+            messages = messages_with(channel, webhook, {field.name: field.value})
             assert messages or field.spoils, f"not read any more with {named}"
             for message in messages:
                 assert bool(message.spoiled_by) == field.spoils, f"{message.spoiled_by} with {named}"
                 assert message.unknown_fields == (), f"documented, and yet not known: {named}"
 
-    @of_its_webhook
+    @webhook_test
     async def test_a_field_nobody_knows_is_named_and_no_more(self, webhook: Webhook, channel: Channel) -> None:
-        """A channel that speaks to its own page alone may refuse such a message instead."""
+        """A channel that serves only its own page may refuse this message instead."""
         if webhook.holding is None:
             return
-        [plain] = holding(channel, webhook, {})
-        if read(channel, proven(webhook, webhook.holding({_NOBODYS: "1"}))) is None:
+        [plain] = messages_with(channel, webhook, {})
+        if parse_or_none(channel, with_proof(webhook, webhook.holding({_NOBODYS: "1"}))) is None:
             return
-        [odd] = holding(channel, webhook, {_NOBODYS: "1"})
+        [odd] = messages_with(channel, webhook, {_NOBODYS: "1"})
         assert odd.unknown_fields == (_NOBODYS,)
         one, two = (replace(each, event_ids=(), message_id=None, sent_at=None) for each in (plain, odd))
         assert replace(two, unknown_fields=()) == one
@@ -75,8 +75,8 @@ class WordsContract(Contract):
             assert not channel.follows(late, Receipt(message_id=odd)), odd[:20]
 
 
-def holding(channel: Channel, webhook: Webhook, fields: Mapping[str, Any]) -> list[Message]:
-    """Return the messages that a "yes" with these fields becomes: none where it becomes something else."""
+def messages_with(channel: Channel, webhook: Webhook, fields: Mapping[str, Any]) -> list[Message]:
+    """Return the messages that `parse` reads from a "yes" with these fields; empty if it reads no message."""
     assert webhook.holding is not None, "give the case `holding`"
     events = events_of(channel, webhook.holding(fields), webhook)
     return [event for event in events if isinstance(event, Message)]
