@@ -90,7 +90,7 @@ def test_a_gateway_with_such_a_tool_does_not_start(tmp_path: Path, caplog: pytes
     assert "telegram is not on" in caplog.text, "where a bot is only tried"
 
 
-def test_an_approver_on_a_channel_that_the_tool_is_kept_off_can_never_answer() -> None:
+def test_approver_on_a_channel_without_the_tool_is_refused() -> None:
     @tool(confirm=Confirm("Pay?", approvers=Approvers(people=["telegram:1:7"])), channels=["slack"])
     async def pay() -> None:
         """Pay."""
@@ -99,7 +99,7 @@ def test_an_approver_on_a_channel_that_the_tool_is_kept_off_can_never_answer() -
         check(pay)
 
 
-def test_a_channel_that_there_is_not_is_refused_and_the_others_are_named() -> None:
+def test_unknown_channel_is_refused_and_known_ones_are_listed() -> None:
     @tool(channels=["slack", "slakc"])
     async def pay() -> None:
         """Pay."""
