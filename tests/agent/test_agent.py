@@ -41,7 +41,7 @@ async def test_every_way_in_gives_the_same_result() -> None:
 
 
 @pytest.mark.ledger("STOP-06")
-async def test_a_terminal_tool_ends_every_way_in_beside_another_call_too() -> None:
+async def test_terminal_tool_beside_another_call_ends_every_way_to_run() -> None:
     @tool(terminal=True)
     def finish() -> str:
         """Finish."""

@@ -35,7 +35,7 @@ async def list_invoices() -> str:
 
 
 @pytest.mark.ledger("STOP-09", "PAR-10", "RES-06", "POL-14")
-async def test_destructive_calls_of_one_reply_are_asked_together_and_end_the_turn() -> None:
+async def test_destructive_calls_are_asked_together_and_end_the_turn() -> None:
     delete, gone = deleting()
     reply = calls(
         call("delete_invoice", invoice_id="INV-1"), call("list_invoices"), call("delete_invoice", invoice_id="INV-2")
@@ -140,7 +140,7 @@ async def test_deny_beats_a_tool_that_asks() -> None:
 
 
 @pytest.mark.ledger("LOOP-23")
-async def test_an_agent_on_its_own_writes_down_what_it_would_have_asked() -> None:
+async def test_agent_without_a_channel_returns_the_pending_action() -> None:
     delete, gone = deleting(Confirm("Delete {invoice_id}?", ttl_seconds=60))
     agent = Agent([delete], provider=Script([call("delete_invoice", invoice_id="INV-1")]))
     result = await agent.run("delete it", context=ToolContext(person="app:-:ana", conversation="user:ana"))
@@ -184,7 +184,7 @@ async def test_confirm_action_must_say_true_in_time(confirm_action: Any, seconds
 
 
 @pytest.mark.ledger("POL-10", "POL-15")
-async def test_confirm_action_sees_the_call_and_a_denied_one_is_not_put_to_it_again() -> None:
+async def test_call_denied_by_confirm_action_is_not_put_to_it_again() -> None:
     delete, gone = deleting()
     seen: list[tuple[str, Mapping[str, Json]]] = []
 

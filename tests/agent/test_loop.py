@@ -88,7 +88,7 @@ async def test_a_number_that_json_cannot_hold_never_reaches_the_tool() -> None:
 
 
 @pytest.mark.ledger("LOOP-15", "TOOL-55")
-async def test_a_tool_that_raises_is_told_to_the_model_by_type_and_place() -> None:
+async def test_tool_error_reaches_the_model_as_its_type_and_place() -> None:
     @tool
     def divide(a: int, b: int) -> float:
         """Divide."""
@@ -176,7 +176,7 @@ async def test_a_stop_condition_that_raises_is_false() -> None:
 
 
 @pytest.mark.ledger("MISC-08")
-async def test_the_same_call_with_the_same_result_three_times_is_a_loop() -> None:
+async def test_same_call_and_result_three_times_is_a_loop() -> None:
     search, queries = searching()
     outcome = await Turn(Script([call("search", query="a") for _ in range(5)]), [search]).run()
     assert (outcome.stop_reason, len(queries)) == ("loop_detected", 3)
@@ -191,7 +191,7 @@ async def test_a_reply_that_was_cut_off_runs_none_of_its_calls() -> None:
     assert outcome.content == "short"
 
 
-async def test_five_hundred_calls_at_once_are_capped_and_each_is_answered() -> None:
+async def test_500_calls_at_once_are_capped_and_each_is_answered() -> None:
     search, queries = searching()
     outcome = await Turn(Script([calls(*[call("search", query=str(n)) for n in range(500)]), "ok"]), [search]).run()
     assert len(queries) == CALLS_IN_ONE_REPLY
@@ -357,7 +357,7 @@ async def test_each_step_is_an_event() -> None:
 
 
 @pytest.mark.ledger("PAR-01", "PAR-04", "PAR-05", "PAR-06", "LOOP-15")
-async def test_calls_of_one_reply_run_together_and_answer_in_call_order() -> None:
+async def test_calls_of_one_reply_run_together_and_keep_call_order() -> None:
     all_here = asyncio.Barrier(3)
     finish_order: list[int] = []
     turns = {3: asyncio.Event(), 1: asyncio.Event(), 2: asyncio.Event()}
@@ -405,7 +405,7 @@ async def test_parallel_off_keeps_the_order() -> None:
 
 
 @pytest.mark.ledger("PAR-09")
-async def test_a_terminal_tool_among_several_ends_the_turn_after_all_of_them() -> None:
+async def test_terminal_tool_ends_the_turn_after_the_other_calls() -> None:
     @tool(terminal=True, read_only=True)
     async def form(n: int) -> str:
         """Show a form."""

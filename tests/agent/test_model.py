@@ -31,7 +31,7 @@ async def test_too_many_calls_wait_for_cooldown_and_backoff() -> None:
 
 
 @pytest.mark.ledger("RTY-05", "RTY-06", "RTY-08", "CFG-06")
-async def test_other_errors_wait_for_backoff_and_the_last_one_is_raised() -> None:
+async def test_other_errors_back_off_and_the_last_one_is_raised() -> None:
     turn = Turn(Script([error("boom 1"), error("boom 2"), error("boom 3")]), [])
     with pytest.raises(ProviderError, match="boom 3"):
         await turn.run()
@@ -59,7 +59,7 @@ async def test_the_providers_own_wait_wins() -> None:
 
 
 @pytest.mark.ledger("RTY-07")
-async def test_no_backoff_means_no_wait_and_no_retries_means_one_attempt() -> None:
+async def test_zero_backoff_never_waits_and_zero_retries_try_once() -> None:
     turn = Turn(Script([error("boom"), "here"]), [], AgentConfig(retry_backoff_seconds=0))
     assert (await turn.run()).content == "here"
     assert turn.waits == []
@@ -104,7 +104,7 @@ async def test_text_is_handed_out_as_it_comes() -> None:
     assert (heard, outcome.content) == (["He", "llo"], "Hello")
 
 
-async def test_a_stream_that_breaks_off_runs_nothing_and_is_not_read_out_twice() -> None:
+async def test_broken_stream_runs_no_call_and_is_not_repeated() -> None:
     ran: list[str] = []
 
     @tool
@@ -126,7 +126,7 @@ async def test_a_stream_that_breaks_off_before_any_text_is_tried_again() -> None
     assert (heard, turn.waits) == (["ok"], [1.0])
 
 
-async def test_a_listener_that_takes_its_time_is_no_silence_of_the_model() -> None:
+async def test_slow_listener_does_not_count_as_a_model_timeout() -> None:
     async def on_text(text: str) -> None:
         later = asyncio.Event()
         asyncio.get_running_loop().call_later(0.05, later.set)

@@ -73,7 +73,7 @@ async def test_a_recorded_reply_is_not_asked_for_again() -> None:
     assert outcome.iterations == 2
 
 
-async def test_a_call_that_was_started_and_not_finished_is_not_run_again() -> None:
+async def test_call_started_but_not_finished_is_not_run_again() -> None:
     count, keys = counting()
     left = await until(Turn(Script([call("count", n=1)]), [count]), 2)
     turn = Turn(Script(["I do not know"]), [count], journal=left)
@@ -130,7 +130,7 @@ async def test_a_person_is_not_asked_twice() -> None:
     assert (asked.action.kind, asked.action.args) == ("wipe", {})
 
 
-async def test_a_call_that_was_asked_about_does_not_run_when_its_tool_stops_asking() -> None:
+async def test_asked_call_does_not_run_when_its_tool_stops_asking() -> None:
     ran: list[str] = []
 
     def wiping(confirm: bool) -> Tool:
@@ -177,7 +177,7 @@ async def test_files_are_kept_before_they_are_recorded_and_come_back(tmp_path: P
     assert told(outcome) == ["exported"]
 
 
-async def test_files_that_cannot_be_kept_are_told_and_the_tool_is_not_run_again() -> None:
+async def test_files_not_kept_are_reported_without_a_second_run() -> None:
     async def keep(artifact: Artifact) -> Media:
         raise NotKept("a file could not be kept in /data: No space left on device")
 
