@@ -14,7 +14,7 @@ from gateway.artifacts import MAX_BYTES, MAX_PER_RUN, OutsideRun, collecting, em
 
 
 @pytest.mark.ledger("RES-09", "RES-10", "RES-11", "RES-12")
-def test_what_is_emitted_is_collected_in_order_with_its_hash_and_size() -> None:
+def test_emitted_files_are_collected_in_order_with_hash_and_size() -> None:
     with collecting() as artifacts:
         chart = emit_artifact(content=b"chart", mime_type="image/png", filename="Q2.png", role="primary")
         there = emit_artifact("https://example.org/q2.png", sha256="0" * 64, size=7, role="preview")

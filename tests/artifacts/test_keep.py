@@ -58,7 +58,7 @@ def emitted(content: bytes, **options: object) -> Artifact:
         return emit_artifact(content=content, **options)  # type: ignore[arg-type]
 
 
-async def test_files_are_kept_and_swept_while_all_threads_of_the_loop_hang(store: ArtifactStore, clock: Clock) -> None:
+async def test_files_are_kept_and_swept_while_all_loop_threads_hang(store: ArtifactStore, clock: Clock) -> None:
     with all_threads_hang():
         async with asyncio.timeout(15):
             await store.keep(emitted(b"%PDF-1.7 ..."))
@@ -66,7 +66,7 @@ async def test_files_are_kept_and_swept_while_all_threads_of_the_loop_hang(store
             assert await store.sweep(clock()) == 1
 
 
-async def test_a_kept_file_is_named_by_its_hash_and_can_be_stored_as_json(store: ArtifactStore) -> None:
+async def test_kept_file_is_named_by_its_hash_and_stored_as_json(store: ArtifactStore) -> None:
     media = await store.keep(emitted(b"%PDF-1.7 ...", filename="INV-7.pdf", role="primary"))
 
     digest = hashlib.sha256(b"%PDF-1.7 ...").hexdigest()
@@ -147,7 +147,7 @@ async def test_a_swept_file_is_one_whose_stay_is_over(store: ArtifactStore, cloc
     assert shortest.sha256 not in there()
 
 
-async def test_keeping_a_file_again_begins_its_stay_anew_and_never_shortens_it(
+async def test_keeping_a_file_again_restarts_but_never_cuts_its_stay(
     store: ArtifactStore, clock: Clock
 ) -> None:
     media = await store.keep(emitted(b"again"))
@@ -256,7 +256,7 @@ async def test_a_file_never_takes_what_decisions_need(disk: Callable[[int], Arti
     await store.keep(emitted(b"a" * 1_000))  # it is there
 
 
-async def test_files_that_no_delivery_needs_any_more_make_room_for_new_ones(
+async def test_files_no_delivery_needs_are_removed_for_new_ones(
     disk: Callable[[int], ArtifactStore], clock: Clock
 ) -> None:
     store = disk(3_500)

@@ -48,7 +48,7 @@ def test_whose_a_link_is_comes_back_and_is_not_to_be_read_in_it(holder: OfConver
     assert bytes.fromhex(MEDIA.sha256) not in seen and MEDIA.sha256.encode() not in seen
 
 
-def test_two_links_have_nothing_in_common_by_which_one_shows_the_other() -> None:
+def test_two_links_to_one_file_have_almost_no_bytes_in_common() -> None:
     one, other = (links(NEW).sign(MEDIA, HOLDER, lives_seconds=seconds) for seconds in (60, 61))
     assert sum(a == b for a, b in zip(one, other, strict=True)) < len(one) / 8
 
