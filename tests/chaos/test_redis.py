@@ -55,7 +55,7 @@ async def test_whatever_dies_nothing_is_lost_and_nothing_happens_twice(tmp_path:
 
 @pytest.mark.chaos
 @pytest.mark.timeout(1200)
-async def test_for_minutes_and_what_the_dead_held_is_taken_over_in_time(tmp_path: Path, server: RedisServer) -> None:
+async def test_work_of_dead_workers_is_taken_over_in_time_for_minutes(tmp_path: Path, server: RedisServer) -> None:
     took = await run_through(LONG, tmp_path, server)
     assert within(took, 0.99) < LONG.lease_seconds + 2
 
