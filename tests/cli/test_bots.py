@@ -38,7 +38,7 @@ def test_a_bot_that_is_not_there(here: Path, bot: str, code: int, said: str) -> 
     assert "Traceback" not in result.stderr
 
 
-def test_an_error_in_the_file_is_shown_from_the_authors_side_alone(here: Path) -> None:
+def test_error_in_the_file_shows_only_the_authors_frames(here: Path) -> None:
     (here / "helper.py").write_text("def help():\n    return 1 / 0\n")
     (here / "broken.py").write_text("from helper import help\n\nhelp()\n")
     result = preview("broken.py", "anything")
@@ -52,7 +52,7 @@ def test_an_error_in_the_file_is_shown_from_the_authors_side_alone(here: Path) -
     assert lines[-1] == "ZeroDivisionError: division by zero"
 
 
-def test_a_tool_that_does_not_hold_together_points_at_the_authors_line(here: Path) -> None:
+def test_invalid_tool_is_reported_at_the_authors_line(here: Path) -> None:
     (here / "broken.py").write_text("from gateway import tool\n\n@tool\ndef act(x):\n    'Act.'\n")
     result = preview("broken.py", "act")
     assert result.exit_code == 1
@@ -61,7 +61,7 @@ def test_a_tool_that_does_not_hold_together_points_at_the_authors_line(here: Pat
     assert "x: has no annotation" in result.stderr
 
 
-def test_the_environment_file_beside_the_bot_is_there_when_it_is_loaded(here: Path) -> None:
+def test_env_file_beside_the_bot_is_read_before_it_is_loaded(here: Path) -> None:
     (here / "named.py").write_text(
         "import os\nfrom gateway import Agent, ChannelAgent, tool\n"
         "@tool(confirm='Greet ' + os.environ['SHOP'] + '?')\ndef greet() -> str:\n    'Greet.'\n    return ''\n"

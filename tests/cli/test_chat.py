@@ -76,7 +76,7 @@ async def test_nothing_is_kept(here: Path) -> None:
     assert not (here / ".askfirst").exists()
 
 
-async def test_numbers_press_the_buttons_and_stand_there_while_a_question_is_open(here: Path) -> None:
+async def test_numbers_press_the_buttons_while_a_question_is_open(here: Path) -> None:
     """Finding 11: after "maybe", a yes alone is not clear enough any more, and a number still is."""
     lines = ["delete invoice INV-42", "maybe", "yes", "3", "1", "list invoices"]
     out = await chat(here, *lines)

@@ -32,7 +32,7 @@ async def ends_well(process: Process) -> None:
     assert "Traceback" not in process.said
 
 
-async def test_the_page_answers_on_this_machine_and_the_store_is_beside_the_bot(
+async def test_page_answers_locally_and_the_store_is_beside_the_bot(
     here: Path, http: aiohttp.ClientSession
 ) -> None:
     elsewhere = here / "elsewhere"
@@ -133,7 +133,7 @@ bot = ChannelAgent(Agent([]), lifespan=open_books)
 """
 
 
-async def test_a_lifespan_that_fails_is_shown_and_the_next_save_mends_it(here: Path) -> None:
+async def test_failing_lifespan_is_shown_and_the_next_save_restarts(here: Path) -> None:
     bot = here / "bot.py"
     good = bot.read_text()
     bot.write_text(FAILING)
@@ -157,7 +157,7 @@ async def test_a_changed_setting_is_taken_up(here: Path) -> None:
         await ends_well(process)
 
 
-async def test_a_model_without_a_key_is_stood_in_for_and_another_mistake_is_not(here: Path) -> None:
+async def test_demo_replaces_a_model_without_a_key_but_no_unknown_one(here: Path) -> None:
     async with running(*DEV, cwd=here, env={"ASKFIRST_PROVIDER": "openai:gpt-5-mini"}) as process:
         await process.says("model: demo .* in place of the bot.s own, for OPENAI_API_KEY is not set")
     code, _, err = await askfirst(*DEV, cwd=here, env={"ASKFIRST_PROVIDER": "oracle:delphi"})

@@ -102,7 +102,7 @@ async def test_tools_that_hang_hold_up_no_end_and_are_not_begun_again(stage: Sta
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["sqlite", "redis"])
-async def test_a_model_that_does_not_answer_holds_up_no_end_and_is_asked_again(
+async def test_silent_model_delays_no_shutdown_and_is_asked_again(
     tmp_path: Path, server: RedisServer, shared: bool
 ) -> None:
     hold = asyncio.Event()
@@ -119,7 +119,7 @@ async def test_a_model_that_does_not_answer_holds_up_no_end_and_is_asked_again(
         hold.set()
 
 
-async def test_an_action_that_hangs_is_unknown_and_told_and_not_begun_again(stage: Stage) -> None:
+async def test_hanging_action_is_told_as_unknown_and_not_repeated(stage: Stage) -> None:
     ana = stage.telegram.person("Ana")
     async with serving(stage) as process:
         stage.model.script([Call("pay_invoice", {"invoice_id": "INV-1"})])
@@ -141,7 +141,7 @@ async def test_an_action_that_hangs_is_unknown_and_told_and_not_begun_again(stag
     assert runs(stage) == 1
 
 
-async def test_a_bot_that_hangs_at_its_end_does_not_hold_it_up_for_long(stage: Stage) -> None:
+async def test_bot_that_hangs_at_its_end_is_left_behind_soon(stage: Stage) -> None:
     async with serving(stage, last_seconds=1.0, HANGS_AT_ITS_END="1") as process:
         await ends(process)
     assert "something does not end" in process.said

@@ -37,7 +37,7 @@ def test_the_generated_test_passes(tmp_path: Path) -> None:
     assert "3 passed" in run.stdout
 
 
-def test_the_example_of_settings_names_every_channel_and_provider_and_sets_nothing(tmp_path: Path) -> None:
+def test_env_example_names_all_needed_settings_and_sets_none(tmp_path: Path) -> None:
     CliRunner().invoke(main, ["init", str(tmp_path)])
     text = (tmp_path / ".env.example").read_text(encoding="utf-8")
     assert dotenv_values(tmp_path / ".env.example") == {}

@@ -103,7 +103,7 @@ async def ana(at: Mapping[str, str]) -> AsyncIterator[Person]:
         yield Person(telegram, telegram.person("Ana"), env)
 
 
-async def test_a_newcomer_is_let_in_while_a_server_runs_and_removed_after(here: Path, ana: Person) -> None:
+async def test_newcomer_is_admitted_and_removed_while_a_server_runs(here: Path, ana: Person) -> None:
     env = {**ana.env, "ASKFIRST_ALLOW": "pairing"}
     who = f"telegram:{ana.telegram.bot.id}:{ana.user.id}"
     async with forked(*DEV, cwd=here, env=env) as process:
@@ -173,7 +173,7 @@ async def test_an_ask_is_withdrawn_while_a_server_runs(here: Path, ana: Person) 
         assert "is withdrawn: only what has not run yet" in await refusal("pending", "cancel", asked["id"], env=ana.env)
 
 
-async def test_an_ask_is_withdrawn_beside_a_stopped_server_and_told_by_the_next(
+async def test_ask_withdrawn_while_stopped_is_told_by_the_next_server(
     here: Path, ana: Person, at: Mapping[str, str]
 ) -> None:
     async with forked(*DEV, cwd=here, env=ana.env) as process:
@@ -257,7 +257,7 @@ async def test_a_socket_that_cannot_be_removed_is_left(here: Path) -> None:
     assert "Traceback" not in process.said
 
 
-async def test_a_link_is_followed_only_to_what_its_maker_alone_can_enter(here: Path) -> None:
+async def test_socket_link_is_followed_only_to_a_private_directory(here: Path) -> None:
     """The server is gone, and somebody else has made the directory anew that its link leads to."""
     store = SqliteStore(here / ".askfirst" / "askfirst.db")
     await store.open()
@@ -311,7 +311,7 @@ async def test_what_is_no_command_is_a_bad_request(here: Path, path: str, body: 
     await store.close()
 
 
-async def test_a_bot_that_never_ran_has_nothing_and_is_told_apart_from_one_that_is_not_there(here: Path) -> None:
+async def test_bot_that_never_ran_lists_nothing_and_a_missing_fails(here: Path) -> None:
     (here / "bot.py").write_text("")
     assert await told("pending", "list", "--bot", "bot.py") == []
     assert await told("dead", "list", "--bot", "bot.py") == []
@@ -321,7 +321,7 @@ async def test_a_bot_that_never_ran_has_nothing_and_is_told_apart_from_one_that_
     assert "there is no file nope.py" in await refusal("pending", "list", "--bot", "nope.py", code=2)
 
 
-async def test_a_store_that_is_owned_and_does_not_answer_or_is_not_there(here: Path) -> None:
+async def test_missing_store_and_owned_silent_store_are_refused(here: Path) -> None:
     assert "there is no store" in await refusal("pending", "list")
     assert not (here / ".askfirst").exists()
     store = SqliteStore(here / ".askfirst" / "askfirst.db")

@@ -50,7 +50,7 @@ def test_why_nobody_would_be_asked(here: Path, arguments: tuple[str, ...], code:
     assert said in result.stderr
 
 
-def test_what_is_too_long_is_printed_as_the_file_that_would_come_first(here: Path) -> None:
+def test_preview_too_long_for_a_message_is_printed_whole(here: Path) -> None:
     (here / "bot.py").write_text(
         "from gateway import Agent, tool\n"
         "@tool(confirm='Send {text}?')\ndef send(text: str) -> str:\n    'Send.'\n    return ''\n"
@@ -62,7 +62,7 @@ def test_what_is_too_long_is_printed_as_the_file_that_would_come_first(here: Pat
     assert shown.output.endswith("[ Cancel ]\n") and "Confirm ]" not in shown.output
 
 
-def test_a_value_from_right_to_left_stays_isolated_and_no_other_mark_does(here: Path) -> None:
+def test_right_to_left_value_is_isolated_and_other_marks_escaped(here: Path) -> None:
     (here / "bot.py").write_text(
         "from gateway import Agent, tool\n"
         "@tool(confirm='Send {text}?')\ndef send(text: str) -> str:\n    'Send.'\n    return ''\n"

@@ -100,7 +100,7 @@ async def test_clients_that_hold_on_do_not_hold_it_up(here: Path) -> None:
     assert "Traceback" not in server.said
 
 
-async def test_what_comes_while_it_ends_is_stored_and_answered_by_the_next(here: Path, telegram: FakeTelegram) -> None:
+async def test_message_during_shutdown_is_answered_by_the_next_process(here: Path, telegram: FakeTelegram) -> None:
     held = asyncio.Event()
     async with FakeOpenAI() as model:
         model.script([Say("First.", hold=held), Say("Second.")])
@@ -151,7 +151,7 @@ async def test_logs_that_cannot_be_written_end_nothing(here: Path, telegram: Fak
 
 
 @pytest.mark.parametrize("command", [SERVE, DEV], ids=["uvloop", "asyncio"])
-async def test_without_a_file_left_to_open_it_goes_on_when_there_is_one_again(
+async def test_server_out_of_file_descriptors_goes_on_once_some_free(
     here: Path, command: tuple[str, ...]
 ) -> None:
     began = time.monotonic()

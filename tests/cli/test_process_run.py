@@ -14,7 +14,7 @@ from gateway.cli.process import run
 from tests.e2e.house import SIGNING
 
 
-async def test_what_is_loaded_at_the_start_is_not_looked_through_for_garbage_again(tmp_path: Path) -> None:
+async def test_objects_loaded_at_the_start_are_frozen_for_the_gc(tmp_path: Path) -> None:
     """It would hold up the event loop for longer than a platform is kept waiting."""
     settings = Settings(store=f"sqlite:///{tmp_path / 'askfirst.db'}", secret=SIGNING, allow="*")
     gateway = await asyncio.to_thread(Gateway, Agent([], provider="demo"), settings)

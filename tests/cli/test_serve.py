@@ -229,7 +229,7 @@ async def test_a_second_start_on_the_same_store_is_refused(here: Path) -> None:
         assert "is in use by process" in err
 
 
-async def test_a_running_turn_is_let_finish_and_what_it_says_is_not_lost(here: Path, telegram: FakeTelegram) -> None:
+async def test_running_turn_finishes_and_its_answer_is_sent(here: Path, telegram: FakeTelegram) -> None:
     held = asyncio.Event()
     async with FakeOpenAI() as model:
         model.script([Say("All is well.", hold=held)])
@@ -295,7 +295,7 @@ async def test_a_lifespan_that_fails_is_one_line_without_its_words(here: Path) -
     assert error == "Error: the bot's lifespan failed: OSError (bot.py:7 open_books)\n"
 
 
-async def test_a_lifespan_that_fails_at_the_end_is_one_line_without_its_words(here: Path) -> None:
+async def test_lifespan_failing_at_the_end_is_told_without_its_text(here: Path) -> None:
     (here / "bot.py").write_text(FAILING.replace("    raise", "    yield\n    raise", 1))
     async with forked("serve", "bot.py", "--port", "0", cwd=here, env={"ASKFIRST_ALLOW": "*"}) as server:
         await server.says("is served on")

@@ -113,7 +113,7 @@ def test_a_server_is_called_at_one_address(here: Path) -> None:
         ),
     ],
 )
-def test_without_an_address_or_with_an_app_token_it_is_socket_mode(here: Path, env: dict[str, str], why: str) -> None:
+def test_manifest_without_url_or_with_app_token_is_socket_mode(here: Path, env: dict[str, str], why: str) -> None:
     assert manifest("bot.py", **env)["settings"]["socket_mode_enabled"] is True
     said = printed("bot.py", **env).stderr
     assert why in said and "`askfirst dev` and `askfirst serve --way polling` hear this app" in said

@@ -54,7 +54,7 @@ async def test_without_a_webhooks_secret_telegram_is_polled(here: Path, telegram
         assert "webhooks set" not in process.said
 
 
-async def test_with_the_secret_it_comes_by_webhook_unless_told_otherwise(here: Path, telegram: FakeTelegram) -> None:
+async def test_telegram_with_a_secret_uses_a_webhook_unless_told(here: Path, telegram: FakeTelegram) -> None:
     env = settings(telegram, TELEGRAM_WEBHOOK_SECRET="kQ7vX2mB9tR4wZ8nL5cJ")
     async with forked(*SERVE, cwd=here, env=env) as process:
         await process.says("telegram: http://127.0.0.1:.*/webhooks/telegram")

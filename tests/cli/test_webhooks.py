@@ -34,7 +34,7 @@ def env(twilio: FakeTwilio, *numbers: str) -> dict[str, str]:
     }
 
 
-async def test_the_number_is_told_our_url_and_of_whatsapp_one_is_told_to_enter_it(
+async def test_sms_webhook_is_set_and_whatsapps_is_left_to_the_person(
     here: Path, twilio: FakeTwilio
 ) -> None:
     both = env(twilio, "sms", "whatsapp")
@@ -58,7 +58,7 @@ async def test_a_number_of_somebody_else_is_named(here: Path, twilio: FakeTwilio
     assert twilio.auth_token not in err
 
 
-async def test_what_is_registered_needs_no_other_way_in_of_another_channel(here: Path, twilio: FakeTwilio) -> None:
+async def test_webhook_commands_ignore_channels_set_up_another_way(here: Path, twilio: FakeTwilio) -> None:
     """Slack is set up for a server, Telegram for a laptop: neither keeps anybody from looking."""
     async with FakeTelegram() as telegram:
         settings = env(twilio, "sms") | {
