@@ -139,7 +139,7 @@ async def test_the_same_from_any_other_server(house: House) -> None:
     await house.until(lambda: house.texts()[1:] == ["Hello."])
 
 
-async def test_nothing_secret_and_nothing_of_a_person_is_ever_logged_or_answered(
+async def test_no_secret_and_no_words_of_a_person_are_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -188,7 +188,7 @@ async def test_nothing_secret_and_nothing_of_a_person_is_ever_logged_or_answered
 
 
 @pytest.mark.parametrize("size", [-1, 10**19, 10**400], ids=["none", "no 64 bits", "no float"])
-async def test_a_file_of_an_impossible_size_is_a_message_like_any_other(house: House, size: int) -> None:
+async def test_file_of_an_impossible_size_is_an_ordinary_message(house: House, size: int) -> None:
     file = {"file_id": "f", "file_unique_id": "u", "file_name": "bill.pdf", "file_size": size}
     await house.asks("hi", "Hello.")
     house.model.script(["I see a file."])

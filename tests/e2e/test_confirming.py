@@ -106,7 +106,7 @@ async def test_expired(house: House) -> None:
     assert house.shop.deleted == []
 
 
-async def test_pressed_when_its_time_is_over_but_the_timer_has_not_fired(house: House) -> None:
+async def test_press_after_expiry_but_before_the_timer_is_refused(house: House) -> None:
     prompt = await house.prompt()
     house.gateway.store.offset_seconds += 15 * 60 + 1
     press = await house.presses(prompt)
@@ -128,7 +128,7 @@ async def test_a_yes_after_a_minute_is_asked_for_the_code(house: House) -> None:
 
 
 @pytest.mark.ledger("PEND-19")
-async def test_a_yes_to_a_message_that_telegram_has_not_answered_for_yet(house: House) -> None:
+async def test_bare_yes_while_a_message_is_in_flight_is_asked_again(house: House) -> None:
     """It is on the person's screen, and its receipt is not here: a yes may be meant for it."""
     await house.prompt()
     hold = house.telegram.hold("sendMessage")
@@ -226,7 +226,7 @@ async def test_several_are_asked_in_one_prompt_each_with_its_buttons(house: Hous
     assert house.shop.deleted == ["INV-42"]
 
 
-async def test_what_takes_a_while_is_shown_to_be_under_way_and_then_ends_once(house: House) -> None:
+async def test_slow_action_is_shown_as_running_and_ends_once(house: House) -> None:
     house.shop.hold = asyncio.Event()
     prompt = await house.prompt()
     before = len(house.messages())
@@ -261,7 +261,7 @@ async def test_the_model_learns_what_became_of_it(house: House) -> None:
     assert any("confirmed by the person and done" in str(content) for content in told), told
 
 
-async def test_a_model_that_asks_twice_for_the_same_has_one_open_action(house: House) -> None:
+async def test_model_asking_twice_for_the_same_has_one_open_action(house: House) -> None:
     first, second = await house.prompt(), await house.prompt()
     assert code_of(first) == code_of(second)
     await house.presses(first)

@@ -43,7 +43,7 @@ async def prompt(stage: Stage, invoice: str, *, by: User) -> Message:
     return shown
 
 
-async def test_nothing_is_acknowledged_or_done_meanwhile_and_all_of_it_later(stage: Stage) -> None:
+async def test_failing_disk_acknowledges_nothing_and_later_does_it_all(stage: Stage) -> None:
     process, ana = await stage.start(), stage.telegram.person("Ana")
     message = await prompt(stage, "INV-1", by=ana)
     update = await written(stage, "hello", ana)
@@ -66,7 +66,7 @@ async def test_nothing_is_acknowledged_or_done_meanwhile_and_all_of_it_later(sta
     assert "Traceback" not in process.said
 
 
-async def test_an_effect_that_ended_meanwhile_is_known_when_it_can_be_written(stage: Stage) -> None:
+async def test_effect_ended_on_a_failing_disk_is_recorded_later(stage: Stage) -> None:
     process, ana = await stage.start(), stage.telegram.person("Ana")
     message = await prompt(stage, "INV-1", by=ana)
     stage.business.hold_after = True
@@ -80,7 +80,7 @@ async def test_an_effect_that_ended_meanwhile_is_known_when_it_can_be_written(st
     assert len(stage.business.done) == 1
 
 
-async def test_killed_while_it_could_not_write_the_effect_is_unknown_and_what_was_acknowledged_is_there(
+async def test_kill_on_a_failing_disk_leaves_unknown_and_keeps_acks(
     stage: Stage,
 ) -> None:
     process, ana, ben = await stage.start(), stage.telegram.person("Ana"), stage.telegram.person("Ben")

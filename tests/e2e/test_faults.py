@@ -40,7 +40,7 @@ async def test_who_blocks_the_bot_has_withdrawn_what_they_asked(house: House) ->
     await house.until(lambda: house.texts()[-1] == "news")
 
 
-async def test_an_answer_to_who_has_blocked_the_bot_is_put_aside_and_not_tried_again(house: House) -> None:
+async def test_answer_to_a_person_who_blocked_the_bot_is_not_retried(house: House) -> None:
     await house.asks("hi", "Hello.")
     house.telegram.fail_next("sendMessage", 403, "Forbidden: bot was blocked by the user")
     house.model.script(["Are you there?"])
@@ -96,7 +96,7 @@ async def test_text_that_telegram_cannot_format_comes_plain(house: House) -> Non
     assert (answer.text, answer.entities) == ("It is bold.", [])
 
 
-async def test_a_lost_answer_of_telegram_repeats_a_prompt_and_its_old_buttons_stay_good(house: House) -> None:
+async def test_prompt_repeated_after_a_lost_answer_keeps_old_buttons(house: House) -> None:
     house.telegram.fail_next("sendMessage", cut=True, taken=True)
     house.model.script(delete("INV-42"))
     await house.says("delete INV-42")
@@ -155,7 +155,7 @@ async def test_a_twin_is_taken_and_has_no_second_effect(house: House) -> None:
     assert (len(house.model.requests), house.texts().count("Hello.")) == (1, 1)
 
 
-async def test_a_group_that_becomes_a_supergroup_keeps_its_talk_and_its_asks(house: House) -> None:
+async def test_group_that_moves_keeps_its_history_and_its_asks(house: House) -> None:
     team = house.telegram.group("Team")
     await house.asks("my cat is called Felix", "Nice.", to=team, by=house.ana)
     prompt = await house.prompt(to=team, by=house.ana)
@@ -203,7 +203,7 @@ async def moves(house: House, team: Any) -> Any:
     return new
 
 
-async def test_what_we_do_not_understand_is_taken_and_its_shape_is_kept(house: House) -> None:
+async def test_unknown_update_is_accepted_and_its_shape_is_kept(house: House) -> None:
     for number in (1, 2):
         news = {"message_id": number, "date": 1, "chat": {"id": house.ana.id, "type": "private"}, "hologram": "✨"}
         await house.telegram.deliver("message", house.ana, news)

@@ -92,7 +92,7 @@ async def test_a_flooded_chat_has_its_messages_put_off_and_nobody_else(
         await house.until(lambda: house.texts(eve)[-1:] == ["I am back."])
 
 
-async def test_where_all_is_handed_out_in_line_a_flooded_chat_holds_up_nobody(tmp_path: Path, store: Store) -> None:
+async def test_flooded_chat_under_polling_delays_nobody_else(tmp_path: Path, store: Store) -> None:
     async with open_house(tmp_path, way="polling", options={"store": store}) as house:
         eve, ben = house.telegram.person("Eve"), house.telegram.person("Ben")
         hold = await thinks(house, eve)

@@ -39,7 +39,7 @@ async def gateway(case: ChannelCase, store: Store, tmp_path: Path) -> AsyncItera
         yield gateway
 
 
-async def test_new_messages_are_put_off_where_they_come_again_and_nothing_else_is(
+async def test_full_store_puts_off_only_messages_that_come_again(
     gateway: Gateway, case: ChannelCase
 ) -> None:
     webhook = case.webhook

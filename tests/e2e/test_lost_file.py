@@ -8,7 +8,7 @@ from tests.e2e.house import House
 from tests.fakes.openai import Call
 
 
-async def test_the_action_is_done_and_its_person_learns_that_the_file_is_lost(house: House, tmp_path: Path) -> None:
+async def test_action_is_done_and_told_when_its_file_is_lost(house: House, tmp_path: Path) -> None:
     artifacts = house.gateway.engine.context.artifacts
     artifacts.directory = tmp_path / "in the way"
     artifacts.directory.touch()

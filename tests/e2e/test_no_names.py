@@ -79,7 +79,7 @@ async def tried(names: Names, house: House) -> None:
     await house.idle()
 
 
-async def test_what_is_asked_and_decided_meanwhile_is_done_and_told_when_names_are_known_again(
+async def test_decisions_without_dns_are_done_and_told_once_it_is_back(
     house: House, names: Names
 ) -> None:
     ben = house.telegram.person("Ben")

@@ -132,7 +132,7 @@ async def stage(tmp_path: Path, disk: Disk) -> AsyncIterator[Stage]:
         yield stage
 
 
-async def test_on_a_nearly_full_disk_messages_are_put_off_and_decisions_are_kept(stage: Stage, disk: Disk) -> None:
+async def test_nearly_full_disk_puts_off_messages_and_keeps_decisions(stage: Stage, disk: Disk) -> None:
     ana = stage.telegram.person("Ana")
     async with disk.served(stage) as process:
         await stage.webhook_to(process)
@@ -160,7 +160,7 @@ async def test_on_a_nearly_full_disk_messages_are_put_off_and_decisions_are_kept
     assert again.endswith(": goes on")
 
 
-async def test_on_a_full_disk_nothing_is_half_written_and_with_room_all_goes_on(stage: Stage, disk: Disk) -> None:
+async def test_full_disk_half_writes_nothing_and_resumes_with_room(stage: Stage, disk: Disk) -> None:
     """Also for whoever starts on it: killed and begun again while it is full."""
     ana, ben = stage.telegram.person("Ana"), stage.telegram.person("Ben")
     async with disk.served(stage) as process:

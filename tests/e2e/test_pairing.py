@@ -91,7 +91,7 @@ async def test_a_code_counts_for_an_hour(house: House) -> None:
     assert away["code"] is None
 
 
-async def test_the_same_stranger_keeps_the_code_and_is_told_three_times_an_hour(house: House) -> None:
+async def test_stranger_keeps_one_code_and_is_told_three_times_an_hour(house: House) -> None:
     bob, code = await code_for(house, "Bob")
     for _ in range(2):
         assert code in (await house.asks("hello?", to=bob, by=bob)).text
@@ -149,7 +149,7 @@ async def test_whoami_says_what_the_allow_list_takes(house: House) -> None:
     assert told.text == f"Aqui você é telegram:7000001:{bob.id}."
 
 
-async def test_without_pairing_a_stranger_gets_no_code_and_is_remembered(tmp_path: Path) -> None:
+async def test_stranger_without_pairing_gets_no_code_but_is_listed(tmp_path: Path) -> None:
     async with open_house(tmp_path, allow="telegram:7000001:1001") as house:
         bob = house.telegram.person("Bob")
         told = await house.asks("hello?", to=bob, by=bob)

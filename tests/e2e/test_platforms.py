@@ -81,7 +81,7 @@ async def served(directory: Path, *, failing: int = 0, sms: FakeTwilio | None = 
             yield Served(process, url, telegram, slack, model)
 
 
-async def test_a_platform_that_cannot_be_reached_at_the_start_is_tried_until_it_can(tmp_path: Path) -> None:
+async def test_platform_unreachable_at_the_start_is_retried(tmp_path: Path) -> None:
     async with served(tmp_path, failing=100) as house:
         slack, telegram = house.slack, house.telegram
         await house.process.says(r"slack \(not reached yet: it is tried again until it is\): http\S+/webhooks/slack")
@@ -141,7 +141,7 @@ async def test_however_many_platforms_hang_they_hold_back_no_other(tmp_path: Pat
             hold.release()
 
 
-async def test_a_platform_that_fails_is_told_of_until_it_takes_a_call_again(tmp_path: Path) -> None:
+async def test_failing_platform_is_reported_until_a_call_succeeds(tmp_path: Path) -> None:
     async with served(tmp_path) as house:
         slack = house.slack
         slack.fail_next("chat.postMessage", status=503, html=True)

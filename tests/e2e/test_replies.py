@@ -59,7 +59,7 @@ async def test_a_file_of_a_confirmed_tool_comes_after_its_receipt(house: House) 
     await house.until(lambda: not prompt.buttons)
 
 
-async def test_a_long_answer_is_split_where_telegram_ends_and_nothing_of_it_is_lost(house: House) -> None:
+async def test_long_answer_is_split_at_telegrams_limit_without_loss(house: House) -> None:
     paragraphs = [f"Paragraph {number} of **many** with some words 🌈 to fill it." for number in range(150)]
     await house.asks("tell me all", "\n\n".join(paragraphs))
     await house.idle()

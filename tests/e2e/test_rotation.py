@@ -151,7 +151,7 @@ class People:
 
 
 @pytest.mark.timeout(30)
-async def test_every_secret_is_changed_under_load_and_nothing_is_lost_or_refused(
+async def test_rotating_every_secret_under_load_loses_nothing(
     server: RedisServer, tmp_path: Path
 ) -> None:
     house = House(server, tmp_path / "files")

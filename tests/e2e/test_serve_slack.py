@@ -123,7 +123,7 @@ def in_dev(slack: FakeSlack, directory: Path) -> dict[str, str]:
     }
 
 
-async def test_what_a_killed_process_had_sent_is_found_and_not_sent_again(tmp_path: Path) -> None:
+async def test_message_sent_before_a_kill_is_found_and_not_resent(tmp_path: Path) -> None:
     async with FakeSlack() as slack, FakeOpenAI() as model:
         env, ana = served(slack, model, tmp_path), slack.person("ana")
         hold = slack.hold("chat.postMessage", "after")

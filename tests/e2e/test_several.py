@@ -223,7 +223,7 @@ async def test_finding_12_a_frozen_worker_knows_better_than_a_probe(stage: Stage
     assert stage.business.happened("mail") == ["INV-1"]
 
 
-async def test_finding_13_a_thread_that_outlasts_its_timeout_settles_its_action(stage: Stage) -> None:
+async def test_thread_that_outlasts_its_timeout_settles_its_action(stage: Stage) -> None:
     _, ben = await stage.start(), stage.telegram.person("Ben")
     message = await prompt(stage, "INV-1", "mail_invoice", by=ben)
     stage.business.hold_after = True
@@ -237,7 +237,7 @@ async def test_finding_13_a_thread_that_outlasts_its_timeout_settles_its_action(
 
 
 @pytest.mark.parametrize("end", ["kill", "shut_down"])
-async def test_a_server_that_is_restarted_loses_nothing_that_was_acknowledged(
+async def test_redis_restart_loses_nothing_that_was_acknowledged(
     stage: Stage, server: RedisServer, end: str
 ) -> None:
     processes = [await stage.start(), await stage.start()]
@@ -269,7 +269,7 @@ async def test_a_server_that_is_restarted_loses_nothing_that_was_acknowledged(
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-async def test_while_the_server_is_away_nothing_is_pretended_and_all_heals(
+async def test_redis_outage_acknowledges_nothing_and_then_all_resumes(
     stage: Stage, server: RedisServer, frozen: bool
 ) -> None:
     one, two = await stage.start(), await stage.start()
@@ -301,7 +301,7 @@ async def test_while_the_server_is_away_nothing_is_pretended_and_all_heals(
         assert len(said) == len(set(said)), "each loop says once that it waits, and once that it goes on"
 
 
-async def test_what_is_done_while_the_server_is_away_is_known_when_it_is_back(
+async def test_effects_ended_during_a_redis_outage_are_recorded_later(
     stage: Stage, server: RedisServer
 ) -> None:
     """An effect that ends, and a prompt that arrives: neither is in doubt, though nobody could write it down."""
@@ -328,7 +328,7 @@ async def test_what_is_done_while_the_server_is_away_is_known_when_it_is_back(
     assert len(stage.business.done) == 2
 
 
-async def test_a_full_server_takes_presses_launches_nothing_and_refuses_messages(
+async def test_full_redis_takes_presses_but_refuses_messages(
     stage: Stage, server: RedisServer
 ) -> None:
     one, _ = await stage.start(), await stage.start()
@@ -350,7 +350,7 @@ async def test_a_full_server_takes_presses_launches_nothing_and_refuses_messages
     await stage.until(lambda: "Hello!" in stage.texts(ana))
 
 
-async def test_a_server_that_was_emptied_is_noticed_and_a_button_says_that_it_is_unknown(
+async def test_emptied_redis_is_noticed_and_its_buttons_are_unknown(
     stage: Stage, server: RedisServer
 ) -> None:
     processes = [await stage.start("web"), await stage.start("worker")]

@@ -109,7 +109,7 @@ async def test_a_question_beneath_it_is_of_the_same_conversation(office: Office,
     assert office.shop.deleted == ["INV-42"]
 
 
-async def test_a_yes_to_what_was_asked_later_in_the_thread_is_not_the_prompts(office: Office, prompt: Sent) -> None:
+async def test_yes_after_a_later_thread_message_confirms_no_prompt(office: Office, prompt: Sent) -> None:
     """All that is written beneath a message is in its thread: only the first thing said there can be its answer."""
     office.model.script(["It is 410 EUR. Shall I send you the PDF?"])
     await office.says("how much is it?", under=prompt)
@@ -203,7 +203,7 @@ async def test_what_got_no_answer_and_is_not_there_is_said_again(office: Office)
     assert [message.shown for message in office.slack.sent] == ["Hello."]
 
 
-async def test_what_got_no_answer_twice_is_no_dead_letter_when_it_is_there(office: Office) -> None:
+async def test_message_without_an_answer_twice_is_found_and_not_dead(office: Office) -> None:
     for taken in (False, True):
         office.slack.fail_next("chat.postMessage", cut=True, taken=taken)
     office.model.script(["Hello."])
@@ -213,7 +213,7 @@ async def test_what_got_no_answer_twice_is_no_dead_letter_when_it_is_there(offic
     assert await office.gateway.store.dead_letters() == []
 
 
-async def test_a_question_that_got_no_answer_is_found_and_can_be_pressed(office: Office) -> None:
+async def test_question_without_an_answer_is_found_and_pressable(office: Office) -> None:
     office.slack.fail_next("chat.postMessage", cut=True, taken=True)
     office.model.script(delete("INV-42"))
     prompt = await office.says("delete INV-42")

@@ -39,7 +39,7 @@ async def stage(tmp_path: Path, wire: Wire) -> AsyncIterator[Stage]:
         yield stage
 
 
-async def test_what_was_stored_too_late_is_not_acknowledged_and_a_twin_when_it_comes_again(
+async def test_late_storage_is_not_acknowledged_and_a_retry_is_a_twin(
     case: ChannelCase, server: RedisServer, wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webhooks, "ACCEPT_SECONDS", 0.25)
