@@ -37,7 +37,7 @@ async def test_managers_decide_for_everybody(monkeypatch: pytest.MonkeyPatch) ->
         assert "A-18" not in example.ORDERS
 
 
-async def test_an_order_that_is_not_there_is_told_to_the_model_and_nobody_is_asked() -> None:
+async def test_missing_order_is_told_to_the_model_and_asks_nobody() -> None:
     model = ScriptedProvider([ToolCall("refund_order", {"order": "B-1"}), "There is no such order."])
     async with ChatDriver(load("approval").bot, provider=model) as chat:
         await chat.says("ana", "refund order B-1")
