@@ -53,7 +53,7 @@ async def test_killed_in_the_model_call(stage: Stage) -> None:
     await stage.until(lambda: stage.texts(ana) == ["Hello!"])
 
 
-async def test_a_message_that_kills_four_processes_is_put_aside_and_what_follows_is_answered(tmp_path: Path) -> None:
+async def test_message_that_kills_four_processes_is_put_aside(tmp_path: Path) -> None:
     """From its third try on it is taken by itself, so that no other message dies with it."""
     hold = asyncio.Event()
     async with on_stage(tmp_path, f"sqlite:///{tmp_path / 'askfirst.db'}") as stage:
@@ -90,7 +90,7 @@ async def test_killed_after_a_tool_with_effects_it_is_not_run_again(stage: Stage
     assert (told["role"], told["content"]) == ("tool", "note milk ok")
 
 
-async def test_killed_in_a_tool_with_effects_the_model_learns_that_it_is_unknown(stage: Stage) -> None:
+async def test_kill_in_a_tool_with_effects_tells_the_model_unknown(stage: Stage) -> None:
     ana = stage.telegram.person("Ana")
     stage.business.hold_after = True
     stage.model.script([Call("note", {"text": "milk"}), Say("I do not know whether it is noted.")])
@@ -103,7 +103,7 @@ async def test_killed_in_a_tool_with_effects_the_model_learns_that_it_is_unknown
     assert "unknown" in stage.model.requests[-1]["messages"][-1]["content"]
 
 
-async def test_killed_while_the_prompt_is_sent_it_is_sent_again_and_both_work(stage: Stage) -> None:
+async def test_kill_while_sending_a_prompt_resends_it_and_both_work(stage: Stage) -> None:
     ana = stage.telegram.person("Ana")
     stage.model.script([Call("pay_invoice", {"invoice_id": "INV-1"})])
     hold = stage.telegram.hold("sendMessage", "after")
@@ -147,7 +147,7 @@ async def test_a_press_while_it_is_down_is_delivered_again(stage: Stage) -> None
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_killed_in_an_effect_that_must_not_repeat_it_is_unknown_and_told(stage: Stage, when: str) -> None:
+async def test_kill_in_an_unrepeatable_effect_is_told_as_unknown(stage: Stage, when: str) -> None:
     ana = stage.telegram.person("Ana")
     stage.business.hold_before, stage.business.hold_after = when == "before", when == "after"
     stage.model.script([Call("pay_invoice", {"invoice_id": "INV-1"})])
@@ -166,7 +166,7 @@ async def test_killed_in_an_effect_that_must_not_repeat_it_is_unknown_and_told(s
     assert len(stage.business.done) == (1 if when == "after" else 0)
 
 
-async def test_killed_in_an_idempotent_effect_it_runs_again_with_the_same_key(stage: Stage) -> None:
+async def test_kill_in_an_idempotent_effect_reruns_it_with_its_key(stage: Stage) -> None:
     ana = stage.telegram.person("Ana")
     stage.business.hold_after = True
     stage.model.script([Call("delete_invoice", {"invoice_id": "INV-1"})])

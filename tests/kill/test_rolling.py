@@ -48,7 +48,7 @@ async def is_told(stage: Stage, person: Any, what: str) -> None:
     assert stage.texts(person).count("One moment, please.") <= 1
 
 
-async def test_none_is_lost_and_each_is_run_by_the_release_that_asked_it(stage: Stage) -> None:
+async def test_rolling_release_runs_each_action_in_the_one_that_asked(stage: Stage) -> None:
     """Finding 26: 6 of 6 drifted, whichever process heard the yes. Each release asks, each hears half of the yes."""
     releases: dict[str, Process] = {}
     prompts: dict[tuple[str, str], Any] = {}
