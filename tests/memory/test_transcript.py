@@ -54,7 +54,7 @@ def test_of_the_next_turns_lines_only_the_new_ones_are_read() -> None:
     assert transcripts.read("another", written)[0] is not before[0]
 
 
-def test_whatever_is_done_to_a_call_in_one_turn_the_next_reads_it_as_it_was() -> None:
+def test_changing_a_call_in_one_turn_does_not_reach_the_next() -> None:
     transcripts, written = Transcripts(), lines([ASKED, CALLED, ModelMessage(role="assistant", echo={"a": [1]})])
     for _ in range(2):
         _, called, echoing = transcripts.read("c", written)
