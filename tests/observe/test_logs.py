@@ -83,7 +83,7 @@ def test_a_short_secret_does_not_blot_out_words() -> None:
     assert redact(["ab"])("about") == "about"
 
 
-def test_of_an_error_its_type_and_place_are_told_and_never_its_text() -> None:
+def test_error_is_logged_as_type_and_place_without_its_text() -> None:
     stream = io.StringIO()
     configure_logging("INFO", stream=stream)
     with pytest.raises(ValueError, match="hunter2") as caught:
@@ -101,7 +101,7 @@ def test_of_an_error_its_type_and_place_are_told_and_never_its_text() -> None:
     assert " from KeyError (test_logs.py:" in described
 
 
-async def test_what_asyncio_says_of_a_failed_task_or_callback_holds_no_text_of_the_error() -> None:
+async def test_asyncio_log_of_a_failed_task_has_no_error_text() -> None:
     stream = io.StringIO()
     configure_logging("INFO", stream=stream)
 
@@ -211,7 +211,7 @@ async def test_bad_news_is_not_kept_back_nor_what_was_told_before_it(monkeypatch
     assert stream.held == [["1"], ["2", "3", "4"], ["5", "6"]]
 
 
-async def test_a_line_from_outside_the_loop_takes_those_that_wait_along(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_line_from_another_thread_flushes_the_waiting_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     stream, log = writes(monkeypatch)
     log.warning("1")
     log.info("2")
@@ -276,7 +276,7 @@ def test_what_a_loop_left_is_written_with_the_next_line(monkeypatch: pytest.Monk
     assert stream.held == [["1"], ["2", "3", "4"]]
 
 
-def test_lines_are_written_in_each_loop_also_when_one_ended_before_it_wrote_them(
+def test_lines_of_a_loop_that_ended_are_written_by_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stream, log = writes(monkeypatch, 0.0)
@@ -381,7 +381,7 @@ def test_a_line_is_what_json_writes_of_its_facts(
     assert stream.getvalue() == json.dumps(facts, default=str) + "\n"
 
 
-def test_what_a_process_has_yet_to_write_its_child_does_not_write_too() -> None:
+def test_forked_child_does_not_write_its_parents_waiting_lines() -> None:
     """A tool may bring workers of its own, which are forked."""
     stream = io.StringIO()
     configure_logging("info", stream=stream)

@@ -36,7 +36,7 @@ def test_a_person_or_place_is_a_pseudonym_and_the_rest_stays(text: str, who: str
     assert pseudonyms(b"another key of 16 bytes", CHANNELS)(text) != hidden
 
 
-def test_a_private_chat_and_its_person_have_the_same_one_and_two_people_have_two() -> None:
+def test_private_chat_and_its_person_share_one_pseudonym() -> None:
     assert hide("bot/telegram:1:77").partition("/")[2] == hide("telegram:1:77")
     assert hide("telegram:1:77") != hide("telegram:1:78")
 
