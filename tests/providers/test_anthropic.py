@@ -17,7 +17,7 @@ pytestmark = pytest.mark.parametrize("vendor", ["anthropic"], indirect=True)
 HELLO = [{"role": "user", "content": [{"type": "text", "text": "hello"}]}]
 
 
-async def test_settings_are_passed_on_and_what_the_api_does_not_have_is_left_out(
+async def test_settings_are_passed_on_except_those_the_api_lacks(
     model: ModelServer, provider: Provider
 ) -> None:
     model.script(["a", "b", "c"])
@@ -67,7 +67,7 @@ async def test_only_the_end_itself_is_an_end(model: ModelServer, provider: Provi
         assert (await refused(provider)).code == "the answer broke off before its end"
 
 
-async def test_calls_that_come_whole_without_ids_and_under_one_number_are_read(
+async def test_whole_calls_without_ids_under_one_index_are_read(
     model: ModelServer, provider: Provider
 ) -> None:
     lamps = [{"lamp": "hall"}, {"lamp": "attic"}]

@@ -284,7 +284,7 @@ async def test_a_number_beyond_what_json_holds_is_none() -> None:
     assert "amount" in response.content or "understand" in response.content
 
 
-async def test_two_orders_of_which_one_lacks_something_are_not_mixed_up() -> None:
+async def test_order_lacking_an_argument_takes_none_from_another_order() -> None:
     response = await Chat(INVOICES).says("delete an invoice and send me INV-7 as PDF")
     assert response.tool_calls == ()
     assert "delete invoice" in response.content
@@ -348,7 +348,7 @@ async def test_it_is_the_last_thing_that_was_mentioned() -> None:
     assert await chat.calls("bórrala") == [("delete_invoice", {"invoice_id": "INV-7"})]
 
 
-async def test_it_is_nothing_when_several_were_mentioned_last_and_none_before() -> None:
+async def test_it_refers_to_nothing_after_several_were_mentioned() -> None:
     chat = Chat(INVOICES, results={"list_invoices": '[{"id": "INV-1"}, {"id": "INV-2"}]'})
     await chat.says("list invoices")
     await chat.told()

@@ -95,7 +95,7 @@ async def test_another_distribution_adds_a_vendor(monkeypatch: pytest.MonkeyPatc
         make_provider("nosuch", environ={})
 
 
-def test_another_distributions_vendor_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugin_provider_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("theirs", "not_installed_here:make", "askfirst.providers")
     monkeypatch.setattr(providers, "entry_points", EntryPoints([point]).select)
     with pytest.raises(ProviderConfigurationError, match=r"not_installed_here:make cannot be loaded.*install"):

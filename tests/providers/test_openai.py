@@ -14,7 +14,7 @@ pytestmark = pytest.mark.parametrize("vendor", ["openai"], indirect=True)
 
 
 @pytest.mark.ledger("MISC-12")
-async def test_settings_are_passed_on_and_absent_ones_left_to_the_vendor(
+async def test_settings_are_passed_on_and_absent_ones_are_left_out(
     model: ModelServer, provider: Provider
 ) -> None:
     model.script(["a", "b", "c"])

@@ -127,7 +127,7 @@ async def test_a_turn_that_is_taken_over_gives_them_back(model: ModelServer, pro
 
 
 @only_anthropic
-async def test_behind_other_instructions_a_turn_that_is_taken_over_goes_on_without_them(
+async def test_resumed_turn_with_new_instructions_drops_its_thoughts(
     model: ModelServer, provider: Provider
 ) -> None:
     notebook = Notebook()
@@ -213,7 +213,7 @@ async def test_only_what_was_thought_behind_a_change_is_left_out(model: ModelSer
 
 
 @only_anthropic
-async def test_words_that_were_changed_since_go_back_behind_the_thoughts(
+async def test_escaped_words_go_back_after_their_thoughts(
     model: ModelServer, provider: Provider
 ) -> None:
     """Nobody's words, the model's own included, open an event."""

@@ -154,7 +154,7 @@ LONG = "longer than the model takes"
     ],
     indirect=["vendor"],
 )
-async def test_an_error_is_told_with_its_mend_and_without_the_vendors_words(
+async def test_error_is_told_with_advice_and_without_the_vendors_text(
     model: ModelServer, provider: Provider, fail: Fail, retryable: bool, says: tuple[str, ...], stream: bool
 ) -> None:
     words = f"{fail.message} Ana's words, 4290 tokens and sk-test-secret"
