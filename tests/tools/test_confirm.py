@@ -34,7 +34,7 @@ async def test_a_template_names_its_arguments() -> None:
     ("language", "text"),
     [("en", "Run “delete invoice”?"), ("es-MX", "¿Ejecutar “delete invoice”?"), ("pt", "Executar “delete invoice”?")],
 )
-async def test_without_a_template_it_is_a_question_about_the_tools_name(language: str, text: str) -> None:
+async def test_preview_without_a_template_asks_about_the_tools_name(language: str, text: str) -> None:
     context = replace(CTX, language=language)
     assert (await deleting(True).preview({"invoice_id": "x", "copies": 1}, context)).text == text
     assert deleting(False).confirm is None

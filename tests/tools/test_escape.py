@@ -123,7 +123,7 @@ def test_no_word_of_look_alikes_goes_unsigned(words: list[str], more: str) -> No
 
 
 @given(st.lists(st.text(st.sampled_from([char for char in sorted(LIKE_ASCII) if "\u0400" <= char <= "\u04ff"]))))
-def test_look_alikes_beside_other_letters_of_their_script_are_read(words: list[str]) -> None:
+def test_look_alikes_among_letters_of_their_script_stay_readable(words: list[str]) -> None:
     text = " ".join(["ждёт", *filter(None, words)])
     assert visible(text) == text
 

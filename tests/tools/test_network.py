@@ -126,7 +126,7 @@ async def test_an_answer_that_does_not_come_in_time_leaves_it_open(client: Calla
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("resets", [False, True])
-async def test_a_connection_that_breaks_before_the_answer_leaves_it_open(
+async def test_connection_broken_before_the_answer_leaves_it_open(
     client: Callable[[str], Awaitable[None]], resets: bool
 ) -> None:
     async with server(b"", resets=resets) as url:

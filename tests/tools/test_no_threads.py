@@ -40,7 +40,7 @@ async def confirmed(chat: Rig) -> None:
     await chat.turns()
 
 
-async def test_the_model_is_told_and_the_next_call_is_the_only_one_that_happens(tmp_path: Path) -> None:
+async def test_call_without_a_thread_fails_and_only_the_next_happens(tmp_path: Path) -> None:
     made = Invoices()
     async with rig(made.bot(confirm=False), tmp_path) as chat:
         with no_more_threads():
@@ -55,7 +55,7 @@ async def test_the_model_is_told_and_the_next_call_is_the_only_one_that_happens(
     assert made.deleted == ["INV-2"]
 
 
-async def test_a_confirmed_action_that_is_told_as_failed_does_not_happen_later(tmp_path: Path) -> None:
+async def test_confirmed_action_told_as_failed_never_happens_later(tmp_path: Path) -> None:
     made = Invoices()
     async with rig(made.bot(confirm="Delete invoice {invoice_id}?"), tmp_path) as chat:
         await chat.says("ana", "delete INV-1")
@@ -70,7 +70,7 @@ async def test_a_confirmed_action_that_is_told_as_failed_does_not_happen_later(t
     assert made.deleted == ["INV-2"]
 
 
-async def test_a_call_that_a_running_thread_took_up_all_the_same_is_waited_for(tmp_path: Path) -> None:
+async def test_call_taken_up_by_a_running_thread_is_waited_for(tmp_path: Path) -> None:
     """The pool has one thread, which ends what it did while the start of a second one fails."""
     made, held = Invoices(), Event()
     made.threads.submit(held.wait)

@@ -102,7 +102,7 @@ def _nested(levels: int) -> list[Any]:
     [Sulky(), {"a": Sulky()}, {(1, 2): "b"}, 10**5000, [10**5000], _nested(100_000)],
     ids=["itself", "within", "key", "number", "number within", "deep"],
 )
-def test_a_result_that_cannot_be_written_is_named_and_fails_nothing(result: Any) -> None:
+def test_result_that_cannot_be_serialised_is_named_by_its_type(result: Any) -> None:
     assert serialise(result) == f"done (its result, of type {type(result).__name__}, cannot be written as text)"
 
 

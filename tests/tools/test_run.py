@@ -70,7 +70,7 @@ async def test_a_context_says_when_and_whether_to_go_on() -> None:
 
 
 @pytest.mark.ledger("RUN-07", "RES-14", "PYG-01")
-async def test_a_sync_function_runs_in_a_thread_with_the_callers_context() -> None:
+async def test_sync_function_runs_in_a_thread_with_callers_context() -> None:
     @tool(description="Where.")
     def where() -> tuple[str, bool]:
         return speaker.get(), threading.current_thread() is threading.main_thread()
@@ -173,7 +173,7 @@ async def test_what_a_tool_says_of_its_effect_passes_as_it_is(error: ToolError) 
 
 
 @pytest.mark.ledger("RTY-10", "RTY-12", "ERR-07")
-async def test_a_late_function_frees_its_caller_and_its_outcome_is_unknown() -> None:
+async def test_late_function_frees_its_caller_with_unknown_outcome() -> None:
     let_go = threading.Event()
 
     @tool(description="Hang.")
@@ -243,7 +243,7 @@ async def test_functions_that_hang_hold_up_no_other_tool(hanging: Hanging) -> No
 
 
 @pytest.mark.parametrize("name", ["look", "show"])
-async def test_a_call_that_no_thread_took_up_in_time_did_nothing_and_never_does(name: str, hanging: Hanging) -> None:
+async def test_call_that_no_thread_took_in_time_never_runs(name: str, hanging: Hanging) -> None:
     filled: Tool = getattr(hanging, name)
     hung = await hanging.fill(filled)
     with pytest.raises(NothingDone, match=f"'{name}' did not run: earlier calls"):
@@ -254,7 +254,7 @@ async def test_a_call_that_no_thread_took_up_in_time_did_nothing_and_never_does(
     assert hanging.ran == ["hung"] * THREADS + ["next"]
 
 
-async def test_a_caller_who_is_cancelled_before_a_thread_is_free_is_cancelled(hanging: Hanging) -> None:
+async def test_caller_cancelled_before_a_thread_is_free_is_cancelled(hanging: Hanging) -> None:
     await hanging.fill(hanging.look)
     waiting = asyncio.create_task(hanging.look.run({"what": "late"}, CTX, timeout_seconds=60))
     await asyncio.sleep(0)
@@ -263,7 +263,7 @@ async def test_a_caller_who_is_cancelled_before_a_thread_is_free_is_cancelled(ha
         await waiting
 
 
-async def test_a_generator_that_gave_a_piece_has_begun_though_no_thread_is_free_for_the_next() -> None:
+async def test_generator_that_gave_a_piece_counts_as_begun() -> None:
     heard, let_go = asyncio.Event(), threading.Event()
 
     def pay() -> Iterator[str]:
@@ -299,7 +299,7 @@ async def test_a_late_call_ends_as_its_function_does(hanging: Hanging) -> None:
     assert [await asyncio.wrap_future(call) for call in late] == ["x", "y"]
 
 
-async def test_a_generator_that_is_left_between_its_pieces_is_of_unknown_outcome(hanging: Hanging) -> None:
+async def test_generator_left_between_pieces_has_an_unknown_outcome(hanging: Hanging) -> None:
     late: list[Future[Any]] = []
     with pytest.raises(ToolTimeout):
         await hanging.show.run({"what": "x"}, CTX, timeout_seconds=0.01, on_late=late.append)
@@ -335,7 +335,7 @@ async def test_a_tool_that_calls_another_has_begun(hanging: Hanging) -> None:
         await pay.run({}, CTX)
 
 
-async def test_a_timeout_of_the_functions_own_is_an_error_like_any_other() -> None:
+async def test_timeout_raised_by_the_function_is_an_ordinary_error() -> None:
     @tool(description="Fetch.", timeout_seconds=60)
     async def fetch() -> None:
         raise TimeoutError("the server is slow")
@@ -345,7 +345,7 @@ async def test_a_timeout_of_the_functions_own_is_an_error_like_any_other() -> No
 
 
 @pytest.mark.ledger("PYG-10", "PYG-11")
-async def test_a_lock_lets_one_call_per_value_through_also_of_another_tool() -> None:
+async def test_lock_lets_one_call_per_value_run_across_tools() -> None:
     inside: list[str] = []
     most: dict[str, int] = {}
 
@@ -387,7 +387,7 @@ async def test_waiting_for_a_lock_counts_and_then_nothing_was_done() -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError(), GeneratorExit()])
-async def test_a_function_that_would_end_its_process_or_its_caller_only_fails(error: BaseException) -> None:
+async def test_function_that_raises_an_exit_only_fails(error: BaseException) -> None:
     @tool(description="On the loop.")
     async def on_the_loop() -> None:
         raise error

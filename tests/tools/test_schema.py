@@ -238,7 +238,7 @@ def test_a_hidden_parameter_that_nothing_fills_in_is_refused() -> None:
         tool(query)
 
 
-def test_the_version_hash_is_over_what_an_open_question_relies_on() -> None:
+def test_version_hash_covers_what_an_open_question_relies_on() -> None:
     def delete(invoice_id: str, reason: str = "") -> None:
         """Delete."""
 
@@ -295,7 +295,7 @@ def test_a_registry_knows_its_tools_by_name_once() -> None:
     ],
     ids=["Google", "NumPy", "Sphinx"],
 )
-def test_what_a_docstring_says_of_its_arguments_reaches_the_model(section: str) -> None:
+def test_docstring_of_an_argument_reaches_the_model(section: str) -> None:
     async def delete(
         invoice_id: str, why: Annotated[str, Field(description="In a word.")], force: bool = False
     ) -> None: ...

@@ -9,7 +9,7 @@ from gateway.tools.stash import PendingActionExistsError, stash_pending, stashin
 
 
 @pytest.mark.ledger("ERR-04")
-def test_a_second_stash_in_one_call_is_a_runtime_error_that_leaves_the_first_as_it_is() -> None:
+def test_second_stash_in_a_call_fails_and_keeps_the_first() -> None:
     with stashing(ToolContext(person="telegram:1:2")) as stashes:
         first = stash_pending(kind="delete_note", preview="Delete the note?")
         with pytest.raises(

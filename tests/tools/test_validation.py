@@ -132,7 +132,7 @@ def test_none_for_a_required_parameter_is_refused() -> None:
 
 
 @pytest.mark.ledger("TOOL-32")
-def test_the_arguments_given_stay_as_they_are_and_defaults_are_filled_in() -> None:
+def test_validation_fills_in_defaults_and_keeps_the_input() -> None:
     given_arguments = {"location": "Paris"}
     assert get_weather.validate(given_arguments) == {"location": "Paris", "units": "celsius"}
     assert given_arguments == {"location": "Paris"}
