@@ -124,7 +124,7 @@ def a_gateway(directory: Path, twilio: FakeTwilio | None, port: int, script: lis
 
 
 @EACH
-async def test_twilio_and_the_links_of_its_files_are_right_behind_a_prefix(
+async def test_twilio_and_its_file_links_work_behind_a_prefix(
     tmp_path: Path, put: Callable[[Gateway], Any]
 ) -> None:
     async with FakeTwilio() as twilio:
@@ -146,7 +146,7 @@ async def test_twilio_and_the_links_of_its_files_are_right_behind_a_prefix(
                 assert int(head.headers["content-length"]) == len(body)
 
 
-async def test_twilio_is_right_behind_the_prefix_of_an_aiohttp_application(tmp_path: Path) -> None:
+async def test_twilio_works_behind_the_prefix_of_an_aiohttp_app(tmp_path: Path) -> None:
     async with FakeTwilio() as twilio:
         port = free_port()
         gateway = await asyncio.to_thread(a_gateway, tmp_path, twilio, port, ["Hello!"])
@@ -221,7 +221,7 @@ async def test_django_answers_the_rest(tmp_path: Path) -> None:
         assert await home.text() == "hello from Django"
 
 
-async def test_a_gateway_that_cannot_start_says_why_and_stops_the_server(tmp_path: Path) -> None:
+async def test_gateway_that_cannot_start_says_why_to_the_server(tmp_path: Path) -> None:
     (tmp_path / "askfirst.db").write_bytes(b"this is no database" * 100)
     gateway = await asyncio.to_thread(a_gateway, tmp_path, None, free_port(), [])
     told: list[Any] = []
@@ -322,7 +322,7 @@ async def test_a_thousand_requests_at_once_are_answered(tmp_path: Path) -> None:
         assert await statuses(gateway.asgi_app(), 1000) == [200] * 1000
 
 
-async def test_without_its_way_to_the_gateway_a_request_is_answered_503(tmp_path: Path) -> None:
+async def test_request_without_a_bridge_to_the_gateway_gets_503(tmp_path: Path) -> None:
     async def nothing() -> None:
         """No lifespan."""
 

@@ -70,7 +70,7 @@ async def test_the_page_comes_with_a_strict_cookie_and_policy(bot: Bot, start: S
     assert "<title>Invoices</title>" in body
 
 
-async def test_what_is_said_and_answered_is_shown_in_order_with_its_files(bot: Bot, start: Start) -> None:
+async def test_messages_and_answers_are_shown_in_order_with_files(bot: Bot, start: Start) -> None:
     media = await bot.keeps(b"%PDF-1.7", "INV-7.pdf")
     bot.answer = lambda bot, event: bot.says(
         event.address.place,
@@ -191,7 +191,7 @@ async def test_another_host_name_is_served_nothing(bot: Bot, start: Start, path:
 
 
 @pytest.mark.parametrize("path", ["/chat/events", "/chat/console"])
-async def test_without_a_session_or_from_another_site_nothing_is_streamed(bot: Bot, start: Start, path: str) -> None:
+async def test_stream_without_session_or_from_another_site_is_refused(bot: Bot, start: Start, path: str) -> None:
     async with start(), page(bot) as (http, _):
         async with http.get(path, headers={"Sec-Fetch-Site": "cross-site"}) as response:
             assert response.status == 403
@@ -326,7 +326,7 @@ def test_finding_addresses_takes_no_time(text: str) -> None:
     ],
     ids=["long", "brackets", "table", "deep"],
 )
-def test_text_that_no_parser_reads_at_once_is_shown_whole_and_can_do_nothing(text: str) -> None:
+def test_text_too_slow_to_parse_is_shown_whole_and_escaped(text: str) -> None:
     began = time.process_time()
     html = to_html(text)
     assert time.process_time() - began < 0.8

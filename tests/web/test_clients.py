@@ -50,7 +50,7 @@ async def served(port: int) -> bool:
 # ───────────── many ─────────────
 
 
-async def test_one_more_than_there_may_be_closes_the_one_longest_without_a_request(start: Start) -> None:
+async def test_connection_over_the_limit_closes_the_longest_idle_one(start: Start) -> None:
     async with start(ClientLimits(connections=3)) as running, contextlib.AsyncExitStack() as stack:
         first, second, third = [await stack.enter_async_context(Client(running.port)) for _ in range(3)]
         for client in (second, third, first, second):
@@ -89,7 +89,7 @@ async def test_a_thousand_slow_clients_hold_nobody_up(start: Start, bot: Bot, co
     assert len(bot.accepted) == 50
 
 
-async def test_a_connection_that_is_used_outlives_any_number_that_is_not(start: Start) -> None:
+async def test_used_connection_outlives_any_number_of_idle_ones(start: Start) -> None:
     async with start(ClientLimits(connections=10)) as running, contextlib.AsyncExitStack() as stack:
         proxy = await stack.enter_async_context(Client(running.port))
         for _ in range(20):
@@ -140,7 +140,7 @@ async def test_a_client_that_reads_nothing_of_its_answer_is_closed() -> None:
             assert await ended.get() == "closed"
 
 
-async def test_requests_without_end_whose_answers_nobody_reads_are_not_worked_off() -> None:
+async def test_endless_requests_with_unread_answers_are_dropped() -> None:
     ended: asyncio.Queue[str] = asyncio.Queue()
     async with (
         talkative(ClientLimits(unread_seconds=0.3), ended) as running,
@@ -157,7 +157,7 @@ async def test_requests_without_end_whose_answers_nobody_reads_are_not_worked_of
 
 
 @pytest.mark.parametrize("leaving", [Client.vanish, Client.half_close], ids=["gone", "half closed"])
-async def test_who_does_not_wait_for_the_answer_has_said_it_and_may_say_it_again(
+async def test_client_leaving_before_the_answer_may_say_it_again(
     start: Start, bot: Bot, leaving: Callable[[Client], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with start() as running:

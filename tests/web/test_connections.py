@@ -211,7 +211,7 @@ async def test_who_has_sent_all_is_answered_however_long_it_takes() -> None:
     ],
     ids=["one", "many", "forged", "in pieces", "mixed", "garbage", "nothing", "half", "one and a half", "half a body"],
 )
-async def test_each_whole_request_of_a_client_that_has_sent_all_is_answered(
+async def test_whole_requests_of_a_half_closed_client_are_answered(
     start: Start, sent: list[bytes], answers: list[int]
 ) -> None:
     """And the connection closes long before an idle one, or one that may still send the rest."""

@@ -177,7 +177,7 @@ async def test_an_answer_that_is_not_plain_is_mended(tmp_path: Path, odd: Webhoo
     assert b"Content-Type" in headers or not expected
 
 
-async def test_any_number_that_is_refused_is_a_line_a_second_with_its_mend(
+async def test_refused_requests_are_one_log_line_a_second_with_advice(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):

@@ -51,7 +51,7 @@ async def test_twenty_bombs_at_once_are_refused_unread(
     assert caplog.records == []
 
 
-async def test_a_body_is_refused_by_its_announced_length_before_it_is_sent(start: Start) -> None:
+async def test_too_long_body_is_refused_by_its_announced_length(start: Start) -> None:
     async with start(ClientLimits(linger_seconds=0.1)) as running:
         answer = await exchange(running.port, HEAD + b"Content-Length: %d\r\n\r\n" % (MAX_BODY_BYTES + 1))
     assert status(answer) == 413
@@ -71,7 +71,7 @@ async def test_a_request_that_never_begins_is_closed(start: Start, sent: bytes) 
 
 
 @pytest.mark.parametrize("requests_before", [0, 2])
-async def test_headers_that_pile_up_are_closed_long_before_an_idle_connection(
+async def test_piled_up_headers_close_long_before_an_idle_connection(
     start: Start, requests_before: int
 ) -> None:
     async with start() as running, Client(running.port) as client:
@@ -120,7 +120,7 @@ async def test_what_drips_is_closed(start: Start, begins: bytes, drips: bytes, a
         await asyncio.gather(dripping, return_exceptions=True)
 
 
-async def test_a_body_that_does_not_come_in_time_is_answered_and_closed(start: Start) -> None:
+async def test_body_that_does_not_come_in_time_is_answered_408(start: Start) -> None:
     async with start(FAST) as running:
         answer = await exchange(running.port, HEAD + b"Content-Length: 100\r\n\r\nhalf")
     assert status(answer) == 408
@@ -176,7 +176,7 @@ async def test_what_could_smuggle_a_request_is_refused(
     assert len(lines) <= 1
 
 
-async def test_any_number_of_them_is_a_line_a_second_without_their_bytes(
+async def test_bad_requests_are_one_log_line_a_second_without_bytes(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     began = time.monotonic()

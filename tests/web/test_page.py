@@ -81,7 +81,7 @@ async def say(page: Page, words: str) -> None:
     await page.keyboard.press("Enter")
 
 
-async def test_a_person_asks_confirms_and_finds_it_all_again_after_a_reload(
+async def test_confirmed_ask_is_all_there_again_after_a_reload(
     bot: Bot, start: Start, context: BrowserContext
 ) -> None:
     bot.answer = invoices
@@ -130,7 +130,7 @@ async def test_a_file_can_be_downloaded_and_a_picture_seen(
     assert (tmp_path / "got.pdf").read_bytes() == b"%PDF-1.7"
 
 
-async def test_what_the_bot_writes_does_nothing_and_a_traceback_is_in_the_console_only(
+async def test_bot_text_is_inert_and_a_traceback_is_in_the_console(
     bot: Bot, start: Start, context: BrowserContext
 ) -> None:
     bot.answer = invoices
@@ -360,7 +360,7 @@ async def test_tables_code_tasks_and_links_are_legible_on_every_width(
             assert await page.evaluate("document.querySelector('#scroll').scrollWidth <= innerWidth")
 
 
-async def test_the_empty_page_has_the_greeting_and_its_phrases_can_be_pressed(
+async def test_empty_page_has_a_greeting_with_phrases_to_press(
     bot: Bot, start: Start, context: BrowserContext
 ) -> None:
     bot.greeting = "Hello! Try **list invoices**, or **delete INV-42**."
@@ -501,7 +501,7 @@ async def test_an_answered_question_of_two_keeps_its_place(bot: Bot, start: Star
         await expect(page.locator(".settled")).to_have_count(0)
 
 
-async def test_a_pressed_question_works_until_it_is_settled_and_then_says_how(
+async def test_pressed_question_is_busy_until_settled_then_says_how(
     bot: Bot, start: Start, context: BrowserContext
 ) -> None:
     async with start():

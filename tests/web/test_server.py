@@ -90,7 +90,7 @@ async def test_nothing_else_can_be_reached(bot: Bot, start: Start, path: str) ->
         assert response.status == 404
 
 
-async def test_a_kept_file_is_served_under_its_name_and_type_and_can_do_nothing(bot: Bot, start: Start) -> None:
+async def test_kept_file_is_served_inert_under_its_name_and_type(bot: Bot, start: Start) -> None:
     media = await bot.keeps(b"<html><script>alert(1)</script>", 'Über "uns".html')
     async with start(), aiohttp.ClientSession() as http:
         url = f"{bot.url}/{bot.link(media, lives_seconds=60)}"
@@ -135,7 +135,7 @@ async def test_a_link_with_any_bit_flipped_leads_nowhere(bot: Bot, start: Start)
                 assert response.status == 404
 
 
-async def test_a_file_that_is_gone_and_a_link_that_has_ended_are_not_found(bot: Bot, start: Start) -> None:
+async def test_missing_file_and_ended_link_are_not_found(bot: Bot, start: Start) -> None:
     media = await bot.keeps(b"gone", "gone.txt")
     gone = Media(sha256="0" * 64, mime_type="text/plain", filename="never.txt", size=1)
     async with start(), aiohttp.ClientSession() as http:
