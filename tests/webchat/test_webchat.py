@@ -201,7 +201,7 @@ def test_what_the_page_does_not_send_is_malformed(body: str) -> None:
         made().parse(request(body))
 
 
-def test_a_reply_is_shown_as_words_and_then_its_files_and_a_question_after_them() -> None:
+def test_reply_shows_words_then_files_and_a_question_last() -> None:
     yes = Button(label="Yes", token="t", style="confirm")
     file = Part(call="show", arguments={"text": "", "edits": None}, media=MEDIA)
     words = Part(call="show", arguments={"text": "*sure?*", "edits": None})
@@ -250,7 +250,7 @@ def test_over_https_a_session_is_of_this_very_host() -> None:
     ],
     ids=str,
 )
-def test_over_https_nothing_is_taken_that_another_page_could_have_made(changed: dict[str, str]) -> None:
+def test_https_request_another_page_could_make_is_forged(changed: dict[str, str]) -> None:
     """A cookie without the prefix may be one that a sibling domain planted."""
     with pytest.raises(Forged):
         made().verify(secured(**changed), NOW)
