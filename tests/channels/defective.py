@@ -136,7 +136,7 @@ class FromTheFuture(SlackChannel):
                 raise
 
 
-@seen_by(ChannelContract.test_whatever_the_bytes_it_is_forged_or_stale_and_nothing_else, TypeError)
+@seen_by(ChannelContract.test_random_bytes_are_refused_as_forged_or_stale, TypeError)
 class ComparesText(TelegramChannel):
     """hmac compares text only when it is ASCII."""
 
@@ -174,7 +174,7 @@ class Nobody(TelegramChannel):
         return every_event(super().parse(request), person=None)
 
 
-@seen_by(ChannelContract.test_every_event_names_people_and_places_that_can_be_written_down)
+@seen_by(ChannelContract.test_every_event_names_storable_people_and_places)
 class NoZone(TelegramChannel):
     """Whose ten o'clock it is cannot be told."""
 
@@ -414,14 +414,14 @@ class NeverGivesUp(Mistaking):
         return Unavailable(error.code)
 
 
-@seen_by(ChannelContract.test_a_token_that_is_refused_is_to_be_mended_and_no_fault_of_the_part)
+@seen_by(ChannelContract.test_refused_token_is_unavailable_and_names_its_setting)
 class BlamesThePart(Mistaking):
     @staticmethod
     def taken_for(error: SendError) -> BaseException:
         return Undeliverable(error.code)
 
 
-@seen_by(ChannelContract.test_a_token_that_is_refused_is_to_be_mended_and_no_fault_of_the_part)
+@seen_by(ChannelContract.test_refused_token_is_unavailable_and_names_its_setting)
 class NamesNoMend(Mistaking):
     @staticmethod
     def taken_for(error: SendError) -> BaseException:
@@ -594,7 +594,7 @@ class AnswersLoudly(TelegramChannel):
         await self._api.call("answerCallbackQuery", callback_query_id=handle, text=text[:200], show_alert=private)
 
 
-@seen_by(ChannelContract.test_what_is_polled_counts_as_stored_once_the_next_is_asked_for)
+@seen_by(ChannelContract.test_polled_event_counts_as_stored_at_the_next_poll)
 class NeverConfirms(TelegramChannel):
     """The platform is never told that anything is stored."""
 
@@ -604,7 +604,7 @@ class NeverConfirms(TelegramChannel):
                 yield await anext(polling)
 
 
-@seen_by(ChannelContract.test_what_may_have_been_sent_is_found_and_nothing_else_for_it)
+@seen_by(ChannelContract.test_look_up_finds_a_sent_message_and_no_other)
 class FindsTheLast(SlackChannel):
     """Any message that looks alike is taken for the one that was sent."""
 

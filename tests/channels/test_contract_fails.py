@@ -15,7 +15,7 @@ from tests.channels import defective  # noqa: F401 - its defects are noted when 
 from tests.channels.defects import DEFECTS
 
 ROOT = Path(__file__).parents[2]
-OF_THE_WEB_SERVER = {"test_what_is_too_large_or_packed_is_refused_before_it_is_read"}
+OF_THE_WEB_SERVER = {"test_too_large_or_packed_body_is_refused_before_it_is_read"}
 """No channel can break these: the gateway answers before it is asked. tests/web shows them to fail."""
 
 

@@ -32,7 +32,7 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
 
 
 @given(EVENTS)
-def test_the_text_of_an_event_is_its_stored_form_and_is_read_back(event: Event) -> None:
+def test_event_text_is_its_stored_form_and_is_read_back(event: Event) -> None:
     text = event_to_text(event)
     assert json.loads(text) == event_to_json(event)
     assert event_from_json(json.loads(text)) == event

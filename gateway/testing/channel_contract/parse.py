@@ -96,7 +96,7 @@ class ParseContract(Contract):
         assert ButtonPress in kinds or not channel.capabilities.buttons
 
     @webhook_test
-    async def test_every_event_names_people_and_places_that_can_be_written_down(
+    async def test_every_event_names_storable_people_and_places(
         self, webhook: Webhook, channel: Channel
     ) -> None:
         for delivery in webhook.deliveries:

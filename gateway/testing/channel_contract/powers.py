@@ -183,7 +183,7 @@ class PowersContract(Contract):
         await case.platform.fail("away")
         await channel.answer(handle, "x", private=True)
 
-    async def test_what_is_polled_counts_as_stored_once_the_next_is_asked_for(
+    async def test_polled_event_counts_as_stored_at_the_next_poll(
         self, case: ChannelCase, channel: Channel
     ) -> None:
         if not isinstance(channel, CanPoll) or case.writes is None:
@@ -201,7 +201,7 @@ class PowersContract(Contract):
         for event in (*first, *last):
             check_event(channel, event)
 
-    async def test_what_may_have_been_sent_is_found_and_nothing_else_for_it(
+    async def test_look_up_finds_a_sent_message_and_no_other(
         self, case: ChannelCase, channel: Channel, chat: Chat
     ) -> None:
         if not isinstance(channel, CanLookUp):

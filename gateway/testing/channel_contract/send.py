@@ -60,7 +60,7 @@ class SendContract(Contract):
         error = await error_of(case, chat, "refused")
         assert error is None or isinstance(error, Undeliverable)
 
-    async def test_a_token_that_is_refused_is_to_be_mended_and_no_fault_of_the_part(
+    async def test_refused_token_is_unavailable_and_names_its_setting(
         self, case: ChannelCase, chat: Chat
     ) -> None:
         error = await error_of(case, chat, "unauthorized")

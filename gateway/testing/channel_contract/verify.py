@@ -94,7 +94,7 @@ class VerifyContract(Contract):
         body=st.none() | st.binary(max_size=300),
     )
     @webhook_test
-    async def test_whatever_the_bytes_it_is_forged_or_stale_and_nothing_else(
+    async def test_random_bytes_are_refused_as_forged_or_stale(
         self,
         webhook: Webhook,
         channel: Channel,
@@ -165,7 +165,7 @@ class VerifyContract(Contract):
         assert [record.getMessage() for record in caplog.records if "broke its contract" in record.message] == []
 
     @webhook_test
-    async def test_what_is_too_large_or_packed_is_refused_before_it_is_read(
+    async def test_too_large_or_packed_body_is_refused_before_it_is_read(
         self, webhook: Webhook, web_server: WebServer
     ) -> None:
         request = with_proof(webhook, webhook.deliveries[0].request)

@@ -77,7 +77,7 @@ WIDE = """\
 """
 
 
-def test_the_rows_of_a_table_that_is_wider_than_a_phone_stand_one_under_another() -> None:
+def test_rows_of_a_wide_table_stand_one_under_another() -> None:
     styled = read_markdown(f"Here:\n\n{WIDE}\nThat is all.")
     assert styled.text == (
         "Here:\n\n"
@@ -136,7 +136,7 @@ def test_text_built_to_be_slow_or_to_grow_is_read_at_once(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["quotes", "lists", "long"])
-def test_what_is_too_deep_or_too_long_to_format_is_shown_as_it_is(name: str) -> None:
+def test_markdown_too_deep_or_too_long_is_shown_unformatted(name: str) -> None:
     assert read_markdown(HOSTILE[name]) == Styled(HOSTILE[name])
 
 
@@ -150,7 +150,7 @@ GAPS = (" ", "  ", "    ", "\t", "\n", "\n\n", "\n\n\n", "\r", "\0", "\xa0", "&a
 @example("a|b\n:-|-")
 @example("a\n\n\nb")
 @given(st.lists(st.sampled_from(WORDS + GAPS), max_size=15).map("".join))
-def test_a_text_with_little_or_no_markup_reads_alike_by_itself_and_after_some(markdown: str) -> None:
+def test_text_with_little_markup_reads_alike_alone_and_after(markdown: str) -> None:
     """After some it is the parser that reads it."""
     before = "some\n\n"
     alone, after = read_markdown(markdown), read_markdown(f"*some*\n\n{markdown}")

@@ -103,7 +103,7 @@ async def polled(polling: object) -> Event:
     return event
 
 
-async def test_what_is_polled_is_acknowledged_once_the_next_is_asked_for(
+async def test_polled_event_is_acknowledged_when_the_next_is_asked_for(
     slack: FakeSlack, channel: SlackChannel, ana: str
 ) -> None:
     await slack.says(ana, slack.direct(ana), "one")
@@ -277,7 +277,7 @@ async def test_out_of_reach_is_said_to_whoever_polls(slack: FakeSlack, channel: 
 # ── the webhook ──
 
 
-async def test_deliveries_come_signed_and_events_again_until_they_are_taken(
+async def test_signed_events_are_delivered_again_until_taken(
     slack: FakeSlack, channel: SlackChannel, ana: str, aiohttp_server: AiohttpServer
 ) -> None:
     requests: list[WebhookRequest] = []

@@ -82,14 +82,14 @@ def test_a_press_is_in_the_conversation_of_its_prompt() -> None:
         ("E1", ["organisation_install", "press_in_an_organisation", "command_in_an_organisation"]),
     ],
 )
-def test_whatever_team_slack_names_everything_is_of_our_own_account(account: str, names: list[str]) -> None:
+def test_events_of_any_team_belong_to_our_own_account(account: str, names: list[str]) -> None:
     for name in names:
         [event] = read(name, PayloadReader("slack", account, "U0LAN0Z89")).events
         assert event.person is not None
         assert (event.address.account, event.person.account) == (account, account), name
 
 
-def test_without_a_word_of_the_installation_it_is_our_own_account() -> None:
+def test_event_without_authorizations_is_of_our_own_account() -> None:
     fixture = loaded("shared_channel")
     del fixture["payload"]["authorizations"]
     [event] = PayloadReader("slack", "T061EG9R6").read(request(fixture["payload"], "json")).events
@@ -104,7 +104,7 @@ def test_an_installation_that_names_no_team_is_the_events_own(account: str | Non
     assert event.address.account == "T061EG9R6"
 
 
-def test_somebody_of_another_organisation_presses_as_who_they_write() -> None:
+def test_person_of_another_organisation_presses_as_they_write() -> None:
     reader = PayloadReader("slack", "T061EG9R6", "U0LAN0Z89")
     [written], [pressed] = read("shared_channel", reader).events, read("shared_channel_press", reader).events
     assert str(written.person) == str(pressed.person) == "slack:T061EG9R6:U9OTHER"
@@ -112,7 +112,7 @@ def test_somebody_of_another_organisation_presses_as_who_they_write() -> None:
     assert pressed.address == prompt.address
 
 
-def test_what_is_for_the_same_app_in_another_workspace_is_left_alone() -> None:
+def test_events_for_the_app_in_another_workspace_are_ignored() -> None:
     for account in ("T0ELSE", "E0ELSE"):
         for name in ("message_im", "message_mention", "organisation_install", "reaction_added"):
             parsed = read(name, PayloadReader("slack", account, "U0LAN0Z89"))
@@ -139,7 +139,7 @@ def test_a_command_can_be_written_where_slack_takes_none(text: str, command: str
     assert (event.command, event.text) == (command, words)
 
 
-def test_a_path_at_the_beginning_of_a_message_of_a_channel_is_no_command() -> None:
+def test_path_at_the_start_of_a_channel_message_is_no_command() -> None:
     fixture = loaded("message_channel")
     fixture["payload"]["event"]["text"] = "/tmp is full"
     [event] = READER.read(request(fixture["payload"], "json")).events

@@ -139,7 +139,7 @@ def test_no_text_calls_anybody_and_every_link_is_one(text: str) -> None:
     assert not any(BESIDE.search(str(part.arguments["text"])) for part in parts)
 
 
-def test_an_edit_names_people_as_slack_does_and_calls_nobody_anew() -> None:
+def test_edit_shows_names_as_slack_does_and_notifies_nobody() -> None:
     """Slack tells nobody of a mention that comes with an edit."""
     note = "Confirmed by `slack:T1:U061F7AUR`, done"
     [edit] = render(THREAD, Reply(text=note, edits="1.3"))

@@ -167,7 +167,7 @@ async def test_what_slack_will_never_take_is_undeliverable(
 
 @pytest.mark.parametrize("error", ["invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"])
 @pytest.mark.parametrize("status", [200, 401])
-async def test_a_token_that_was_revoked_is_no_fault_of_a_message_and_names_its_mend(
+async def test_revoked_token_is_unavailable_and_names_its_setting(
     slack: FakeSlack, channel: SlackChannel, ana: str, error: str, status: int
 ) -> None:
     slack.fail_next("chat.postMessage", error, status=status)
@@ -280,7 +280,7 @@ async def test_a_token_that_slack_does_not_take_is_named(slack: FakeSlack) -> No
 
 
 @pytest.mark.parametrize("thread", [None, "1.2"])
-async def test_a_press_is_answered_for_the_presser_alone_and_where_they_look(
+async def test_press_is_answered_to_the_presser_alone_in_its_thread(
     slack: FakeSlack, channel: SlackChannel, ana: str, thread: str | None
 ) -> None:
     team = slack.channel()

@@ -58,7 +58,7 @@ ODD = st.text(st.characters(categories=None)) | st.binary().map(lambda value: va
 
 
 @given(st.dictionaries(st.sampled_from([*signature(), "content-type", "host", "x-slack-retry-num"]) | ODD, ODD))
-def test_odd_bytes_in_any_header_get_nobody_in_and_keep_nobody_out(odd: dict[str, str]) -> None:
+def test_odd_header_bytes_neither_admit_nor_reject_a_request(odd: dict[str, str]) -> None:
     with pytest.raises((Forged, Stale)):
         CHANNEL.verify(request(odd), NOW)
     CHANNEL.verify(request(odd | signature()), NOW)

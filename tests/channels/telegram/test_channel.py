@@ -162,7 +162,7 @@ async def webhook(channel: TelegramChannel, aiohttp_server: AiohttpServer) -> tu
     return requests, statuses
 
 
-async def test_updates_come_to_the_webhook_in_order_and_again_until_they_are_taken(
+async def test_webhook_gets_updates_in_order_and_again_until_taken(
     telegram: FakeTelegram,
     channel: TelegramChannel,
     webhook: tuple[list[WebhookRequest], list[int]],

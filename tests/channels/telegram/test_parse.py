@@ -18,7 +18,7 @@ def read(update: Any) -> Parsed:
     return READER.read(json.dumps(update).encode())
 
 
-def test_before_the_bots_name_is_known_a_command_counts_as_its_own() -> None:
+def test_command_before_the_bots_name_is_known_is_its_own() -> None:
     message = {
         "message_id": 1,
         "chat": {"id": -1, "type": "group"},

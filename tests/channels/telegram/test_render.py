@@ -63,7 +63,7 @@ def test_code_within_other_marks_stands_alone() -> None:
     ]
 
 
-def test_confirm_and_cancel_share_a_row_and_others_have_their_own() -> None:
+def test_confirm_and_cancel_share_a_row_and_others_do_not() -> None:
     plain = Button(label="Show all of it, which is rather a long label for a button", token="p")
     [part] = render(CHAT, Reply(text="?", buttons=(CONFIRM, CANCEL, plain, CONFIRM, CANCEL)))
     markup: Any = part.arguments["reply_markup"]
@@ -81,7 +81,7 @@ def test_a_token_of_more_than_64_bytes_is_refused() -> None:
             render(CHAT, Reply(text="?", buttons=(Button(label="x", token=token),)))
 
 
-def test_a_short_text_is_the_caption_of_its_file_and_a_long_one_is_not() -> None:
+def test_short_text_is_the_caption_of_its_file_and_long_is_not() -> None:
     assert calls(Reply(text="x" * 1024, media=(PDF,))) == ["sendDocument"]
     assert calls(Reply(text="🧾" * 513, media=(PDF,))) == ["sendMessage", "sendDocument"]
     assert calls(Reply(text="x", media=(PDF, PDF))) == ["sendMessage", "sendDocument", "sendDocument"]
@@ -104,7 +104,7 @@ def test_a_file_goes_the_way_its_type_and_size_allow(mime_type: str, size: int, 
     assert (part.call, part.media) == (call, media)
 
 
-def test_an_edit_replaces_the_message_and_what_is_too_long_follows_it() -> None:
+def test_long_edit_replaces_the_message_and_the_rest_follows() -> None:
     parts = render(CHAT, Reply(text="word " * 1000, edits="7"))
     assert [(part.call, part.arguments.get("message_id")) for part in parts] == [
         ("editMessageText", 7),

@@ -305,7 +305,7 @@ async def test_a_page_about_what_is_too_large_will_not_pass(
 
 
 @pytest.mark.parametrize("body", ["", "[1]", "{}", '{"message": "Forbidden"}', '{"ok": false}', "[" * 100_000])
-async def test_json_of_something_between_is_no_word_of_telegrams_either(
+async def test_json_error_of_a_proxy_does_not_count_as_telegrams(
     body: str, aiohttp_server: AiohttpServer
 ) -> None:
     async def answer(request: web.Request) -> web.Response:
@@ -362,7 +362,7 @@ async def test_an_answer_without_end_is_not_read_to_its_end(
 
 
 @pytest.mark.parametrize("result", [True, None, [], {}, {"chat": {"id": 5001}}])
-async def test_an_answer_that_names_no_message_is_ambiguous_where_one_was_sent(
+async def test_answer_without_a_message_is_ambiguous_after_a_send(
     result: object, aiohttp_server: AiohttpServer
 ) -> None:
     async def answer(request: web.Request) -> web.Response:
@@ -381,7 +381,7 @@ async def test_an_answer_that_names_no_message_is_ambiguous_where_one_was_sent(
         assert await say(channel, to, Reply(text="hi", edits="9")) == [Receipt(message_id="9")]
 
 
-async def test_what_cannot_be_formatted_is_sent_once_more_as_plain_text(
+async def test_message_with_refused_format_is_resent_as_plain_text(
     telegram: FakeTelegram, channel: TelegramChannel, ana: User
 ) -> None:
     refusal = "Bad Request: can't parse entities: Ana's secret"
@@ -403,7 +403,7 @@ async def test_a_group_that_moved_gets_it_at_its_new_place(telegram: FakeTelegra
     assert len(telegram.called("sendMessage")) == 3, "once it is known, the old place is not tried again"
 
 
-async def test_what_was_said_in_a_group_that_moved_is_not_changed_in_another_message(
+async def test_edit_in_a_moved_group_changes_no_other_message(
     telegram: FakeTelegram, channel: TelegramChannel
 ) -> None:
     old = telegram.group("Team")
@@ -464,7 +464,7 @@ async def test_no_secret_is_in_what_goes_wrong(
     assert "words of Ana" not in caplog.text
 
 
-async def test_the_library_does_not_know_the_token_and_so_cannot_log_it(
+async def test_library_never_gets_the_token_so_it_cannot_log_it(
     telegram: FakeTelegram, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="telegram")

@@ -178,7 +178,7 @@ async def test_a_message_cut_out_of_another_does_nothing(tmp_path: Path, caplog:
     assert VICTIM not in caplog.text
 
 
-async def test_while_twilio_is_down_it_is_a_message_that_decides_nothing(tmp_path: Path) -> None:
+async def test_forged_cut_decides_nothing_while_twilio_is_down(tmp_path: Path) -> None:
     async with open_house(tmp_path, [DELETE, "I see."]) as house:
         twilio = house.twilio
         await twilio.person_says(VICTIM, "delete INV-42")

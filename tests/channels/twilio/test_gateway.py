@@ -123,7 +123,7 @@ async def test_a_reply_to_the_prompt_decides_on_whatsapp(tmp_path: Path) -> None
         (True, "es", r"Responde \*SÍ (\w{4})\* para confirmar o \*NO \1\* para cancelar\.", "{} si"),
     ],
 )
-async def test_a_question_says_in_the_chats_language_which_words_answer_it(
+async def test_question_names_its_answer_words_in_the_chats_language(
     tmp_path: Path, whatsapp: bool, language: str | None, asked: str, yes: str
 ) -> None:
     async with open_house(tmp_path, [DELETE], language=language) as house:
@@ -200,7 +200,7 @@ async def test_start_is_heard_by_the_gateway_too(tmp_path: Path, whatsapp: bool)
         await house.idle()
 
 
-async def test_a_yes_by_sms_after_a_stop_is_a_start_for_the_carrier_and_for_us(tmp_path: Path) -> None:
+async def test_yes_by_sms_after_a_stop_opts_in_again(tmp_path: Path) -> None:
     async with open_house(tmp_path, ["Welcome back."]) as house:
         await house.twilio.person_says(ANA, "STOP")
         await house.idle()
@@ -224,7 +224,7 @@ async def test_who_had_opted_out_before_we_knew_is_tried_once(tmp_path: Path) ->
         await house.idle()
 
 
-async def test_a_report_that_they_have_opted_out_counts_like_their_word(tmp_path: Path) -> None:
+async def test_opt_out_in_a_report_counts_like_a_stop_message(tmp_path: Path) -> None:
     async with open_house(tmp_path, [DELETE, "Yes, I am here."], FakeTwilio(reports=())) as house:
         await house.prompt()
         prompt = house.twilio.last(ANA)
@@ -241,7 +241,7 @@ async def test_a_report_that_they_have_opted_out_counts_like_their_word(tmp_path
 
 @BY_CHANNEL
 @pytest.mark.parametrize("early", [False, True], ids=["after the answer", "before it"])
-async def test_a_question_that_did_not_arrive_can_be_confirmed_by_nobody(
+async def test_question_that_did_not_arrive_cannot_be_confirmed(
     tmp_path: Path, whatsapp: bool, early: bool
 ) -> None:
     twilio = FakeTwilio(reports=("sent", "undelivered") if early else (), reports_first=early)
@@ -261,7 +261,7 @@ async def test_a_question_that_did_not_arrive_can_be_confirmed_by_nobody(
         assert house.shop.deleted == []
 
 
-async def test_a_report_of_a_message_of_somebody_else_is_answered_and_forgotten(tmp_path: Path) -> None:
+async def test_report_of_a_foreign_message_is_answered_and_ignored(tmp_path: Path) -> None:
     async with open_house(tmp_path, [DELETE]) as house:
         code = await house.prompt()
         prompt = house.twilio.last(ANA)
@@ -276,7 +276,7 @@ async def test_a_report_of_a_message_of_somebody_else_is_answered_and_forgotten(
         await house.idle()
 
 
-async def test_a_call_whose_answer_was_lost_is_not_made_again_when_it_is_reported(tmp_path: Path) -> None:
+async def test_call_with_a_lost_answer_is_not_repeated_once_reported(tmp_path: Path) -> None:
     async with open_house(tmp_path, ["Hello, Ana."]) as house:
         house.twilio.fail_next(cut=True, taken=True)
         await house.twilio.person_says(ANA, "hello")
@@ -320,7 +320,7 @@ async def test_what_is_not_on_the_list_is_sent_again(tmp_path: Path) -> None:
         assert [sent.body for sent in house.twilio.sent] == ["Hello."] * 2
 
 
-async def test_a_file_is_fetched_from_our_server_and_its_arrival_reported(tmp_path: Path) -> None:
+async def test_file_is_fetched_from_our_server_and_reported_arrived(tmp_path: Path) -> None:
     script = [ToolCall("send_invoice_pdf", {"invoice_id": "INV-42"}), "Here it is."]
     async with open_house(tmp_path, script, FakeTwilio(reports_first=True)) as house:
         await house.twilio.person_says(ANA, "send INV-42", whatsapp=True)
@@ -349,7 +349,7 @@ async def test_a_picture_by_sms_is_one_where_there_is_mms(tmp_path: Path) -> Non
         await house.idle()
 
 
-async def test_the_same_file_by_sms_is_a_link_until_the_conversation_begins_anew(tmp_path: Path) -> None:
+async def test_file_by_sms_is_a_link_until_a_new_conversation(tmp_path: Path) -> None:
     script = [ToolCall("send_invoice_pdf", {"invoice_id": "INV-42"}), "Here it is."]
     async with open_house(tmp_path, script) as house, aiohttp.ClientSession() as http:
         await house.twilio.person_says(ANA, "send INV-42")
@@ -427,7 +427,7 @@ async def test_who_can_be_heard_a_moment_later_is_not_asked(
     assert "a request was not stored" not in caplog.text
 
 
-async def test_what_is_written_while_the_api_is_down_from_the_start_is_answered_once_it_is_up(tmp_path: Path) -> None:
+async def test_message_while_the_api_is_down_is_answered_once_it_is_up(tmp_path: Path) -> None:
     """Twilio delivers it once: it is not turned away to come again."""
     twilio = FakeTwilio()
     twilio.down = True
@@ -439,7 +439,7 @@ async def test_what_is_written_while_the_api_is_down_from_the_start_is_answered_
         await house.idle()
 
 
-async def test_a_report_that_was_not_stored_is_an_error_for_twilio_to_try_again(tmp_path: Path) -> None:
+async def test_report_that_was_not_stored_is_answered_503(tmp_path: Path) -> None:
     async with open_house(tmp_path, ["Hello, Ana."], FakeTwilio(reports=())) as house:
         await house.twilio.person_says(ANA, "hello")
         sent = await house.twilio.wait_for(lambda: house.twilio.last(ANA))

@@ -60,7 +60,7 @@ def test_half_a_key_is_refused(twilio: FakeTwilio, given: dict[str, str], settin
     assert refused.value.setting == setting
 
 
-async def test_a_text_message_goes_by_the_messaging_service_and_whatsapp_does_not(twilio: FakeTwilio) -> None:
+async def test_messaging_service_sends_sms_and_not_whatsapp(twilio: FakeTwilio) -> None:
     twilio.service = SERVICE
     given = settings(twilio, TWILIO_MESSAGING_SERVICE_SID=SERVICE)
     async with aiohttp.ClientSession() as http:
@@ -74,7 +74,7 @@ async def test_a_text_message_goes_by_the_messaging_service_and_whatsapp_does_no
     ]
 
 
-async def test_a_number_outside_the_service_is_refused_with_twilios_code(twilio: FakeTwilio) -> None:
+async def test_number_outside_the_service_is_refused_with_its_code(twilio: FakeTwilio) -> None:
     given = settings(twilio, TWILIO_MESSAGING_SERVICE_SID=SERVICE)
     async with aiohttp.ClientSession() as http:
         channel = SmsChannel.from_settings(given, way="polling")

@@ -55,7 +55,7 @@ def message(name: str, **changes: str) -> Message:
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_every_form_is_answered_with_twiml_that_says_nothing_to_the_person(name: str) -> None:
+def test_every_form_is_answered_with_empty_twiml(name: str) -> None:
     response = read(name).response
     assert (response.status, response.headers["Content-Type"]) == (200, "text/xml; charset=utf-8")
     assert response.body.decode() == EMPTY
@@ -160,7 +160,7 @@ def test_whoever_opts_out_or_in(name: str, opted_in: bool, told: bool) -> None:
     ("name", "opts_in"),
     [("sms YES", True), ("sms YES as opt-in", True), ("sms text", False), ("whatsapp text", False)],
 )
-def test_a_yes_is_an_answer_though_carriers_take_it_for_an_opt_in(name: str, opts_in: bool) -> None:
+def test_yes_is_an_answer_though_carriers_read_it_as_opt_in(name: str, opts_in: bool) -> None:
     assert message(name).opts_in is opts_in
     assert message("whatsapp text", Body="yes").opts_in is False
 

@@ -62,7 +62,7 @@ def test_letters_are_never_folded() -> None:
         ("删除 привет 🙂 ő", "删除 привет 🙂 o"),
     ],
 )
-def test_words_of_our_own_can_go_without_the_accents_that_are_dear(written: str, cheap: str) -> None:
+def test_own_words_lose_the_accents_that_make_sms_dear(written: str, cheap: str) -> None:
     assert drop_dear_accents(written) == cheap
 
 
@@ -77,7 +77,7 @@ def test_nothing_said_is_nothing_sent() -> None:
 
 @pytest.mark.ledger("CFG-03")
 @pytest.mark.parametrize("render", [sms, whatsapp])
-def test_a_long_text_is_numbered_because_the_parts_may_change_places(render: object) -> None:
+def test_parts_of_a_long_text_are_numbered(render: object) -> None:
     texts = (sms if render is sms else whatsapp)("\n\n".join(f"Paragraph {n}. " + "word " * 60 for n in range(20)))
     assert len(texts) > 3
     assert [text.partition(" ")[0] for text in texts] == [f"({n}/{len(texts)})" for n in range(1, len(texts) + 1)]

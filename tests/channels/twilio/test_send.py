@@ -56,7 +56,7 @@ async def test_whatsapp_is_named_in_both_numbers(whatsapp: WhatsAppChannel, twil
     assert (sent.to, sent.from_) == (f"whatsapp:{ANA}", f"whatsapp:{twilio.whatsapp}")
 
 
-async def test_reports_are_asked_for_under_the_public_url_with_the_parts_key(
+async def test_status_callback_is_the_public_url_with_the_parts_key(
     sms: SmsChannel, twilio: FakeTwilio
 ) -> None:
     async with aiohttp.ClientSession() as http:
@@ -114,7 +114,7 @@ async def test_a_file_that_twilio_does_not_take_here_goes_as_a_link(sms: SmsChan
 @pytest.mark.parametrize(
     ("answer", "error"), [({"code": 21610}, OptedOut), ({"status": 503}, Unavailable), ({"cut": True}, Ambiguous)]
 )
-async def test_a_file_is_sent_once_when_nothing_says_that_it_may_go_otherwise(
+async def test_failed_file_is_not_sent_another_way_without_a_reason(
     sms: SmsChannel, twilio: FakeTwilio, answer: dict[str, Any], error: type[Exception]
 ) -> None:
     picture = Part(call="media", arguments={"body": "photo.png"}, media=FILE)
@@ -214,13 +214,13 @@ async def test_a_success_that_names_no_message_is_in_doubt(said: str, aiohttp_se
             await channel.send(place(channel), TEXT, key="1")
 
 
-async def test_letters_beyond_ascii_and_signs_of_a_form_arrive_as_they_are(sms: SmsChannel, twilio: FakeTwilio) -> None:
+async def test_non_ascii_letters_and_form_signs_arrive_unchanged(sms: SmsChannel, twilio: FakeTwilio) -> None:
     words = "Grüße & 50 % + 1 = 日本 🧾\n¿sí?"
     await sms.send(place(sms), Part(call="message", arguments={"body": words}), key="1")
     assert twilio.sent[0].body == words
 
 
-async def test_a_wait_that_twilio_names_is_kept_and_one_that_it_does_not_name_grows(
+async def test_wait_named_by_twilio_is_kept_and_an_unnamed_one_grows(
     sms: SmsChannel, twilio: FakeTwilio, monkeypatch: pytest.MonkeyPatch, moment: Moment
 ) -> None:
     monkeypatch.setattr(sms._started, "_patience", Patience(moment))
@@ -277,7 +277,7 @@ async def test_neither_numbers_nor_words_nor_the_token_are_logged(
     )
 
 
-async def test_typing_goes_under_the_persons_last_message_and_ends_with_the_answer(
+async def test_typing_is_shown_under_the_last_message_until_answered(
     whatsapp: WhatsAppChannel, twilio: FakeTwilio, moment: Moment
 ) -> None:
     first, second = (twilio.form(ANA, text, whatsapp=True) for text in ("hello", "are you there?"))

@@ -69,7 +69,7 @@ def test_what_twilio_signed_passes(name: str) -> None:
         ("sms text", {"AccountSid": f"AC{2:032x}"}, "TWILIO_ACCOUNT_SID"),
     ],
 )
-def test_what_twilio_signed_about_another_number_is_refused_with_the_mend(
+def test_signed_form_for_another_number_is_refused_with_advice(
     name: str, changes: dict[str, str], mend: str
 ) -> None:
     kind = WhatsAppChannel if name.startswith("whatsapp") else SmsChannel
@@ -154,14 +154,14 @@ def test_every_field_is_covered(name: str) -> None:
     assert not passes(request(changed, headers=asked.headers, url=URL))
 
 
-def test_another_accounts_message_is_forged_even_under_our_signature() -> None:
+def test_other_accounts_message_is_forged_despite_our_signature() -> None:
     assert not passes(signed({**FORMS["sms text"], "AccountSid": "AC" + "f" * 32}))
     assert not passes(signed({k: v for k, v in FORMS["sms text"].items() if k != "AccountSid"}))
     assert not passes(signed({**FORMS["sms text"], "AccountSid": "ÄC"}))
 
 
 @pytest.mark.parametrize("token", ["", "  "])
-def test_an_empty_token_is_refused_at_once_because_anybody_can_sign_with_it(token: str) -> None:
+def test_empty_token_is_refused_at_once(token: str) -> None:
     with pytest.raises(ValueError, match="empty"):
         Verifier(ACCOUNT_SID, token, address=OURS, setting="TWILIO_SMS_FROM")
 
@@ -178,7 +178,7 @@ def test_a_request_does_not_choose_how_it_is_proven() -> None:
 
 
 @pytest.mark.parametrize("algorithm", [HMAC_SHA1, HMAC_SHA256])
-def test_a_json_body_is_proven_by_its_hash_in_the_url_and_is_no_message(algorithm: str) -> None:
+def test_json_body_is_proven_by_the_hash_in_its_url(algorithm: str) -> None:
     """https://www.twilio.com/docs/usage/webhooks/webhooks-security, "Validate the body of JSON requests"."""
     key = KEY if algorithm == HMAC_SHA256 else ""
     body = '{"Body": "hello, Ñandú"}'.encode()
