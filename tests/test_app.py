@@ -20,7 +20,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_redis_without_a_shared_secret_is_refused_and_nothing_is_written(here: Path) -> None:
+def test_redis_without_a_shared_secret_is_refused(here: Path) -> None:
     with pytest.raises(AskfirstError, match="On Redis set ASKFIRST_SECRET and ASKFIRST_ARTIFACTS") as refused:
         Gateway(ChannelAgent(Agent()), Settings(store=REDIS))
     assert "password" not in str(refused.value)
@@ -34,7 +34,7 @@ async def test_a_bot_in_memory_writes_nothing_here(here: Path, store: str | None
     assert list(here.iterdir()) == []
 
 
-async def test_a_bot_with_a_file_keeps_its_secret_beside_it_for_its_owner_alone(here: Path) -> None:
+async def test_secret_is_kept_beside_the_store_for_its_owner_alone(here: Path) -> None:
     for _ in range(2):
         async with ChannelAgent(Agent(provider="demo"), store="sqlite:///kept/bot.db") as bot:
             await bot.ask_channel("ana", "hello")

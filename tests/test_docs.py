@@ -172,7 +172,7 @@ def test_every_page_and_every_image_is_reached() -> None:
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
-def test_an_example_is_short_tested_and_linked_from_the_readme_and_a_page(example: Path) -> None:
+def test_every_example_is_short_tested_and_linked(example: Path) -> None:
     text = example.read_text(encoding="utf-8")
     assert len(text.splitlines()) < LONGEST_EXAMPLE
     assert re.search(r"\brun\b", text.split('"""')[1], re.IGNORECASE), "its docstring does not say how to run it"
@@ -181,7 +181,7 @@ def test_an_example_is_short_tested_and_linked_from_the_readme_and_a_page(exampl
     assert "README.md" in linked and len(linked) > 1, linked
 
 
-def test_proxies_let_through_what_the_platforms_and_people_need_and_nothing_inside() -> None:
+def test_documented_proxies_pass_only_public_paths() -> None:
     (caddy,), (nginx,) = ([block["body"] for block in blocks("deploy.md", name)] for name in ("caddy", "nginx"))
     for proxy in (caddy, nginx):
         assert set(re.findall(r"(?:handle|location) (/\w+/)\*? \{", proxy)) == {"/webhooks/", "/artifacts/"}
@@ -236,7 +236,7 @@ def test_all_that_a_person_is_told_stands_there_word_for_word() -> None:
     assert told.written(page) == page, "write it anew: make told"
 
 
-def test_each_sentence_about_an_action_has_its_occasion_and_no_other_has() -> None:
+def test_every_documented_sentence_has_an_occasion() -> None:
     named = [name for section in told.OCCASIONS.values() for name in section]
     table = TEXT[told.PAGE.name].partition("<!-- told")[2].partition("<!-- /told")[0]
     assert sorted(named) == sorted(re.findall(r"\| `(\w+)` \|$", table, re.MULTILINE))
@@ -264,7 +264,7 @@ def test_what_troubleshooting_quotes_is_what_the_program_says() -> None:
 THREATS = [line for line in TEXT["threats.md"].splitlines() if re.match(r"\| T", line)]
 
 
-def test_threats_are_numbered_without_gaps_and_each_names_a_test_or_whose_part_it_is() -> None:
+def test_threats_are_numbered_and_each_names_a_test_or_an_owner() -> None:
     assert [line.split(" | ")[0] for line in THREATS] == [f"| T{number}" for number in range(1, len(THREATS) + 1)]
     whose = re.compile(r"`tests/|\b(?:operator|author|bot author|people|maintainers)\b")
     assert [line for line in THREATS if not whose.search(line.split(" | ")[3])] == []

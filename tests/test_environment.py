@@ -132,7 +132,7 @@ async def test_what_a_tool_starts_inherits_no_secret(tmp_path: Path) -> None:
     ("url", "warned"),
     [("http://joe:hunter2@proxy:3128", False), ("proxy:3128", True), ("socks5://joe:hunter2@p:1", True)],
 )
-def test_a_proxy_that_cannot_be_spoken_to_is_named_without_its_password(
+def test_unusable_proxy_is_named_without_its_password(
     environ: dict[str, str], caplog: pytest.LogCaptureFixture, url: str, *, warned: bool
 ) -> None:
     for name in [name for name in environ if name.lower() in ("http_proxy", "https_proxy")]:

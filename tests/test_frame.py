@@ -33,7 +33,7 @@ def test_connecting_beyond_loopback_fails(address: tuple[str, int]) -> None:
     conftest.reached_out.clear()
 
 
-async def test_looking_up_a_name_is_remembered_even_when_the_error_is_swallowed() -> None:
+async def test_dns_lookup_is_recorded_though_its_error_is_swallowed() -> None:
     with contextlib.suppress(Exception):
         await asyncio.get_running_loop().getaddrinfo("api.telegram.org", 443)
     assert conftest.reached_out == ["socket.getaddrinfo 'api.telegram.org'"]

@@ -60,7 +60,7 @@ def test_nothing_runs_as_root() -> None:
     assert "\nRUN " not in after
 
 
-def test_a_base_is_named_by_release_and_system_the_same_in_both_stages() -> None:
+def test_both_image_stages_name_the_same_base() -> None:
     build, final = (line.split()[0] for line in instructions("FROM"))
     assert build == final and re.fullmatch(r"python:3\.\d+-slim-[a-z]+(@sha256:[0-9a-f]{64})?", build)
 
@@ -97,7 +97,7 @@ async def test_the_health_check_sees_whether_it_serves(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["web", "worker"])
-def test_a_service_of_ours_ends_in_peace_and_can_change_nothing_but_its_volumes(name: str) -> None:
+def test_service_has_grace_to_end_and_writes_only_its_volumes(name: str) -> None:
     service = COMPOSE["services"][name]
     assert int(service["stop_grace_period"].removesuffix("s")) > GRACE_SECONDS
     assert service["read_only"] is True and service["cap_drop"] == ["ALL"]

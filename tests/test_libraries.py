@@ -33,7 +33,7 @@ def test_django_channels_over_ours_is_named(tmp_path: Path) -> None:
     assert "is not Askfirst's: Django Channels has the same name. Install Askfirst in an environment" in done.stderr
 
 
-def test_a_package_that_is_not_there_and_one_of_another_version_are_told_apart() -> None:
+def test_missing_package_is_told_apart_from_another_version() -> None:
     absent = ModuleNotFoundError("No module named 'nowhere_to_be_found'", name="nowhere_to_be_found")
     assert lacking("slack", absent, "slack") == (
         "slack needs the package nowhere_to_be_found, which is not installed: pip install 'askfirst[slack]'"
@@ -68,7 +68,7 @@ def test_an_older_redis_library_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
         open_store("redis://127.0.0.1:1")
 
 
-async def test_a_library_that_is_called_otherwise_is_no_platform_out_of_reach(
+async def test_unfit_library_is_not_told_as_an_unreachable_platform(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with FakeTelegram() as telegram:

@@ -19,7 +19,7 @@ def packages() -> list[sbom.Package]:
     return sbom.packages()
 
 
-def test_all_that_is_locked_is_in_the_bill_with_the_hashes_of_the_lock(tmp_path: Path) -> None:
+def test_sbom_lists_all_locked_packages_with_their_hashes(tmp_path: Path) -> None:
     sbom.write(tmp_path)
     written = json.loads((tmp_path / "sbom.cdx.json").read_text(encoding="utf-8"))
     assert (written["bomFormat"], written["specVersion"]) == ("CycloneDX", "1.6")

@@ -122,7 +122,7 @@ def test_a_line_of_the_file_that_is_no_setting_is_named(
     assert "A" not in environ, "nothing of it is read"
 
 
-def test_the_file_beside_the_bot_is_read_and_the_environment_wins(environ: dict[str, str], tmp_path: Path) -> None:
+def test_env_file_beside_the_bot_is_read_and_environment_wins(environ: dict[str, str], tmp_path: Path) -> None:
     environ["ASKFIRST_PROVIDER"] = "demo"
     (tmp_path / ".env").write_text(
         "ASKFIRST_PROVIDER=openai:gpt-5-mini\nASKFIRST_ALLOW='telegram:*'\nINVOICES_PASSWORD='pa${HOME}'\n",
@@ -333,7 +333,7 @@ def test_a_channel_gets_its_own_variables_and_no_others(environ: dict[str, str])
     assert settings.channel_settings("webchat") == {}
 
 
-def test_serve_refuses_to_start_before_somebody_said_who_may_talk() -> None:
+def test_serve_without_an_allow_setting_is_refused() -> None:
     with pytest.raises(MissingSetting) as refused:
         Settings().check_serve()
     assert refused.value.setting == "ASKFIRST_ALLOW"
@@ -403,12 +403,12 @@ def test_the_catalogue_imports_no_channel() -> None:
 
 
 @pytest.mark.parametrize("name", catalogue.BUILT_IN)
-def test_every_channel_of_ours_can_be_loaded_and_its_settings_are_fields(name: str) -> None:
+def test_every_own_channel_loads_and_its_settings_are_fields(name: str) -> None:
     assert catalogue.load(name).name == name
     assert {setting.name for setting in catalogue.settings_of(name)} <= set(VARIABLES)
 
 
-def test_a_missing_library_is_named_with_the_command_that_installs_it() -> None:
+def test_missing_library_is_named_with_its_install_command() -> None:
     done = run("import sys; sys.modules['telegram'] = None\nfrom channels.catalogue import load; load('telegram')")
     assert "needs the package telegram, which is not installed: pip install 'askfirst[telegram]'" in done.stderr
 
@@ -442,7 +442,7 @@ print(settings.channels_on(), settings.channel_settings("fax"))
     assert (done.stdout.strip(), done.stderr) == ("{'fax': 'webhook'} {'FAX_NUMBER': '555'}", "")
 
 
-def test_another_distributions_channel_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugin_channel_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("fax", "not_installed_here:FaxChannel", "askfirst.channels")
     monkeypatch.setitem(catalogue.THEIRS, "fax", point)
     with pytest.raises(AskfirstError, match=r"the channel fax \(not_installed_here:FaxChannel\) cannot be loaded"):

@@ -67,7 +67,7 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [*WRITTEN, *sorted({*DOCS} - {REFERENCE})])
-def test_a_page_has_the_lists_tables_and_code_that_other_readers_of_markdown_see(site: Path, page: str) -> None:
+def test_page_has_the_lists_tables_and_code_of_commonmark(site: Path, page: str) -> None:
     """The site's Markdown wants a blank line before a list and four spaces in it, where others want less."""
     source = ROOT / page if page in OUTSIDE else ROOT / "docs" / page
     seen = MarkdownIt("commonmark").enable("table").parse(source.read_text(encoding="utf-8"))

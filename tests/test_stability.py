@@ -15,7 +15,7 @@ LABELS = {"stable", "beta", "deprecated"}
 
 
 @pytest.mark.ledger("MISC-14")
-def test_every_public_module_has_one_label_and_every_label_is_explained() -> None:
+def test_every_public_module_has_one_explained_label() -> None:
     modules = {f"askfirst.{each.name}" for each in pkgutil.iter_modules(askfirst.__path__) if each.name != "__main__"}
     labelled = re.findall(r"^\| `(askfirst[\w.]*)` \| (\w+) \|", PAGE, re.MULTILINE)
     assert sorted(name for name, _ in labelled) == sorted({"askfirst", *modules})
@@ -33,7 +33,7 @@ def test_ideas_of_others_are_credited(issue: int, idea: str) -> None:
 
 @pytest.mark.ledger("MISC-15")
 @pytest.mark.parametrize("version", ["0.13.0", "0.15.0", "0.16.0", "0.16.3", "0.16.5", "0.22.0"])
-def test_versions_of_the_documents_are_history_and_none_is_a_version_of_ours(version: str) -> None:
+def test_document_versions_are_listed_and_not_in_the_changelog(version: str) -> None:
     assert re.search(rf"^\| {re.escape(version)} \| \w", PAGE, re.MULTILINE)
     changelog = (Path(__file__).parent.parent / "CHANGELOG.md").read_text(encoding="utf-8")
     assert not re.search(rf"^## {re.escape(version)}\b", changelog, re.MULTILINE)

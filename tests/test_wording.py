@@ -108,7 +108,7 @@ def test_every_language_has_every_sentence_with_the_same_places(language: str) -
 
 
 @pytest.mark.parametrize("language", sorted(LANGUAGES))
-def test_what_is_counted_has_each_plural_category_of_its_language(language: str) -> None:
+def test_counted_sentences_have_every_plural_of_their_language(language: str) -> None:
     tables = {name: sentence for name, sentence in written(language).items() if isinstance(sentence, dict)}
     assert list(tables) == ["many_not_done_yet", "unknown_repeated"]
     categories = Locale.parse(language).plural_form.tags | {"other"}
@@ -194,7 +194,7 @@ def test_text_messages_are_in_the_cheap_alphabet(language: str) -> None:
         (None, "Done: INV-42"),
     ],
 )
-def test_a_region_falls_back_to_its_language_and_an_unknown_language_to_english(
+def test_region_falls_back_to_its_language_then_to_english(
     language: str | None, sentence: str
 ) -> None:
     assert say("done", language, preview="INV-42") == sentence
@@ -239,7 +239,7 @@ def test_a_duration_in_words_never_says_more_than_it_is(seconds: float, language
 
 
 @pytest.mark.parametrize("language", sorted(LANGUAGES))
-def test_in_no_language_does_a_duration_promise_more_time_than_there_is(language: str) -> None:
+def test_duration_never_promises_more_time_than_is_left(language: str) -> None:
     around = [
         length * count + more for length in LENGTHS for count in (1, 2, 3, 11, 20, 21, 100) for more in (-1, 0, 1)
     ]
@@ -312,7 +312,7 @@ def test_no_file_has_signs_that_are_not_seen(language: str) -> None:
         ("", ""),
     ],
 )
-def test_a_value_in_a_sentence_from_right_to_left_is_isolated_once(value: object, shown: str) -> None:
+def test_value_in_a_right_to_left_sentence_is_isolated_once(value: object, shown: str) -> None:
     assert say("done", "ar", preview=value) == LANGUAGES["ar"]["done"].format(preview=shown)
     assert say("done", "es", preview=value) == f"Hecho: {value}"
 
@@ -339,7 +339,7 @@ def test_what_a_person_copies_from_a_prompt_is_read(language: str) -> None:
 # ── when it is read ──
 
 
-def test_importing_the_gateway_reads_english_at_most_and_a_bot_what_it_is_prepared_for() -> None:
+def test_import_reads_english_only_and_prepare_reads_the_rest() -> None:
     program = """
 import sys
 
