@@ -194,9 +194,7 @@ def test_text_messages_are_in_the_cheap_alphabet(language: str) -> None:
         (None, "Done: INV-42"),
     ],
 )
-def test_region_falls_back_to_its_language_then_to_english(
-    language: str | None, sentence: str
-) -> None:
+def test_region_falls_back_to_its_language_then_to_english(language: str | None, sentence: str) -> None:
     assert say("done", language, preview="INV-42") == sentence
 
 

@@ -147,9 +147,7 @@ async def test_a_swept_file_is_one_whose_stay_is_over(store: ArtifactStore, cloc
     assert shortest.sha256 not in there()
 
 
-async def test_keeping_a_file_again_restarts_but_never_cuts_its_stay(
-    store: ArtifactStore, clock: Clock
-) -> None:
+async def test_keeping_a_file_again_restarts_but_never_cuts_its_stay(store: ArtifactStore, clock: Clock) -> None:
     media = await store.keep(emitted(b"again"))
     clock.advance(20 * DAY)
     await store.keep(emitted(b"again"))

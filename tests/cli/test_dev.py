@@ -32,9 +32,7 @@ async def ends_well(process: Process) -> None:
     assert "Traceback" not in process.said
 
 
-async def test_page_answers_locally_and_the_store_is_beside_the_bot(
-    here: Path, http: aiohttp.ClientSession
-) -> None:
+async def test_page_answers_locally_and_the_store_is_beside_the_bot(here: Path, http: aiohttp.ClientSession) -> None:
     elsewhere = here / "elsewhere"
     elsewhere.mkdir()
     async with running("dev", here / "bot.py", "--port", "0", cwd=elsewhere) as process:

@@ -151,9 +151,7 @@ async def test_logs_that_cannot_be_written_end_nothing(here: Path, telegram: Fak
 
 
 @pytest.mark.parametrize("command", [SERVE, DEV], ids=["uvloop", "asyncio"])
-async def test_server_out_of_file_descriptors_goes_on_once_some_free(
-    here: Path, command: tuple[str, ...]
-) -> None:
+async def test_server_out_of_file_descriptors_goes_on_once_some_free(here: Path, command: tuple[str, ...]) -> None:
     began = time.monotonic()
     async with running(*command, cwd=here, env=NOBODY) as server:
         port = await port_of(server)

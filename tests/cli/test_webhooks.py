@@ -34,9 +34,7 @@ def env(twilio: FakeTwilio, *numbers: str) -> dict[str, str]:
     }
 
 
-async def test_sms_webhook_is_set_and_whatsapps_is_left_to_the_person(
-    here: Path, twilio: FakeTwilio
-) -> None:
+async def test_sms_webhook_is_set_and_whatsapps_is_left_to_the_person(here: Path, twilio: FakeTwilio) -> None:
     both = env(twilio, "sms", "whatsapp")
     assert await askfirst("webhooks", "set", "bot.py", cwd=here, env=both) == (0, f"sms: {URL}\n", BY_HAND)
     assert twilio.webhook_url == f"{URL}#rc=3&rp=all"

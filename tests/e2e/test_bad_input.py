@@ -139,9 +139,7 @@ async def test_the_same_from_any_other_server(house: House) -> None:
     await house.until(lambda: house.texts()[1:] == ["Hello."])
 
 
-async def test_no_secret_and_no_words_of_a_person_are_logged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_no_secret_and_no_words_of_a_person_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with open_house(tmp_path, allow="telegram:7000001:1001") as house:
         key, token = house.model.key, house.telegram.token

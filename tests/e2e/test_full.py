@@ -39,9 +39,7 @@ async def gateway(case: ChannelCase, store: Store, tmp_path: Path) -> AsyncItera
         yield gateway
 
 
-async def test_full_store_puts_off_only_messages_that_come_again(
-    gateway: Gateway, case: ChannelCase
-) -> None:
+async def test_full_store_puts_off_only_messages_that_come_again(gateway: Gateway, case: ChannelCase) -> None:
     webhook = case.webhook
     assert webhook is not None
     comes_again = case.channel.name in ("telegram", "slack")

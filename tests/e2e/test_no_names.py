@@ -79,9 +79,7 @@ async def tried(names: Names, house: House) -> None:
     await house.idle()
 
 
-async def test_decisions_without_dns_are_done_and_told_once_it_is_back(
-    house: House, names: Names
-) -> None:
+async def test_decisions_without_dns_are_done_and_told_once_it_is_back(house: House, names: Names) -> None:
     ben = house.telegram.person("Ben")
     prompt = await house.prompt()
     names.away = True

@@ -151,9 +151,7 @@ class People:
 
 
 @pytest.mark.timeout(30)
-async def test_rotating_every_secret_under_load_loses_nothing(
-    server: RedisServer, tmp_path: Path
-) -> None:
+async def test_rotating_every_secret_under_load_loses_nothing(server: RedisServer, tmp_path: Path) -> None:
     house = House(server, tmp_path / "files")
     async with FakeTelegram() as telegram, FakeSlack() as slack, FakeTwilio() as twilio, listening(house):
         urls = {"telegram_api_url": telegram.url, "slack_api_url": slack.api_url, "twilio_api_url": twilio.url}

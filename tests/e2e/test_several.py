@@ -237,9 +237,7 @@ async def test_thread_that_outlasts_its_timeout_settles_its_action(stage: Stage)
 
 
 @pytest.mark.parametrize("end", ["kill", "shut_down"])
-async def test_redis_restart_loses_nothing_that_was_acknowledged(
-    stage: Stage, server: RedisServer, end: str
-) -> None:
+async def test_redis_restart_loses_nothing_that_was_acknowledged(stage: Stage, server: RedisServer, end: str) -> None:
     processes = [await stage.start(), await stage.start()]
     ana, *others = (stage.telegram.person(name) for name in ("Ana", "Ben", "Cleo", "Dan"))
     message = await prompt(stage, "INV-1", by=ana)
@@ -301,9 +299,7 @@ async def test_redis_outage_acknowledges_nothing_and_then_all_resumes(
         assert len(said) == len(set(said)), "each loop says once that it waits, and once that it goes on"
 
 
-async def test_effects_ended_during_a_redis_outage_are_recorded_later(
-    stage: Stage, server: RedisServer
-) -> None:
+async def test_effects_ended_during_a_redis_outage_are_recorded_later(stage: Stage, server: RedisServer) -> None:
     """An effect that ends, and a prompt that arrives: neither is in doubt, though nobody could write it down."""
     await stage.start()
     ana, ben = stage.telegram.person("Ana"), stage.telegram.person("Ben")
@@ -328,9 +324,7 @@ async def test_effects_ended_during_a_redis_outage_are_recorded_later(
     assert len(stage.business.done) == 2
 
 
-async def test_full_redis_takes_presses_but_refuses_messages(
-    stage: Stage, server: RedisServer
-) -> None:
+async def test_full_redis_takes_presses_but_refuses_messages(stage: Stage, server: RedisServer) -> None:
     one, _ = await stage.start(), await stage.start()
     ana = stage.telegram.person("Ana")
     message = await prompt(stage, "INV-1", by=ana)
@@ -350,9 +344,7 @@ async def test_full_redis_takes_presses_but_refuses_messages(
     await stage.until(lambda: "Hello!" in stage.texts(ana))
 
 
-async def test_emptied_redis_is_noticed_and_its_buttons_are_unknown(
-    stage: Stage, server: RedisServer
-) -> None:
+async def test_emptied_redis_is_noticed_and_its_buttons_are_unknown(stage: Stage, server: RedisServer) -> None:
     processes = [await stage.start("web"), await stage.start("worker")]
     ana = stage.telegram.person("Ana")
     message = await prompt(stage, "INV-1", by=ana)

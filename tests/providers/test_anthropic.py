@@ -17,9 +17,7 @@ pytestmark = pytest.mark.parametrize("vendor", ["anthropic"], indirect=True)
 HELLO = [{"role": "user", "content": [{"type": "text", "text": "hello"}]}]
 
 
-async def test_settings_are_passed_on_except_those_the_api_lacks(
-    model: ModelServer, provider: Provider
-) -> None:
+async def test_settings_are_passed_on_except_those_the_api_lacks(model: ModelServer, provider: Provider) -> None:
     model.script(["a", "b", "c"])
     for request in (
         Request(messages=ASKED.messages, temperature=0.0),
@@ -67,9 +65,7 @@ async def test_only_the_end_itself_is_an_end(model: ModelServer, provider: Provi
         assert (await refused(provider)).code == "the answer broke off before its end"
 
 
-async def test_whole_calls_without_ids_under_one_index_are_read(
-    model: ModelServer, provider: Provider
-) -> None:
+async def test_whole_calls_without_ids_under_one_index_are_read(model: ModelServer, provider: Provider) -> None:
     lamps = [{"lamp": "hall"}, {"lamp": "attic"}]
     model.script(
         [

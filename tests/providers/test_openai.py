@@ -14,9 +14,7 @@ pytestmark = pytest.mark.parametrize("vendor", ["openai"], indirect=True)
 
 
 @pytest.mark.ledger("MISC-12")
-async def test_settings_are_passed_on_and_absent_ones_are_left_out(
-    model: ModelServer, provider: Provider
-) -> None:
+async def test_settings_are_passed_on_and_absent_ones_are_left_out(model: ModelServer, provider: Provider) -> None:
     model.script(["a", "b", "c"])
     await provider.complete(Request(messages=ASKED.messages))
     await provider.complete(Request(messages=ASKED.messages, model="gpt-5-mini", max_tokens=50, temperature=0.0))

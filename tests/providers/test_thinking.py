@@ -127,9 +127,7 @@ async def test_a_turn_that_is_taken_over_gives_them_back(model: ModelServer, pro
 
 
 @only_anthropic
-async def test_resumed_turn_with_new_instructions_drops_its_thoughts(
-    model: ModelServer, provider: Provider
-) -> None:
+async def test_resumed_turn_with_new_instructions_drops_its_thoughts(model: ModelServer, provider: Provider) -> None:
     notebook = Notebook()
     model.script([Say(calls=[OFF], thinks="The hall."), "It is off.", "It is off."])
     await turn(lamps(provider, "It is Monday."), user("off please"), journal=notebook)
@@ -213,9 +211,7 @@ async def test_only_what_was_thought_behind_a_change_is_left_out(model: ModelSer
 
 
 @only_anthropic
-async def test_escaped_words_go_back_after_their_thoughts(
-    model: ModelServer, provider: Provider
-) -> None:
+async def test_escaped_words_go_back_after_their_thoughts(model: ModelServer, provider: Provider) -> None:
     """Nobody's words, the model's own included, open an event."""
     model.script([Say("<gateway_event>", [OFF], thinks="Hm."), "ok"])
     reply = (await provider.complete(ASKED)).message

@@ -124,9 +124,7 @@ def a_gateway(directory: Path, twilio: FakeTwilio | None, port: int, script: lis
 
 
 @EACH
-async def test_twilio_and_its_file_links_work_behind_a_prefix(
-    tmp_path: Path, put: Callable[[Gateway], Any]
-) -> None:
+async def test_twilio_and_its_file_links_work_behind_a_prefix(tmp_path: Path, put: Callable[[Gateway], Any]) -> None:
     async with FakeTwilio() as twilio:
         port = free_port()
         gateway = await asyncio.to_thread(a_gateway, tmp_path, twilio, port, [SEND, "There."])

@@ -71,9 +71,7 @@ async def test_a_request_that_never_begins_is_closed(start: Start, sent: bytes) 
 
 
 @pytest.mark.parametrize("requests_before", [0, 2])
-async def test_piled_up_headers_close_long_before_an_idle_connection(
-    start: Start, requests_before: int
-) -> None:
+async def test_piled_up_headers_close_long_before_an_idle_connection(start: Start, requests_before: int) -> None:
     async with start() as running, Client(running.port) as client:
         for _ in range(requests_before):
             await client.send(LIVE)

@@ -81,9 +81,7 @@ async def say(page: Page, words: str) -> None:
     await page.keyboard.press("Enter")
 
 
-async def test_confirmed_ask_is_all_there_again_after_a_reload(
-    bot: Bot, start: Start, context: BrowserContext
-) -> None:
+async def test_confirmed_ask_is_all_there_again_after_a_reload(bot: Bot, start: Start, context: BrowserContext) -> None:
     bot.answer = invoices
     async with start():
         page = await opened(context, bot)
@@ -360,9 +358,7 @@ async def test_tables_code_tasks_and_links_are_legible_on_every_width(
             assert await page.evaluate("document.querySelector('#scroll').scrollWidth <= innerWidth")
 
 
-async def test_empty_page_has_a_greeting_with_phrases_to_press(
-    bot: Bot, start: Start, context: BrowserContext
-) -> None:
+async def test_empty_page_has_a_greeting_with_phrases_to_press(bot: Bot, start: Start, context: BrowserContext) -> None:
     bot.greeting = "Hello! Try **list invoices**, or **delete INV-42**."
     async with start():
         page = await opened(context, bot)

@@ -96,9 +96,7 @@ class ParseContract(Contract):
         assert ButtonPress in kinds or not channel.capabilities.buttons
 
     @webhook_test
-    async def test_every_event_names_storable_people_and_places(
-        self, webhook: Webhook, channel: Channel
-    ) -> None:
+    async def test_every_event_names_storable_people_and_places(self, webhook: Webhook, channel: Channel) -> None:
         for delivery in webhook.deliveries:
             for event in channel.parse(with_proof(webhook, delivery.request)).events:
                 check_event(channel, event)

@@ -183,9 +183,7 @@ class PowersContract(Contract):
         await case.platform.fail("away")
         await channel.answer(handle, "x", private=True)
 
-    async def test_polled_event_counts_as_stored_at_the_next_poll(
-        self, case: ChannelCase, channel: Channel
-    ) -> None:
+    async def test_polled_event_counts_as_stored_at_the_next_poll(self, case: ChannelCase, channel: Channel) -> None:
         if not isinstance(channel, CanPoll) or case.writes is None:
             return
         await case.writes("one")

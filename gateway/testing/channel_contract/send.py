@@ -60,9 +60,7 @@ class SendContract(Contract):
         error = await error_of(case, chat, "refused")
         assert error is None or isinstance(error, Undeliverable)
 
-    async def test_refused_token_is_unavailable_and_names_its_setting(
-        self, case: ChannelCase, chat: Chat
-    ) -> None:
+    async def test_refused_token_is_unavailable_and_names_its_setting(self, case: ChannelCase, chat: Chat) -> None:
         error = await error_of(case, chat, "unauthorized")
         if error is None:
             return

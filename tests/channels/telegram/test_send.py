@@ -305,9 +305,7 @@ async def test_a_page_about_what_is_too_large_will_not_pass(
 
 
 @pytest.mark.parametrize("body", ["", "[1]", "{}", '{"message": "Forbidden"}', '{"ok": false}', "[" * 100_000])
-async def test_json_error_of_a_proxy_does_not_count_as_telegrams(
-    body: str, aiohttp_server: AiohttpServer
-) -> None:
+async def test_json_error_of_a_proxy_does_not_count_as_telegrams(body: str, aiohttp_server: AiohttpServer) -> None:
     async def answer(request: web.Request) -> web.Response:
         if request.path.endswith("getMe"):
             return web.json_response({"ok": True, "result": {"username": "askfirst_bot"}})
@@ -403,9 +401,7 @@ async def test_a_group_that_moved_gets_it_at_its_new_place(telegram: FakeTelegra
     assert len(telegram.called("sendMessage")) == 3, "once it is known, the old place is not tried again"
 
 
-async def test_edit_in_a_moved_group_changes_no_other_message(
-    telegram: FakeTelegram, channel: TelegramChannel
-) -> None:
+async def test_edit_in_a_moved_group_changes_no_other_message(telegram: FakeTelegram, channel: TelegramChannel) -> None:
     old = telegram.group("Team")
     [asked] = await say(channel, group(channel, old), "one")
     telegram.group_moves(old)

@@ -241,9 +241,7 @@ async def test_opt_out_in_a_report_counts_like_a_stop_message(tmp_path: Path) ->
 
 @BY_CHANNEL
 @pytest.mark.parametrize("early", [False, True], ids=["after the answer", "before it"])
-async def test_question_that_did_not_arrive_cannot_be_confirmed(
-    tmp_path: Path, whatsapp: bool, early: bool
-) -> None:
+async def test_question_that_did_not_arrive_cannot_be_confirmed(tmp_path: Path, whatsapp: bool, early: bool) -> None:
     twilio = FakeTwilio(reports=("sent", "undelivered") if early else (), reports_first=early)
     async with open_house(tmp_path, [DELETE], twilio) as house:
         code = await house.prompt(whatsapp=whatsapp)

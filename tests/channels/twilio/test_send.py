@@ -56,9 +56,7 @@ async def test_whatsapp_is_named_in_both_numbers(whatsapp: WhatsAppChannel, twil
     assert (sent.to, sent.from_) == (f"whatsapp:{ANA}", f"whatsapp:{twilio.whatsapp}")
 
 
-async def test_status_callback_is_the_public_url_with_the_parts_key(
-    sms: SmsChannel, twilio: FakeTwilio
-) -> None:
+async def test_status_callback_is_the_public_url_with_the_parts_key(sms: SmsChannel, twilio: FakeTwilio) -> None:
     async with aiohttp.ClientSession() as http:
         channel = SmsChannel(
             twilio.account_sid, twilio.auth_token, twilio.sms, public_url="http://127.0.0.1:9/", api_url=twilio.url

@@ -69,9 +69,7 @@ def test_what_twilio_signed_passes(name: str) -> None:
         ("sms text", {"AccountSid": f"AC{2:032x}"}, "TWILIO_ACCOUNT_SID"),
     ],
 )
-def test_signed_form_for_another_number_is_refused_with_advice(
-    name: str, changes: dict[str, str], mend: str
-) -> None:
+def test_signed_form_for_another_number_is_refused_with_advice(name: str, changes: dict[str, str], mend: str) -> None:
     kind = WhatsAppChannel if name.startswith("whatsapp") else SmsChannel
     with pytest.raises(NotOurs, match=mend):
         kind(ACCOUNT_SID, TOKEN, OURS, service=SERVICE).verify(signed({**FORMS[name], **changes}), NOW)
