@@ -1,6 +1,6 @@
 """The judgement of one event that may decide: its effect on the actions, and the reply.
 
-Nothing is written here. The lane commits the judgement.
+The lane commits the judgement: no function here writes to the store.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from typing import Literal, TypeAlias
 from channels import ButtonPress, CanAnswer, ConversationMoved, DeliveryReport, Event, Message, OptOut, Person, Reply
 from gateway.engine.context import EngineContext, last_asked_language
 from gateway.engine.delivery.links import end_links
-from gateway.engine.delivery.reports import Lost, report
+from gateway.engine.delivery.reports import LostMessage, record_report
 from gateway.engine.messages import is_typed, replies_by_thread
 from gateway.engine.reply_limits import once_a_minute, refusals
 from gateway.memory import RESET
 from gateway.pending import deciding, settling
 from gateway.pending.actions import ConversationActions, OutgoingReply
-from gateway.pending.deciding import PressFeedback
 from gateway.pending.index import Index
 from gateway.pending.prompt import statement
 from gateway.pending.prompting import move
@@ -55,12 +54,14 @@ class Judgement:
 
     actions: ConversationActions | None
     decided: bool
-    feedback: PressFeedback | None = None
-    """For the presser."""
+    feedback: str = ""
+    """The text for the presser."""
+    told: bool = False
+    """True if the chat has been told already."""
     stop: bool = False
     noted: str | None = None
     """For the security log: a press that names no action of this chat."""
-    lost: Lost | None = None
+    lost: LostMessage | None = None
     """A message of the bot that did not arrive."""
     pressed: PendingAction | None = None
     """The action that the button belongs to."""
@@ -98,7 +99,7 @@ class Judge:
             case OptOut():
                 return await self._opted_out(conversation, event, at)
             case DeliveryReport():
-                news = await report(self._context, transaction, conversation, event, at)
+                news = await record_report(transaction, self._context, conversation, event, at)
                 actions, lost = news or (None, None)
                 return Judgement(actions, decided=True, lost=lost)
             case Message(command="stop"):
@@ -134,9 +135,9 @@ class Judge:
                 person = Person.parse(event.person)
                 if not self._context.may_decide(waiting):
                     raise TimeoutError("it was held up for more than a minute")
-                feedback = deciding.decide(actions, event.action_id, event.intent, person, at, event.language)
+                feedback = deciding.decide(actions, event.action_id, event.intent, person, at)
                 if not feedback.told:
-                    actions.say(feedback.text)
+                    actions.say(feedback.text(event.language))
             case _:
                 raise ValueError("an unknown kind of event")
         return Judgement(actions, decided=True)
@@ -150,11 +151,11 @@ class Judge:
         return self._context.may_decide(waiting) and waiting.body.get("replayed") is not True
 
     async def _held_up(self, conversation: str, event: ButtonPress | Message) -> Judgement:
-        """Decide nothing: a press is answered, a message is read like any other."""
+        """Decide no action: a press is answered, a message is read like any other."""
         if isinstance(event, Message):
             return Judgement(None, decided=False)
         text = say("held_up", await self._context.language_there(conversation, event.person))
-        return Judgement(None, decided=True, feedback=PressFeedback(text))
+        return Judgement(None, decided=True, feedback=text)
 
     async def _pressed(self, conversation: str, press: ButtonPress, at: datetime) -> Judgement:
         context = self._context
@@ -162,12 +163,13 @@ class Judge:
         if action_id is None or where != conversation:
             why = "unknown_button" if action_id is None else "not_here"
             text = say(why, await context.language_there(conversation, press.person))
-            return Judgement(None, decided=True, feedback=PressFeedback(text), noted=why)
+            return Judgement(None, decided=True, feedback=text, noted=why)
         actions = await context.actions(conversation, action_id)
         pressed = actions.get(action_id)
         language = context.language(press.person, pressed.language if pressed is not None else None)
-        feedback = deciding.press(actions, action_id, press.token, press.person, at, language)
-        return Judgement(actions, decided=True, feedback=feedback, pressed=pressed, way="button")
+        feedback = deciding.press(actions, action_id, press.token, press.person, at)
+        text, told = feedback.text(language), feedback.told
+        return Judgement(actions, decided=True, feedback=text, told=told, pressed=pressed, way="button")
 
     async def _action_of(self, token: str) -> tuple[str, str] | tuple[None, None]:
         """Return the conversation and the action id of a button; None for a token that is not known."""
@@ -281,8 +283,8 @@ class Judge:
 
     async def _with_said_feedback(self, judgement: Judgement, waiting: Waiting, event: Event) -> Judgement:
         """Answer a press in the chat where its channel cannot answer the presser; the same button once a minute."""
-        context, feedback = self._context, judgement.feedback
-        if not isinstance(event, ButtonPress) or feedback is None or feedback.told or not feedback.text:
+        context = self._context
+        if not isinstance(event, ButtonPress) or judgement.told or not judgement.feedback:
             return judgement
         if isinstance(context.channels.get(event.address.channel), CanAnswer):
             return judgement
@@ -291,7 +293,7 @@ class Judge:
         actions = judgement.actions or await context.actions(waiting.conversation)
         about = f"\n\n{statement(judgement.pressed.preview)}" if judgement.pressed is not None else ""
         tells = (judgement.pressed.pending_action_id,) if judgement.pressed is not None else ()
-        actions.say(f"{plain(feedback.text)}{about}", tells=tells)
+        actions.say(f"{plain(judgement.feedback)}{about}", tells=tells)
         return replace(judgement, actions=actions)
 
 
