@@ -45,7 +45,7 @@ class Rules:
         )
         await self._commit(actions)
         actions = await self._actions(conversation)
-        deciding.press(actions, action_id, token, person, actions.now, "en")
+        deciding.press(actions, action_id, token, person, actions.now)
         await self._commit(actions)
         actions = await self._actions(conversation, action_id)
         settling.launch(actions, action_id, 1, actions.now)

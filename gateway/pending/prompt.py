@@ -29,6 +29,7 @@ __all__ = [
     "is_you",
     "labels",
     "media_of",
+    "outcome_key",
     "prompt",
     "question",
     "remark",
@@ -227,20 +228,23 @@ def remark(action: PendingAction) -> str:
 
 def what_became(action: PendingAction, at: datetime) -> str:
     """Return the answer to a button or a reply that comes too late for this action, in the action's language."""
+    return say(outcome_key(action, at), action.language)
+
+
+def outcome_key(action: PendingAction, at: datetime) -> str:
+    """Return the name of the sentence of `what_became`."""
     match action.state, action.reason:
         case (("approved" | "running"), _):
-            key = "already_running"
+            return "already_running"
         case (("done" | "failed" | "unknown"), _):
-            key = f"already_{action.state}"
+            return f"already_{action.state}"
         case "closed", ("refused" | "withdrawn"):
-            key = "already_cancelled"
+            return "already_cancelled"
         case "closed", ("drifted" | "changed") as reason:
-            key = f"{why_closed(reason, action.detail)}_note"
+            return f"{why_closed(reason, action.detail)}_note"
         case "closed", _:
-            key = "already_expired"
-        case _:
-            key = "already_expired" if action.expires_at is not None and at > action.expires_at else "still_waiting"
-    return say(key, action.language)
+            return "already_expired"
+    return "already_expired" if action.expires_at is not None and at > action.expires_at else "still_waiting"
 
 
 def _texts(action: PendingAction) -> list[str]:

@@ -10,21 +10,36 @@ from channels import Address, Button, Reply
 from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions, OutgoingReply, in_order
 from gateway.pending.changes import KEPT_SECONDS
+from gateway.pending.feedback import PressFeedback
 from gateway.pending.index import Showing
-from gateway.pending.prompt import attached, code_only, media_of, prompt, question, settled, settled_note, statement
+from gateway.pending.prompt import (
+    attached,
+    brief,
+    code_only,
+    media_of,
+    prompt,
+    question,
+    settled,
+    settled_note,
+    statement,
+    what_became,
+)
 from gateway.pending.tokens import make_token, token_sha256
 from gateway.pending.transitions import may_ask_again
 from gateway.pending.words import INTENTS, safe_words
+from gateway.tools.escape import plain
 from gateway.tools.pending_action import ButtonIntent, PendingAction, Token
 from gateway.wording import say
 
 __all__ = [
     "again_button",
     "ask_for_code",
+    "ask_which",
     "edit_prompt",
     "move",
     "note_arrived",
     "remind",
+    "say_feedback",
     "show_again",
     "show_once_more",
     "show_prompt",
@@ -66,6 +81,26 @@ def ask_for_code(actions: ConversationActions, action: PendingAction) -> None:
         return
     intro = say("say_code", action.language, actions.letters, code=action.code)
     show_once_more(actions, [action], intro=intro)
+
+
+def ask_which(actions: ConversationActions, named: Sequence[PendingAction], language: str) -> None:
+    """Ask in this language which of the named actions a reply means; if none is open, tell the end of the first one."""
+    waiting = [action for action in named if action.open]
+    actions.near = " ".join(action.pending_action_id for action in waiting)
+    if waiting:
+        yes_word, _ = map(actions.letters, safe_words(language))
+        lines = [f"{number}. {brief(action.preview)} ({action.code})" for number, action in enumerate(waiting, 1)]
+        question = say("several_open", language, actions.letters, yes_word=yes_word, code=waiting[0].code)
+        actions.say("\n".join([question, "", *lines]))
+    elif named:
+        actions.say(what_became(named[0], actions.now))
+
+
+def say_feedback(actions: ConversationActions, action: PendingAction, feedback: PressFeedback, language: str) -> None:
+    """Queue the feedback on a reply about this action for a reader of this language, unless the chat has been told."""
+    if not feedback.told:
+        text = f"{plain(feedback.text(language))}\n\n{statement(action.preview)}"
+        actions.say(text, tells=(action.pending_action_id,))
 
 
 def show_once_more(

@@ -102,8 +102,8 @@ def token_of_another_chat(patch: pytest.MonkeyPatch) -> None:
         key = Key(str(token_partition(press.token)), f"token/{token_sha256(press.token)}")
         found: Any = (await self._context.store.get([key]))[key].value
         actions = await self._context.actions(found["conversation"], found["action_id"])
-        feedback = deciding.press(actions, found["action_id"], press.token, press.person, at, "en")
-        return Judgement(actions, True, feedback)
+        feedback = deciding.press(actions, found["action_id"], press.token, press.person, at)
+        return Judgement(actions, True, feedback.text("en"), feedback.told)
 
     patch.setattr(Judge, "_pressed", pressed)
 

@@ -102,7 +102,7 @@ async def test_a_yes_before_the_receipt_proves_that_it_was_shown(private: Table,
     await private.write(actions)
     actions = await private.actions()
     if how == "token":
-        assert deciding.press(actions, asked.pending_action_id, token, ANA, actions.now, "en").text == "Confirmed."
+        assert deciding.press(actions, asked.pending_action_id, token, ANA, actions.now).text("en") == "Confirmed."
     else:
         assert deciding.code(actions, asked.code, reads("confirm"), ANA, actions.now, "en")
     await private.write(actions)
@@ -291,7 +291,7 @@ async def test_whose_reply_it_is_not_hears_no_list(group: Table) -> None:
 async def approved(private: Table) -> str:
     action = await private.asked()
     actions = await private.actions()
-    deciding.decide(actions, action.pending_action_id, "confirm", ANA, actions.now, "en")
+    deciding.decide(actions, action.pending_action_id, "confirm", ANA, actions.now)
     await private.write(actions)
     return action.pending_action_id
 
@@ -346,7 +346,7 @@ async def test_what_drifted_is_not_run_and_told_once(private: Table, when: str) 
     actions = await private.actions()
     match when:
         case "press":
-            deciding.decide(actions, action_id, "confirm", ANA, actions.now, "en")
+            deciding.decide(actions, action_id, "confirm", ANA, actions.now)
         case "launch":
             assert settling.launch(actions, action_id, 5, actions.now) is None
         case _:
@@ -403,8 +403,10 @@ async def test_a_record_of_another_conversation_is_not_here(private: Table) -> N
     elsewhere = replace(private, address=GROUP)
     actions = await elsewhere.actions(action.pending_action_id)
     assert actions.get(action.pending_action_id) is None
-    assert deciding.press(actions, action.pending_action_id, "any", ANA, actions.now, "en").text.startswith(
-        "I no longer know this button"
+    assert (
+        deciding.press(actions, action.pending_action_id, "any", ANA, actions.now)
+        .text("en")
+        .startswith("I no longer know this button")
     )
 
 

@@ -178,7 +178,7 @@ async def test_what_was_refused_is_not_asked_with_a_new_preview(private: Table) 
     action = await asked_as(private, SEEN, previewing())
     actions = await private.actions()
     turn_started = actions.now
-    deciding.decide(actions, action.pending_action_id, "cancel", ANA, actions.now, "en")
+    deciding.decide(actions, action.pending_action_id, "cancel", ANA, actions.now)
     await private.write(actions)
     seen = dataclasses.replace(SEEN, text="Delete 300 invoices?")
     again = private.propose(await private.actions(), preview=seen, tool=previewing(), turn_started=turn_started)
@@ -282,7 +282,7 @@ async def test_what_was_refused_is_not_asked_again_within_the_turn(private: Tabl
     action = await private.asked("INV-42")
     actions = await private.actions()
     turn_started = actions.now
-    deciding.decide(actions, action.pending_action_id, "cancel", ANA, actions.now, "en")
+    deciding.decide(actions, action.pending_action_id, "cancel", ANA, actions.now)
     await private.write(actions)
     actions = await private.actions()
     again = private.propose(actions, "INV-42", turn_started=turn_started)

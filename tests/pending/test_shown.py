@@ -331,8 +331,8 @@ async def test_so_is_a_button_to_confirm_that_an_older_release_has_shown(private
     actions = await private.actions()
     old = Token(sha256=token_sha256("old"), intent="confirm")
     actions.change(replace(action, tokens=(*action.tokens, old)), actions.now)
-    feedback = deciding.press(actions, action.pending_action_id, "old", ANA, actions.now, "en")
-    assert (feedback.told, action.code in feedback.text) == (True, True)
+    feedback = deciding.press(actions, action.pending_action_id, "old", ANA, actions.now)
+    assert (feedback.told, action.code in feedback.text("en")) == (True, True)
     assert_shown_again(actions, action)
 
 
@@ -359,7 +359,7 @@ async def test_a_no_refuses_it_in_any_way(private: Table, how: str) -> None:
         case "code":
             deciding.code(actions, action.code, reads("cancel"), ANA, actions.now, "en")
         case _:
-            deciding.press(actions, action.pending_action_id, token, ANA, actions.now, "en")
+            deciding.press(actions, action.pending_action_id, token, ANA, actions.now)
     assert actions.by_id[action.pending_action_id].reason == "refused"
 
 

@@ -20,7 +20,6 @@ from gateway.engine.reply_limits import security_line
 from gateway.engine.retrying import attempts
 from gateway.observe import describe_error
 from gateway.pending.actions import ConversationActions
-from gateway.pending.deciding import PressFeedback
 from gateway.store.base import Dead, Incoming, StoreError, Transaction, Waiting
 from gateway.store.form import FORM, NewerForm, check_form, is_newer
 from gateway.stored import keys
@@ -175,8 +174,7 @@ class Decisions:
         if isinstance(event, ButtonPress) and event.answer_to is not None:
             channel = context.channels[event.address.channel]
             if isinstance(channel, CanAnswer):
-                feedback = judgement.feedback or PressFeedback("")
-                answering = channel.answer(event.answer_to, feedback.text, private=not feedback.told)
+                answering = channel.answer(event.answer_to, judgement.feedback, private=not judgement.told)
                 context.tasks.start(answering, "answer a press")
         if judgement.decided:
             context.feed.publish("decision", conversation=waiting.conversation, kind=str(waiting.body.get("kind")))
