@@ -27,9 +27,11 @@ from redis import Redis
 from bench.rounds import machine
 from channels import Json
 from gateway import Agent, ChannelAgent
-from gateway.store.base import Incoming, Put, Store, Transaction
+from gateway.store.base import Store
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Incoming
 from gateway.testing import ScriptedProvider
 from tests.store.redis_server import RedisServer, answers
 

@@ -12,7 +12,8 @@ from gateway.pending.index import Showing
 from gateway.pending.loading import Counters, load_actions
 from gateway.pending.propose import ProposalRefused, propose_action
 from gateway.pending.seal import Keyring
-from gateway.store.base import Store, Transaction
+from gateway.store.base import Store
+from gateway.store.transaction import Transaction
 from gateway.tools import Preview, Tool
 from gateway.tools.pending_action import PendingAction
 

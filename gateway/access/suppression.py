@@ -10,7 +10,9 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from channels import ButtonPress, Channel, DeliveryReport, Event, Message, OptedOut, OptOut, Unreachable
-from gateway.store.base import Key, Put, Record, Store, Transaction
+from gateway.store.base import Store
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Key, Record
 from gateway.stored import keys
 
 __all__ = [

@@ -33,7 +33,8 @@ from gateway.environment import proxied
 from gateway.observe import describe_error
 from gateway.providers import KnowsModels, ModelMessage, Provider, ProviderConfigurationError, ProviderError, Request
 from gateway.settings import Settings
-from gateway.store.base import Store, StoreRefused, StoreUnavailable
+from gateway.store.base import Store
+from gateway.store.errors import StoreRefused, StoreUnavailable
 from gateway.store.sqlite.mounts import warn_of_network
 from gateway.tools import Tool, ToolContext, ToolError, ToolValidationError, unasked
 

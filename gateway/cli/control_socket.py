@@ -26,7 +26,7 @@ from gateway.operations.base import NotDone
 from gateway.operations.operator import Operator
 from gateway.pending.seal import Keyring
 from gateway.settings import Settings
-from gateway.store.base import StoreRefused
+from gateway.store.errors import StoreRefused
 
 __all__ = ["operate"]
 

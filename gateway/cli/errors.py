@@ -14,7 +14,7 @@ import click
 
 from channels import AskfirstError, MissingSetting
 from gateway.providers import ProviderConfigurationError
-from gateway.store.base import StoreInUse, StoreRefused
+from gateway.store.errors import StoreInUse, StoreRefused
 
 __all__ = ["Commands", "Unsafe"]
 

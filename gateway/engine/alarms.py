@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from gateway.channel_agent import ChannelAgent
 from gateway.engine.concurrency import BackgroundTasks
 from gateway.observe import Feed
-from gateway.store.base import QueuedPart
+from gateway.store.types import QueuedPart
 from gateway.stored.outbox import OutboxItem
 from gateway.tools.pending_action import PendingAction
 

@@ -22,7 +22,8 @@ from gateway.agent import AgentResult, StopReason
 from gateway.artifacts import Artifact
 from gateway.engine.context import EngineContext
 from gateway.providers.base import ModelMessage, ProviderError, ToolCall, Usage
-from gateway.store.base import Entry, Key, Put, Transaction
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Key, LogEntry
 from gateway.stored import keys
 from gateway.tools.pending_action import PendingAction
 from gateway.turn import Outcome
@@ -127,9 +128,9 @@ class Call:
                     return True
         return False
 
-    def _lines(self) -> AsyncGenerator[Entry, None]:
+    def _lines(self) -> AsyncGenerator[LogEntry, None]:
         log = keys.key(self.context.store, self.conversation, keys.visible_log)
-        return cast("AsyncGenerator[Entry, None]", self.context.store.watch(log, after=self.last_line))
+        return cast("AsyncGenerator[LogEntry, None]", self.context.store.watch(log, after=self.last_line))
 
     async def read_posted_result(self, message_id: str) -> None:
         """Take over the end of this message's turn if another process posted it."""

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
 from gateway.observe import describe_error
-from gateway.store.base import Kind, Lease
+from gateway.store.types import Kind, Lease
 
 __all__ = ["BackgroundTasks", "DelayedTask", "KeyedLimit", "WorkerPool"]
 

@@ -29,17 +29,9 @@ from gateway.pending.loading import Counters, Find, ReadIndex, load_actions, rea
 from gateway.pending.seal import Keyring, Purpose
 from gateway.pending.upgrade import upgrade
 from gateway.pending.words import prepare, prepared
-from gateway.store.base import (
-    Committed,
-    Key,
-    Lease,
-    QueuedPart,
-    Record,
-    Snapshot,
-    Store,
-    Transaction,
-    Waiting,
-)
+from gateway.store.base import Store
+from gateway.store.transaction import Committed, Transaction
+from gateway.store.types import Key, Lease, QueuedPart, Record, Snapshot, Waiting
 from gateway.stored import keys
 from gateway.tools.pending_action import Detail, PendingAction
 from gateway.wording import FALLBACK

@@ -20,7 +20,8 @@ from gateway.engine.runtime import BotRuntime
 from gateway.engine.turns.runner import TurnRunner
 from gateway.observe import describe_error
 from gateway.pending.seed.running import sweep_executors
-from gateway.store.base import Kind, Lease, StoreError, StoreUnavailable
+from gateway.store.errors import StoreError, StoreUnavailable
+from gateway.store.types import Kind, Lease
 from gateway.tools.pending_action import PendingAction
 
 __all__ = ["Engine"]

@@ -11,8 +11,8 @@ import orjson
 from channels import Event, Json
 from channels.events import event_to_json, event_to_text
 from gateway.pending.seal import Keyring
-from gateway.store.base import Waiting, Written
 from gateway.store.codec import micros
+from gateway.store.types import Waiting, Written
 
 __all__ = ["event_body", "received_body", "replay_body"]
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from channels import Event, Json
 from gateway.observe import Feed
-from gateway.store.base import QueuedPart, Transaction, Waiting
+from gateway.store.transaction import Transaction
+from gateway.store.types import QueuedPart, Waiting
 from gateway.stored import keys
 from gateway.stored.outbox import OutboxItem
 from gateway.tools.pending_action import PendingAction

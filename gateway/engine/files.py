@@ -9,7 +9,8 @@ from gateway.artifacts import RETENTION_SECONDS, Artifact, ArtifactStore, NotKep
 from gateway.engine.reply_limits import once_a_minute
 from gateway.limits import Share
 from gateway.pending.actions import ConversationActions
-from gateway.store.base import Cell, Store
+from gateway.store.base import Store
+from gateway.store.types import Cell
 
 __all__ = ["FileKeeper"]
 

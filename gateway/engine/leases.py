@@ -14,8 +14,10 @@ from channels import Json
 from gateway.engine.concurrency import DelayedTask
 from gateway.engine.context import EngineContext
 from gateway.memory import LINES_READ
-from gateway.store.base import Fenced, Kind, Lease, Prefetch, StoreError, Transaction
+from gateway.store.errors import Fenced, StoreError
 from gateway.store.form import NewerForm
+from gateway.store.transaction import Transaction
+from gateway.store.types import Kind, Lease, Prefetch
 from gateway.stored import keys
 
 __all__ = ["BEATS", "PREFETCH", "HeldLease", "lease_lane", "release_to_newer", "shielded_commit"]

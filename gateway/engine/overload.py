@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from gateway.store.base import Overloaded, Store, StoreError
+from gateway.store.base import Store
+from gateway.store.errors import Overloaded, StoreError
 
 __all__ = ["Overload"]
 

@@ -13,7 +13,8 @@ from collections.abc import AsyncIterator
 from weakref import WeakValueDictionary
 
 from channels import Address, Channel
-from gateway.store.base import Cell, Store
+from gateway.store.base import Store
+from gateway.store.types import Cell
 
 __all__ = ["Pacing"]
 

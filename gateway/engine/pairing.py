@@ -15,8 +15,10 @@ from datetime import datetime, timedelta
 from channels import Address, Json, Person
 from gateway.engine.retrying import attempts
 from gateway.pending.seal import Keyring
-from gateway.store.base import Key, Put, Record, Store, Transaction
+from gateway.store.base import Store
 from gateway.store.form import NewerForm
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Key, Record
 from gateway.stored import keys
 
 __all__ = ["Admitted", "Newcomer", "Newcomers"]

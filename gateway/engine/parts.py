@@ -9,7 +9,8 @@ from datetime import datetime
 from channels import Address, Channel, Reply
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.seal import Keyring
-from gateway.store.base import Incoming, QueuedPart, Timer
+from gateway.store.transaction import Timer
+from gateway.store.types import Incoming, QueuedPart
 from gateway.stored.events import Notification, body_of
 from gateway.stored.outbox import OutboxItem
 

@@ -18,7 +18,8 @@ from channels import AskfirstError, CanPoll, Channel, Parsed, RateLimited, Webho
 from gateway.engine.context import EngineContext
 from gateway.engine.intake.inbox import Inbox
 from gateway.observe import describe_error
-from gateway.store.base import Conflict, Put, StoreError, Transaction
+from gateway.store.errors import Conflict, StoreError
+from gateway.store.transaction import Put, Transaction
 from gateway.stored import keys
 
 __all__ = ["Polled", "Poller"]

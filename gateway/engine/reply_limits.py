@@ -7,7 +7,7 @@ from datetime import datetime
 
 from channels import Address, Json, Person
 from gateway.limits import Share
-from gateway.store.base import Cell
+from gateway.store.types import Cell
 
 __all__ = ["near_answers", "once_a_minute", "refusals", "security_line", "stranger_replies"]
 

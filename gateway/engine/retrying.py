@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
-from gateway.store.base import Conflict, StoreUnavailable
+from gateway.store.errors import Conflict, StoreUnavailable
 
 __all__ = ["Attempt", "attempts"]
 

@@ -26,7 +26,8 @@ from gateway.pending.prompt import code_only
 from gateway.pending.reading import decides, read_words, reads_as_answer
 from gateway.pending.tokens import make_action_id
 from gateway.pending.transitions import may_approve, may_refuse
-from gateway.store.base import Incoming, Lease, Transaction
+from gateway.store.transaction import Transaction
+from gateway.store.types import Incoming, Lease
 from gateway.stored import keys
 from gateway.stored.events import DecisionRequested, body_of
 from gateway.tools.pending_action import PendingAction

@@ -9,7 +9,7 @@ from gateway.engine.context import EngineContext
 from gateway.engine.pairing import Newcomers
 from gateway.engine.reply_limits import stranger_replies
 from gateway.pending.actions import OutgoingReply
-from gateway.store.base import Transaction
+from gateway.store.transaction import Transaction
 from gateway.tools.escape import plain
 from gateway.wording import say
 

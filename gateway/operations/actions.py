@@ -12,8 +12,8 @@ from gateway.pending import deciding, settling
 from gateway.pending.actions import ConversationActions
 from gateway.pending.loading import Counters, load_actions, stored_action
 from gateway.pending.upgrade import first_form_counts
-from gateway.store.base import Transaction
 from gateway.store.form import NewerForm
+from gateway.store.transaction import Transaction
 from gateway.stored import keys
 from gateway.tools.pending_action import PendingAction
 

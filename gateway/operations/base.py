@@ -15,7 +15,8 @@ from gateway.engine.parts import PartRenderer
 from gateway.operations.ownership import served_bot
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.seal import Keyring
-from gateway.store.base import QueuedPart, Store
+from gateway.store.base import Store
+from gateway.store.types import QueuedPart
 from gateway.wording import FALLBACK
 
 __all__ = ["OPERATOR", "JsonObject", "NotDone", "StoreCommands", "iso"]

@@ -9,7 +9,9 @@ from gateway.access.suppression import check_suppression
 from gateway.engine.event_bodies import replay_body
 from gateway.operations.base import JsonObject, NotDone, StoreCommands, iso
 from gateway.pending.actions import OutgoingReply
-from gateway.store.base import Conflict, Dead, Incoming, Transaction, Waiting
+from gateway.store.errors import Conflict
+from gateway.store.transaction import Transaction
+from gateway.store.types import Dead, Incoming, Waiting
 
 __all__ = ["ConversationCommands"]
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from channels import Json
 from gateway.operations.base import JsonObject, NotDone, StoreCommands, iso
-from gateway.store.base import Dead, Key, Transaction
+from gateway.store.transaction import Transaction
+from gateway.store.types import Dead, Key
 from gateway.stored import keys
 
 __all__ = ["LETTERS_A_PAGE", "DeadLetterCommands"]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from gateway.engine.retrying import attempts
-from gateway.store.base import Key, Put, Store, StoreRefused, Transaction
+from gateway.store.base import Store
+from gateway.store.errors import StoreRefused
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Key
 from gateway.stored import keys
 
 __all__ = ["claim", "record_served", "served_bot"]

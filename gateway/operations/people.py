@@ -8,7 +8,7 @@ from channels import Address, Reply
 from gateway.engine.pairing import Newcomers
 from gateway.operations.base import OPERATOR, JsonObject, NotDone, StoreCommands
 from gateway.pending.actions import OutgoingReply
-from gateway.store.base import Transaction
+from gateway.store.transaction import Transaction
 from gateway.wording import say
 
 __all__ = ["PeopleCommands"]

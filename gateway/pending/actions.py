@@ -19,8 +19,8 @@ from gateway.pending import transitions
 from gateway.pending.changes import Changes
 from gateway.pending.index import Index
 from gateway.pending.seal import Keyring
-from gateway.store.base import Transaction
 from gateway.store.form import NewerForm
+from gateway.store.transaction import Transaction
 from gateway.tools.pending_action import Detail, PendingAction
 
 __all__ = ["ConversationActions", "Drift", "OutgoingReply", "in_order"]

@@ -9,7 +9,8 @@ from datetime import datetime
 from channels import Json
 from gateway.pending.index import Index
 from gateway.pending.seal import Keyring
-from gateway.store.base import Incoming, Put, Timer, Transaction
+from gateway.store.transaction import Put, Timer, Transaction
+from gateway.store.types import Incoming
 from gateway.stored import keys
 from gateway.stored.events import ActionDeadline, ActionSettled, AskAgain, Deadline, InternalEvent, body_of
 from gateway.tools.pending_action import PendingAction, canonical_json, why_closed

@@ -19,8 +19,9 @@ from gateway.pending.actions import ConversationActions, Drift
 from gateway.pending.index import Index, IndexEntry
 from gateway.pending.seal import Keyring, is_sealed
 from gateway.pending.settling import end_tampered
-from gateway.store.base import Key, Record, Snapshot, Store
+from gateway.store.base import Store
 from gateway.store.form import NewerForm
+from gateway.store.types import Key, Record, Snapshot
 from gateway.stored import keys
 from gateway.tools.pending_action import PendingAction
 

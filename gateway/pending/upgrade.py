@@ -12,8 +12,11 @@ from channels import Json
 from gateway.pending.loading import conversation_of
 from gateway.pending.restamping import restamping
 from gateway.pending.seal import Keyring, is_sealed
-from gateway.store.base import Conflict, Key, Put, Store, Transaction
+from gateway.store.base import Store
 from gateway.store.embedded import is_embedded
+from gateway.store.errors import Conflict
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Key
 from gateway.stored import keys
 from gateway.tools.pending_action import PendingAction
 

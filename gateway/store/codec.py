@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from channels import Json
-from gateway.store.base import Dead, Incoming, NewerForm, QueuedPart, Written, check_form
+from gateway.store.form import NewerForm, check_form
+from gateway.store.types import Dead, Incoming, QueuedPart, Written
 
 __all__ = [
     "dead_from_text",

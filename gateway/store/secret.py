@@ -12,7 +12,8 @@ from pathlib import Path
 
 from channels import MissingSetting
 from gateway.settings import Settings
-from gateway.store.base import Store, StoreRefused
+from gateway.store.base import Store
+from gateway.store.errors import StoreRefused
 from gateway.store.private import keep_private
 from gateway.store.sqlite import SqliteStore
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Concatenate, Final, ParamSpec, Protocol
 
-from gateway.store.base import Key
+from gateway.store.types import Key
 
 __all__ = [
     "ADMITTED",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.testing.clock import FakeClock
 from gateway.testing.driver import ChatDriver, Shown
+from gateway.testing.faulty_store import FaultyStore
 from gateway.testing.provider import ScriptedProvider, ToolCall
 from gateway.testing.tools import ToolRun, run_tool
 
@@ -36,6 +37,7 @@ __all__ = [
     "Delivery",
     "FakeClock",
     "Fault",
+    "FaultyStore",
     "MessageField",
     "Platform",
     "ScriptedProvider",

@@ -24,7 +24,7 @@ from channels.webchat.parse import address_of, language_of
 from channels.webchat.verify import SESSION_SECONDS, check_host, is_secure
 from gateway.artifacts import LINK_SECONDS, ArtifactStore, OfSession
 from gateway.observe import Feed
-from gateway.store.base import Entry
+from gateway.store.types import LogEntry
 from gateway.web.connections import gone
 from gateway.web.fast_path import answer
 from gateway.web.markdown import to_html
@@ -64,7 +64,7 @@ _CLOSED = {
     hdrs.CACHE_CONTROL: "no-store",
 }
 
-Watch: TypeAlias = Callable[[str, int], AsyncIterator[Entry]]
+Watch: TypeAlias = Callable[[str, int], AsyncIterator[LogEntry]]
 """(session, after) -> the entries of its visible log after that sequence number, without end."""
 
 
@@ -186,7 +186,7 @@ class _Pages:
         async for entry in self._chat.watch(session, after):
             yield _event("message", self._entry(session, entry), entry.seq)
 
-    def _entry(self, session: str, entry: Entry) -> dict[str, Any]:
+    def _entry(self, session: str, entry: LogEntry) -> dict[str, Any]:
         """Return an entry for the page: Markdown rendered as HTML, and each file with a link for this session."""
         shown: dict[str, Any] = dict(entry.value) if isinstance(entry.value, dict) else {}
         if shown.get("from") == "bot":

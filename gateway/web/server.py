@@ -14,7 +14,7 @@ from aiohttp.typedefs import Handler
 
 from channels import Channel, Json, WebhookRequest, WebhookResponse
 from gateway.artifacts import ArtifactStore, BadLink, OfSession
-from gateway.store.base import StoreUnavailable
+from gateway.store.errors import StoreUnavailable
 from gateway.web.fast_path import WEBHOOKS, Take, answer
 from gateway.web.limits import MAX_BODY_BYTES, ClientLimits, handler_args, limit_bodies
 from gateway.web.refusals import Deaf

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from gateway.assembly import open_store
-from gateway.store.base import Dead, Key, Store
+from gateway.store.base import Store
+from gateway.store.types import Dead, Key
 from gateway.tools.pending_action import PendingAction
 from tests.chaos.record import Line
 from tests.chaos.run import Run

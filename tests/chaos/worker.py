@@ -14,8 +14,10 @@ from typing import Any
 import channels.telegram.channel  # noqa: F401 - so that no child has to import it
 from channels import Address, Channel, Part, Receipt
 from gateway import Gateway, Settings
-from gateway.store.base import Committed, Lease, Store, Transaction
+from gateway.store.base import Store
 from gateway.store.redis import scripts
+from gateway.store.transaction import Committed, Transaction
+from gateway.store.types import Lease
 from gateway.web import serve
 from tests.chaos.bot import make_bot
 from tests.chaos.record import Record

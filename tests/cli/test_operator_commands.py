@@ -30,8 +30,9 @@ from gateway.operations.base import NotDone
 from gateway.operations.dead_letters import LETTERS_A_PAGE
 from gateway.operations.operator import Operator
 from gateway.pending.seal import Keyring
-from gateway.store.base import Dead, Incoming, Key, Transaction
 from gateway.store.sqlite import SqliteStore
+from gateway.store.transaction import Transaction
+from gateway.store.types import Dead, Incoming, Key
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from gateway.tools import OutcomeUnknown, tool
 from tests.cli.pages import Page

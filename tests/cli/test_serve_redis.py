@@ -41,7 +41,7 @@ async def test_a_database_that_is_none_or_not_there(here: Path, server: RedisSer
 
 
 async def test_tls_that_is_meant_otherwise(here: Path, server: RedisServer) -> None:
-    """The faults that need a server with TLS are those of tests/store/test_redis_address.py."""
+    """The faults that need a server with TLS are those of tests/store/redis/test_address.py."""
     url = server.url.replace("redis://", f"rediss://:{CANARY}@")
     assert "there are ssl_ca_certs" in await refusal(here, f"{url}?ca={CANARY}", TO_MEND)
     assert "a file that ASKFIRST_STORE names for TLS cannot be read" in await refusal(

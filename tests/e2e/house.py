@@ -12,7 +12,7 @@ import aiohttp
 
 from gateway import Gateway, Settings
 from gateway.providers import make_provider
-from gateway.store.base import Key
+from gateway.store.types import Key
 from gateway.tools.pending_action import PendingAction
 from gateway.web import serve
 from tests.e2e.shop import Shop

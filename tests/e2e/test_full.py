@@ -12,9 +12,10 @@ import pytest
 
 from channels import Message, WebhookRequest
 from gateway import Agent, ChannelAgent, Gateway
-from gateway.store.base import Incoming, Store
+from gateway.store.base import Store
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
+from gateway.store.types import Incoming
 from gateway.testing import ChannelCase
 from tests.e2e.every_channel import case, settings_of
 from tests.store.conftest import prefix, redis_url

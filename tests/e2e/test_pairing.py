@@ -13,7 +13,8 @@ from channels import Address, Json, Person
 from gateway.engine.pairing import Newcomers
 from gateway.operations.base import NotDone
 from gateway.operations.operator import Operator
-from gateway.store.base import Key, Put, Transaction
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Key
 from tests.e2e.house import House, open_house
 from tests.fakes.telegram import User
 

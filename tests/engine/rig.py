@@ -35,10 +35,11 @@ from gateway.engine.leases import PREFETCH
 from gateway.engine.turns.runner import TurnRunner
 from gateway.limits import Limits
 from gateway.observe import Feed
-from gateway.store.base import Kind, Lease, Store
+from gateway.store.base import Store
+from gateway.store.types import Kind, Lease
 from gateway.testing import ScriptedProvider
+from gateway.testing.faulty_store import FaultyStore
 from gateway.turn import Outcome
-from tests.engine.wire import Wire
 
 __all__ = ["Platform", "Rig", "Worker", "here", "message", "rig", "user_lines"]
 
@@ -105,7 +106,7 @@ class Worker:
     def __init__(
         self,
         bot: ChannelAgent,
-        wire: Wire,
+        wire: FaultyStore,
         platforms: Mapping[str, Any],
         files: Path,
         *,
@@ -144,7 +145,7 @@ class Rig:
 
     bot: ChannelAgent
     store: Store
-    wire: Wire
+    wire: FaultyStore
     """The workers' way to the store."""
     platform: Platform
     files: Path
@@ -238,7 +239,7 @@ async def rig(
     """`people`: those who may talk."""
     store, platform = open_store("sqlite:///:memory:"), platform or Platform(**capabilities)
     await store.open()
-    wire = Wire(store)
+    wire = FaultyStore(store)
     worker = Worker(bot, wire, {Platform.name: platform}, files, limits=limits, people=people)
     worker.context.clock.observe(await store.now())
     try:

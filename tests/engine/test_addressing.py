@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from channels import Address, ConversationMoved, Message, MessageEdited
-from gateway.store.base import Transaction
+from gateway.store.transaction import Transaction
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, message, rig
 from tests.engine.test_told_truly import code_of

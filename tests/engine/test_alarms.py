@@ -13,7 +13,8 @@ import pytest
 from channels import Json, Undeliverable, Unreachable
 from gateway import ChannelAgent, OutcomeUnknown
 from gateway.engine.alarms import _SENTENCES, Why
-from gateway.store.base import Incoming, Put, Transaction
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Incoming
 from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, rig
@@ -147,7 +148,7 @@ async def test_a_doubt_whose_commit_got_no_answer_is_told(tmp_path: Path, caplog
         await confirmed(chat)
         running = asyncio.create_task(effect(chat))
         await invoices.running.wait()
-        chat.wire.lost["commit"] = 1
+        chat.wire.lost_answers["commit"] = 1
         invoices.hold.set()
         await running
         assert [why for why, _ in alarms(chat, caplog)] == ["unknown"]

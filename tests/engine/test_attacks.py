@@ -22,8 +22,10 @@ from channels import WebhookResponse as Answered
 from gateway import Agent, Approvers, ChannelAgent, Confirm, Preview, ToolPolicy, tool
 from gateway.pending import compute_args_digest
 from gateway.pending.tokens import make_token
-from gateway.store.base import Key, Put, StoreUnavailable, Transaction
+from gateway.store.errors import StoreUnavailable
 from gateway.store.form import FORM
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Key
 from gateway.testing import ChatDriver, FakeClock, ScriptedProvider, ToolCall
 from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices

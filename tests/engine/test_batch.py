@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway import Agent, ChannelAgent, ToolContext
-from gateway.store.base import Incoming
+from gateway.store.types import Incoming
 from gateway.testing import ChatDriver, ScriptedProvider
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, message, rig, user_lines

@@ -12,7 +12,7 @@ import pytest
 from channels import Json
 from gateway.pending.propose import propose_action
 from gateway.pending.seal import compute_digest
-from gateway.store.base import Transaction
+from gateway.store.transaction import Transaction
 from gateway.tools import PendingAction, Preview
 from gateway.tools.pending_action import Token, Vote
 from tests.engine.bots import Invoices

@@ -11,7 +11,8 @@ import pytest
 
 from channels import ButtonPress, Event, MessageEdited, Person, Reaction
 from gateway.limits import Limits
-from gateway.store.base import FOLDED_AFTER_SECONDS, Overloaded
+from gateway.store.errors import Overloaded
+from gateway.store.types import FOLDED_AFTER_SECONDS
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, message, rig
 from tests.engine.test_sealed import work

@@ -12,7 +12,9 @@ from channels import Ambiguous, MissingSetting, Part, RateLimited, Reply, Unavai
 from channels.channel import Pace
 from gateway import Agent, ChannelAgent, emit_artifact, tool
 from gateway.pending.actions import OutgoingReply
-from gateway.store.base import Key, Lease, QueuedPart, StoreUnavailable, Transaction
+from gateway.store.errors import StoreUnavailable
+from gateway.store.transaction import Transaction
+from gateway.store.types import Key, Lease, QueuedPart
 from gateway.stored.outbox import address_to_json
 from gateway.testing import ScriptedProvider, ToolCall
 from gateway.wording import say
@@ -129,9 +131,9 @@ async def test_a_lane_of_three_costs_a_commit_each_and_nothing_to_give_it_back(c
 async def test_a_receipt_without_an_answer_is_written_once_and_nothing_is_sent_again(chat: Rig, arrives: bool) -> None:
     await notify(chat, "one", "two")
     if arrives:
-        chat.wire.lost["commit"] = 1
+        chat.wire.lost_answers["commit"] = 1
     else:
-        chat.wire.refuse["commit"] = [StoreUnavailable("no answer")]
+        chat.wire.errors["commit"] = [StoreUnavailable("no answer")]
     await chat.worker.deliver()
     assert chat.platform.texts() == ["one", "two"]
     assert await parts(chat) == 0
@@ -140,7 +142,7 @@ async def test_a_receipt_without_an_answer_is_written_once_and_nothing_is_sent_a
 @pytest.mark.usefixtures("nobody_waits_long")
 async def test_a_receipt_the_store_did_not_take_is_remembered(chat: Rig) -> None:
     await notify(chat, "one")
-    chat.wire.refuse["commit"] = [StoreUnavailable("no answer")] * 2
+    chat.wire.errors["commit"] = [StoreUnavailable("no answer")] * 2
     lease = await chat.worker.lease("out")
     with pytest.raises(StoreUnavailable):
         await chat.worker.delivery.run(lease)
@@ -446,7 +448,7 @@ async def test_who_was_frozen_between_the_lease_and_the_send_sends_nothing(chat:
 
 async def test_nobody_sends_who_cannot_know_whether_somebody_else_does(chat: Rig) -> None:
     await notify(chat, "one")
-    chat.wire.refuse["renew"] = [StoreUnavailable("no answer")]
+    chat.wire.errors["renew"] = [StoreUnavailable("no answer")]
     with pytest.raises(StoreUnavailable):
         await chat.worker.delivery.run(await chat.worker.lease("out", lease_seconds=0.0))
     assert chat.platform.texts() == []
@@ -456,11 +458,11 @@ async def test_a_part_is_not_given_up_that_nobody_has_begun_to_send_again(chat: 
     await notify(chat, "one")
     for _ in range(4):
         lease = await chat.worker.lease("out", lease_seconds=0.0)
-        chat.wire.refuse["renew"] = [StoreUnavailable("no answer")] * 2
+        chat.wire.errors["renew"] = [StoreUnavailable("no answer")] * 2
         with pytest.raises(StoreUnavailable):
             await chat.worker.delivery.run(lease)
         await lapse(chat, lease)
-    chat.wire.refuse.clear()
+    chat.wire.errors.clear()
     await chat.worker.deliver()
     assert chat.platform.texts()[-1] == "one"
     assert await chat.store.dead_letters() == []

@@ -21,18 +21,19 @@ from gateway.assembly import Storage, assemble, open_store
 from gateway.engine.engine import Engine
 from gateway.observe import Feed
 from gateway.providers.base import ProviderError
-from gateway.store.base import Incoming, Lease, Store
+from gateway.store.base import Store
 from gateway.store.redis import RedisStore
+from gateway.store.types import Incoming, Lease
 from gateway.testing import ScriptedProvider
+from gateway.testing.faulty_store import FaultyStore
 from tests.engine.bots import Invoices
 from tests.engine.rig import KEYS, user_lines
-from tests.engine.wire import Wire
 
 DOWN = ProviderError("openai", "503", retryable=False)
 HERE = "agent/app:-:user:ana"
 
 
-class Late(Wire):
+class Late(FaultyStore):
     """The way to the store of a process that always comes too late for a lane."""
 
     async def lease(self, *args: Any, **options: Any) -> Lease | None:

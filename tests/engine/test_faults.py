@@ -90,14 +90,14 @@ async def test_any_call_may_fail(places: Places, tmp_path: Path, ending: Ending,
     for number in range(1, calls + 1):
         async with story(tmp_path, places(), alone=True) as disturbed:
             wire = disturbed.wire
-            wire.left, wire.answer_lost, wire.survives = number, answer_lost, True
+            wire.calls_left, wire.last_answer_lost, wire.recovers = number, answer_lost, True
             await disturbed.runs(ending)
             if ending != "opted out":  # who hears nothing more is not told what became of it
                 await disturbed.world.check_the_end()
             assert disturbed.world.witness.violations == [], number
             assert [effect.tool for effect in disturbed.world.witness.effects] == effects, number
             assert disturbed.seen == undisturbed.seen, number
-            assert wire.left is None, number
+            assert wire.calls_left is None, number
 
 
 @pytest.mark.timeout(300)
@@ -109,7 +109,7 @@ async def test_a_process_may_die_at_any_call(places: Places, tmp_path: Path, ans
         await undisturbed.runs()
     for number in range(1, undisturbed.wire.calls.total() + 1):
         async with story(tmp_path, places(), alone=False) as disturbed:
-            disturbed.wire.left, disturbed.wire.answer_lost = number, answer_lost
+            disturbed.wire.calls_left, disturbed.wire.last_answer_lost = number, answer_lost
             await disturbed.runs()
             await disturbed.world.check_the_end()
             assert disturbed.world.witness.violations == [], number

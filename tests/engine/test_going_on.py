@@ -13,7 +13,7 @@ from channels import Unavailable
 from channels.channel import Pace
 from gateway import Agent, ChannelAgent
 from gateway.engine import engine
-from gateway.store.base import Conflict, Fenced, StoreUnavailable
+from gateway.store.errors import Conflict, Fenced, StoreUnavailable
 from gateway.testing import ScriptedProvider
 from tests.engine.rig import Rig, rig
 
@@ -43,7 +43,7 @@ async def test_a_commit_whose_answer_is_lost_leaves_no_doubt(
     bot = ChannelAgent(Agent(provider=ScriptedProvider(["Hello Ana"])), in_doubt=in_doubt)
     async with rig(bot, tmp_path) as chat:
         await chat.says("ana", "hi")
-        chat.wire.lost["commit"] = 1
+        chat.wire.lost_answers["commit"] = 1
         chat.worker.engine.start()
         await until_sent(chat, 1)
         assert (chat.platform.texts(), await chat.store.dead_letters()) == (["Hello Ana"], [])
@@ -68,8 +68,8 @@ async def test_who_is_busy_leaves_it_to_who_is_free(tmp_path: Path, monkeypatch:
 async def test_a_lost_answer_is_dealt_with_though_the_store_is_away(tmp_path: Path) -> None:
     async with rig(ChannelAgent(Agent(provider=ScriptedProvider(["Hello Ana"])), in_doubt="drop"), tmp_path) as chat:
         await chat.says("ana", "hi")
-        chat.wire.lost["commit"] = 1
-        chat.wire.refuse = {"give_back": [StoreUnavailable("away")] * 3, "renew": [Fenced("gone")]}
+        chat.wire.lost_answers["commit"] = 1
+        chat.wire.errors = {"give_back": [StoreUnavailable("away")] * 3, "renew": [Fenced("gone")]}
         chat.worker.engine.start()
         await until_sent(chat, 1)
         assert (chat.platform.texts(), await chat.store.dead_letters()) == (["Hello Ana"], [])
@@ -82,7 +82,7 @@ async def test_while_a_reply_is_stored_its_turn_to_be_sent_is_asked_for(tmp_path
     async with rig(bot, tmp_path, pace=Pace(account_per_second=1000.0, place_per_second=1000.0)) as chat:
         asked: list[str] = []
         for name in ("commit", "acquire", "commit answered"):
-            chat.wire.on[name] = partial(asked.append, name)
+            chat.wire.hooks[name] = partial(asked.append, name)
         chat.worker.engine.start()
         for number in (1, 2):
             await chat.says("ana", "hi")
@@ -109,7 +109,7 @@ async def test_a_pace_that_is_over_parks_what_was_stored(tmp_path: Path) -> None
 async def test_what_could_not_be_stored_is_not_waited_for(tmp_path: Path) -> None:
     bot = ChannelAgent(Agent(provider=ScriptedProvider(["Hello Ana"])))
     async with rig(bot, tmp_path, pace=Pace(account_per_second=1000.0)) as chat:
-        chat.wire.refuse = {"commit": [StoreUnavailable("away")], "acquire": [StoreUnavailable("away")]}
+        chat.wire.errors = {"commit": [StoreUnavailable("away")], "acquire": [StoreUnavailable("away")]}
         chat.worker.engine.start()
         await chat.says("ana", "hi")
         await until_sent(chat, 1)
@@ -134,7 +134,7 @@ async def test_what_is_sent_is_counted_once(tmp_path: Path) -> None:
         held.set()
         await until_sent(chat, 2)
         assert chat.wire.calls["acquire"] == 2
-        chat.wire.refuse = {"commit": [Conflict("x"), Conflict("y")]}
+        chat.wire.errors = {"commit": [Conflict("x"), Conflict("y")]}
         await chat.says("ana", "and?")
         await until_sent(chat, 3)
         assert chat.wire.calls["acquire"] <= 4, "at first, and when it is sent"
@@ -144,7 +144,7 @@ async def test_what_is_sent_is_counted_once(tmp_path: Path) -> None:
 async def test_a_pace_that_cannot_be_asked_for_leaves_no_doubt(tmp_path: Path) -> None:
     bot = ChannelAgent(Agent(provider=ScriptedProvider(["Hello Ana"])), in_doubt="drop")
     async with rig(bot, tmp_path, pace=Pace(account_per_second=1000.0)) as chat:
-        chat.wire.refuse = {"acquire": [StoreUnavailable("away")] * 2}
+        chat.wire.errors = {"acquire": [StoreUnavailable("away")] * 2}
         chat.worker.engine.start()
         await chat.says("ana", "hi")
         await until_sent(chat, 1)

@@ -15,7 +15,8 @@ from gateway.engine.execution.executor import MOST_OF_A_TOOL
 from gateway.engine.leases import HeldLease
 from gateway.engine.turns.runner import TurnRunner
 from gateway.providers import Request, Response
-from gateway.store.base import Fenced, Lease, StoreUnavailable
+from gateway.store.errors import Fenced, StoreUnavailable
+from gateway.store.types import Lease
 from gateway.testing import ScriptedProvider, ToolCall
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, Worker, here, rig, user_lines
@@ -43,7 +44,7 @@ async def beat(chat: Rig, lease: Lease) -> None:
 
 
 def cancel(chat: Rig, work: asyncio.Task[object]) -> None:
-    chat.wire.on.clear()
+    chat.wire.hooks.clear()
     work.cancel()
 
 
@@ -68,7 +69,7 @@ async def test_a_lost_lease_ends_the_work(chat: Rig) -> None:
 
 async def test_a_store_that_does_not_answer_for_a_while_does_not(chat: Rig) -> None:
     lease = await lapsed(chat)
-    chat.wire.refuse["renew"] = [StoreUnavailable("no answer")] * 3
+    chat.wire.errors["renew"] = [StoreUnavailable("no answer")] * 3
     finish = asyncio.Event()
 
     async def work() -> str:
@@ -131,12 +132,12 @@ async def test_a_beat_after_the_commit_that_gives_it_back_loses_nothing(
     lease = await chat.worker.lease("turn")
 
     async def late() -> None:
-        chat.wire.on.clear()
+        chat.wire.hooks.clear()
         await beat(chat, lease)
         for _ in range(3):
             await chat.store.stats()
 
-    chat.wire.on["commit answered"] = late
+    chat.wire.hooks["commit answered"] = late
     outcome = await chat.worker.turn_of(lease)
     assert outcome is not None and outcome.stop_reason == "answered"
     assert "taken over" not in caplog.text
@@ -145,7 +146,7 @@ async def test_a_beat_after_the_commit_that_gives_it_back_loses_nothing(
 async def test_who_is_cancelled_while_the_last_commit_is_made_is_cancelled(chat: Rig) -> None:
     await chat.says("ana", "hello")
     running = asyncio.create_task(chat.worker.turn())
-    chat.wire.on["commit answered"] = lambda: cancel(chat, running)
+    chat.wire.hooks["commit answered"] = lambda: cancel(chat, running)
     with pytest.raises(asyncio.CancelledError):
         await running
     await chat.turns()
@@ -189,7 +190,7 @@ async def states(chat: Rig) -> list[object]:
 
 async def test_an_execution_that_is_cancelled_before_its_effect_has_not_happened(chat: Rig, invoices: Invoices) -> None:
     running = asyncio.create_task(chat.worker.engine._actions.run(await approved(chat)))
-    chat.wire.on["commit"] = lambda: cancel(chat, running)
+    chat.wire.hooks["commit"] = lambda: cancel(chat, running)
     with pytest.raises(asyncio.CancelledError):
         await running
     assert (invoices.deleted, await states(chat), (await chat.store.stats()).leased) == ([], ["failed"], 0)
@@ -197,7 +198,7 @@ async def test_an_execution_that_is_cancelled_before_its_effect_has_not_happened
 
 async def test_of_an_execution_that_is_cancelled_after_its_effect_it_is_known(chat: Rig, invoices: Invoices) -> None:
     running = asyncio.create_task(chat.worker.engine._actions.run(await approved(chat)))
-    chat.wire.on["get"] = lambda: cancel(chat, running) if invoices.deleted else None
+    chat.wire.hooks["get"] = lambda: cancel(chat, running) if invoices.deleted else None
     with pytest.raises(asyncio.CancelledError):
         await running
     assert (invoices.deleted, await states(chat), (await chat.store.stats()).leased) == (["INV-1"], ["done"], 0)

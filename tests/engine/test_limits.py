@@ -17,7 +17,7 @@ from gateway.artifacts import Artifact, NotKept
 from gateway.engine.pacing import _Queue
 from gateway.engine.turns.runner import TurnRunner
 from gateway.limits import Limits, Share
-from gateway.store.base import Overloaded, StoreUnavailable
+from gateway.store.errors import Overloaded, StoreUnavailable
 from gateway.wording import say
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, message, rig
@@ -75,11 +75,11 @@ async def test_what_is_delivered_again_counts_once(tmp_path: Path) -> None:
     """A platform delivers again what we refused, and what it did not see us take: nobody wrote too fast by that."""
     async with limited(tmp_path, TEN) as chat:
         written = message("ana", "hello")
-        chat.wire.refuse["accept"] = [Overloaded("10000 events wait"), StoreUnavailable("Redis is away")] * 10
+        chat.wire.errors["accept"] = [Overloaded("10000 events wait"), StoreUnavailable("Redis is away")] * 10
         for _ in range(20):
             with pytest.raises((Overloaded, StoreUnavailable)):
                 await chat.take(written)
-        chat.wire.refuse["accept"] = [asyncio.CancelledError() for _ in range(20)]
+        chat.wire.errors["accept"] = [asyncio.CancelledError() for _ in range(20)]
         for _ in range(20):
             with pytest.raises(asyncio.CancelledError):
                 await chat.take(written)
@@ -305,7 +305,7 @@ async def test_it_is_seen_and_the_largest_are_named(tmp_path: Path, caplog: pyte
     async with rig(Invoices().bot(), tmp_path) as chat:
         for _ in range(3):
             await chat.says("ana", "hello")
-        chat.wire.refuse["accept"] = [Overloaded("10000 events wait")] * 2
+        chat.wire.errors["accept"] = [Overloaded("10000 events wait")] * 2
         for _ in range(2):
             with pytest.raises(Overloaded):
                 await chat.worker.engine.inbox.accept(

@@ -13,9 +13,11 @@ from gateway import ChannelAgent, OutcomeUnknown
 from gateway.channel_agent import NotAllowed
 from gateway.operations.base import NotDone
 from gateway.operations.operator import Operator
-from gateway.store.base import FORM, Put, Store, Transaction
+from gateway.store.base import Store
+from gateway.store.form import FORM
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
+from gateway.store.transaction import Put, Transaction
 from gateway.testing import ChatDriver
 from gateway.tools import Approvers, Confirm
 from tests.engine.bots import Invoices

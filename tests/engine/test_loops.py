@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gateway.store.base import StoreUnavailable
+from gateway.store.errors import StoreUnavailable
 from gateway.testing import ChatDriver
 from tests.engine.bots import Invoices
 

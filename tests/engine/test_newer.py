@@ -10,7 +10,9 @@ import pytest
 
 from channels import Json
 from gateway import ChannelAgent
-from gateway.store.base import FORM, Dead, Incoming, Key, Kind, NewerForm, Put, QueuedPart, Timer, Transaction
+from gateway.store.form import FORM, NewerForm
+from gateway.store.transaction import Put, Timer, Transaction
+from gateway.store.types import Dead, Incoming, Key, Kind, QueuedPart
 from tests.engine.bots import Invoices
 from tests.engine.rig import Platform, Rig, rig
 from tests.stored import action_of

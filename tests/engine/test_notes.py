@@ -8,7 +8,7 @@ import pytest
 
 from channels import Address, Person, Reaction
 from gateway.memory import HISTORY
-from gateway.store.base import FOLDED_AFTER_SECONDS
+from gateway.store.types import FOLDED_AFTER_SECONDS
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here
 from tests.engine.test_sealed import actions, work

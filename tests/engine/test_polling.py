@@ -122,12 +122,12 @@ async def test_who_has_lost_the_lease_polls_no_longer(
 async def test_without_a_store_nobody_polls(house: Rig, platform: Polled, caplog: pytest.LogCaptureFixture) -> None:
     async with polling(house.worker, platform, SHORT):
         await heard(house, platform, "ana")
-        house.wire.left = 0
+        house.wire.calls_left = 0
         await until(caplog, "its lease is lost")
         assert platform.polling == 0
         await until(caplog, "test is not polled: the store does not answer; it is tried again")
         assert "by another process" not in caplog.text
-        house.wire.left = None
+        house.wire.calls_left = None
         await heard(house, platform, "ben")
 
 
@@ -139,7 +139,7 @@ async def test_a_store_that_hangs_is_waited_for_no_longer_than_the_lease_lasts(
         house.wire.pause_after = 0
         await until(caplog, "its lease is lost")
         assert platform.polling == 0
-        house.wire.go_on.set()
+        house.wire.resume.set()
 
 
 async def test_a_channel_that_breaks_is_polled_again_and_told_once(

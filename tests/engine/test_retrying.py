@@ -6,7 +6,7 @@ import pytest
 
 from gateway.engine import retrying
 from gateway.engine.retrying import attempts
-from gateway.store.base import Conflict, StoreUnavailable
+from gateway.store.errors import Conflict, StoreUnavailable
 
 
 async def test_a_conflict_is_tried_again_and_success_ends_it() -> None:

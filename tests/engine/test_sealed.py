@@ -16,7 +16,9 @@ from channels import ButtonPress, Json, Message, Person
 from channels.events import event_to_json
 from gateway.engine.event_bodies import event_body, replay_body
 from gateway.engine.leases import PREFETCH
-from gateway.store.base import Conflict, Incoming, Key, Put, Record, Transaction
+from gateway.store.errors import Conflict
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Incoming, Key, Record
 from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices
 from tests.engine.rig import Platform, Rig, here
@@ -132,7 +134,7 @@ async def test_a_changed_record_is_logged_once_however_often_its_end_is_written(
     (action,) = await ask(chat, 1)
     name = f"action/{action.pending_action_id}"
     await write(chat, name, edited(await read(chat, name), args={"invoice_id": "INV-9"}))
-    chat.wire.refuse = {"commit": [Conflict("read again") for _ in range(3)]}
+    chat.wire.errors = {"commit": [Conflict("read again") for _ in range(3)]}
     await press(chat, 1)
     assert GONE in texts(chat)
     (said,) = [record.message for record in caplog.records if "without the key" in record.message]
@@ -345,7 +347,7 @@ async def test_a_replayed_dead_letter_decides_nothing(chat: Rig, invoices: Invoi
 
 
 async def _waiting(chat: Rig, body: Any) -> Any:
-    from gateway.store.base import Waiting
+    from gateway.store.types import Waiting
 
     return Waiting(seq=1, conversation=CHAT, stamp=await chat.store.now(), body=body, pointed=False)
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from gateway.engine.clock_skew import Skew, skew_of
-from gateway.store.base import Key, Put, Transaction
 from gateway.store.clock_steps import elapsed_ns
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
 from gateway.store.sqlite.clock import Clock
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Key
 
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
 DAY = 86_400

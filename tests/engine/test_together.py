@@ -18,10 +18,10 @@ from gateway.store.base import Store
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
 from gateway.testing import ScriptedProvider
+from gateway.testing.faulty_store import FaultyStore
 from gateway.wording import say
 from tests.engine.bots import Invoices
 from tests.engine.rig import Platform, Worker, here, message
-from tests.engine.wire import Wire
 
 HOUR = 3600.0
 
@@ -33,7 +33,7 @@ class Pair:
         self._files, self._opened, self.platform = files, opened, platform
         self.offset_seconds = 0.0
         self.workers: list[Worker] = []
-        self.wires: list[Wire] = []
+        self.wires: list[FaultyStore] = []
 
     @contextlib.asynccontextmanager
     async def running(self, bot: ChannelAgent, processes: int = 2) -> AsyncIterator[None]:
@@ -47,7 +47,7 @@ class Pair:
                     stack.push_async_callback(store.close)
                     store.offset_seconds = self.offset_seconds
                 stores.append(store)
-            self.wires = [Wire(store) for store in stores]
+            self.wires = [FaultyStore(store) for store in stores]
             platforms = {Platform.name: self.platform}
             self.workers = [Worker(bot, wire, platforms, self._files) for wire in self.wires]
             for worker in self.workers:

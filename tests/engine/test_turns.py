@@ -14,7 +14,8 @@ from gateway import Agent, ChannelAgent, Confirm, Reply, ToolContext, providers,
 from gateway.agent import AgentConfig
 from gateway.engine.turns.runner import TurnRunner
 from gateway.providers.base import ProviderError, Request, Response
-from gateway.store.base import Lease, StoreUnavailable
+from gateway.store.errors import StoreUnavailable
+from gateway.store.types import Lease
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from gateway.turn import Outcome
 from gateway.wording import say
@@ -289,9 +290,9 @@ async def test_a_commit_without_an_answer_is_made_once_and_the_model_asked_once(
     async with rig(bot(ScriptedProvider(["One."])), tmp_path) as chat:
         await chat.says("ana", "hello")
         if arrives:
-            chat.wire.lost["commit"] = 1
+            chat.wire.lost_answers["commit"] = 1
         else:
-            chat.wire.refuse["commit"] = [StoreUnavailable("no answer")]
+            chat.wire.errors["commit"] = [StoreUnavailable("no answer")]
         await chat.turns()
         await chat.advance(2)
         await chat.turns()

@@ -9,7 +9,7 @@ import pytest
 
 from gateway import Agent, AgentConfig, Gateway
 from gateway.settings import Settings
-from gateway.store.base import StoreRefused
+from gateway.store.errors import StoreRefused
 from gateway.testing import ScriptedProvider
 from tests.store.conftest import server
 from tests.store.redis_server import RedisServer

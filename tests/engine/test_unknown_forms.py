@@ -10,7 +10,8 @@ import pytest
 from channels import Ambiguous, AskfirstError, DeliveryReport, Json, OptedOut, Reply, Unreachable
 from gateway.engine.calls import Calls
 from gateway.engine.event_bodies import received_body
-from gateway.store.base import Incoming, Put, Transaction
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Incoming
 from gateway.tools import PendingAction
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, rig

@@ -11,7 +11,7 @@ from channels import ButtonPress, DeliveryReport, OptOut, Reply, Unavailable, Un
 from gateway.operations.base import NotDone
 from gateway.operations.operator import Operator
 from gateway.pending.seal import Keyring
-from gateway.store.base import StoreUnavailable
+from gateway.store.errors import StoreUnavailable
 from tests.engine.bots import Invoices
 from tests.engine.rig import KEYS, Rig, here, message, rig
 from tests.stored import action_of
@@ -157,7 +157,7 @@ async def test_a_store_that_fails_meanwhile_costs_no_dead_letter(chat: Rig) -> N
     await notify(chat, "one", "two")
     lease = await chat.worker.lease("out")
     chat.platform.will = [BLOCKED, BLOCKED]
-    chat.wire.refuse["commit"] = [StoreUnavailable("no answer")]
+    chat.wire.errors["commit"] = [StoreUnavailable("no answer")]
     with pytest.raises(StoreUnavailable):
         await chat.worker.delivery.run(lease)
     await chat.store.renew(lease, lease_seconds=0.0)

@@ -23,9 +23,9 @@ from gateway.pending.loading import Counters
 from gateway.pending.reading import decides
 from gateway.pending.seal import Keyring
 from gateway.pending.tokens import token_partition, token_sha256
-from gateway.store.base import Incoming, Key
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
+from gateway.store.types import Incoming, Key
 from gateway.tools.locks import Lock
 from gateway.tools.pending_action import PendingAction
 from gateway.tools.tool import Tool

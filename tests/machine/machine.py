@@ -232,7 +232,7 @@ class Machine(RuleBasedStateMachine):
     @rule(worker=WHO, calls=CALLS, lost=st.booleans())
     def will_die(self, worker: int, calls: int, lost: bool) -> None:
         wire = self.world.workers[worker].wire
-        wire.left, wire.answer_lost = calls, lost
+        wire.calls_left, wire.last_answer_lost = calls, lost
 
     @rule(who=st.integers(0, 2), kind=KINDS)
     def work(self, who: int, kind: Any) -> None:

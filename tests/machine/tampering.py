@@ -8,7 +8,8 @@ from typing import Any, Literal, cast
 
 from channels import Json, Message
 from channels.events import event_to_json
-from gateway.store.base import Incoming, Key, Put, Transaction
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Incoming, Key
 from tests.machine.witness import Thing
 from tests.machine.world import World, address, conversation, person
 from tests.stored import action_of, edited

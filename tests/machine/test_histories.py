@@ -20,9 +20,10 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from gateway.pending import transitions
-from gateway.store.base import Fenced, Lease
+from gateway.store.errors import Fenced
 from gateway.store.redis import scripts
 from gateway.store.sqlite import lanes
+from gateway.store.types import Lease
 from tests.machine import defects
 from tests.machine.machine import Machine, Violated
 from tests.machine.places import Places

@@ -47,8 +47,10 @@ from gateway.engine.turns.runner import TurnRunner
 from gateway.observe import Feed
 from gateway.pending.seal import Keyring
 from gateway.providers.base import Request, Response, ToolCall
-from gateway.store.base import FOLDED_AFTER_SECONDS, Incoming, Key, Kind, Store, StoreError, Waiting
-from tests.engine.wire import Wire
+from gateway.store.base import Store
+from gateway.store.errors import StoreError
+from gateway.store.types import FOLDED_AFTER_SECONDS, Incoming, Key, Kind, Waiting
+from gateway.testing.faulty_store import FaultyStore
 from tests.machine.places import OnRedis, OnSqlite
 from tests.machine.witness import ANSWER_WINDOW, APPROVERS, TTL, Effect, Thing, Witness
 
@@ -142,7 +144,7 @@ class Worker:
 
     def __init__(self, world: World, name: str) -> None:
         self._world = world
-        self.wire = Wire(world.store)
+        self.wire = FaultyStore(world.store)
         self.context = EngineContext(
             store=cast("Store", self.wire),
             channels={"test": cast("Any", world.platform)},
@@ -236,8 +238,8 @@ class World:
         for _, _, gate in self.outlasting:
             gate.set()
         for worker, task in self.running:
-            worker.wire.left = 0
-            worker.wire.go_on.set()
+            worker.wire.calls_left = 0
+            worker.wire.resume.set()
             task.cancel()
         await asyncio.gather(*(task for _, task in self.running), return_exceptions=True)
         await self.store.close()
@@ -279,7 +281,7 @@ class World:
     async def hold_effect(self, worker: int) -> None:
         """The same, in the middle of an effect."""
         holding = self.workers[worker]
-        self.hold = holding.wire.go_on
+        self.hold = holding.wire.resume
         task = asyncio.create_task(holding.work("action"))
         while not task.done() and self.hold is not None:
             await asyncio.sleep(0.0002)
@@ -306,7 +308,7 @@ class World:
         """Those that stood still go on, though others have taken their work over."""
         running, self.running = self.running, []
         for worker, task in running:
-            worker.wire.go_on.set()
+            worker.wire.resume.set()
             await task
         self._sure()
 
@@ -345,7 +347,7 @@ class World:
         """Nothing is broken any more, and all windows pass."""
         self.platform.mood, self.behaviour = "up", "works"
         for worker in self.workers:
-            worker.wire.left = None
+            worker.wire.calls_left = None
         await self.let_go()
         await self.go_on()
         for _ in range(6):
@@ -430,7 +432,7 @@ class World:
             if behaviour == "dies after":
                 happened()
             for each in self.workers:
-                each.wire.left = 0
+                each.wire.calls_left = 0
             raise OutcomeUnknown("the process is gone")
         if behaviour != "unknown, not done":
             happened()

@@ -17,8 +17,9 @@ from gateway.pending.index import Showing
 from gateway.pending.loading import Counters, load_actions, stored_action
 from gateway.pending.propose import ProposalRefused, propose_action
 from gateway.pending.seal import Keyring, compute_digest
-from gateway.store.base import Key, Put, Transaction
 from gateway.store.sqlite import SqliteStore
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Key
 from gateway.tools import Approvers, Confirm, Preview, Tool, tool
 from gateway.tools.pending_action import PendingAction, compute_args_digest
 

@@ -10,8 +10,10 @@ import pytest
 
 from gateway.pending import InMemoryPendingStore, RedisPendingStore, SqlitePendingStore
 from gateway.pending.seed.base import PendingStore
-from gateway.store.base import Key, Put, Store, Transaction
+from gateway.store.base import Store
 from gateway.store.redis import RedisStore
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Key
 from tests.store.conftest import prefix, redis_url
 
 __all__ = ["SECRET", "Place", "kept", "place", "prefix", "redis_url"]

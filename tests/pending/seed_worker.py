@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gateway.pending import PendingAction, RedisPendingStore, SqlitePendingStore
 from gateway.pending.seed.base import PendingStore
-from gateway.store.base import StoreRefused
+from gateway.store.errors import StoreRefused
 from gateway.store.redis import RedisStore
 
 USERS = [f"user {number}" for number in range(12)]

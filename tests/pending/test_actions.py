@@ -13,7 +13,9 @@ from gateway.pending import deciding, prompting, settling
 from gateway.pending.bare_reply import BareReply
 from gateway.pending.index import Showing
 from gateway.pending.seal import Keyring
-from gateway.store.base import Conflict, Key, Transaction
+from gateway.store.errors import Conflict
+from gateway.store.transaction import Transaction
+from gateway.store.types import Key
 from gateway.tools.pending_action import PendingAction
 from tests.pending.records import ANA, BOB, EVA, GROUP, Table, make_tool, said, table
 

@@ -23,7 +23,9 @@ from gateway.pending import (
 )
 from gateway.pending.seed.base import PendingStore
 from gateway.pending.seed.state import state_of
-from gateway.store.base import Key, Overloaded, Transaction
+from gateway.store.errors import Overloaded
+from gateway.store.transaction import Transaction
+from gateway.store.types import Key
 from tests.pending.seed_places import Place, kept, place, prefix, redis_url
 from tests.stored import edited
 

@@ -14,8 +14,9 @@ from channels import Address, Message, Person
 from gateway import Agent, AgentResult, ChannelAgent, PendingAction, PendingConfirmation, stash_pending, tool
 from gateway.options import WrongOption
 from gateway.pending import InMemoryPendingStore, RegexConfirmParser
-from gateway.store.base import Put, Store, Transaction
+from gateway.store.base import Store
 from gateway.store.redis import RedisStore
+from gateway.store.transaction import Put, Transaction
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall, run_tool
 from gateway.tools import ToolExecutionError
 from gateway.wording import say

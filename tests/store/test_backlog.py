@@ -15,9 +15,12 @@ from typing import Any
 
 import pytest
 
-from gateway.store.base import Flooded, Incoming, Prefetch, Put, Store, Transaction
+from gateway.store.base import Store
+from gateway.store.errors import MailboxFull
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore, schema
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Incoming, Prefetch
 from tests.store.redis_server import RedisServer
 
 MANY = 10_000
@@ -153,7 +156,7 @@ async def looks_little(store: Store, work: Work, *, looking: int, refusing: int)
             before = await work()
             try:
                 await store.accept([event])
-            except Flooded:
+            except MailboxFull:
                 assert name == "c"
             least = min(least, await work() - before)
         return least

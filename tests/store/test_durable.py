@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.base import Cell, Incoming, Key, Lease, Put, Transaction
 from gateway.store.sqlite import SqliteStore, schema
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Cell, Incoming, Key, Lease
 
 EVENT = Incoming(conversation="c", event_ids=(), body={})
 

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from gateway.store.base import Key, StoreRefused, Transaction
+from gateway.store.errors import StoreRefused
 from gateway.store.sqlite import SqliteStore
+from gateway.store.transaction import Transaction
+from gateway.store.types import Key
 from tests.children import children
 from tests.store import worker as script
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.base import Dead, Put, Store, Transaction
+from gateway.store.base import Store
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Dead
 from gateway.testing.store_contract.helpers import event
 from tests.store.conftest import prefix, redis_url
 

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from gateway.store.base import FOLDED_AFTER_SECONDS, Incoming, Overloaded, Store
+from gateway.store.base import Store
+from gateway.store.errors import Overloaded
 from gateway.store.redis import RedisStore
 from gateway.store.redis.keys import Keys
 from gateway.store.sqlite import SqliteStore
 from gateway.store.sqlite.schema import _MIGRATIONS
+from gateway.store.types import FOLDED_AFTER_SECONDS, Incoming
 from gateway.testing.store_contract.helpers import event, seqs, transaction
 
 MOST = 60

@@ -13,9 +13,12 @@ from multiprocessing.connection import Connection
 from typing import Protocol
 
 from channels import Json
-from gateway.store.base import Fenced, Incoming, Store, StoreRefused, Transaction
+from gateway.store.base import Store
+from gateway.store.errors import Fenced, StoreRefused
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
+from gateway.store.transaction import Transaction
+from gateway.store.types import Incoming
 
 LANES = 5
 

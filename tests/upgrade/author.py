@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from channels import Json
-from gateway.store.base import Key
+from gateway.store.types import Key
 from tests.fakes.telegram import Chat, User
 from tests.upgrade.books import APPROVERS
 from tests.upgrade.valve import Valve

@@ -20,9 +20,9 @@ from gateway.engine.context import EngineContext
 from gateway.pending.actions import ConversationActions
 from gateway.pending.seal import Keyring
 from gateway.pending.upgrade import upgrade
-from gateway.store.base import Incoming
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
+from gateway.store.types import Incoming
 from gateway.tools.pending_action import PendingAction
 from tests.fakes.telegram import User
 from tests.store.conftest import redis_url

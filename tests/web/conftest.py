@@ -17,7 +17,7 @@ from channels import Address, Channel, Event, Json, Media, Message, Parsed, Part
 from channels.webchat import WebChatChannel
 from gateway.artifacts import ArtifactStore, OfConversation, collecting, emit_artifact
 from gateway.observe import Feed
-from gateway.store.base import Entry
+from gateway.store.types import LogEntry
 from gateway.web import ClientLimits, Ready, Running, serve, web_app
 from gateway.web.chat import ChatPage, add_chat
 
@@ -38,7 +38,7 @@ class Bot:
     feed: Feed = field(default_factory=lambda: Feed(now=now))
     accepted: list[Event] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
-    log: dict[str, list[Entry]] = field(default_factory=dict)
+    log: dict[str, list[LogEntry]] = field(default_factory=dict)
     answer: Answer = lambda bot, event: None
     fail: list[Exception] = field(default_factory=list)
     """Raised by the next accepts, one each."""
@@ -65,7 +65,7 @@ class Bot:
 
     def write(self, session: str, value: dict[str, Json]) -> None:
         entries = self.log.setdefault(session, [])
-        entries.append(Entry(seq=len(entries) + 1, stamp=now(), value={"buttons": [], "media": [], **value}))
+        entries.append(LogEntry(seq=len(entries) + 1, stamp=now(), value={"buttons": [], "media": [], **value}))
 
     def says(self, session: str, message_id: str, reply: Reply, *, asks: Sequence[str] = ()) -> None:
         """Show a reply as a delivery does: its parts, one entry each. `asks`: the ids of what it is the question of."""
@@ -73,7 +73,7 @@ class Bot:
         for number, part in enumerate(self.channel.render(address, reply)):
             self.write(session, {**shown(part, f"{message_id}.{number}"), **({"asks": [*asks]} if asks else {})})
 
-    async def watch(self, session: str, after: int) -> AsyncIterator[Entry]:
+    async def watch(self, session: str, after: int) -> AsyncIterator[LogEntry]:
         while True:
             async with self.changed:
                 fresh = [entry for entry in self.log.get(session, []) if entry.seq > after]

@@ -17,7 +17,7 @@ import pytest
 
 from channels import Button, ButtonPress, Message, Reply, Settled
 from channels.webchat import COOKIE, SECURE_COOKIE
-from gateway.store.base import StoreUnavailable
+from gateway.store.errors import StoreUnavailable
 from gateway.web.markdown import to_html
 from gateway.wording import LANGUAGES
 from tests.web.conftest import Bot, Start

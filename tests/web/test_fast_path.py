@@ -15,7 +15,7 @@ from aiohttp.web import BaseRequest
 from channels import Channel, Parsed, WebhookRequest, WebhookResponse
 from channels.telegram.channel import TelegramChannel
 from gateway.artifacts import ArtifactStore
-from gateway.store.base import StoreUnavailable
+from gateway.store.errors import StoreUnavailable
 from gateway.web import Ready, Running, fast_path, serve, web_app
 from tests.web.conftest import KEY, now
 from tests.web.raw import exchange, status

@@ -15,7 +15,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
 from channels import Address, Button, ButtonPress, Event, Message, Reply, Settled
-from gateway.store.base import StoreUnavailable
+from gateway.store.errors import StoreUnavailable
 from tests.web.conftest import Bot, Start
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]

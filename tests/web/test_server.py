@@ -11,7 +11,7 @@ import pytest
 
 from channels import Media, WebhookRequest
 from channels.webchat import COOKIE, SessionCookies
-from gateway.store.base import Conflict, Overloaded, StoreUnavailable
+from gateway.store.errors import Conflict, Overloaded, StoreUnavailable
 from gateway.web import receive, webhooks
 from gateway.web.webhooks import ACCEPT_SECONDS
 from tests.web.conftest import KEY, Bot, Start

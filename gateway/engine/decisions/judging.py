@@ -35,7 +35,8 @@ from gateway.pending.reading import (
     reason_of,
 )
 from gateway.pending.tokens import token_partition, token_sha256
-from gateway.store.base import Key, Transaction, Waiting
+from gateway.store.transaction import Transaction
+from gateway.store.types import Key, Waiting
 from gateway.stored import keys
 from gateway.stored.events import ActionDeadline, DecisionRequested, InternalEvent, Notification, is_note
 from gateway.tools.escape import plain

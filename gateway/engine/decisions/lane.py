@@ -20,8 +20,10 @@ from gateway.engine.reply_limits import security_line
 from gateway.engine.retrying import attempts
 from gateway.observe import describe_error
 from gateway.pending.actions import ConversationActions
-from gateway.store.base import Dead, Incoming, StoreError, Transaction, Waiting
+from gateway.store.errors import StoreError
 from gateway.store.form import FORM, NewerForm, check_form, is_newer
+from gateway.store.transaction import Transaction
+from gateway.store.types import Dead, Incoming, Waiting
 from gateway.stored import keys
 from gateway.stored.events import InternalEvent, Notification, event_of
 

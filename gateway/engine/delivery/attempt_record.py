@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from gateway.engine.context import EngineContext
 from gateway.engine.delivery.attempt_state import AttemptState, state_from_json
-from gateway.store.base import Key, Lease, Put, QueuedPart, Transaction
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Key, Lease, QueuedPart
 from gateway.stored import keys
 
 __all__ = ["AttemptRecord", "forget"]

@@ -11,7 +11,8 @@ from gateway.engine.delivery import attempt_record, reports
 from gateway.pending.deciding import withdraw
 from gateway.pending.index import Showing
 from gateway.pending.settling import close_undelivered, end_tampered
-from gateway.store.base import Dead, QueuedPart, Transaction
+from gateway.store.transaction import Transaction
+from gateway.store.types import Dead, QueuedPart
 from gateway.stored.outbox import OutboxItem
 
 __all__ = ["dead_letter"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 
 from gateway.engine.context import EngineContext
-from gateway.store.base import Put, Transaction
+from gateway.store.transaction import Put, Transaction
 from gateway.stored import keys
 
 __all__ = ["end_links", "series_of"]

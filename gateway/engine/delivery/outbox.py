@@ -19,7 +19,8 @@ from gateway.engine.delivery.visible_log import bot_line
 from gateway.engine.retrying import attempts
 from gateway.pending.index import Showing
 from gateway.pending.prompting import note_arrived
-from gateway.store.base import Lease, QueuedPart, Transaction
+from gateway.store.transaction import Transaction
+from gateway.store.types import Lease, QueuedPart
 from gateway.stored.outbox import OutboxItem
 
 __all__ = ["Outbox"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from channels import Address, Channel, Part
 from gateway.engine.delivery.attempt_record import AttemptRecord
-from gateway.store.base import QueuedPart
+from gateway.store.types import QueuedPart
 from gateway.stored.outbox import OutboxItem
 
 __all__ = ["OutgoingPart"]

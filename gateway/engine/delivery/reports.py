@@ -14,7 +14,8 @@ from channels import DeliveryReport, Json
 from gateway.engine.context import EngineContext
 from gateway.pending.actions import ConversationActions
 from gateway.pending.settling import not_arrived
-from gateway.store.base import Dead, Key, Put, QueuedPart, Record, Transaction
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Dead, Key, QueuedPart, Record
 from gateway.stored import keys
 from gateway.stored.outbox import OutboxItem
 

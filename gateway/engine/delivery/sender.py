@@ -46,8 +46,9 @@ from gateway.engine.delivery.outgoing import OutgoingPart
 from gateway.engine.leases import HeldLease, release_to_newer, shielded_commit
 from gateway.engine.retrying import attempts
 from gateway.pending.actions import OutgoingReply
-from gateway.store.base import Fenced, Lease, QueuedPart
+from gateway.store.errors import Fenced
 from gateway.store.form import NewerForm, check_form
+from gateway.store.types import Lease, QueuedPart
 from gateway.stored.outbox import OutboxItem
 from gateway.wording import say
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from channels import Json, Message, Part
 from gateway.engine.context import EngineContext
-from gateway.store.base import Transaction
+from gateway.store.transaction import Transaction
 from gateway.stored import keys
 
 __all__ = ["bot_line", "person_line"]

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from gateway.engine.concurrency import KeyedLimit
 from gateway.engine.context import EngineContext
-from gateway.store.base import Lease, Transaction
+from gateway.store.transaction import Transaction
+from gateway.store.types import Lease
 
 __all__ = ["ActionBacklog"]
 

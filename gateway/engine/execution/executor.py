@@ -26,8 +26,10 @@ from gateway.pending.actions import ConversationActions
 from gateway.pending.loading import conversation_of, stored_action
 from gateway.pending.prompting import edit_prompt
 from gateway.pending.transitions import is_stale
-from gateway.store.base import Conflict, Fenced, Key, Lease, StoreError, Transaction
+from gateway.store.errors import Conflict, Fenced, StoreError
 from gateway.store.form import NewerForm
+from gateway.store.transaction import Transaction
+from gateway.store.types import Key, Lease
 from gateway.stored import keys
 from gateway.tools import ToolError, cause_of
 from gateway.tools.pending_action import Detail, PendingAction

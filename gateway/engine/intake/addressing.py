@@ -14,8 +14,10 @@ from dataclasses import replace
 from channels import Event, Json, Message, MessageEdited, Person
 from gateway.engine.context import EngineContext
 from gateway.pending.reading import decides, reads_as_answer
-from gateway.store.base import Conflict, Key, Put, StoreUnavailable, Transaction
+from gateway.store.errors import Conflict, StoreUnavailable
 from gateway.store.form import NewerForm
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Key
 from gateway.stored import keys
 
 __all__ = ["Addressing"]

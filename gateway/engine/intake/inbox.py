@@ -38,8 +38,10 @@ from gateway.engine.turns.interrupts import interrupt
 from gateway.limits import Share
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.reading import decides
-from gateway.store.base import Flooded, Incoming, Overloaded, Put, StoreUnavailable, Transaction
+from gateway.store.errors import MailboxFull, Overloaded, StoreUnavailable
 from gateway.store.form import NewerForm
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Incoming
 from gateway.stored import keys
 from gateway.wording import say
 
@@ -139,7 +141,7 @@ class Inbox:
         """Store events in their stored form. Return for each whether it is new."""
         try:
             return await self._context.store.accept(taken)
-        except Flooded:
+        except MailboxFull:
             if not in_line:
                 raise
             return await self._context.store.accept([replace(incoming, refusable=False) for incoming in taken])

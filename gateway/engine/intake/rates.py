@@ -15,7 +15,8 @@ from typing import Final, Literal
 
 from channels import Address, Person
 from gateway.limits import Share
-from gateway.store.base import Cell, Store
+from gateway.store.base import Store
+from gateway.store.types import Cell
 
 __all__ = ["Rates"]
 

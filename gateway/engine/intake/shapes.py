@@ -15,7 +15,8 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from channels import Json
-from gateway.store.base import Put, Store, Transaction
+from gateway.store.base import Store
+from gateway.store.transaction import Put, Transaction
 from gateway.stored import keys
 
 __all__ = ["Shapes", "shape_of"]

@@ -22,7 +22,7 @@ from gateway.pending.actions import ConversationActions
 from gateway.pending.bare_reply import BareReply
 from gateway.pending.index import LATELY, Index, Showing
 from gateway.pending.reading import Answer, read_words, reads_as_answer
-from gateway.store.base import Lease, QueuedPart
+from gateway.store.types import Lease, QueuedPart
 from gateway.stored.outbox import OutboxItem
 from gateway.turn import Outcome
 from gateway.wording import FALLBACK

@@ -11,8 +11,8 @@ from typing import Final
 from channels import Event, Message, MessageEdited
 from gateway.pending.reading import reads_as_answer
 from gateway.providers.base import ModelMessage
-from gateway.store.base import Waiting
 from gateway.store.form import FORM, NewerForm, check_form, is_newer
+from gateway.store.types import Waiting
 from gateway.stored.events import ActionSettled, AskAgain, event_of, is_note
 
 __all__ = ["Batch", "choose", "is_plain"]

@@ -10,7 +10,8 @@ from gateway.engine.context import EngineContext
 from gateway.engine.turns.batch import Batch
 from gateway.pending.seal import step_context
 from gateway.providers.base import ModelMessage
-from gateway.store.base import Lease, Transaction
+from gateway.store.transaction import Transaction
+from gateway.store.types import Lease
 
 __all__ = ["StoreJournal", "are_genuine", "events_of"]
 

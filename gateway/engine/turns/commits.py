@@ -15,7 +15,8 @@ from gateway.engine.turns.notes import forget_folded
 from gateway.memory import to_entries
 from gateway.pending.actions import ConversationActions
 from gateway.providers.base import ModelMessage
-from gateway.store.base import Key, Lease, Transaction
+from gateway.store.transaction import Transaction
+from gateway.store.types import Key, Lease
 from gateway.stored import keys
 from gateway.stored.events import action_id_of
 

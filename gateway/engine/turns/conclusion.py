@@ -17,7 +17,9 @@ from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.deciding import withdraw
 from gateway.pending.prompting import remind, show_again, show_once_more
 from gateway.pending.settling import supersede
-from gateway.store.base import Chained, Lease, StoreUnavailable, Transaction
+from gateway.store.errors import StoreUnavailable
+from gateway.store.transaction import Chained, Transaction
+from gateway.store.types import Lease
 from gateway.stored import keys
 from gateway.turn import BUILT_IN, Outcome
 from gateway.wording import say

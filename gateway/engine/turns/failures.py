@@ -18,8 +18,9 @@ from gateway.engine.turns.commits import append_transcript, failures_key, finish
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.prompting import remind
 from gateway.providers.base import Refusal
-from gateway.store.base import Dead, Incoming, Lease, Put, Transaction
 from gateway.store.form import NewerForm
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Dead, Incoming, Lease
 from gateway.wording import say
 
 __all__ = ["AttemptHistory", "FailurePolicy"]

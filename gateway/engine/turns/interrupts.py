@@ -9,7 +9,8 @@ from channels import Json, Message
 from gateway.engine import event_log
 from gateway.engine.context import EngineContext
 from gateway.engine.turns.batch import is_plain
-from gateway.store.base import Lease, Transaction
+from gateway.store.transaction import Transaction
+from gateway.store.types import Lease
 
 __all__ = ["SignalInbox", "interrupt"]
 

@@ -13,9 +13,10 @@ from channels import Json
 from gateway.engine.context import EngineContext
 from gateway.engine.turns.batch import Batch
 from gateway.providers.base import ModelMessage
-from gateway.store.base import Key, Lease, Put, Transaction
 from gateway.store.codec import encode
 from gateway.store.form import check_form
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Key, Lease
 from gateway.stored import keys
 
 __all__ = ["forget_folded", "gather", "is_said", "keep_folded"]

@@ -32,8 +32,10 @@ from gateway.memory import Transcripts, to_entries
 from gateway.observe import describe_error
 from gateway.options import WrongOption
 from gateway.providers.base import ModelMessage, ProviderError
-from gateway.store.base import Fenced, Lease, Snapshot, Transaction
+from gateway.store.errors import Fenced
 from gateway.store.form import NewerForm, check_form
+from gateway.store.transaction import Transaction
+from gateway.store.types import Lease, Snapshot
 from gateway.turn import Outcome, Turn
 from gateway.wording import FALLBACK, say
 

@@ -20,7 +20,7 @@ from gateway.engine.turns.interrupts import SignalInbox
 from gateway.engine.turns.language import detect_language
 from gateway.pending.actions import ConversationActions
 from gateway.providers.base import ModelMessage
-from gateway.store.base import Lease, Snapshot
+from gateway.store.types import Lease, Snapshot
 from gateway.tools import ToolContext
 from gateway.turn import Turn
 from gateway.wording import FALLBACK

@@ -23,7 +23,8 @@ from gateway.pending.seed.rules import ScopeAnswer
 from gateway.pending.seed.running import end_dead, run
 from gateway.pending.seed.state import AdapterState, Scope, state_of
 from gateway.pending.tokens import make_code
-from gateway.store.base import Conflict, Store, StoreUnavailable
+from gateway.store.base import Store
+from gateway.store.errors import Conflict, StoreUnavailable
 from gateway.tools.executor import Executor, Factory, check_executor, check_factory, made_by
 from gateway.tools.pending_action import PendingAction
 from gateway.tools.stash import PendingActionExistsError, new_action

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from channels import Json
-from gateway.store.base import Put
 from gateway.store.codec import micros
+from gateway.store.transaction import Put
 from gateway.tools.pending_action import PendingAction
 
 __all__ = ["heartbeat_put", "is_alive"]

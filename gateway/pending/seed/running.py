@@ -22,7 +22,10 @@ from gateway.pending.seal import Keyring
 from gateway.pending.seed.heartbeat import heartbeat_put, is_alive
 from gateway.pending.seed.outcome import ConfirmOutcome
 from gateway.pending.seed.state import AdapterState, state_of
-from gateway.store.base import Conflict, Key, Store, StoreError, StoreUnavailable, Transaction
+from gateway.store.base import Store
+from gateway.store.errors import Conflict, StoreError, StoreUnavailable
+from gateway.store.transaction import Transaction
+from gateway.store.types import Key
 from gateway.stored import keys
 from gateway.tools import OutcomeUnknown, leaves_open, serialise
 from gateway.tools.executor import Executor, called

@@ -29,10 +29,12 @@ from gateway.pending.seal import Keyring
 from gateway.pending.seed.heartbeat import heartbeat_put
 from gateway.pending.upgrade import upgrade
 from gateway.settings import Settings
-from gateway.store.base import Overloaded, Put, Store, Transaction
+from gateway.store.base import Store
 from gateway.store.codec import micros, moment
+from gateway.store.errors import Overloaded
 from gateway.store.secret import keys_of
 from gateway.store.sqlite import SqliteStore
+from gateway.store.transaction import Put, Transaction
 from gateway.stored import keys
 from gateway.tools.executor import Executor
 from gateway.tools.pending_action import Detail, PendingAction

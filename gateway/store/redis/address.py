@@ -16,7 +16,7 @@ from redis.exceptions import ConnectionError as NotThere
 from redis.exceptions import InvalidResponse
 from redis.exceptions import TimeoutError as NoAnswer
 
-from gateway.store.base import StoreRefused, StoreUnavailable
+from gateway.store.errors import StoreRefused, StoreUnavailable
 
 __all__ = ["at_first", "check"]
 

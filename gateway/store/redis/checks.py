@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gateway.store.base import StoreRefused, StoreUnavailable
+from gateway.store.errors import StoreRefused, StoreUnavailable
 from gateway.store.redis import scripts
 from gateway.store.redis.client import Client
 from gateway.store.redis.keys import PARTITIONS, Keys

@@ -33,7 +33,7 @@ from redis.exceptions import ConnectionError as NotThere
 from redis.exceptions import TimeoutError as NoAnswer
 from redis.maint_notifications import MaintNotificationsConfig
 
-from gateway.store.base import StoreUnavailable
+from gateway.store.errors import StoreUnavailable
 from gateway.store.redis.scripts import Script
 
 __all__ = ["Call", "Client", "Value", "connecting", "ended", "unavailable", "whole"]

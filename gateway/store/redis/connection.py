@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from gateway.store.base import StoreUnavailable
 from gateway.store.clock_steps import DOUBTED_MICROS, ClockSteps
 from gateway.store.codec import moment
+from gateway.store.errors import StoreUnavailable
 from gateway.store.redis import address, checks
 from gateway.store.redis.client import Call, Client, Value
 from gateway.store.redis.keys import PARTITIONS, Keys

@@ -15,12 +15,13 @@ from typing import Final
 
 from redis.exceptions import OutOfMemoryError, RedisError
 
-from gateway.store.base import Flooded, Incoming, Overloaded, StoreUnavailable, most_in_one
+from gateway.store.errors import MailboxFull, Overloaded, StoreUnavailable
 from gateway.store.redis import scripts
 from gateway.store.redis.client import Call, Value, unavailable
 from gateway.store.redis.connection import Server
 from gateway.store.redis.keys import PARTITIONS
 from gateway.store.redis.wire import event_arguments, text_of
+from gateway.store.types import Incoming, conversation_limit
 
 __all__ = ["RedisBatcher"]
 
@@ -158,7 +159,7 @@ class RedisBatcher:
         calls: list[Call] = []
         for partition, batches in aboard.items():
             most = self._max_waiting - sum(self._counts.values()) + self._counts[partition]
-            in_one = most_in_one(self._max_waiting)
+            in_one = conversation_limit(self._max_waiting)
             told = [most, in_one, int(look), len(batches), *(word for batch in batches for word in batch.told)]
             script = scripts.ACCEPT_NEW if batches[0].refusable else scripts.ACCEPT
             calls.append((script, self._server.keys.base(partition), told))
@@ -184,7 +185,7 @@ class RedisBatcher:
         if isinstance(verdict, Exception):
             raise verdict
         if isinstance(verdict, bytes):
-            raise Flooded(text_of(verdict), most_in_one(self._max_waiting))
+            raise MailboxFull(text_of(verdict), conversation_limit(self._max_waiting))
         if isinstance(verdict, int):
             waiting = sum(self._counts.values())
             raise Overloaded(f"{waiting} events wait, which is all that may: try again when some are dealt with")

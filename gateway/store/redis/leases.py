@@ -9,14 +9,15 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
-from gateway.store.base import Kind, Lease, Prefetch, StoreError
 from gateway.store.codec import span
+from gateway.store.errors import StoreError
 from gateway.store.redis import scripts
 from gateway.store.redis.client import Value
 from gateway.store.redis.connection import Server
 from gateway.store.redis.keys import PARTITIONS, to_bytes
 from gateway.store.redis.notifications import EVERYTHING, Subscription
 from gateway.store.redis.wire import lane_arguments, prefetch_arguments, read_lease, ready_indexes
+from gateway.store.types import Kind, Lease, Prefetch
 
 __all__ = ["Leases", "Wanted"]
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Final, cast
 
-from gateway.store.base import StoreUnavailable
+from gateway.store.errors import StoreUnavailable
 from gateway.store.redis.client import Call, Client, whole
 
 __all__ = ["AutoPipeline"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Final, Literal
 
-from gateway.store.base import FOLDED_AFTER_SECONDS
+from gateway.store.types import FOLDED_AFTER_SECONDS
 
 __all__ = [
     "ACCEPT",

@@ -11,39 +11,34 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from gateway.store.base import (
-    FORM,
-    Cell,
-    Committed,
-    Conflict,
-    Control,
-    Dead,
-    Entry,
-    Fenced,
-    Incoming,
-    Key,
-    Kind,
-    Lease,
-    Mailbox,
-    NewerForm,
-    Prefetch,
-    QueuedPart,
-    Record,
-    Snapshot,
-    Stats,
-    StoreUnavailable,
-    TooLate,
-    Transaction,
-    Waiting,
-)
 from gateway.store.clock_steps import elapsed_ns
 from gateway.store.codec import dead_from_text, decode, decode_all, decode_loosely, incoming_from_text, moment, span
+from gateway.store.errors import Conflict, Fenced, StoreUnavailable, TooLate
+from gateway.store.form import FORM, NewerForm
 from gateway.store.redis import scripts, wire
 from gateway.store.redis.client import Value
 from gateway.store.redis.connection import Server
 from gateway.store.redis.ingest import RedisBatcher
 from gateway.store.redis.keys import PARTITIONS, partition_of, to_bytes
 from gateway.store.redis.leases import Leases, Wanted
+from gateway.store.transaction import Committed, Transaction
+from gateway.store.types import (
+    Cell,
+    Control,
+    Dead,
+    Incoming,
+    Key,
+    Kind,
+    Lease,
+    LogEntry,
+    Mailbox,
+    Prefetch,
+    QueuedPart,
+    Record,
+    Snapshot,
+    Stats,
+    Waiting,
+)
 
 __all__ = ["RedisStore"]
 
@@ -255,7 +250,7 @@ class RedisStore:
             firsts = {partition: b"(" + last for partition, (_, last) in answers.items() if last}
         return sorted(found, key=lambda item: item[0].name)
 
-    async def read(self, log: Key, *, after: int = 0, last: int | None = None) -> list[Entry]:
+    async def read(self, log: Key, *, after: int = 0, last: int | None = None) -> list[LogEntry]:
         if log.partition not in PARTITIONS:
             return []
         most = -1 if last is None else max(last, 0)
@@ -263,11 +258,11 @@ class RedisStore:
         told = [line.partition(b" ") for line in lines]
         values = decode_all(text.decode() for _, _, text in told)
         return [
-            Entry(seq=seq, stamp=moment(int(stamp)), value=value)
+            LogEntry(seq=seq, stamp=moment(int(stamp)), value=value)
             for seq, (stamp, _, _), value in zip(range(before + 1, before + 1 + len(told)), told, values, strict=True)
         ]
 
-    async def watch(self, log: Key, *, after: int = 0) -> AsyncIterator[Entry]:
+    async def watch(self, log: Key, *, after: int = 0) -> AsyncIterator[LogEntry]:
         with self._server.notifications.following_log(self._server.keys.log(*log)) as heard:
             while True:
                 heard.take()

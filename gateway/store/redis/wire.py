@@ -5,21 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from gateway.store.base import (
-    FORM,
-    Cell,
-    Dead,
-    Incoming,
-    Key,
-    Kind,
-    Lease,
-    Prefetch,
-    QueuedPart,
-    Record,
-    Snapshot,
-    Transaction,
-    Waiting,
-)
 from gateway.store.codec import (
     dead_to_text,
     decode,
@@ -30,8 +15,11 @@ from gateway.store.codec import (
     open_letter,
     span,
 )
+from gateway.store.form import FORM
 from gateway.store.redis.client import Value
 from gateway.store.redis.keys import PARTITIONS, to_bytes
+from gateway.store.transaction import Transaction
+from gateway.store.types import Cell, Dead, Incoming, Key, Kind, Lease, Prefetch, QueuedPart, Record, Snapshot, Waiting
 
 __all__ = [
     "cell_arguments",

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from gateway.store.base import Kind
 from gateway.store.clock_steps import DOUBTED_MICROS, ClockSteps
 from gateway.store.codec import span
+from gateway.store.types import Kind
 
 __all__ = ["Clock", "Moment", "Woken"]
 

@@ -10,9 +10,10 @@ import math
 from collections import deque
 from collections.abc import Sequence
 
-from gateway.store.base import Incoming, Overloaded
+from gateway.store.errors import Overloaded
 from gateway.store.sqlite import mailbox
 from gateway.store.sqlite.writer import Writer
+from gateway.store.types import Incoming
 
 __all__ = ["SqliteBatcher"]
 

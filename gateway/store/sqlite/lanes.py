@@ -12,22 +12,12 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from channels import Json
-from gateway.store.base import (
-    FOLDED_AFTER_SECONDS,
-    Control,
-    Fenced,
-    Key,
-    Kind,
-    Lease,
-    Prefetch,
-    QueuedPart,
-    Snapshot,
-    Waiting,
-)
 from gateway.store.codec import decode, encode, micros, moment, span
+from gateway.store.errors import Fenced
 from gateway.store.sqlite import records
 from gateway.store.sqlite.clock import Moment
 from gateway.store.sqlite.records import PARTITION
+from gateway.store.types import FOLDED_AFTER_SECONDS, Control, Key, Kind, Lease, Prefetch, QueuedPart, Snapshot, Waiting
 
 __all__ = [
     "EVENT_COLUMNS",

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from gateway.store.base import Dead, Flooded, Incoming, Mailbox, NewerForm, Overloaded, QueuedPart, Waiting, most_in_one
 from gateway.store.codec import (
     dead_from_text,
     dead_to_text,
@@ -20,8 +19,11 @@ from gateway.store.codec import (
     open_letter,
     span,
 )
+from gateway.store.errors import MailboxFull, Overloaded
+from gateway.store.form import NewerForm
 from gateway.store.sqlite import lanes
 from gateway.store.sqlite.clock import Moment
+from gateway.store.types import Dead, Incoming, Mailbox, QueuedPart, Waiting, conversation_limit
 
 __all__ = [
     "Arrival",
@@ -94,7 +96,7 @@ def accept(
     """
     seen = _known(db, at, [event_id for batch in batches for event in batch for event_id in event.event_ids])
     (waiting,) = db.execute("SELECT waiting FROM mail").fetchone()
-    most = most_in_one(max_waiting or 0)
+    most = conversation_limit(max_waiting or 0)
     in_each = None if max_waiting is None else _in_each(db, batches, waiting, most)
     verdicts: list[list[bool] | Overloaded] = []
     taken: list[Arrival] = []
@@ -121,7 +123,7 @@ def accept(
             continue
         if in_each is not None:
             if (flooded := _flooded(new, in_each, most)) is not None:
-                verdicts.append(Flooded(flooded, most))
+                verdicts.append(MailboxFull(flooded, most))
                 continue
             in_each.update(event.conversation for event in new if not event.is_note)
         verdicts.append(fresh)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from gateway.store.base import Cell, Entry, Key, Put, Record, Snapshot
 from gateway.store.codec import decode, decode_all, decode_loosely, encode, moment, span
 from gateway.store.sqlite.clock import Moment
+from gateway.store.transaction import Put
+from gateway.store.types import Cell, Key, LogEntry, Record, Snapshot
 
 __all__ = ["PARTITION", "acquire", "append", "delete", "get", "last_lines", "put", "read", "scan", "version"]
 
@@ -73,7 +74,7 @@ def append(db: sqlite3.Connection, at: Moment, lines: Sequence[tuple[str, str]])
     )
 
 
-def read(db: sqlite3.Connection, at: Moment, log: Key, after: int, last: int | None) -> list[Entry]:
+def read(db: sqlite3.Connection, at: Moment, log: Key, after: int, last: int | None) -> list[LogEntry]:
     """Lines of a log in order."""
     if log.partition != PARTITION:
         return []
@@ -83,7 +84,8 @@ def read(db: sqlite3.Connection, at: Moment, log: Key, after: int, last: int | N
     ).fetchall()[::-1]
     values = decode_all(text for _, _, text in found)
     return [
-        Entry(seq=seq, stamp=moment(stamp), value=value) for (seq, stamp, _), value in zip(found, values, strict=True)
+        LogEntry(seq=seq, stamp=moment(stamp), value=value)
+        for (seq, stamp, _), value in zip(found, values, strict=True)
     ]
 
 

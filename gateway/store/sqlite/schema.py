@@ -10,7 +10,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from gateway.store.base import StoreInUse, StoreRefused
+from gateway.store.errors import StoreInUse, StoreRefused
 from gateway.store.private import keep_private
 from gateway.store.sqlite.growth import KEPT_BYTES
 from gateway.store.sqlite.mounts import warn_of_network

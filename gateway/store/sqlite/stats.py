@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 
-from gateway.store.base import FORM, Stats
+from gateway.store.form import FORM
 from gateway.store.sqlite.clock import Moment
+from gateway.store.types import Stats
 
 __all__ = ["stats"]
 

@@ -11,31 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from gateway.store.base import (
-    FORM,
-    Cell,
-    Committed,
-    Control,
-    Dead,
-    Entry,
-    Incoming,
-    Key,
-    Kind,
-    Lease,
-    Mailbox,
-    Overloaded,
-    Prefetch,
-    QueuedPart,
-    Record,
-    Snapshot,
-    Stats,
-    StoreUnavailable,
-    Transaction,
-    Waiting,
-)
 from gateway.store.clock_steps import elapsed_ns
 from gateway.store.codec import moment
 from gateway.store.embedded import Rewriting
+from gateway.store.errors import Overloaded, StoreUnavailable
+from gateway.store.form import FORM
 from gateway.store.sqlite import cleanup, lanes, mailbox, records, stats
 from gateway.store.sqlite import transaction as transactions
 from gateway.store.sqlite.clock import Clock, Woken
@@ -44,6 +24,24 @@ from gateway.store.sqlite.ingest import SqliteBatcher
 from gateway.store.sqlite.jobs import Operation
 from gateway.store.sqlite.rewriting import rewrite
 from gateway.store.sqlite.writer import Writer
+from gateway.store.transaction import Committed, Transaction
+from gateway.store.types import (
+    Cell,
+    Control,
+    Dead,
+    Incoming,
+    Key,
+    Kind,
+    Lease,
+    LogEntry,
+    Mailbox,
+    Prefetch,
+    QueuedPart,
+    Record,
+    Snapshot,
+    Stats,
+    Waiting,
+)
 
 __all__ = ["SqliteStore"]
 
@@ -195,10 +193,10 @@ class SqliteStore:
             first = page[-1][0].name + "\0"
         return found
 
-    async def read(self, log: Key, *, after: int = 0, last: int | None = None) -> list[Entry]:
+    async def read(self, log: Key, *, after: int = 0, last: int | None = None) -> list[LogEntry]:
         return await self._do(lambda db, at: records.read(db, at, log, after, last))
 
-    async def watch(self, log: Key, *, after: int = 0) -> AsyncIterator[Entry]:
+    async def watch(self, log: Key, *, after: int = 0) -> AsyncIterator[LogEntry]:
         news = asyncio.Event()
         self._watchers[log.name].add(news)
         try:

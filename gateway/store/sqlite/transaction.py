@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 
-from gateway.store.base import FORM, Committed, Conflict, Kind, TooLate, Transaction
 from gateway.store.codec import encode, incoming_to_text, micros, moment
+from gateway.store.errors import Conflict, TooLate
+from gateway.store.form import FORM
 from gateway.store.sqlite import lanes, mailbox, records
 from gateway.store.sqlite.clock import Moment
+from gateway.store.transaction import Committed, Transaction
+from gateway.store.types import Kind
 
 __all__ = ["apply", "check"]
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from gateway.store.base import StoreUnavailable
+from gateway.store.errors import StoreUnavailable
 from gateway.store.sqlite import cleanup, lanes, schema
 from gateway.store.sqlite.clock import Clock, Moment, Woken
 from gateway.store.sqlite.files import Files

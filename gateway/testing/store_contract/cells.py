@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.store.base import Cell, Store
+from gateway.store.base import Store
+from gateway.store.types import Cell
 from gateway.testing.store_contract.helpers import many_histories
 
 if TYPE_CHECKING:

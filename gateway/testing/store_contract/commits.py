@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
-from gateway.store.base import Conflict, Dead, Fenced, Key, Put, Store, Timer, TooLate, Transaction
+from gateway.store.base import Store
+from gateway.store.errors import Conflict, Fenced, TooLate
+from gateway.store.transaction import Put, Timer, Transaction
+from gateway.store.types import Dead, Key
 from gateway.testing.store_contract.helpers import arrive, event, later, near, part, seqs, take, transaction
 
 __all__ = ["CommitsContract"]

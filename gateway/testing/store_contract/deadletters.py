@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.store.base import Dead, Store
+from gateway.store.base import Store
+from gateway.store.types import Dead
 from gateway.testing.store_contract.helpers import event, part, seqs, take, transaction
 
 __all__ = ["DeadLettersContract"]

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.store.base import FOLDED_AFTER_SECONDS, Conflict, Store
+from gateway.store.base import Store
+from gateway.store.errors import Conflict
+from gateway.store.types import FOLDED_AFTER_SECONDS
 from gateway.testing.store_contract.helpers import arrive, event, near, seqs, take, transaction
 
 __all__ = ["DecisionsContract"]

@@ -6,7 +6,10 @@ import asyncio
 
 import pytest
 
-from gateway.store.base import FORM, Conflict, Fenced, Kind, Store
+from gateway.store.base import Store
+from gateway.store.errors import Conflict, Fenced
+from gateway.store.form import FORM
+from gateway.store.types import Kind
 from gateway.testing.store_contract.helpers import arrive, event, later, part, seqs, take, transaction
 
 __all__ = ["FormsContract"]

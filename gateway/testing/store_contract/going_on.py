@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
-from gateway.store.base import FORM, Chained, Conflict, Fenced, Lease, Prefetch, Put, Record, Store, Transaction
+from gateway.store.base import Store
+from gateway.store.errors import Conflict, Fenced
+from gateway.store.form import FORM
+from gateway.store.transaction import Chained, Put, Transaction
+from gateway.store.types import Lease, Prefetch, Record
 from gateway.testing.store_contract.helpers import arrive, event, later, near, part, seqs, take, transaction
 
 __all__ = ["GoingOnContract"]

@@ -10,7 +10,9 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, settings
 
 from channels import Json
-from gateway.store.base import Incoming, Kind, Lease, QueuedPart, Store, Transaction, Waiting
+from gateway.store.base import Store
+from gateway.store.transaction import Transaction
+from gateway.store.types import Incoming, Kind, Lease, QueuedPart, Waiting
 
 __all__ = ["arrive", "event", "later", "makes_ready", "many_histories", "near", "part", "seqs", "take", "transaction"]
 

@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 
-from gateway.store.base import Control, Fenced, Store
+from gateway.store.base import Store
+from gateway.store.errors import Fenced
+from gateway.store.types import Control
 from gateway.testing.store_contract.helpers import arrive, event, later, near, part, seqs, take, transaction
 
 __all__ = ["LanesContract"]

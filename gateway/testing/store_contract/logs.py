@@ -8,7 +8,9 @@ from contextlib import aclosing
 import pytest
 
 from channels import Json
-from gateway.store.base import Conflict, Key, Store, StoreUnavailable
+from gateway.store.base import Store
+from gateway.store.errors import Conflict, StoreUnavailable
+from gateway.store.types import Key
 from gateway.testing.store_contract.helpers import transaction
 
 __all__ = ["LogsContract"]

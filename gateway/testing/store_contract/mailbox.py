@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from gateway.store.base import FOLDED_AFTER_SECONDS, Flooded, Overloaded, Store, Timer, Written
+from gateway.store.base import Store
+from gateway.store.errors import MailboxFull, Overloaded
+from gateway.store.transaction import Timer
+from gateway.store.types import FOLDED_AFTER_SECONDS, Written
 from gateway.testing.store_contract.helpers import arrive, event, near, seqs, take, transaction
 
 __all__ = ["MAX_WAITING", "MailboxContract"]
@@ -102,7 +105,7 @@ class MailboxContract:
         assert (stats.waiting, stats.oldest_waiting_seconds) == (0, 0.0)
         new = [event("c", f"e{n}", refusable=True) for n in range(IN_ONE)]
         assert all(await store.accept(new))
-        with pytest.raises(Flooded):
+        with pytest.raises(MailboxFull):
             await store.accept([event("c", "new", refusable=True)])
         assert await store.accept([event(near(store, "c1"), "other", refusable=True)]) == [True]
 
@@ -182,7 +185,7 @@ class MailboxContract:
         await store.accept(full)
         with pytest.raises(Overloaded) as refused:
             await store.accept([event("c", "press"), event("c", "new", refusable=True)])
-        assert not isinstance(refused.value, Flooded)
+        assert not isinstance(refused.value, MailboxFull)
         assert (await store.stats()).waiting == MAX_WAITING, "nothing of the batch was stored"
         assert await store.accept([event("c", "press")]) == [True], "not even its ids"
         assert await store.accept(full[1:2]) == [False], "a twin is not new"
@@ -202,7 +205,7 @@ class MailboxContract:
         beside = near(store, "beside")
         for number in range(IN_ONE):
             assert await store.accept([event("c", f"e{number}", refusable=True)]) == [True]
-        with pytest.raises(Flooded, match=f"^{IN_ONE} events wait in c, "):
+        with pytest.raises(MailboxFull, match=f"^{IN_ONE} events wait in c, "):
             await store.accept([event("c", "new", refusable=True)])
         assert await store.accept([event("c", "e1", refusable=True)]) == [False], "a twin is not new"
         assert await store.accept([event("c", "press", decides=True), event("c", "stop")]) == [True, True]
@@ -210,7 +213,7 @@ class MailboxContract:
         for other in (beside, "other"):
             taken = await store.accept([event(other, f"{other} {number}", refusable=True) for number in range(IN_ONE)])
             assert all(taken)
-            with pytest.raises(Flooded):
+            with pytest.raises(MailboxFull):
                 await store.accept([event(other, f"{other} new", refusable=True)])
         assert (await store.stats()).waiting == 3 * IN_ONE + 3
 
@@ -218,13 +221,13 @@ class MailboxContract:
         await store.accept([event("c") for _ in range(IN_ONE + 1)])
         lease = await take(store)
         for some in (lease.events[:1], lease.events[1:3]):
-            with pytest.raises(Flooded):
+            with pytest.raises(MailboxFull):
                 await store.accept([event("c", "new", refusable=True)])
             await store.commit(transaction(store, of=lease, consume=seqs(some)))
         assert (
             await store.accept([event("c", "new", refusable=True), event("c", "newer", refusable=True)]) == [True] * 2
         )
-        with pytest.raises(Flooded):
+        with pytest.raises(MailboxFull):
             await store.accept([event("c", "newest", refusable=True)])
 
     @pytest.mark.parametrize("there", [0, 1, IN_ONE - 1])
@@ -235,13 +238,13 @@ class MailboxContract:
         await store.accept([event("c") for _ in range(there)])
         first = [event("c", f"e{number}", refusable=True) for number in range(IN_ONE - there)]
         twins, press = [event("c", "e0", refusable=True)], event("c", "press", decides=True)
-        with pytest.raises(Flooded):
+        with pytest.raises(MailboxFull):
             await store.accept([*first, *twins, event("other", "o", refusable=True), event("c", "new", refusable=True)])
-        with pytest.raises(Flooded):
+        with pytest.raises(MailboxFull):
             await store.accept([press, *first])
         assert (await store.stats()).waiting == IN_ONE + there, "nothing of a batch was stored"
         assert all(await store.accept([*first, press, event("other", "o", refusable=True)])), "not even its ids"
-        with pytest.raises(Flooded):
+        with pytest.raises(MailboxFull):
             await store.accept([event("other", "p", refusable=True), event("c", "new", refusable=True)])
         assert await store.accept([event("other", "p", refusable=True)]) == [True]
 
@@ -249,5 +252,5 @@ class MailboxContract:
         puts = [store.accept([event("c", f"e{n}", refusable=True)]) for n in range(2 * IN_ONE)]
         others = [store.accept([event(f"other {n}", f"o{n}", refusable=True)]) for n in range(2 * IN_ONE)]
         taken = await asyncio.gather(*puts, return_exceptions=True), await asyncio.gather(*others)
-        assert Counter(map(type, taken[0])) == {list: IN_ONE, Flooded: IN_ONE}
+        assert Counter(map(type, taken[0])) == {list: IN_ONE, MailboxFull: IN_ONE}
         assert taken[1] == [[True]] * 2 * IN_ONE

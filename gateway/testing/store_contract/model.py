@@ -17,24 +17,11 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given, settings
 
-from gateway.store.base import (
-    FORM,
-    Cell,
-    Conflict,
-    Control,
-    Dead,
-    Fenced,
-    Incoming,
-    Key,
-    Kind,
-    Lease,
-    Put,
-    QueuedPart,
-    Store,
-    StoreError,
-    Timer,
-    TooLate,
-)
+from gateway.store.base import Store
+from gateway.store.errors import Conflict, Fenced, StoreError, TooLate
+from gateway.store.form import FORM
+from gateway.store.transaction import Put, Timer
+from gateway.store.types import Cell, Control, Dead, Incoming, Key, Kind, Lease, QueuedPart
 from gateway.testing.store_contract.helpers import event, later, many_histories, part, seqs, transaction
 from gateway.testing.store_contract.plain import BURST, FOREVER, Item, Lane, Plain, Timed, Wanted
 from gateway.testing.store_contract.steps import HISTORIES, KEPT, KINDS, PASSES, SORTS, Doom, Rest, Step, Way

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from gateway.store.base import Dead, QueuedPart, Store
+from gateway.store.base import Store
+from gateway.store.types import Dead, QueuedPart
 from gateway.testing.store_contract.helpers import later, near, part, take, transaction
 
 __all__ = ["OutboxContract"]

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gateway.store.base import FOLDED_AFTER_SECONDS, FORM, Kind, Lease, Stats
+from gateway.store.form import FORM
+from gateway.store.types import FOLDED_AFTER_SECONDS, Kind, Lease, Stats
 
 __all__ = ["BURST", "FOREVER", "NEVER", "Item", "Kept", "Lane", "Moment", "Plain", "Timed", "Wanted"]
 

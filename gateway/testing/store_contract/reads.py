@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from channels import Json
-from gateway.store.base import Key, Kind, Lease, Prefetch, Put, Record, Store
+from gateway.store.base import Store
 from gateway.store.codec import decode
+from gateway.store.transaction import Put
+from gateway.store.types import Key, Kind, Lease, Prefetch, Record
 from gateway.testing.store_contract.helpers import makes_ready, take, transaction
 
 __all__ = ["KINDS", "ReadsContract", "shows_its_own"]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.store.base import Conflict, Key, Put, Record, Store
+from gateway.store.base import Store
+from gateway.store.errors import Conflict
+from gateway.store.transaction import Put
+from gateway.store.types import Key, Record
 from gateway.testing.store_contract.helpers import transaction
 
 __all__ = ["RecordsContract"]

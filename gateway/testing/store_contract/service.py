@@ -7,7 +7,10 @@ from datetime import UTC, timedelta
 
 import pytest
 
-from gateway.store.base import Dead, Stats, Store, StoreUnavailable, Timer
+from gateway.store.base import Store
+from gateway.store.errors import StoreUnavailable
+from gateway.store.transaction import Timer
+from gateway.store.types import Dead, Stats
 from gateway.testing.store_contract.helpers import arrive, event, later, near, part, seqs, take, transaction
 
 __all__ = ["ServiceContract"]

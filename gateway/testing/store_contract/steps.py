@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from hypothesis import strategies as st
 
-from gateway.store.base import FORM, Kind
+from gateway.store.form import FORM
+from gateway.store.types import Kind
 from gateway.testing.store_contract.plain import BURST
 
 __all__ = ["HISTORIES", "KEPT", "KINDS", "PASSES", "SORTS", "Doom", "Rest", "Step", "Way"]

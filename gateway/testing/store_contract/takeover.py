@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.store.base import Fenced, Store
+from gateway.store.base import Store
+from gateway.store.errors import Fenced
 from gateway.testing.store_contract.helpers import arrive, event, later, part, seqs, take, transaction
 
 __all__ = ["TakeoverContract"]

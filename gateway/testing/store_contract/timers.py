@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from gateway.store.base import Store, Timer
+from gateway.store.base import Store
+from gateway.store.transaction import Timer
 from gateway.testing.store_contract.helpers import event, later, take, transaction
 
 __all__ = ["TimersContract"]

@@ -13,7 +13,10 @@ from typing import Any
 
 import pytest
 
-from gateway.store.base import FORM, Dead, Kind, Lease, QueuedPart, Store, Timer
+from gateway.store.base import Store
+from gateway.store.form import FORM
+from gateway.store.transaction import Timer
+from gateway.store.types import Dead, Kind, Lease, QueuedPart
 from gateway.testing.store_contract.helpers import (
     arrive,
     event,

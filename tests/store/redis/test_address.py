@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.base import Incoming, StoreRefused, StoreUnavailable
+from gateway.store.errors import StoreRefused, StoreUnavailable
 from gateway.store.redis import RedisStore, connection
+from gateway.store.types import Incoming
 from tests.store.redis_server import RedisServer, tls_front
 
 SECRET = "very-secret"

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.store.base import Incoming, Kind, Store
+from gateway.store.base import Store
 from gateway.store.redis import RedisStore, leases
+from gateway.store.types import Incoming, Kind
 from gateway.testing import StoreContract
 from gateway.testing.store_contract.actions import ActionsContract
 from gateway.testing.store_contract.forms import FormsContract

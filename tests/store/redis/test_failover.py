@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.base import Incoming, Key, Put, StoreUnavailable, Transaction
+from gateway.store.errors import StoreUnavailable
 from gateway.store.redis import RedisStore, connection
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Incoming, Key
+from tests.store.redis.test_server import looked
 from tests.store.redis_server import RedisServer
 from tests.store.replicas import How, fail_over, follow, following, has_all_of
-from tests.store.test_redis_server import looked
 from tests.store.wire import Wire
 
 RECORD = Key("00", "r")

@@ -17,18 +17,12 @@ from pathlib import Path
 import pytest
 
 from channels import Json
-from gateway.store.base import (
-    Conflict,
-    Incoming,
-    Key,
-    Put,
-    Store,
-    StoreRefused,
-    StoreUnavailable,
-    Transaction,
-)
+from gateway.store.base import Store
+from gateway.store.errors import Conflict, StoreRefused, StoreUnavailable
 from gateway.store.sqlite import SqliteStore
 from gateway.store.sqlite.clock import Moment
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Incoming, Key
 
 BODY = {"text": "x" * 3000}
 

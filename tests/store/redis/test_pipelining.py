@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.store.base import Conflict, Incoming, Key, Put, StoreUnavailable, Transaction
+from gateway.store.errors import Conflict, StoreUnavailable
 from gateway.store.redis import RedisStore
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Incoming, Key
 from tests.store.redis_server import RedisServer
 
 

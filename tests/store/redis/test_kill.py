@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from gateway.store.base import Key, StoreUnavailable, Transaction
+from gateway.store.errors import StoreUnavailable
 from gateway.store.redis import RedisStore
+from gateway.store.transaction import Transaction
+from gateway.store.types import Key
 from tests.store import worker as script
 from tests.store.redis_server import RedisServer
 from tests.store.test_kill import Worker, working

@@ -10,9 +10,11 @@ from itertools import count
 import pytest
 from redis.crc import key_slot
 
-from gateway.store.base import Dead, Incoming, Key, Overloaded, Put, QueuedPart, Timer, Transaction
+from gateway.store.errors import Overloaded
 from gateway.store.redis import RedisStore
 from gateway.store.redis.keys import PARTITIONS, Keys, partition_of
+from gateway.store.transaction import Put, Timer, Transaction
+from gateway.store.types import Dead, Incoming, Key, QueuedPart
 
 MAX_WAITING = 5
 

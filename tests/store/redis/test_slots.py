@@ -12,9 +12,11 @@ from redis.asyncio import Redis
 from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
-from gateway.store.base import Cell, Chained, Dead, Incoming, Key, Prefetch, Put, QueuedPart, Store, Timer, Transaction
+from gateway.store.base import Store
 from gateway.store.redis import RedisStore, scripts
 from gateway.store.redis.keys import PARTITIONS, Keys
+from gateway.store.transaction import Chained, Put, Timer, Transaction
+from gateway.store.types import Cell, Dead, Incoming, Key, Prefetch, QueuedPart
 from tests.store.redis_server import RedisServer
 
 SLOTS = 16384

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.base import Incoming, StoreRefused, StoreUnavailable
+from gateway.store.errors import StoreRefused, StoreUnavailable
 from gateway.store.secret import kept_secret
 from gateway.store.sqlite import SqliteStore, files
+from gateway.store.types import Incoming
 
 LOST = "was removed or replaced while it was open: stop, "
 
@@ -209,7 +210,7 @@ async def crashed(path: Path, *, after_backup: int) -> None:
 
 def as_documented(words: str) -> str:
     """The shell block of docs/deploy.md that begins a line with these words."""
-    page = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "deploy.md").read_text(encoding="utf-8")
     [block] = [block for block in re.findall(r"^```sh\n(.*?)^```$", page, re.M | re.S) if f"\n{words}" in block]
     return str(block)
 

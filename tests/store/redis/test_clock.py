@@ -12,10 +12,11 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.store.base import Cell, Incoming, Key, Put, Timer, Transaction
 from gateway.store.clock_steps import elapsed_ns
 from gateway.store.redis import RedisStore
 from gateway.store.redis.keys import PARTITIONS, Keys
+from gateway.store.transaction import Put, Timer, Transaction
+from gateway.store.types import Cell, Incoming, Key
 from tests.store.redis_server import RedisServer
 
 HOUR = timedelta(hours=1)

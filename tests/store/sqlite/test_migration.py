@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.base import Cell, Incoming, Key, Transaction
 from gateway.store.sqlite import SqliteStore
 from gateway.store.sqlite.schema import _MIGRATIONS
-from tests.store import migrating
+from gateway.store.transaction import Transaction
+from gateway.store.types import Cell, Incoming, Key
+from tests.store.sqlite import migrating
 
 CHAT = "agent/telegram:1:2"
 V1 = Path(__file__).with_name("v1.sql").read_text()

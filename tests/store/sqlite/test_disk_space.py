@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.base import Incoming
 from gateway.store.sqlite import SqliteStore, disk_space
+from gateway.store.types import Incoming
 from tests.threads import no_more_threads
 
 NEW = Incoming(conversation="c", event_ids=(), body={"text": "hello"}, refusable=True)

@@ -15,22 +15,12 @@ from pathlib import Path
 import pytest
 from blockbuster import blockbuster_ctx
 
-from gateway.store.base import (
-    Dead,
-    Incoming,
-    Key,
-    Overloaded,
-    Prefetch,
-    Put,
-    QueuedPart,
-    StoreRefused,
-    StoreUnavailable,
-    Timer,
-    Transaction,
-)
+from gateway.store.errors import Overloaded, StoreRefused, StoreUnavailable
 from gateway.store.sqlite import SqliteStore, disk_space, lanes, mailbox
 from gateway.store.sqlite.clock import Clock, Moment
 from gateway.store.sqlite.writer import Writer
+from gateway.store.transaction import Put, Timer, Transaction
+from gateway.store.types import Dead, Incoming, Key, Prefetch, QueuedPart
 from gateway.testing.store_contract.helpers import arrive, take
 
 BODY = {"text": "x" * 300}

@@ -16,20 +16,12 @@ import pytest
 from channels import AskfirstError
 from gateway.assembly import home_of, open_store
 from gateway.settings import Settings
-from gateway.store.base import (
-    Incoming,
-    Key,
-    Overloaded,
-    Prefetch,
-    Put,
-    QueuedPart,
-    Store,
-    StoreRefused,
-    StoreUnavailable,
-    Transaction,
-)
+from gateway.store.base import Store
+from gateway.store.errors import Overloaded, StoreRefused, StoreUnavailable
 from gateway.store.redis import RedisStore, checks
 from gateway.store.redis.checks import judge
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Incoming, Key, Prefetch, QueuedPart
 from tests.store.redis_server import Cutting, RedisServer
 
 GOOD = {"redis_version": "7.0.0", "maxmemory_policy": "noeviction", "aof_enabled": 1}

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.base import Put, Transaction
 from gateway.store.sqlite import SqliteStore, writer
 from gateway.store.sqlite.growth import KEPT_BYTES
+from gateway.store.transaction import Put, Transaction
 
 MIB = 1024**2
 

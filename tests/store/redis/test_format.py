@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from gateway.store.base import Incoming, Key, Put, StoreRefused, StoreUnavailable, Transaction
+from gateway.store.errors import StoreRefused, StoreUnavailable
 from gateway.store.redis import RedisStore, scripts
 from gateway.store.redis.keys import PARTITIONS, Keys
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Incoming, Key
 
 MIGRATE = """
 migrate(function()

@@ -1,0 +1,148 @@
+"""A transaction: the writes of one commit, applied all together or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import count
+from typing import Literal, NamedTuple
+
+from channels import Json
+from gateway.store.form import FORM
+from gateway.store.types import Dead, Incoming, Kind, Lease, Prefetch, QueuedPart
+
+__all__ = ["Chained", "Committed", "Put", "Timer", "Transaction"]
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A record's new value. `ttl_seconds` counts from the commit; None keeps the record until it is deleted."""
+
+    value: Json
+    ttl_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timer:
+    """An event that the store accepts when it is due, with the stamp `due`. Setting a timer of the same id moves it."""
+
+    timer_id: str
+    due: datetime
+    incoming: Incoming
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chained:
+    """A lane that is leased in the same commit that finishes another lease."""
+
+    kind: Kind
+    lane: str
+    prefetch: Prefetch
+    lease_seconds: float
+    number: int = field(default_factory=count().__next__)
+    """Unique in this process."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Transaction:
+    """The writes of one commit, within one partition."""
+
+    partition: str
+    lease: Lease | None = None
+    """A lease that must still be held, else Fenced."""
+    finish: Literal["done", "failed", "left"] | None = None
+    """How the lease ends. `done` clears the lane's tries and checkpoint. `failed` adds a try and keeps the checkpoint.
+    After both, the lane is ready again if work is left in it; `done` of an action removes the work that was there when
+    it was leased. `left` gives the lane back unchanged, for a worker that knows the form `requires_form`."""
+    requires_form: int = FORM
+    """The form for finish `left` and for `defer_decisions`."""
+    due: datetime | None = None
+    """With finish: the lane is not ready before this."""
+    collect_until: datetime | None = None
+    """With finish of a turn: the lane is not ready before this, as long as all events that wake it collect."""
+    chain: Chained | None = None
+    """With finish: a lane of another kind to lease in the same commit, if `Store.lease` would give it."""
+    not_after: datetime | None = None
+    """The latest moment of the store's clock for this commit, else TooLate."""
+    expect: dict[str, int] = field(default_factory=dict)
+    """Record name -> the version it must have (0: absent)."""
+    puts: dict[str, Put] = field(default_factory=dict)
+    deletes: list[str] = field(default_factory=list)
+    appends: list[tuple[str, Json]] = field(default_factory=list)
+    """(log, value)"""
+    consume: list[tuple[str, int]] = field(default_factory=list)
+    """(conversation, seq): events to remove, with their pointers. Each must still wait, else Conflict."""
+    drop_pointers: list[tuple[str, int]] = field(default_factory=list)
+    """(conversation, seq): each must still have its pointer, else Conflict. The event stays without it, and now wakes
+    the conversation if it was accepted with `wakes`."""
+    defer_decisions: list[tuple[str, int]] = field(default_factory=list)
+    """(conversation, seq): each must still have its pointer, else Conflict. From now on the decision lane shows the
+    event only to a caller that knows the form `requires_form`."""
+    replace: list[tuple[str, int, Mapping[str, Json]]] = field(default_factory=list)
+    """(conversation, seq, body): the new body of an event that still waits, else Conflict."""
+    accept: list[Incoming] = field(default_factory=list)
+    """Events for mailboxes of this partition. Twins are skipped, and no event is refused."""
+    parts: list[QueuedPart] = field(default_factory=list)
+    """Parts for outboxes of this partition. A part that is queued already is skipped."""
+    sent: list[str] = field(default_factory=list)
+    """Ids of parts to remove from the outbox. An absent one is skipped."""
+    steps: list[Json] = field(default_factory=list)
+    """Steps to append to the checkpoint of the turn that `lease` holds."""
+    actions: list[str] = field(default_factory=list)
+    """Ids of actions that become ready to be executed (lane kind `action`), even if they were put off."""
+    timers: list[Timer] = field(default_factory=list)
+    cancel: list[str] = field(default_factory=list)
+    """Ids of timers to remove."""
+    signals: list[tuple[str, Json]] = field(default_factory=list)
+    """(conversation, signal): for the current holder of the conversation's turn. Dropped if there is no holder."""
+    dead: list[Dead] = field(default_factory=list)
+    """Dead letters to keep. One of the same id is replaced."""
+
+    def check(self) -> None:
+        """Raise ValueError for a transaction that no state of a store could accept."""
+        lease = self.lease
+        if lease is None and (self.finish is not None or self.steps):
+            raise ValueError("finish and steps belong to a lease, and the transaction names none")
+        if lease is not None and lease.partition != self.partition:
+            raise ValueError(f"the lease is of partition {lease.partition}, and the transaction of {self.partition}")
+        if self.finish is None and not (self.due is self.collect_until is None):
+            raise ValueError("due and collect_until belong to finish, and the transaction finishes nothing")
+        if self.finish is None and self.chain is not None:
+            raise ValueError("chain belongs to finish, and the transaction finishes nothing")
+        if self.chain is not None and lease is not None and self.chain.kind == lease.kind:
+            raise ValueError(f"chain is of another kind than the lease that ends, which is for {lease.kind!r}")
+        of_a_turn = self.steps or self.collect_until is not None
+        if of_a_turn and lease is not None and lease.kind != "turn":
+            raise ValueError(f"steps and collect_until are of a turn, and the lease is for {lease.kind!r}")
+
+    def conversations(self) -> Iterator[str]:
+        """Yield the conversations whose mailboxes and outboxes this transaction writes to."""
+        for conversation, _ in (*self.consume, *self.drop_pointers, *self.defer_decisions):
+            yield conversation
+        for conversation, _, _ in self.replace:
+            yield conversation
+        for conversation, _ in self.signals:
+            yield conversation
+        for event in self.accept:
+            yield event.conversation
+        for part in self.parts:
+            yield part.conversation
+        for letter in self.dead:
+            for held in (letter.incoming, letter.part):
+                if held is not None:
+                    yield held.conversation
+
+    @property
+    def next_worker(self) -> str:
+        """The worker of the lease of `chain`. The name is unique, so a caller that got no answer can give it back."""
+        return "" if self.lease is None or self.chain is None else f"{self.lease.worker}/{self.chain.number}"
+
+
+class Committed(NamedTuple):
+    """The result of a commit."""
+
+    at: datetime
+    """The store's clock at the commit."""
+    lease: Lease | None = None
+    """The lease of the lane in `chain`, or None if it could not be leased."""
