@@ -56,7 +56,7 @@ def test_a_name_that_is_not_public_is_an_error(name: str) -> None:
     ("module", "waiting", "name"),
     [("askfirst", "gateway.app", "Gateway"), ("askfirst.testing", "hypothesis", "StoreContract")],
 )
-def test_what_is_heavy_is_loaded_when_it_is_asked_for(module: str, waiting: str, name: str) -> None:
+def test_heavy_module_is_loaded_on_first_use(module: str, waiting: str, name: str) -> None:
     program = (
         f"import sys, {module}\nprint('{waiting}' in sys.modules)\n"
         f"from {module} import {name}\nprint('{waiting}' in sys.modules)"

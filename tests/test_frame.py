@@ -40,7 +40,7 @@ async def test_dns_lookup_is_recorded_though_its_error_is_swallowed() -> None:
     conftest.reached_out.clear()
 
 
-def test_loopback_is_home() -> None:
+def test_connecting_to_loopback_is_allowed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
         assert client.getpeername() == server.getsockname()
 

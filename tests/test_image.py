@@ -131,7 +131,7 @@ def its_redis(directory: Path) -> Iterator[str]:
         yield ours.replace("redis:6379", server.url.removeprefix("redis://"))
 
 
-async def test_its_redis_keeps_what_it_is_given(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_compose_redis_syncs_every_write(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with its_redis(tmp_path) as url:
         store = RedisStore(url)
         await store.open()
@@ -157,12 +157,12 @@ class TestWithTheRightsOfItsUser(StoreContract):
         await store.close()
 
     @pytest.mark.parametrize("words", [("GET", "other"), ("KEYS", "*"), ("FLUSHALL",), ("CONFIG", "GET", "*")])
-    async def test_it_may_do_nothing_else(self, url: str, words: tuple[str, ...]) -> None:
+    async def test_gateways_redis_user_may_do_nothing_else(self, url: str, words: tuple[str, ...]) -> None:
         async with Redis.from_url(url, driver_info=None) as redis:
             with pytest.raises(NoPermissionError):
                 await redis.execute_command(*words)  # type: ignore[no-untyped-call]
 
-    async def test_nobody_else_may_do_anything(self, url: str) -> None:
+    async def test_redis_user_without_a_password_may_do_nothing(self, url: str) -> None:
         async with Redis.from_url(re.sub(r"//.*@", "//", url), driver_info=None) as redis:
             with pytest.raises(AuthenticationError):
                 await redis.ping()

@@ -9,14 +9,14 @@ from gateway.limits import Limits, Share
 from gateway.settings import Settings
 
 
-def test_what_is_not_named_is_as_usual() -> None:
+def test_limits_not_named_keep_their_defaults() -> None:
     limits = Limits.parse("messages=30/-/900")
     assert limits.messages == Share(30, None, 900)
     assert limits.turns == Limits.usual().turns
     assert Limits.parse("") == Limits.usual()
 
 
-def test_it_is_written_as_it_is_read() -> None:
+def test_limits_read_back_as_they_are_written() -> None:
     assert Limits.parse(str(Limits.usual())) == Limits.usual()
 
 

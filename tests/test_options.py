@@ -97,7 +97,7 @@ def test_a_wrong_option_is_named_with_what_is_allowed(make: Callable[..., Any], 
         (lambda: tool(3), "Tool: function should be callable, not 3"),  # type: ignore[call-overload]
     ],
 )
-def test_so_is_one_that_has_no_name(make: Callable[[], Any], says: str) -> None:
+def test_option_without_a_name_is_refused_too(make: Callable[[], Any], says: str) -> None:
     with pytest.raises(WrongOption) as caught:
         make()
     assert str(caught.value).startswith(says)

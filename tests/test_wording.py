@@ -315,7 +315,7 @@ def test_value_in_a_right_to_left_sentence_is_isolated_once(value: object, shown
     assert say("done", "es", preview=value) == f"Hecho: {value}"
 
 
-def test_so_are_commands_and_what_is_listed() -> None:
+def test_commands_and_listed_items_are_isolated_in_arabic() -> None:
     assert say("many_not_done_yet", "ar", count=3).endswith(": \u2068/pending\u2069")
     assert say("history_too_long", "ar-EG").count("\u2068/new\u2069") == 1
     assert listing(["a", "b"], "ar") == "\u2068a\u2069 و\u2068b\u2069"

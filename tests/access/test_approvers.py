@@ -73,7 +73,7 @@ def test_enough_who_can_answer_are_a_warning(
     [(["telegram:1:7"], ["telegram:1:7"]), (["telegram:1:7"], ["telegram:*"]), (["telegram:1:7"], ["*"]),
      (["app:-:boss"], [])],
 )  # fmt: skip
-def test_those_who_can_answer_say_nothing(
+def test_approvers_who_can_answer_log_no_warning(
     people: list[str], entries: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "askfirst"):
@@ -81,7 +81,7 @@ def test_those_who_can_answer_say_nothing(
     assert caplog.records == []
 
 
-def test_a_gateway_with_such_a_tool_does_not_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_gateway_with_unreachable_approvers_does_not_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     bot = ChannelAgent(Agent([paying("telegram:1:7")], provider="demo"))
     settings = Settings(store=f"sqlite:///{tmp_path}/bot.db", allow=["*"])
     with pytest.raises(MissingSetting, match="telegram is not on"):
@@ -110,7 +110,7 @@ def test_unknown_channel_is_refused_and_known_ones_are_listed() -> None:
     assert "only app, slack, sms, telegram, webchat, whatsapp" in str(refused.value)
 
 
-def test_so_it_is_before_anything_is_served(tmp_path: Path) -> None:
+def test_unknown_channel_of_a_tool_stops_the_gateway(tmp_path: Path) -> None:
     @tool(channels=["slakc"])
     async def pay() -> None:
         """Pay."""

@@ -123,7 +123,7 @@ async def test_runs_of_one_agent_share_nothing() -> None:
 
 
 @pytest.mark.ledger("LOOP-02", "LOOP-03")
-async def test_the_name_is_the_configs() -> None:
+async def test_agent_takes_its_name_from_the_config() -> None:
     assert Agent().name == "agent"
     assert Agent(config=AgentConfig(name="researcher")).name == "researcher"
 

@@ -199,7 +199,7 @@ async def test_call_denied_by_confirm_action_is_not_put_to_it_again() -> None:
     assert [args["invoice_id"] for _, args in seen] == ["1", "2"]
 
 
-async def test_asked_is_more_than_a_terminal_result() -> None:
+async def test_ask_beside_a_terminal_tool_ends_the_turn_as_asked() -> None:
     @tool(terminal=True, read_only=True)
     async def form() -> str:
         """Show a form."""

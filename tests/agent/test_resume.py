@@ -83,7 +83,7 @@ async def test_call_started_but_not_finished_is_not_run_again() -> None:
     assert turn.journal.kinds() == ["reply", "started", "finished"]
 
 
-async def test_one_that_may_be_repeated_runs_again_under_the_same_key() -> None:
+async def test_interrupted_idempotent_call_reruns_under_the_same_key() -> None:
     keys: list[str] = []
 
     @tool(idempotent=True)

@@ -22,7 +22,7 @@ def called(number: int, result: str) -> list[ModelMessage]:
     ]
 
 
-def test_what_fits_is_left_as_it_is() -> None:
+def test_history_that_fits_is_left_as_it_is() -> None:
     messages = [user("hello"), *called(1, "x" * 1000), user("and?")]
     assert fitted(messages, 2_000) is messages
 
@@ -48,7 +48,7 @@ def test_one_message_takes_a_quarter_at_most_and_says_so() -> None:
 @given(
     st.lists(st.tuples(st.integers(0, 4_000), st.integers(0, 3)), min_size=1, max_size=25), st.integers(2_000, 9_000)
 )
-def test_it_fits_whatever_was_said(turns: list[tuple[int, int]], most: int) -> None:
+def test_any_history_fits_into_the_window(turns: list[tuple[int, int]], most: int) -> None:
     messages = []
     for number, (length, calls) in enumerate(turns):
         messages.append(user(f"{number} " + "漢" * length))

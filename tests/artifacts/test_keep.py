@@ -117,7 +117,7 @@ async def test_an_artifact_that_is_only_a_url_has_no_bytes_to_keep(store: Artifa
         (b"\x00\xff\xfe\x01", None, "application/octet-stream"),
     ],
 )
-async def test_without_a_type_the_bytes_speak(
+async def test_file_without_a_type_is_typed_by_its_bytes(
     store: ArtifactStore, content: bytes, filename: str | None, mime_type: str
 ) -> None:
     media = await store.keep(emitted(content, filename=filename))

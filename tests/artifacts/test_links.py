@@ -38,7 +38,7 @@ def test_a_link_is_one_path_segment_of_plain_characters() -> None:
 
 
 @pytest.mark.parametrize("holder", [HOLDER, OfConversation("agent/telegram:1:2"), OfSession("s" * 22)])
-def test_whose_a_link_is_comes_back_and_is_not_to_be_read_in_it(holder: OfConversation | OfSession) -> None:
+def test_link_returns_its_holder_and_hides_its_contents(holder: OfConversation | OfSession) -> None:
     token = links(NEW).sign(MEDIA, holder, lives_seconds=60)
 
     assert links(NEW).read(token) == (MEDIA, holder)

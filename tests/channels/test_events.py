@@ -38,7 +38,7 @@ def test_event_text_is_its_stored_form_and_is_read_back(event: Event) -> None:
     assert event_from_json(json.loads(text)) == event
 
 
-def test_what_has_no_bytes_in_utf8_is_told() -> None:
+def test_event_with_a_lone_surrogate_cannot_become_text() -> None:
     event = Message(
         event_ids=("1",),
         address=Address(channel="slack", account="T1", place="C1"),

@@ -17,7 +17,7 @@ KNOWN = Fields(harmless=frozenset({"text"}), spoiling=frozenset({"quote", "share
 
 
 @pytest.mark.parametrize("fields", [TELEGRAM, SLACK, TWILIO])
-def test_a_field_is_harmless_or_it_spoils(fields: Fields) -> None:
+def test_no_field_is_both_harmless_and_spoiling(fields: Fields) -> None:
     assert fields.harmless.isdisjoint(fields.spoiling)
 
 

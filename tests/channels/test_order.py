@@ -25,7 +25,7 @@ def message(message_id: str | None = None, sent_at: datetime | None = None, afte
     )
 
 
-def test_each_channel_says_what_shows_the_order() -> None:
+def test_each_channel_declares_how_a_bare_yes_is_ordered() -> None:
     channels = (TelegramChannel, SlackChannel, WebChatChannel, DirectChannel, WhatsAppChannel, SmsChannel)
     said = [channel.capabilities.bare_yes for channel in channels]
     assert said == ["ordered", "ordered", "ordered", "ordered", "reported", "never"]
@@ -72,7 +72,7 @@ def test_slack_compares_stamps_exactly(theirs: str, ours: str, follows: bool) ->
 
 
 @pytest.mark.parametrize("channel", [PAGE, DirectChannel()])
-def test_what_we_show_ourselves_goes_by_what_was_seen(channel: WebChatChannel | DirectChannel) -> None:
+def test_web_chat_message_follows_only_the_part_it_saw_last(channel: WebChatChannel | DirectChannel) -> None:
     ours = Receipt(message_id="part 7")
     assert channel.follows(message("c1", after="part 7"), ours)
     for other in (message("c1", after="part 6"), message("c1"), message("part 7"), message()):

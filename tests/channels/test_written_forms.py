@@ -38,7 +38,7 @@ def test_a_person_is_read_back_as_who_was_written(person: Person) -> None:
         ("a/b", "c/d", "app:a/b:c/d"),
     ],
 )
-def test_only_what_would_be_mistaken_is_written_otherwise(account: str, user_id: str, written: str) -> None:
+def test_only_ambiguous_ids_are_escaped_when_written(account: str, user_id: str, written: str) -> None:
     assert str(Person(channel="app", account=account, user_id=user_id)) == written
 
 
@@ -58,7 +58,7 @@ def test_only_what_would_be_mistaken_is_written_otherwise(account: str, user_id:
     ],
     ids=str,
 )
-def test_the_forms_that_are_keys_in_stores_are_as_ever(address: Address) -> None:
+def test_plain_address_keeps_its_stored_form(address: Address) -> None:
     thread = f"/{address.thread}" if address.thread is not None else ""
     assert str(address) == f"{address.channel}:{address.account}:{address.place}{thread}"
     assert Address.parse(str(address)) == address

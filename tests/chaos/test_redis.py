@@ -48,7 +48,7 @@ async def run_through(form: Form, directory: Path, server: RedisServer) -> list[
 
 
 @pytest.mark.timeout(600)
-async def test_whatever_dies_nothing_is_lost_and_nothing_happens_twice(tmp_path: Path, server: RedisServer) -> None:
+async def test_random_kills_lose_and_repeat_nothing(tmp_path: Path, server: RedisServer) -> None:
     took = await run_through(SHORT, tmp_path, server)
     assert within(took, 0.99) < SHORT.lease_seconds + 2
 
@@ -62,7 +62,7 @@ async def test_work_of_dead_workers_is_taken_over_in_time_for_minutes(tmp_path: 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("fenced", [True, False])
-async def test_the_fence_is_what_keeps_zombies_from_doing_it_again(
+async def test_zombies_repeat_work_only_without_the_fence(
     tmp_path: Path, server: RedisServer, *, fenced: bool
 ) -> None:
     """A worker is frozen while its model thinks, another takes over and comes to the end, the first one wakes up."""

@@ -45,7 +45,7 @@ async def test_page_answers_locally_and_the_store_is_beside_the_bot(here: Path, 
     assert list(elsewhere.iterdir()) == []
 
 
-async def test_only_this_machine_by_its_own_names(here: Path, http: aiohttp.ClientSession) -> None:
+async def test_dev_listens_on_loopback_and_refuses_other_host_names(here: Path, http: aiohttp.ClientSession) -> None:
     async with running(*DEV, cwd=here) as process:
         url = URL(await process.url())
         for host, status in (("evil.example", 403), (f"localhost:{url.port}", 200), (f"[::1]:{url.port}", 200)):
@@ -57,7 +57,7 @@ async def test_only_this_machine_by_its_own_names(here: Path, http: aiohttp.Clie
         ]
 
 
-async def test_a_save_starts_it_anew(here: Path, http: aiohttp.ClientSession) -> None:
+async def test_saving_the_bot_file_restarts_it(here: Path, http: aiohttp.ClientSession) -> None:
     bot = here / "bot.py"
     async with running(*DEV, cwd=here, env={"PYTHONDONTWRITEBYTECODE": ""}) as process:
         await process.url()

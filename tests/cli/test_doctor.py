@@ -77,7 +77,7 @@ async def test_a_bot_that_can_be_served_has_no_fault(here: Path, env: dict[str, 
 
 
 @pytest.mark.parametrize(("ahead", "told"), [(25, None), (45, "behind"), (-45, "ahead of")])
-async def test_a_clock_that_is_half_a_minute_off(
+async def test_clock_that_is_half_a_minute_off_is_warned_of(
     here: Path, env: dict[str, str], telegram: FakeTelegram, ahead: int, told: str | None
 ) -> None:
     telegram.webhook, telegram.ahead_seconds = {"url": WEBHOOK}, ahead
@@ -249,13 +249,13 @@ async def test_a_model_without_its_key(here: Path, env: dict[str, str], vendor: 
     assert f"{vendor.name.upper()}_API_KEY is not set" in (await examined(env=env))["model"]
 
 
-async def test_a_model_is_looked_up_for_nothing(here: Path, env: dict[str, str], asked: ModelServer) -> None:
+async def test_model_check_looks_the_model_up_without_a_request(here: Path, env: dict[str, str], asked: ModelServer) -> None:
     assert "takes the key and has the model" in (await command("doctor", "bot.py", env=env)).output
     assert asked.requests == []
 
 
 @pytest.mark.parametrize("options", [(), ("--model",)])
-async def test_a_model_that_there_is_not_or_a_key_that_is_refused(
+async def test_unknown_model_and_refused_key_are_faults(
     here: Path, env: dict[str, str], vendor: Vendor, asked: ModelServer, options: tuple[str, ...]
 ) -> None:
     prefix = vendor.name.upper()
@@ -276,7 +276,7 @@ async def test_a_server_that_keeps_no_list_of_models_is_no_fault(
     assert "does not say which models it has; --model asks it" in result.output
 
 
-async def test_the_model_is_asked_only_when_one_says_so(here: Path, env: dict[str, str], asked: ModelServer) -> None:
+async def test_model_is_called_only_with_the_model_option(here: Path, env: dict[str, str], asked: ModelServer) -> None:
     asked.script(["OK.", Fail(529), Fail(402)])
     assert "model" not in await examined("--model", env=env)
     assert max(asked.requests[0].get(name, 0) for name in ("max_tokens", "max_completion_tokens")) <= 16 + 8000
@@ -339,7 +339,7 @@ async def test_a_bot_without_preview_functions_is_not_started(here: Path, env: d
 # ── the platforms ──
 
 
-async def test_slacks_token_and_what_it_may_do(here: Path, env: dict[str, str], telegram: FakeTelegram) -> None:
+async def test_slack_token_and_its_scopes_are_checked(here: Path, env: dict[str, str], telegram: FakeTelegram) -> None:
     telegram.webhook = {"url": WEBHOOK}
     async with FakeSlack() as slack:
         env |= {"SLACK_BOT_TOKEN": slack.bot_token, "SLACK_SIGNING_SECRET": slack.signing_secret}
@@ -417,7 +417,7 @@ async def test_a_redis_that_throws_away_what_it_was_given(here: Path, env: dict[
     assert says.endswith("(maxmemory-policy allkeys-lru). Set maxmemory-policy to noeviction.")
 
 
-async def test_a_redis_that_does_not_know_us(here: Path, env: dict[str, str], redis: RedisServer) -> None:
+async def test_redis_with_a_wrong_password_is_a_fault(here: Path, env: dict[str, str], redis: RedisServer) -> None:
     await redis.command("CONFIG", "SET", "requirepass", "open-sesame")
     wrong = redis.url.replace("redis://", "redis://:canary@")
     for url in (redis.url, wrong):

@@ -409,7 +409,7 @@ async def test_dead_letters_come_in_pages_and_go_by_reason_or_all(here: Path, at
         assert "name one ID, or --all, or --reason TEXT" in (await command(*wrong, env=at)).stderr
 
 
-async def test_what_waits_is_shown_and_put_aside(here: Path, at: Mapping[str, str]) -> None:
+async def test_waiting_messages_are_listed_and_put_aside(here: Path, at: Mapping[str, str]) -> None:
     store = open_store(at["ASKFIRST_STORE"])
     await store.open()
     full, other = "bot/app:-:ana", "bot/app:-:bob"
@@ -481,7 +481,7 @@ async def test_a_list_says_how_to_settle_what_is_in_doubt(here: Path) -> None:
     assert said[-1].endswith("askfirst pending settle ID done|failed")
 
 
-async def test_what_is_shown_of_a_store_of_many_and_of_none() -> None:
+async def test_operator_commands_on_missing_entries_are_refused() -> None:
     async with ChatDriver(Agent([])) as chat:
         shared = chat.engine.context
         operator = Operator(shared.store, shared.channels, shared.keyring, bot=None)

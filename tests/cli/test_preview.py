@@ -44,7 +44,7 @@ def test_the_prompt_is_the_one_that_is_sent(here: Path) -> None:
         (("delete_invoice", "[]"), 2, "write an object"),
     ],
 )
-def test_why_nobody_would_be_asked(here: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_preview_says_why_a_call_would_not_ask(here: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
     result = preview(*arguments)
     assert result.exit_code == code
     assert said in result.stderr

@@ -137,7 +137,7 @@ def broken(request: pytest.FixtureRequest) -> Iterator[int]:
     os.close(file)
 
 
-async def test_logs_that_cannot_be_written_end_nothing(here: Path, telegram: FakeTelegram, broken: int) -> None:
+async def test_server_goes_on_when_its_logs_cannot_be_written(here: Path, telegram: FakeTelegram, broken: int) -> None:
     async with running(*SERVE, cwd=here, env=settings(telegram), stderr=broken) as server:
         await register(telegram, here, server)
         async with Client(await port_of(server)) as forger:

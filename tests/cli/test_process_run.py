@@ -30,7 +30,7 @@ async def test_objects_loaded_at_the_start_are_frozen_for_the_gc(tmp_path: Path)
     assert left_alone[0] > 50_000
 
 
-def test_names_that_nobody_answers_for_hold_up_few_others() -> None:
+def test_event_loop_has_at_least_32_threads_for_dns() -> None:
     """uvloop has four threads for them, of which two look names up, unless it is told otherwise before it begins."""
     code = (
         "import asyncio, os\n"

@@ -118,7 +118,7 @@ async def test_the_clock_moves_on_as_in_the_recording(bot: Path) -> None:
     assert "would run" not in out
 
 
-async def test_a_bare_yes_counts_as_it_did(bot: Path) -> None:
+async def test_replayed_twin_of_a_yes_runs_nothing(bot: Path) -> None:
     yes = later(TELEGRAM, 1, "yes", 5)
     twin = {"channel": "telegram", "body": yes}
     write(bot / "report.jsonl", [{"channel": "telegram", "body": TELEGRAM}, twin, twin])

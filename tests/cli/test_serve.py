@@ -119,7 +119,7 @@ async def test_what_is_in_the_way_of_the_socket_file_is_said(here: Path) -> None
     assert "Traceback" not in err
 
 
-async def test_a_host_that_is_none_is_said(here: Path) -> None:
+async def test_invalid_host_is_refused_in_clear_words(here: Path) -> None:
     command = ("serve", "bot.py", "--host", "ünï..x", "--port", "0")
     code, _, err = await askfirst(*command, cwd=here, env={"ASKFIRST_ALLOW": "*"})
     assert code == 1
@@ -214,7 +214,7 @@ async def test_a_redis_that_may_throw_away_is_not_tried_again(here: Path, tmp_pa
     assert (code, "noeviction" in err) == (78, True), err
 
 
-async def test_who_may_talk_is_told_at_the_start(here: Path, telegram: FakeTelegram) -> None:
+async def test_notes_on_the_allow_list_are_told_at_the_start(here: Path, telegram: FakeTelegram) -> None:
     env = settings(telegram, ASKFIRST_ALLOW="telegram:8:7,*")
     async with asyncio.timeout(20), forked(*SERVE, cwd=here, env=env) as server:
         await server.says("Note: ASKFIRST_ALLOW: telegram:8:7 admits nobody: our account is ")

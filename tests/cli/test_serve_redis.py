@@ -33,14 +33,14 @@ async def test_a_password_that_is_wrong(
     assert told in await refusal(here, server.url.replace(*change), ends_with)
 
 
-async def test_a_database_that_is_none_or_not_there(here: Path, server: RedisServer) -> None:
+async def test_invalid_or_missing_database_number_is_refused(here: Path, server: RedisServer) -> None:
     url = server.url.replace("redis://", f"redis://:{CANARY}@")
     one, two = await asyncio.gather(refusal(here, f"{url}/sixteen", TO_MEND), refusal(here, f"{url}/16", MAY_PASS))
     assert "ASKFIRST_STORE is no address: write redis://[user:password@]host:6379[/number]" in one
     assert "it has no database of that number" in two
 
 
-async def test_tls_that_is_meant_otherwise(here: Path, server: RedisServer) -> None:
+async def test_wrong_tls_options_are_refused(here: Path, server: RedisServer) -> None:
     """The faults that need a server with TLS are those of tests/store/redis/test_address.py."""
     url = server.url.replace("redis://", f"rediss://:{CANARY}@")
     assert "there are ssl_ca_certs" in await refusal(here, f"{url}?ca={CANARY}", TO_MEND)

@@ -28,12 +28,12 @@ def test_a_variable_that_nothing_reads_is_named(written: str, mend: str) -> None
     assert list(misspelt([written])) == [f"{written} is set, and nothing reads it: {mend}"]
 
 
-def test_what_is_read_is_not() -> None:
+def test_known_and_foreign_variables_are_not_misspelt() -> None:
     read = ["ASKFIRST_ALLOW", "ASKFIRST_SECRET_FILE", "SLACK_APP_TOKEN", "OPENAI_ORG_ID", "HOME", "MY_TELEGRAM_ID"]
     assert list(misspelt(read)) == []
 
 
-async def test_the_doctor_says_so(here: Path) -> None:
+async def test_doctor_warns_of_a_misspelt_setting(here: Path) -> None:
     (here / ".env").write_text("TELEGRAM_TOKEN=7:secret-canary\n")
     _, out, err = await askfirst("doctor", "bot.py", cwd=here)
     assert "warn  settings: TELEGRAM_TOKEN is set, and nothing reads it: did you mean TELEGRAM_BOT_TOKEN?" in out

@@ -46,7 +46,7 @@ async def test_they_are_listed_the_dangerous_ones_first(here: Path) -> None:
     assert err.startswith("warning: wipe: runs without asking anybody.")
 
 
-async def test_so_they_are_in_json_and_by_the_doctor(here: Path) -> None:
+async def test_json_and_doctor_list_the_unasked_tools_first(here: Path) -> None:
     (here / "bot.py").write_text(BOT)
     code, out, _ = await askfirst("tools", "bot.py", "--json", cwd=here)
     assert code == 0

@@ -118,7 +118,7 @@ async def test_of_several_processes_one_polls_and_another_takes_over(
         ),
     ],
 )
-async def test_a_way_that_a_channel_has_not_is_refused(
+async def test_way_a_channel_does_not_have_is_refused(
     here: Path, env: dict[str, str], options: tuple[str, ...], said: str
 ) -> None:
     code, _, err = await askfirst(*SERVE, *options, cwd=here, env={"ASKFIRST_ALLOW": "*", **env})

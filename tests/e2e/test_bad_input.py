@@ -101,7 +101,7 @@ async def test_any_content_encoding_is_refused(house: House, encoding: str) -> N
     assert status == 415
 
 
-async def test_nothing_else_is_there(house: House) -> None:
+async def test_other_paths_and_methods_are_404_or_405(house: House) -> None:
     async with aiohttp.ClientSession() as http:
         for method, path, status in [
             ("GET", "/webhooks/telegram", 405),
@@ -123,7 +123,7 @@ async def test_nothing_else_is_there(house: House) -> None:
                 assert "Server" not in answer.headers
 
 
-async def test_the_same_from_any_other_server(house: House) -> None:
+async def test_gateway_webhook_answers_as_the_own_server_does(house: House) -> None:
     async def sent(channel: str, body: bytes, headers: dict[str, str]) -> int:
         url = f"https://bot.example.com/webhooks/{channel}"
         request = WebhookRequest(method="POST", url=url, headers=headers, body=body)

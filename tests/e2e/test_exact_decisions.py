@@ -32,7 +32,7 @@ async def says(house: Served, text: str, containing: str, reply_to: Message | No
 
 
 @pytest.mark.timeout(120)
-async def test_only_what_was_shown_and_meant_is_done(tmp_path: Path) -> None:
+async def test_wrong_verbs_and_changed_rows_confirm_nothing(tmp_path: Path) -> None:
     async with served(tmp_path) as house:
         telegram = house.telegram
         prompt = await asked(house, "INV-42")

@@ -36,7 +36,7 @@ async def stage(tmp_path: Path, wire: Wire) -> AsyncIterator[Stage]:
 
 
 @pytest.mark.parametrize("how", ["demoted", "killed"])
-async def test_what_was_acknowledged_goes_on_and_nothing_happens_twice(
+async def test_failover_loses_and_repeats_nothing_acknowledged(
     stage: Stage, server: RedisServer, replica: RedisServer, wire: Wire, how: How
 ) -> None:
     processes = [await stage.start(), await stage.start()]

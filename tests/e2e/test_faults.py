@@ -135,7 +135,7 @@ async def test_the_model_is_down_and_comes_back(house: House) -> None:
 
 
 @pytest.mark.ledger("PEND-19")
-async def test_a_twin_is_taken_and_has_no_second_effect(house: House) -> None:
+async def test_redelivered_update_has_no_second_effect(house: House) -> None:
     update = {
         "update_id": 5,
         "message": {

@@ -47,7 +47,7 @@ async def test_telegram(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("why", list(LATER)[2:])
-async def test_telegram_words_that_were_not_typed_here(tmp_path: Path, why: str) -> None:
+async def test_telegram_words_not_typed_here_are_asked_again(tmp_path: Path, why: str) -> None:
     async with served(tmp_path) as house:
         telegram, ana = house.telegram, house.ana
         house.model.script([DELETE])

@@ -25,7 +25,7 @@ async def test_action_is_done_and_told_when_its_file_is_lost(house: House, tmp_p
     assert (action.state, await house.gateway.store.dead_letters()) == ("done", [])
 
 
-async def test_the_model_is_told_and_says_so(house: House, tmp_path: Path) -> None:
+async def test_lost_file_is_told_to_the_model(house: House, tmp_path: Path) -> None:
     artifacts = house.gateway.engine.context.artifacts
     artifacts.directory = tmp_path / "in the way"
     artifacts.directory.touch()

@@ -51,7 +51,7 @@ async def code_for(house: House, name: str) -> tuple[User, str]:
     return person, found[0]
 
 
-async def test_a_person_who_is_named_lets_a_stranger_in(house: House) -> None:
+async def test_allowed_person_admits_a_stranger_by_code(house: House) -> None:
     bob, code = await code_for(house, "Bob")
     assert house.model.requests == []
     done = await house.asks(f"/pair {code.lower()}")
@@ -63,7 +63,7 @@ async def test_a_person_who_is_named_lets_a_stranger_in(house: House) -> None:
     assert again.text == "There is no such code, or its hour is over."
 
 
-async def test_the_operator_does_and_takes_it_back(house: House) -> None:
+async def test_operator_admits_and_expels_a_stranger(house: House) -> None:
     bob, code = await code_for(house, "Bob")
     person = f"telegram:7000001:{bob.id}"
     (away,) = (await people(house))["turned_away"]
@@ -132,7 +132,7 @@ async def test_twenty_codes_are_open_at_most_and_ten_of_a_channel(house: House) 
     await code_for(house, "Mia")
 
 
-async def test_a_row_of_somebody_else_lets_nobody_in(house: House) -> None:
+async def test_forged_admission_row_admits_nobody(house: House) -> None:
     bob = house.telegram.person("Bob")
     store, person = house.gateway.engine.context.store, f"telegram:7000001:{bob.id}"
     key = Key(store.partition(person), f"admitted/{person}")

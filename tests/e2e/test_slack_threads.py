@@ -81,7 +81,7 @@ async def prompt(office: Office) -> Sent:
     return prompt
 
 
-async def test_a_yes_beneath_it_is_its_answer(office: Office, prompt: Sent) -> None:
+async def test_yes_in_the_prompts_thread_confirms_it(office: Office, prompt: Sent) -> None:
     await office.says("yes", under=prompt)
     await office.slack.wait_for(lambda: not prompt.buttons)
     assert office.shop.deleted == ["INV-42"]
@@ -89,7 +89,7 @@ async def test_a_yes_beneath_it_is_its_answer(office: Office, prompt: Sent) -> N
     assert len(office.model.requests) == 1
 
 
-async def test_a_code_beneath_it_is_its_answer(office: Office, prompt: Sent) -> None:
+async def test_code_in_the_prompts_thread_answers_it(office: Office, prompt: Sent) -> None:
     code = re.search(r"NO (\w{4})", prompt.shown)
     assert code is not None
     await office.says(f"NO {code[1]}", under=prompt)
@@ -97,7 +97,7 @@ async def test_a_code_beneath_it_is_its_answer(office: Office, prompt: Sent) -> 
     assert office.shop.deleted == []
 
 
-async def test_a_question_beneath_it_is_of_the_same_conversation(office: Office, prompt: Sent) -> None:
+async def test_question_in_the_prompts_thread_is_the_same_conversation(office: Office, prompt: Sent) -> None:
     office.model.script(["It is **410 EUR**."])
     answer = await office.says("how much is it?", under=prompt)
     assert (answer.shown, answer.thread) == ("It is *410 EUR*.", prompt.ts)
@@ -122,7 +122,7 @@ async def test_yes_after_a_later_thread_message_confirms_no_prompt(office: Offic
     assert again.buttons, "asked once more, with its code"
 
 
-async def test_nor_is_a_yes_while_a_question_there_is_not_answered_yet(office: Office, prompt: Sent) -> None:
+async def test_yes_while_a_thread_question_is_open_confirms_nothing(office: Office, prompt: Sent) -> None:
     hold = asyncio.Event()
     office.model.script([Say("It is 410 EUR. Shall I send you the PDF?", hold=hold)])
     await office.slack.says(office.ana, office.chat, "how much is it?", thread=prompt.ts)
@@ -163,7 +163,7 @@ async def test_another_thread_is_another_conversation(office: Office, prompt: Se
     assert office.shop.deleted == []
 
 
-async def test_a_command_is_taken_where_a_message_has_to_come_again(office: Office) -> None:
+async def test_full_conversation_still_takes_a_slack_command(office: Office) -> None:
     """Slack delivers a message again, but a command once: https://docs.slack.dev/apis/events-api#retries."""
     hold, slack = asyncio.Event(), office.slack
     office.model.script([Say("Done.", hold=hold)])
@@ -183,7 +183,7 @@ async def test_a_command_is_taken_where_a_message_has_to_come_again(office: Offi
 
 
 @pytest.mark.parametrize("away", [0, 1])
-async def test_what_got_no_answer_but_is_there_is_said_once(office: Office, away: int) -> None:
+async def test_lost_answer_found_in_the_history_is_not_sent_again(office: Office, away: int) -> None:
     """Looked for at once, and where that fails, too, before it is tried again."""
     office.slack.fail_next("chat.postMessage", cut=True, taken=True)
     office.slack.fail_next("conversations.history", status=503, times=away)
@@ -195,7 +195,7 @@ async def test_what_got_no_answer_but_is_there_is_said_once(office: Office, away
     assert [message.shown for message in office.slack.sent] == ["Hello.", "And again."]
 
 
-async def test_what_got_no_answer_and_is_not_there_is_said_again(office: Office) -> None:
+async def test_lost_message_missing_from_the_history_is_sent_again(office: Office) -> None:
     office.slack.fail_next("chat.postMessage", cut=True)
     office.model.script(["Hello."])
     await office.says("hello")
@@ -224,7 +224,7 @@ async def test_question_without_an_answer_is_found_and_pressable(office: Office)
     assert sum("for good?" in message.text for message in office.slack.sent) <= 1
 
 
-async def test_where_nobody_can_look_it_is_said_once_more(office: Office) -> None:
+async def test_lost_answer_without_history_scope_is_resent_with_note(office: Office) -> None:
     office.slack.scope_missing.add("conversations.history")
     office.slack.fail_next("chat.postMessage", cut=True, taken=True)
     office.model.script(["Hello."])

@@ -78,7 +78,7 @@ async def test_late_storage_is_not_acknowledged_and_a_retry_is_a_twin(
     await seen.close()
 
 
-async def test_what_runs_goes_on_slowly_and_nothing_happens_twice(stage: Stage, wire: Wire) -> None:
+async def test_slow_redis_repeats_no_effect_and_no_answer(stage: Stage, wire: Wire) -> None:
     one = await stage.start()
     ana, ben, cleo, *others = (stage.telegram.person(name) for name in ("Ana", "Ben", "Cleo", "Dan", "Eve", "Fay"))
     asked = await prompt(stage, "INV-1", by=ana)

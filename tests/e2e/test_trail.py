@@ -36,7 +36,7 @@ def everything(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
 
-async def test_a_message_its_prompt_and_the_press(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_follows_a_message_its_prompt_and_the_press(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with open_house(tmp_path) as house:
         prompt = await house.prompt()
         asked = last_update(house)
@@ -58,7 +58,7 @@ async def test_a_message_its_prompt_and_the_press(tmp_path: Path, caplog: pytest
         assert "INV-42" not in caplog.text
 
 
-async def test_what_comes_again_and_what_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_shows_retried_and_refused_messages(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with open_house(tmp_path) as house:
         house.telegram.fail_next("sendMessage", status=502)
         await house.asks("hello", "Hello.")
@@ -76,7 +76,7 @@ async def test_what_comes_again_and_what_is_refused(tmp_path: Path, caplog: pyte
         assert blocked.levelno == logging.INFO, "a person who blocks the bot is nobody's fault"
 
 
-async def test_those_of_one_moment_share_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_messages_accepted_together_share_a_log_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     people = range(900, 920)
     async with open_house(tmp_path) as house:
 
@@ -98,7 +98,7 @@ async def test_those_of_one_moment_share_a_line(tmp_path: Path, caplog: pytest.L
         assert all(conversation.endswith(f":{event}") for event, conversation in said)
 
 
-async def test_a_line_names_fifty_at_most(caplog: pytest.LogCaptureFixture) -> None:
+async def test_accepted_line_names_at_most_fifty_events(caplog: pytest.LogCaptureFixture) -> None:
     address = Address(channel="telegram", account="1", place="2")
     for number in range(120):
         event_log.accepted(Message(event_ids=(str(number),), address=address, person=None), "c", new=True)

@@ -29,7 +29,7 @@ def check(rig: Rig) -> None:
     assert [f"{request.method} {request.path}: {what}" for request, what in rig.wrong] == []
 
 
-async def test_what_was_found_once_is_answered_each_time(tmp_path: Path) -> None:
+async def test_every_request_of_the_corpus_is_answered(tmp_path: Path) -> None:
     corpus = [Request.from_json(path.read_text("utf-8")) for path in sorted(CORPUS.glob("*.json"))]
     async with opened(tmp_path) as rig:
         await rig.send(corpus)
@@ -38,7 +38,7 @@ async def test_what_was_found_once_is_answered_each_time(tmp_path: Path) -> None
         assert await rig.answers_somebody_new()
 
 
-async def test_some_requests_that_are_nearly_right(tmp_path: Path) -> None:
+async def test_generated_requests_are_answered(tmp_path: Path) -> None:
     async with opened(tmp_path) as rig:
         await rig.send(made(number) for number in range(SOME))
         check(rig)
@@ -60,7 +60,7 @@ def test_a_request_of_the_corpus_is_what_was_sent() -> None:
 
 @pytest.mark.chaos
 @pytest.mark.timeout(3600)
-async def test_a_hundred_thousand_of_them(tmp_path: Path) -> None:
+async def test_100_000_generated_requests_are_answered(tmp_path: Path) -> None:
     """Each run goes on where the last one ended, or broke off; after a million with another seed."""
     state = json.loads(STATE.read_text()) if STATE.exists() else {"seed": 1, "next": 0}
     seed, first = state["seed"], state["next"]

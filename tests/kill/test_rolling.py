@@ -75,7 +75,7 @@ async def test_rolling_release_runs_each_action_in_the_one_that_asked(stage: Sta
 
 
 @pytest.mark.chaos
-async def test_after_the_old_one_has_gone_it_ends_after_a_minute(stage: Stage) -> None:
+async def test_ask_of_a_stopped_release_ends_after_a_minute(stage: Stage) -> None:
     ana = stage.telegram.person("Ana")
     old = await stage.start(bot=BOT, RELEASE="1")
     prompt = await asks(stage, ana, "INV-1")

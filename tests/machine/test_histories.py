@@ -78,7 +78,7 @@ LONG = [defects.seal_off, defects.launch_twice, defects.twin_accepted, defects.e
     indirect=["kept_on"],
     ids=lambda value: getattr(value, "__name__", value),
 )
-def test_the_machine_sees(
+def test_planted_defect_is_found_by_the_machine(
     plant: Callable[[pytest.MonkeyPatch], None], places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
@@ -137,7 +137,7 @@ async def test_who_lost_its_lease_launches_nothing(tmp_path: Path, places: Place
     assert [each async for each in two_workers_and_one_effect(tmp_path, places) if each] == []
 
 
-async def test_with_the_fence_off_it_happens_twice(
+async def test_action_happens_twice_with_the_fence_off(
     tmp_path: Path, places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who has lost a lease goes on writing, and the record takes any fence."""

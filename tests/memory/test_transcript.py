@@ -28,7 +28,7 @@ WHOLE = [ASKED, CALLED, DONE, SAID, HEARD, ASKED]
 
 
 @pytest.mark.parametrize("last", range(len(WHOLE) + 1))
-def test_what_is_read_begins_with_one_that_stands_by_itself(last: int) -> None:
+def test_transcript_starts_with_a_message_that_needs_no_other(last: int) -> None:
     read = Transcripts().read("c", lines(WHOLE[last:]))
     assert read == WHOLE[{0: 0, 5: 5, 6: 6}.get(last, 4) :]
 
@@ -70,18 +70,18 @@ def test_what_is_before_a_reset_need_not_be_readable() -> None:
     assert transcripts.read("c", written) == transcripts.read("c", written) == [HEARD]
 
 
-def test_two_calls_that_are_alike_are_two() -> None:
+def test_equal_calls_share_no_arguments() -> None:
     [_, first, second] = Transcripts().read("c", lines([ASKED, CALLED, CALLED]))
     assert first == second
     assert first.tool_calls[0].args is not second.tool_calls[0].args
 
 
-def test_a_reset_that_is_known_is_still_one() -> None:
+def test_reset_read_from_the_cache_still_resets() -> None:
     transcripts, written = Transcripts(), [*lines([ASKED, SAID]), encode(RESET), *lines([HEARD])]
     assert transcripts.read("c", written) == transcripts.read("c", written) == [HEARD]
 
 
-def test_of_long_ones_and_of_many_nothing_is_remembered_for_long() -> None:
+def test_cache_drops_long_lines_and_old_conversations() -> None:
     transcripts = Transcripts()
     long = lines([ModelMessage(role="user", content="x" * 40_000)])
     assert transcripts.read("c", long)[0] is not transcripts.read("c", long)[0]

@@ -45,7 +45,7 @@ async def test_after_a_restart_the_numbers_go_on() -> None:
     assert new.seq > old.seq
 
 
-async def test_whatever_is_told_nothing_is_raised_and_little_kept() -> None:
+async def test_odd_fields_raise_nothing_and_are_shortened() -> None:
     class Rude:
         def __str__(self) -> str:
             raise RuntimeError("no")

@@ -253,7 +253,7 @@ async def test_a_log_that_nobody_reads_holds_nothing_up(monkeypatch: pytest.Monk
     assert lost == f"{20_000 - len(numbers)} lines are lost: nobody read them"
 
 
-async def test_a_line_says_what_was_so_when_it_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_line_keeps_its_values_from_the_time_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     stream, log = writes(monkeypatch)
     parts = ["a"]
     log.info("sent %s", parts)

@@ -44,7 +44,7 @@ def test_private_chat_and_its_person_share_one_pseudonym() -> None:
 @pytest.mark.parametrize(
     "text", ["900000001", "SM0123456789abcdef", "http://127.0.0.1:8080/webhooks/telegram", "10:15:31", "lane U0/x"]
 )
-def test_what_names_nobody_stays(text: str) -> None:
+def test_text_without_a_person_stays_as_it_is(text: str) -> None:
     assert hide(text) == text
 
 

@@ -41,7 +41,7 @@ def test_one_a_second_of_each_kind_says_how_many_were_left_out(
     assert told(caplog)[2:] == [("full", 3), ("slow", 0)]
 
 
-def test_what_is_of_no_kind_goes_through(log: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
+def test_records_without_a_kind_are_not_limited(log: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         for _ in range(3):
             log.info("served")

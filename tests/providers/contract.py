@@ -95,7 +95,7 @@ class ProviderContract:
         assert response.content
         assert response.finish == "stop"
 
-    async def test_what_it_wants_back_goes_back(self, case: Case) -> None:
+    async def test_own_echo_goes_back_with_the_reply(self, case: Case) -> None:
         """A reply is remembered whole, through JSON, and its provider takes it again with the result."""
         case.answers("call")
         reply = (await case.provider.complete(ONE)).message
@@ -104,7 +104,7 @@ class ProviderContract:
         case.answers("text")
         assert (await case.provider.complete(asks(*ONE.messages, kept, result))).content
 
-    async def test_what_another_wants_back_is_nothing_to_it(self, case: Case) -> None:
+    async def test_echo_of_another_provider_is_ignored(self, case: Case) -> None:
         case.answers("text")
         model = (await case.provider.complete(HELLO)).model
         call = ToolCall(call_id="c1", name="count_sheep", args={"field": "F-1"})

@@ -57,7 +57,7 @@ async def test_a_model_that_thinks_unasked_has_room_to(
     assert model.requests[0]["max_tokens"] == max_tokens
 
 
-async def test_only_the_end_itself_is_an_end(model: ModelServer, provider: Provider) -> None:
+async def test_stream_without_its_last_event_is_refused(model: ModelServer, provider: Provider) -> None:
     """Everything but the last event came: what the model wanted is known, and still not run."""
     events = 1 + 3 + 1 + 1  # message_start, a block of text, a ping, message_delta
     model.script([Say("Off", breaks=Break(events - 1, "end")), Say("Off", breaks=Break(events, "end"))])

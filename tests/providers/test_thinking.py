@@ -102,7 +102,7 @@ async def test_thoughts_go_back_with_the_results_of_the_calls(model: ModelServer
         [{"type": "redacted_thinking"}, HALL, HALL],
     ],
 )
-async def test_they_keep_their_order_between_words_and_calls(
+async def test_thoughts_keep_their_order_between_words_and_calls(
     model: ModelServer, provider: Provider, content: list[dict[str, Any]]
 ) -> None:
     model.script([Blocks(content=content), "Done."])
@@ -283,7 +283,7 @@ async def test_a_thought_before_a_call_that_cannot_be_read_goes_back(model: Mode
 
 
 @only_anthropic
-async def test_nor_are_those_beside_blocks_that_we_do_not_know(model: ModelServer, provider: Provider) -> None:
+async def test_thoughts_beside_unknown_blocks_are_not_kept(model: ModelServer, provider: Provider) -> None:
     ended = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
     thoughts = begun(0, type="thinking", thinking="Hm.", signature="s")
     text = begun(2, type="text", text="Well.")

@@ -340,7 +340,7 @@ def test_it_serves_one_event_loop_after_another(vendor: Vendor) -> None:
     assert [asyncio.run(once(close=False)), asyncio.run(once(close=True))] == ["hello", "hello"]
 
 
-async def test_nobody_listens(vendor: Vendor) -> None:
+async def test_server_that_is_down_is_a_retryable_error(vendor: Vendor) -> None:
     async with vendor.fake() as model:
         url = model.url
     provider = vendor.at(url, "k")

@@ -15,7 +15,7 @@ from gateway.tools.results import LONGEST
 
 
 @pytest.mark.ledger("RES-01", "RES-02", "RES-03", "RES-04")
-def test_kind_comes_first() -> None:
+def test_serialised_result_starts_with_its_kind() -> None:
     assert serialise(NotFound("customer", "acme")) == '{"kind": "not_found", "entity": "customer", "query": "acme"}'
     assert json.loads(serialise(Ambiguous("customer", "ac", ["acme", "acorn"])))["kind"] == "ambiguous"
 

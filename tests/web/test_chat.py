@@ -292,7 +292,7 @@ def test_no_value_of_a_question_becomes_a_link() -> None:
     assert to_html("https://a\\.example http://localhost", links=False) == "<p>https://a.example http://localhost</p>\n"
 
 
-def test_a_task_is_a_box() -> None:
+def test_task_list_item_becomes_a_checkbox() -> None:
     box = '<li class="task"><input type="checkbox" disabled{}> {}</li>\n'
     html = to_html("- [ ] one\n- [x] https://a.example\n- [y] three\n\n[ ] four")
     tasks = box.format("", "one") + box.format(" checked", linked("https://a.example"))

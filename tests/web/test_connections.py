@@ -55,13 +55,13 @@ async def test_who_does_not_wait_for_answers_takes_nobodys_time(start: Start, bo
         await asyncio.gather(*floods, return_exceptions=True)
 
 
-async def test_all_of_them_are_answered_all_the_same(start: Start) -> None:
+async def test_hundred_pipelined_requests_are_all_answered(start: Start) -> None:
     async with start() as running, Client(running.port) as client:
         await client.send(LIVE * 100 + LIVE.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
         assert (await client.rest()).count(b"HTTP/1.1 200") == 101
 
 
-async def test_who_leaves_the_line_is_not_waited_for() -> None:
+async def test_client_that_leaves_the_queue_is_not_waited_for() -> None:
     connections, went_on = ConnectionPool(ClientLimits()), asyncio.Event()
 
     async def handle(request: web.BaseRequest) -> web.Response:
@@ -137,7 +137,7 @@ async def test_idle_strangers_cut_no_stream(start: Start, bot: Bot) -> None:
                 assert piece, "the stream was cut"
 
 
-async def test_who_never_sent_a_whole_request_goes_before_who_has(start: Start) -> None:
+async def test_client_without_a_whole_request_is_closed_first(start: Start) -> None:
     async with start(ClientLimits(connections=4)) as running, contextlib.AsyncExitStack() as stack:
         (known,) = await fill(running, stack, 1, LIVE)
         (half,) = await fill(running, stack, 1, HEAD + b"Content-Length: 9\r\n\r\nhalf")

@@ -101,7 +101,7 @@ def short_ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return gone
 
 
-async def test_an_ordinary_one_is_answered_in_full(tmp_path: Path, short_ways: list[str]) -> None:
+async def test_ordinary_webhook_takes_the_fast_path(tmp_path: Path, short_ways: list[str]) -> None:
     channel = Odd("123456:abc", SECRET)
     async with serving(channel, tmp_path) as (running, texts):
         answer = await exchange(running.port, post("X-Twice: one", "x-twice: two"), LAST)
@@ -126,7 +126,7 @@ async def test_an_ordinary_one_is_answered_in_full(tmp_path: Path, short_ways: l
     ],
     ids=["an old client", "a last request", "a careful client", "in two pieces", "in chunks"],
 )
-async def test_any_other_is_answered_alike(tmp_path: Path, sent: list[bytes], short_ways: list[str]) -> None:
+async def test_unusual_webhook_is_answered_alike_without_the_fast_path(tmp_path: Path, sent: list[bytes], short_ways: list[str]) -> None:
     async with serving(TelegramChannel("123456:abc", SECRET), tmp_path) as (running, texts):
         reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
         for piece in sent:
@@ -141,7 +141,7 @@ async def test_any_other_is_answered_alike(tmp_path: Path, sent: list[bytes], sh
     assert short_ways == []
 
 
-async def test_any_number_at_once_are_answered_in_order(tmp_path: Path) -> None:
+async def test_pipelined_webhooks_are_answered_in_order(tmp_path: Path) -> None:
     async with serving(TelegramChannel("123456:abc", SECRET), tmp_path) as (running, texts):
         forged = post().replace(SECRET.encode(), b"a-guess-of-somebody-else-0123456")
         answer = await exchange(running.port, post() + forged + post() + LAST)

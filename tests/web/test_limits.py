@@ -103,7 +103,7 @@ async def test_a_large_body_is_no_pile_of_headers(start: Start) -> None:
     ],
     ids=["headers", "a header", "a body", "chunks", "a chunk's name"],
 )
-async def test_what_drips_is_closed(start: Start, begins: bytes, drips: bytes, answered: int) -> None:
+async def test_slowly_dripping_request_is_closed(start: Start, begins: bytes, drips: bytes, answered: int) -> None:
     async with start(FAST) as running, Client(running.port) as client:
         await client.send(begins)
 
@@ -161,7 +161,7 @@ async def test_a_connection_is_used_again_and_closed_when_idle(start: Start, the
         "tls",
     ],
 )
-async def test_what_could_smuggle_a_request_is_refused(
+async def test_ambiguous_request_framing_is_refused(
     start: Start, request_bytes: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with start() as running:

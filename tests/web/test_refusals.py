@@ -64,14 +64,14 @@ def test_a_channel_that_hears_something_is_not_deaf(deaf: Deaf, clock: Clock, ca
     assert dict(deaf.why) == {}
 
 
-def test_a_few_over_a_long_time_are_nothing(deaf: Deaf, clock: Clock) -> None:
+def test_few_refusals_over_a_long_time_are_not_reported(deaf: Deaf, clock: Clock) -> None:
     for _ in range(10):
         deaf.refused("telegram", Forged("no"))
         clock.now += 31
     assert dict(deaf.why) == {}
 
 
-def test_it_is_said_once_an_hour(deaf: Deaf, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_deaf_channel_is_reported_once_an_hour(deaf: Deaf, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(3):
         for _ in range(5):
             deaf.refused("telegram", Forged("no"))

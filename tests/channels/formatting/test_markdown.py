@@ -40,7 +40,7 @@ def marks(markdown: str) -> list[tuple[str, str, str]]:
         ("", ""),
     ],
 )
-def test_what_is_read(markdown: str, text: str) -> None:
+def test_markdown_is_read_as_its_visible_text(markdown: str, text: str) -> None:
     assert read_markdown(markdown).text == text
 
 

@@ -146,7 +146,7 @@ async def test_presses_and_commands_come_over_the_connection_too(
 
 
 @pytest.mark.parametrize("how", ["refresh_requested", "drop"])
-async def test_when_a_connection_ends_there_is_another(
+async def test_ended_connection_is_replaced_by_another(
     slack: FakeSlack, channel: SlackChannel, ana: str, how: str
 ) -> None:
     polling = channel.poll()
@@ -205,7 +205,7 @@ async def test_what_could_not_be_acknowledged_comes_again_as_a_twin(
     await polling.aclose()
 
 
-async def test_of_two_connections_each_acknowledges_what_it_was_told(
+async def test_each_of_two_connections_acknowledges_its_own_events(
     slack: FakeSlack, channel: SlackChannel, ana: str
 ) -> None:
     """Two processes with the same tokens: Slack tells each thing to one of them."""
@@ -260,7 +260,7 @@ async def test_a_connection_that_slack_does_not_give_says_the_mend(slack: FakeSl
         await waiting
 
 
-async def test_out_of_reach_is_said_to_whoever_polls(slack: FakeSlack, channel: SlackChannel) -> None:
+async def test_poll_raises_when_slack_is_out_of_reach(slack: FakeSlack, channel: SlackChannel) -> None:
     slack.fail_next("apps.connections.open", status=503)
     with pytest.raises(Unavailable, match="http_503"):
         await anext(channel.poll())

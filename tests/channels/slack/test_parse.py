@@ -196,7 +196,7 @@ def test_authentic_but_of_no_shape_we_know_is_kept_as_such(payload: dict[str, An
         assert (parsed.events, parsed.not_understood) == ((), True)
 
 
-def test_half_a_character_costs_nobody_their_message() -> None:
+def test_message_with_half_a_surrogate_pair_is_read() -> None:
     """Slack cuts long texts, perhaps within an emoji; the half may be in a field that we do not read."""
     fixture = loaded("message_im")
     fixture["payload"]["event"] |= {"text": "delete \ud83d\ude00 INV-42 \ud83d", "blocks": [{"text": "\ude00"}]}

@@ -81,7 +81,7 @@ def test_markdown_as_rich_text(markdown: str, expected: str) -> None:
         "1. a\n2. b",
     ],
 )
-def test_what_is_meant_literally_is_seen_literally(text: str) -> None:
+def test_plain_text_is_shown_literally(text: str) -> None:
     """What a prompt shows of an argument is the argument: no character of it is a mark."""
     [block] = blocks(render(THREAD, Reply(text=plain(text))))
     pieces = elements_of([block])
@@ -132,7 +132,7 @@ def test_nobody_is_called_by_what_a_model_writes(text: str) -> None:
 
 
 @given(st.text(alphabet="<>!@#|&;`*_~[]()\\ \nahttps:/.channelhereU1^", max_size=200))
-def test_no_text_calls_anybody_and_every_link_is_one(text: str) -> None:
+def test_random_text_mentions_nobody_and_links_only_to_urls(text: str) -> None:
     parts = render(THREAD, Reply(text=text))
     for piece in elements_of(blocks(parts)):
         assert piece["type"] == "text" or piece["url"].startswith(("http://", "https://", "mailto:"))

@@ -122,7 +122,7 @@ async def test_a_file_too_large_goes_as_a_link(slack: FakeSlack, channel: SlackC
     assert slack.sent[-1].shown == "<https://bot.example/artifacts/t?x=1&y=2|“a&b.pdf”>"
 
 
-async def test_until_a_file_is_shown_nothing_is_in_doubt(
+async def test_upload_failing_before_completion_is_not_in_doubt(
     slack: FakeSlack, channel: SlackChannel, tmp_path: Path
 ) -> None:
     to = place(slack, slack.channel())
@@ -178,7 +178,7 @@ async def test_revoked_token_is_unavailable_and_names_its_setting(
     assert error in str(caught.value.mend)
 
 
-async def test_the_real_refusals(slack: FakeSlack, channel: SlackChannel) -> None:
+async def test_unreachable_places_and_missing_messages_are_told_apart(slack: FakeSlack, channel: SlackChannel) -> None:
     team = slack.channel()
     slack.unreachable[team] = "is_archived"
     for where, code in ((team, "is_archived"), ("C404", "channel_not_found")):
@@ -209,7 +209,7 @@ async def test_the_real_refusals(slack: FakeSlack, channel: SlackChannel) -> Non
         ({"error": "ein Text <script>"}, Ambiguous, "unreadable_answer"),
     ],
 )
-async def test_what_may_work_later_and_what_is_in_doubt(
+async def test_send_failures_are_told_apart_as_later_or_in_doubt(
     slack: FakeSlack, channel: SlackChannel, ana: str, fault: dict[str, object], error: type[SendError], code: str
 ) -> None:
     slack.fail_next("chat.postMessage", **fault)  # type: ignore[arg-type]

@@ -101,7 +101,7 @@ async def test_polling_beside_a_webhook_says_the_mend(telegram: FakeTelegram, ch
         await anext(channel.poll())
 
 
-async def test_two_that_poll_with_one_token_are_told(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+async def test_second_poller_with_the_same_token_is_refused(telegram: FakeTelegram, channel: TelegramChannel) -> None:
     first = asyncio.ensure_future(anext(channel.poll()))
     await telegram.wait_for(lambda: telegram.called("getUpdates"))
     second = asyncio.ensure_future(anext(channel.poll()))

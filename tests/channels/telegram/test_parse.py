@@ -51,7 +51,7 @@ def test_what_is_no_json_object_in_utf8_is_malformed(body: bytes) -> None:
         READER.read(body)
 
 
-def test_half_a_character_holds_back_no_chat() -> None:
+def test_update_with_half_a_surrogate_pair_is_read() -> None:
     """Telegram would deliver it again and again, and nothing else of the bot's meanwhile."""
     chat = {"id": 1, "type": "private", "title": "\ud83d"}
     message = {"message_id": 1, "chat": chat, "text": "a \ude00 b", "unknown to us": ["\ud83d"]}

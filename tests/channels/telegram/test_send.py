@@ -260,7 +260,7 @@ async def test_a_file_that_is_gone_is_undeliverable(channel: TelegramChannel, an
         (502, "Bad Gateway", Unavailable, "http_502"),
     ],
 )
-async def test_each_refusal_becomes_our_word_for_it(
+async def test_each_telegram_error_raises_its_own_error(
     telegram: FakeTelegram,
     channel: TelegramChannel,
     ana: User,
@@ -340,7 +340,7 @@ async def test_a_page_at_the_start_is_no_word_about_the_token(telegram: FakeTele
         await channel.start(http)
 
 
-async def test_an_answer_that_is_no_answer_is_ambiguous(
+async def test_unreadable_success_answer_is_ambiguous(
     telegram: FakeTelegram, channel: TelegramChannel, ana: User
 ) -> None:
     telegram.fail_next("sendMessage", 200, html=True, taken=True)

@@ -287,7 +287,7 @@ async def test_call_with_a_lost_answer_is_not_repeated_once_reported(tmp_path: P
         assert await house.gateway.store.dead_letters() == [] and (await house.gateway.store.stats()).parts == 0
 
 
-async def test_nor_when_it_is_on_twilios_list_though_no_report_came(tmp_path: Path) -> None:
+async def test_call_found_on_twilios_list_is_not_repeated(tmp_path: Path) -> None:
     """The same was said a moment ago: that one is known to be another."""
     async with open_house(tmp_path, ["Hello.", "Hello."], FakeTwilio(reports=())) as house:
         await house.twilio.person_says(ANA, "hi")
@@ -303,7 +303,7 @@ async def test_nor_when_it_is_on_twilios_list_though_no_report_came(tmp_path: Pa
         assert await house.gateway.store.dead_letters() == []
 
 
-async def test_what_is_not_on_the_list_is_sent_again(tmp_path: Path) -> None:
+async def test_call_missing_from_twilios_list_is_sent_again(tmp_path: Path) -> None:
     async with open_house(tmp_path, ["Hello.", "Hello."], FakeTwilio(reports=())) as house:
         await house.twilio.person_says(ANA, "hi")
         await house.twilio.wait_for(lambda: house.twilio.last(ANA))
@@ -368,7 +368,7 @@ async def test_sms_and_whatsapp_are_two_conversations(tmp_path: Path) -> None:
         assert house.shop.deleted == []
 
 
-async def test_only_twilio_is_heard_and_only_where_it_calls(tmp_path: Path) -> None:
+async def test_only_signed_requests_to_the_webhook_url_are_taken(tmp_path: Path) -> None:
     async with open_house(tmp_path, []) as house, aiohttp.ClientSession() as http:
         form = house.twilio.form(ANA, "hello")
         root = house.twilio.webhook_url
@@ -393,7 +393,7 @@ async def test_only_twilio_is_heard_and_only_where_it_calls(tmp_path: Path) -> N
         (True, "es", "Tu mensaje no se recibió. Envíalo otra vez, por favor."),
     ],
 )
-async def test_who_was_not_heard_is_asked_to_send_it_again(
+async def test_message_not_stored_is_answered_with_a_request_to_resend(
     tmp_path: Path, whatsapp: bool, language: str | None, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_house(tmp_path, [], language=language) as house:
@@ -407,7 +407,7 @@ async def test_who_was_not_heard_is_asked_to_send_it_again(
     assert "hello" not in caplog.text and ANA not in caplog.text
 
 
-async def test_who_can_be_heard_a_moment_later_is_not_asked(
+async def test_message_stored_after_a_moment_asks_for_no_resend(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Twilio waits long enough, and delivers once."""

@@ -79,7 +79,7 @@ def test_one_url_serves_both_channels(name: str) -> None:
     assert [c for c in READERS if is_for(c, request(FORMS[name]))] == [channel_of(name)]
 
 
-def test_each_channel_is_shown_by_many_shapes() -> None:
+def test_fixtures_have_many_forms_of_each_channel() -> None:
     names = [channel_of(name) for name in FORMS if not name.startswith("rcs")]
     assert min(names.count("sms"), names.count("whatsapp")) >= 25
 
@@ -148,7 +148,7 @@ def test_a_word_and_a_code_decide_in_whatever_language(name: str, reply: CodeRep
         ("whatsapp START", True, False),
     ],
 )
-def test_whoever_opts_out_or_in(name: str, opted_in: bool, told: bool) -> None:
+def test_opt_out_and_opt_in_forms_are_read(name: str, opted_in: bool, told: bool) -> None:
     """Of what it acts on itself, Twilio tells them: on SMS always, on WhatsApp with Advanced Opt-Out."""
     found = event(name)
     assert isinstance(found, OptOut)
@@ -225,7 +225,7 @@ def test_what_a_message_carries(name: str, attachments: list[Attachment]) -> Non
 
 
 @pytest.mark.parametrize("count", ["-1", "nine", "²", "9" * 400, "1e3", ""])
-def test_a_number_of_files_that_is_none_counts_as_none(count: str) -> None:
+def test_invalid_media_count_means_no_attachments(count: str) -> None:
     assert message("mms picture", NumMedia=count).attachments == ()
 
 
@@ -287,7 +287,7 @@ def test_a_report_that_the_person_has_opted_out_says_so_too() -> None:
 
 
 @pytest.mark.parametrize("name", ["report queued", "report sending"])
-def test_on_its_way_is_no_news(name: str) -> None:
+def test_status_before_sent_makes_no_event(name: str) -> None:
     assert not read(name).events
     assert not read(name).not_understood
 

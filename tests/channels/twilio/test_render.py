@@ -71,7 +71,7 @@ def test_a_line_break_in_a_value_costs_nothing() -> None:
     assert text == "note: one \\n two" and set(text) <= GSM
 
 
-def test_nothing_said_is_nothing_sent() -> None:
+def test_empty_text_renders_no_message() -> None:
     assert sms("") == sms("  \n") == whatsapp("") == []
 
 
@@ -173,5 +173,5 @@ def test_a_prompt_comes_last_in_words(render: object) -> None:
     assert SMS.buttons == WHATSAPP.buttons == 0
 
 
-def test_marks_lie_around_what_they_mean() -> None:
+def test_nested_marks_become_whatsapp_marks() -> None:
     assert to_whatsapp(read_markdown("a **b _c_** d")) == "a *b _c_* d"

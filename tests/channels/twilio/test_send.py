@@ -162,7 +162,7 @@ async def test_a_file_without_a_link_cannot_go(sms: SmsChannel, twilio: FakeTwil
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
-async def test_every_answer_is_told_apart(
+async def test_each_error_answer_raises_its_own_error(
     sms: SmsChannel, twilio: FakeTwilio, answer: dict[str, Any], error: type[Exception], code: str
 ) -> None:
     twilio.fail_next(**answer)

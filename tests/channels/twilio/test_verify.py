@@ -164,7 +164,7 @@ def test_empty_token_is_refused_at_once(token: str) -> None:
         Verifier(ACCOUNT_SID, token, address=OURS, setting="TWILIO_SMS_FROM")
 
 
-def test_a_request_does_not_choose_how_it_is_proven() -> None:
+def test_request_cannot_choose_its_signature_method() -> None:
     form = FORMS["sms text"]
     hashed = signed(form, token=KEY, algorithm=HMAC_SHA256, headers=HASHED)
     assert passes(hashed, shared_key=KEY)
