@@ -62,9 +62,7 @@ async def test_work_of_dead_workers_is_taken_over_in_time_for_minutes(tmp_path: 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("fenced", [True, False])
-async def test_zombies_repeat_work_only_without_the_fence(
-    tmp_path: Path, server: RedisServer, *, fenced: bool
-) -> None:
+async def test_zombies_repeat_work_only_without_the_fence(tmp_path: Path, server: RedisServer, *, fenced: bool) -> None:
     """A worker is frozen while its model thinks, another takes over and comes to the end, the first one wakes up."""
     form = Form(conversations=ZOMBIES, messages=1, lease_seconds=1.5, workers=2, signals=0, signal_every_seconds=0)
     gate = tmp_path / "gate"

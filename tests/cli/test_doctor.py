@@ -249,7 +249,9 @@ async def test_a_model_without_its_key(here: Path, env: dict[str, str], vendor: 
     assert f"{vendor.name.upper()}_API_KEY is not set" in (await examined(env=env))["model"]
 
 
-async def test_model_check_looks_the_model_up_without_a_request(here: Path, env: dict[str, str], asked: ModelServer) -> None:
+async def test_model_check_looks_the_model_up_without_a_request(
+    here: Path, env: dict[str, str], asked: ModelServer
+) -> None:
     assert "takes the key and has the model" in (await command("doctor", "bot.py", env=env)).output
     assert asked.requests == []
 

@@ -366,9 +366,7 @@ async def test_emptied_redis_is_noticed_and_its_buttons_are_unknown(stage: Stage
 @pytest.mark.chaos
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(3))
-async def test_random_kills_lose_and_repeat_nothing(
-    stage: Stage, server: RedisServer, seed: int
-) -> None:
+async def test_random_kills_lose_and_repeat_nothing(stage: Stage, server: RedisServer, seed: int) -> None:
     """Processes are killed, frozen and replaced, and so is the server, while people write and confirm."""
     chance = random.Random(seed)
     processes = [await stage.start() for _ in range(3)]

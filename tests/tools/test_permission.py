@@ -36,7 +36,9 @@ RULE = {"tool": "p*", "arg": "amount", "pattern": "9*"}
         ({}, {"allow": ["*"], "deny_when": [RULE]}, "runs", "allow list: '*'; never when amount matches '9*'"),
     ],
 )
-def test_each_permission_has_its_reason(options: dict[str, Any], policy: dict[str, Any] | None, how: str, why: str) -> None:
+def test_each_permission_has_its_reason(
+    options: dict[str, Any], policy: dict[str, Any] | None, how: str, why: str
+) -> None:
     found = permission(made(**options), None if policy is None else ToolPolicy(**policy))
     assert (found.how, found.why) == (how, why)
     assert found.unasked is why.startswith("it has no confirm=")
