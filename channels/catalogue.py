@@ -13,7 +13,7 @@ from importlib.util import find_spec
 
 from channels.channel import AskfirstError, CanPoll, Channel, Way
 
-__all__ = ["BUILT_IN", "EVERY_WAY", "Entry", "Setting", "lacking", "load", "names", "polls", "settings_of"]
+__all__ = ["BUILT_IN", "EVERY_WAY", "CatalogueEntry", "Setting", "lacking", "load", "names", "polls", "settings_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class CatalogueEntry:
     """A channel of this distribution."""
 
     module: str
@@ -77,9 +77,9 @@ _TWILIO = (
 )
 
 
-def _twilio(class_name: str, sender: str, example: str) -> Entry:
+def _twilio(class_name: str, sender: str, example: str) -> CatalogueEntry:
     mend = f"set it to your number at Twilio, such as {example}"
-    return Entry(
+    return CatalogueEntry(
         module="channels.twilio",
         class_name=class_name,
         extra="twilio",
@@ -90,7 +90,7 @@ def _twilio(class_name: str, sender: str, example: str) -> Entry:
 
 
 BUILT_IN = {
-    "telegram": Entry(
+    "telegram": CatalogueEntry(
         module="channels.telegram",
         class_name="TelegramChannel",
         extra="telegram",
@@ -116,7 +116,7 @@ BUILT_IN = {
     ),
     "sms": _twilio("SmsChannel", "TWILIO_SMS_FROM", "+15551234567"),
     "whatsapp": _twilio("WhatsAppChannel", "TWILIO_WHATSAPP_FROM", "whatsapp:+15551234567"),
-    "slack": Entry(
+    "slack": CatalogueEntry(
         module="channels.slack",
         class_name="SlackChannel",
         extra="slack",
@@ -145,7 +145,7 @@ BUILT_IN = {
         person="[TE][A-Z0-9]+:[UW][A-Z0-9]+",
         example="T0123ABCD:U0456EFGH",
     ),
-    "webchat": Entry(module="channels.webchat", class_name="WebChatChannel"),
+    "webchat": CatalogueEntry(module="channels.webchat", class_name="WebChatChannel"),
 }
 
 THEIRS = {point.name: point for point in entry_points(group="askfirst.channels") if point.name not in BUILT_IN}

@@ -5,6 +5,7 @@ AskfirstError
 ├── Forged                  the request does not come from the platform
 ├── Stale                   the proof of the request is too old, or from the future
 ├── Malformed               authentic, but not in the platform's encoding
+├── PollingRefused          the platform does not let this process poll
 └── SendError
     ├── RateLimited         too many calls: retry after retry_after_seconds
     ├── Unavailable         certainly not accepted: connection refused, an answered 5xx, a token that is no longer valid
@@ -52,6 +53,7 @@ __all__ = [
     "OptedOut",
     "Pace",
     "Parsed",
+    "PollingRefused",
     "RateLimited",
     "SendError",
     "SharesWebhook",
@@ -99,6 +101,11 @@ class Stale(AskfirstError):
 
 class Malformed(AskfirstError):
     """The request is authentic, but its body is not in the platform's encoding."""
+
+
+class PollingRefused(AskfirstError):
+    """The platform does not let this process poll: it serves another receiver, or refuses the token. The message says
+    the mend."""
 
 
 class SendError(AskfirstError):

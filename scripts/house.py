@@ -41,7 +41,7 @@ _OPENING: Final = re.compile(
 
 _SIBLINGS: Final = ("slack", "telegram", "twilio", "webchat")
 _OWN_FILES: Final[Mapping[str, frozenset[str]]] = {
-    "slack": frozenset({"socket.py"}),
+    "slack": frozenset({"socket.py", "text.py"}),
     "twilio": frozenset({"shapes.py"}),
 }
 """The files of a platform's room that no other platform needs."""

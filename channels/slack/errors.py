@@ -9,7 +9,6 @@ import re
 
 from channels.channel import (
     Ambiguous,
-    AskfirstError,
     MissingSetting,
     RateLimited,
     SendError,
@@ -18,7 +17,7 @@ from channels.channel import (
     Unreachable,
 )
 
-__all__ = ["PollingRefused", "send_error"]
+__all__ = ["send_error"]
 
 _LIMITED = frozenset({"ratelimited", "rate_limited", "message_limit_exceeded"})
 _NOT_TAKEN = frozenset({"service_unavailable", "team_added_to_org", "request_timeout"})
@@ -29,10 +28,6 @@ _SHUT = frozenset({"channel_not_found", "not_in_channel", "is_archived", "user_n
 _CODE = re.compile(r"[a-z0-9_.:-]{1,80}")
 _WAIT_SECONDS = 30.0
 """The wait after "too many requests" without a time."""
-
-
-class PollingRefused(AskfirstError):
-    """Slack refuses a connection for Socket Mode. The message says the mend."""
 
 
 def send_error(status: int, code: object, retry_after: str | None = None) -> SendError:

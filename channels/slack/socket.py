@@ -17,9 +17,8 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 from yarl import URL
 
-from channels.channel import Malformed, Parsed, Unavailable, Undeliverable, WebhookResponse
+from channels.channel import Malformed, Parsed, PollingRefused, Unavailable, Undeliverable, WebhookResponse
 from channels.slack.api import WebApi
-from channels.slack.errors import PollingRefused
 from channels.slack.parse import PayloadReader
 
 __all__ = ["Envelope", "envelopes"]

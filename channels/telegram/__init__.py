@@ -1,6 +1,6 @@
 """Telegram, through its Bot API."""
 
+from channels.channel import PollingRefused
 from channels.telegram.channel import TelegramChannel
-from channels.telegram.errors import PollingRefused
 
 __all__ = ["PollingRefused", "TelegramChannel"]

@@ -11,8 +11,8 @@ import aiohttp
 from telegram import Bot
 from telegram.error import BadRequest, Conflict, InvalidToken, TelegramError
 
-from channels.channel import Ambiguous, Undeliverable
-from channels.telegram.errors import PollingRefused, send_error
+from channels.channel import Ambiguous, PollingRefused, Undeliverable
+from channels.telegram.errors import send_error
 from channels.telegram.media import download
 from channels.telegram.transport import SessionRequest
 

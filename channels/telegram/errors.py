@@ -6,7 +6,6 @@ from telegram.error import BadRequest, ChatMigrated, Forbidden, InvalidToken, Ne
 
 from channels.channel import (
     Ambiguous,
-    AskfirstError,
     MissingSetting,
     RateLimited,
     SendError,
@@ -15,7 +14,7 @@ from channels.channel import (
     Unreachable,
 )
 
-__all__ = ["Flooded", "Moved", "NoAnswer", "NotTaken", "PollingRefused", "Refused", "bad_token", "send_error"]
+__all__ = ["Moved", "NoAnswer", "NotTaken", "Refused", "TooManyRequests", "bad_token", "send_error"]
 
 
 class NotTaken(NetworkError):
@@ -30,7 +29,7 @@ class NoAnswer(NetworkError):
     """The request may have gone out completely, and no complete answer came back."""
 
 
-class Flooded(NetworkError):
+class TooManyRequests(NetworkError):
     """An answered 429. The library's own error for it cannot be built without a deprecation warning."""
 
     def __init__(self, retry_after_seconds: float) -> None:
@@ -44,10 +43,6 @@ class Moved(Undeliverable):
     def __init__(self, place: str) -> None:
         super().__init__("migrated")
         self.place = place
-
-
-class PollingRefused(AskfirstError):
-    """Telegram gives this bot's updates to another receiver, or does not know the bot. The message says the mend."""
 
 
 # Descriptions of the Bot API server (github.com/tdlib/telegram-bot-api, telegram-bot-api/Client.cpp, and Telegram's own
@@ -83,7 +78,7 @@ _CODES = (
 def send_error(error: TelegramError) -> SendError:
     """Return the SendError for an error of the library. It carries no text of the platform and no secret."""
     match error:
-        case Flooded():
+        case TooManyRequests():
             return RateLimited(error.message, retry_after_seconds=error.retry_after_seconds)
         case ChatMigrated():
             return Moved(str(error.new_chat_id))

@@ -11,7 +11,7 @@ from telegram.error import TelegramError
 from telegram.request import BaseRequest, RequestData
 
 from channels.limited_read import read_bounded
-from channels.telegram.errors import Flooded, NoAnswer, NotTaken, Refused
+from channels.telegram.errors import NoAnswer, NotTaken, Refused, TooManyRequests
 from channels.upload import Upload
 
 __all__ = ["SessionRequest"]
@@ -63,7 +63,7 @@ class SessionRequest(BaseRequest):
         connect_timeout: Any = BaseRequest.DEFAULT_NONE,
         pool_timeout: Any = BaseRequest.DEFAULT_NONE,
     ) -> tuple[int, bytes]:
-        """Make one HTTP call. Raises NotTaken, NoAnswer, Flooded or Refused."""
+        """Make one HTTP call. Raises NotTaken, NoAnswer, TooManyRequests or Refused."""
         seconds = _UPLOAD_SECONDS if request_data and request_data.contains_files else _ANSWER_SECONDS
         if isinstance(read_timeout, int | float):
             seconds = read_timeout
@@ -83,7 +83,7 @@ class SessionRequest(BaseRequest):
         if status >= 500 or 300 <= status < 400:
             raise NotTaken(f"http_{status}")
         if status == 429:
-            raise Flooded(_wait(payload))
+            raise TooManyRequests(_wait(payload))
         if status == 413:
             raise Refused("too_large")
         if status >= 400 and not _is_telegrams(payload):

@@ -76,7 +76,8 @@ def test_another_server_needs_no_key() -> None:
 @pytest.mark.ledger("ERR-08")
 @pytest.mark.parametrize("vendor", ["openai", "anthropic"])
 def test_a_missing_package_gives_the_install_command(monkeypatch: pytest.MonkeyPatch, vendor: str) -> None:
-    monkeypatch.delitem(sys.modules, f"gateway.providers.{vendor}", raising=False)
+    for module in ("", ".client"):
+        monkeypatch.delitem(sys.modules, f"gateway.providers.{vendor}{module}", raising=False)
     monkeypatch.setitem(sys.modules, vendor, None)
     with pytest.raises(ProviderConfigurationError, match=rf"pip install 'askfirst\[{vendor}\]'"):
         make_provider(f"{vendor}:m", environ={f"{vendor.upper()}_API_KEY": "sk-test"})

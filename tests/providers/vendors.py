@@ -13,9 +13,9 @@ import pytest
 
 from gateway.providers import ModelMessage, Provider, ProviderError, Request, Response, ToolSpec
 from gateway.providers.anthropic import AnthropicProvider
-from gateway.providers.anthropic_messages import Conversation
+from gateway.providers.anthropic.request import Conversation
 from gateway.providers.openai import OpenAIProvider
-from gateway.providers.openai_messages import chat_messages
+from gateway.providers.openai.request import chat_messages
 from tests.fakes import anthropic as fake_anthropic
 from tests.fakes import openai as fake_openai
 from tests.fakes.model_server import Fail, ModelServer

@@ -19,7 +19,7 @@ from gateway.providers.base import (
     Usage,
 )
 from gateway.providers.demo.answers import ask_for, say, small_talk, tell
-from gateway.providers.demo.choice import Asked, Context, Wanted, choose, completed
+from gateway.providers.demo.choice import Context, IncompleteOrder, Order, choose, completed
 from gateway.providers.demo.schema import ID
 from gateway.providers.demo.words import NOTHING, fold, label
 
@@ -82,7 +82,7 @@ class _Reply:
     def _answer(self, last: int) -> tuple[str, tuple[ToolCall, ...]]:
         text = self._messages[last].content
         match self._understood(last):
-            case Asked() as asked:
+            case IncompleteOrder() as asked:
                 return ask_for(asked.tool, asked.missing, self._language), ()
             case [*wanted] if wanted:
                 return "", tuple(self._calls([*self._wanted_before(last), *wanted], last))
@@ -90,9 +90,9 @@ class _Reply:
                 return say(self._language, "dropped"), ()
         return small_talk(text, self._tools, self._language), ()
 
-    def _wanted_before(self, last: int) -> list[Wanted]:
+    def _wanted_before(self, last: int) -> list[Order]:
         """Return the calls that the unanswered messages right before `last` want. Each must be a clear order."""
-        wanted: list[Wanted] = []
+        wanted: list[Order] = []
         for at in range(last - 1, -1, -1):
             if self._messages[at].role == "event":
                 continue
@@ -102,7 +102,7 @@ class _Reply:
             wanted[:0] = wants
         return wanted
 
-    def _understood(self, at: int) -> list[Wanted] | Asked | None:
+    def _understood(self, at: int) -> list[Order] | IncompleteOrder | None:
         """Return the calls that a user message asks for. It may answer a question of the demo before it."""
         text, context = self._messages[at].content, self._context(at)
         wants = choose(text, self._tools, context)
@@ -111,10 +111,10 @@ class _Reply:
         if question := self._question_before(at):
             answered = completed(question, text, context)
             if answered:
-                return [answered] if isinstance(answered, Wanted) else answered
+                return [answered] if isinstance(answered, Order) else answered
         return wants
 
-    def _question_before(self, at: int) -> Asked | None:
+    def _question_before(self, at: int) -> IncompleteOrder | None:
         """Return the question that the demo's message before this one asked, made again from the earlier messages."""
         if at < 2 or self._messages[at - 1].role != "assistant" or self._messages[at - 2].role != "user":
             return None
@@ -122,7 +122,7 @@ class _Reply:
         if not any(f"**{label(tool.name)}**" in said for tool in self._tools):
             return None
         before = self._understood(at - 2)
-        if isinstance(before, Asked) and ask_for(before.tool, before.missing, self._language) == said:
+        if isinstance(before, IncompleteOrder) and ask_for(before.tool, before.missing, self._language) == said:
             return before
         return None
 
@@ -132,7 +132,7 @@ class _Reply:
         known = [one for ids in reversed(mentioned) for one in ids]
         return Context(today=self._today, known=known, it=single[-1] if single else None)
 
-    def _calls(self, wanted: Sequence[Wanted], last: int) -> Iterator[ToolCall]:
+    def _calls(self, wanted: Sequence[Order], last: int) -> Iterator[ToolCall]:
         number = 0
         for want in wanted:
             for arguments in want.arguments:

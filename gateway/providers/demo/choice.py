@@ -13,7 +13,7 @@ from gateway.providers.demo.arguments import Sentence, all_ids, read_arguments
 from gateway.providers.demo.schema import ID, Parameter, parameters
 from gateway.providers.demo.words import FILLERS, PRONOUNS, STOP_WORDS, Verb, fold, names, stem, stems, verb_of
 
-__all__ = ["Asked", "Context", "Wanted", "choose", "completed"]
+__all__ = ["Context", "IncompleteOrder", "Order", "choose", "completed"]
 
 
 _PARTS = re.compile(r"(?:(?:\s*[,;.!?]\s+|\s*\n\s*)(?:and |then )?|\s+(?:and then|and|then|y|e|luego|depois)\s+)(?=\w)")
@@ -37,7 +37,7 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Order:
     """A clear order for this tool, with the arguments of each call."""
 
     tool: ToolSpec
@@ -45,7 +45,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class IncompleteOrder:
     """A clear order for this tool, with missing parameters."""
 
     tool: ToolSpec
@@ -53,7 +53,7 @@ class Asked:
     missing: Sequence[Parameter]
 
 
-def choose(text: str, tools: Sequence[ToolSpec], context: Context) -> list[Wanted] | Asked | None:
+def choose(text: str, tools: Sequence[ToolSpec], context: Context) -> list[Order] | IncompleteOrder | None:
     """Return the calls that the text asks for, a tool with missing parameters, or None if the text is not clear.
 
     A tool that only reads is chosen by its words alone. Any other tool needs an order: its verb at the start of the
@@ -63,16 +63,16 @@ def choose(text: str, tools: Sequence[ToolSpec], context: Context) -> list[Wante
     parts = _PARTS.split(text)
     if len(parts) > 1 and all(_is_verb(*_head(part), tools) for part in parts):
         clear = [one for part in parts if (one := _choose_one(part, tools, context))]
-        calls = [one for one in clear if isinstance(one, Wanted)]
+        calls = [one for one in clear if isinstance(one, Order)]
         if len(calls) == len(parts):
             return calls
         if len(clear) > 1:
-            return next((one for one in clear if isinstance(one, Asked)), None)
+            return next((one for one in clear if isinstance(one, IncompleteOrder)), None)
     whole = _choose_one(text, tools, context)
-    return [whole] if isinstance(whole, Wanted) else whole
+    return [whole] if isinstance(whole, Order) else whole
 
 
-def completed(asked: Asked, answer: str, context: Context) -> Wanted | Asked | None:
+def completed(asked: IncompleteOrder, answer: str, context: Context) -> Order | IncompleteOrder | None:
     """Return the call, or the next question, after the person answered a question.
 
     None: the answer has none of the missing parameters.
@@ -84,7 +84,7 @@ def completed(asked: Asked, answer: str, context: Context) -> Wanted | Asked | N
         return None
     arguments = {**asked.arguments, **found}
     missing = [parameter for parameter in asked.missing if parameter.name not in found]
-    return Asked(asked.tool, arguments, missing) if missing else Wanted(asked.tool, [arguments])
+    return IncompleteOrder(asked.tool, arguments, missing) if missing else Order(asked.tool, [arguments])
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +97,15 @@ class _Match:
     missing: Sequence[Parameter]
 
 
-def _choose_one(text: str, tools: Sequence[ToolSpec], context: Context) -> Wanted | Asked | None:
+def _choose_one(text: str, tools: Sequence[ToolSpec], context: Context) -> Order | IncompleteOrder | None:
     matches = [match for tool in tools if (match := _match(text, tool, tools, context))]
     matches.sort(key=lambda match: -match.score)
     if not matches or (len(matches) > 1 and matches[0].score == matches[1].score):
         return None
     best = matches[0]
     if best.missing:
-        return Asked(best.tool, best.arguments[0], best.missing)
-    return Wanted(best.tool, best.arguments)
+        return IncompleteOrder(best.tool, best.arguments[0], best.missing)
+    return Order(best.tool, best.arguments)
 
 
 @dataclass(frozen=True, slots=True)

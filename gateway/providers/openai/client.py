@@ -15,8 +15,8 @@ from openai.resources.chat import AsyncCompletions
 
 from gateway.providers.base import Request, Response, ToolSpec
 from gateway.providers.calling import Connections
-from gateway.providers.openai_answer import Answer
-from gateway.providers.openai_messages import chat_messages
+from gateway.providers.openai.request import chat_messages
+from gateway.providers.openai.response import OpenAIAnswer
 from gateway.providers.vendor import Vendor
 
 __all__ = ["OpenAIProvider", "from_environ"]
@@ -69,7 +69,7 @@ class OpenAIProvider:
         `timeout_seconds` limits the wait for the first byte and between any two.
         """
         model = request.model or self._model
-        answer, completions = Answer(), await self._completions()
+        answer, completions = OpenAIAnswer(), await self._completions()
         with _VENDOR.errors_mapped():
             answer.add(await completions.create(**_parameters(request, model)))
         return answer.response(model)
@@ -77,7 +77,7 @@ class OpenAIProvider:
     async def stream(self, request: Request) -> AsyncIterator[str | Response]:
         """Yield the reply as Provider.stream does. `timeout_seconds` limits the time between any two chunks."""
         model = request.model or self._model
-        answer, completions = Answer(), await self._completions()
+        answer, completions = OpenAIAnswer(), await self._completions()
         with _VENDOR.errors_mapped():
             chunks = await completions.create(
                 **_parameters(request, model), stream=True, stream_options={"include_usage": True}

@@ -12,11 +12,11 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from channels import Json
-from gateway.providers.anthropic_messages import THOUGHTS
+from gateway.providers.anthropic.request import THOUGHTS
 from gateway.providers.base import ProviderError, Response, ToolCall, Usage
 from gateway.providers.calling import tool_call
 
-__all__ = ["Answer"]
+__all__ = ["AnthropicAnswer"]
 
 
 class _Tokens(BaseModel):
@@ -28,7 +28,7 @@ class _Tokens(BaseModel):
     output_tokens: int | None = None
 
 
-class _Message(BaseModel):
+class _StartedMessage(BaseModel):
     id: str | None = None
     model: str | None = None
     usage: _Tokens | None = None
@@ -59,7 +59,7 @@ class _Event(BaseModel):
 
     type: str
     index: int | None = None
-    message: _Message | None = None
+    message: _StartedMessage | None = None
     content_block: _Begun | None = None
     delta: _Delta | None = None
     usage: _Tokens | None = None
@@ -89,7 +89,7 @@ class _Block:
 
 
 @dataclass(slots=True)
-class Answer:
+class AnthropicAnswer:
     """The part of an answer that has arrived so far."""
 
     answer_id: str = "call"

@@ -16,7 +16,7 @@ from channels import Json
 from gateway.providers.base import ProviderError, Response, ToolCall, Usage
 from gateway.providers.calling import tool_call
 
-__all__ = ["Answer"]
+__all__ = ["OpenAIAnswer"]
 
 
 class _Function(BaseModel):
@@ -43,7 +43,7 @@ class _Choice(BaseModel):
     finish_reason: str | None = None
 
 
-class _Tokens(BaseModel):
+class _TokenCounts(BaseModel):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
 
@@ -54,7 +54,7 @@ class _Chunk(BaseModel):
     id: str | None = None
     model: str | None = None
     choices: list[_Choice]
-    usage: _Tokens | None = None
+    usage: _TokenCounts | None = None
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class _Call:
 
 
 @dataclass(slots=True)
-class Answer:
+class OpenAIAnswer:
     """The part of an answer that has arrived so far."""
 
     answer_id: str = "call"

@@ -14,8 +14,8 @@ from typing import Any
 import anthropic
 import httpx2
 
-from gateway.providers.anthropic_answer import Answer
-from gateway.providers.anthropic_messages import Conversation
+from gateway.providers.anthropic.request import Conversation
+from gateway.providers.anthropic.response import AnthropicAnswer
 from gateway.providers.base import Request, Response
 from gateway.providers.calling import Connections
 from gateway.providers.vendor import Vendor
@@ -97,7 +97,7 @@ class AnthropicProvider:
         `timeout_seconds` limits the time between any two events, the API's pings included.
         """
         model = request.model or self._model
-        sent, answer, client = Conversation(request, model), Answer(), await self._connections.client()
+        sent, answer, client = Conversation(request, model), AnthropicAnswer(), await self._connections.client()
         with _VENDOR.errors_mapped():
             async with await client.messages.create(**_parameters(request, model, sent), stream=True) as events:
                 async for event in events:
