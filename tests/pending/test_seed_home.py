@@ -9,6 +9,9 @@ import threading
 from pathlib import Path
 
 import pytest
+from gateway.store.errors import Conflict, StoreUnavailable
+from gateway.store.transaction import Transaction
+from gateway.store.types import Key
 
 from channels import MissingSetting
 from gateway import Agent, ChannelAgent
@@ -16,12 +19,9 @@ from gateway.pending import InMemoryPendingStore, RedisPendingStore, RegexConfir
 from gateway.pending.loading import stored_action
 from gateway.pending.seal import Keyring
 from gateway.pending.seed import state as seed_state
-from gateway.store.errors import Conflict, StoreUnavailable
 from gateway.store.redis import RedisStore
 from gateway.store.secret import secret_of
 from gateway.store.sqlite import SqliteStore
-from gateway.store.transaction import Transaction
-from gateway.store.types import Key
 from gateway.testing import ScriptedProvider
 from tests import upgrade
 from tests.pending.seed_places import SECRET, Place, kept, place, prefix, redis_url
@@ -74,7 +74,7 @@ async def test_redis_needs_the_secret_of_all_processes(redis_url: str, prefix: s
     assert "hidden" not in str(raised.value)
 
 
-@pytest.mark.ledger("PEND-27")
+@pytest.mark.ledger("PEND-27", "ERR-08")
 def test_without_the_package_of_redis_it_says_what_to_install() -> None:
     program = (
         "import sys; sys.modules['redis'] = None\n"

@@ -73,7 +73,6 @@ def test_another_server_needs_no_key() -> None:
     assert make_provider("anthropic:llama3", environ=local).name == "anthropic"
 
 
-@pytest.mark.ledger("ERR-08")
 @pytest.mark.parametrize("vendor", ["openai", "anthropic"])
 def test_a_missing_package_gives_the_install_command(monkeypatch: pytest.MonkeyPatch, vendor: str) -> None:
     for module in ("", ".client"):
