@@ -28,7 +28,7 @@ class Pacing:
         self._ahead: dict[str, asyncio.Future[float]] = {}
 
     def ask_ahead(self, part_id: str, channel: Channel, address: Address) -> None:
-        """Ask the store early, while the part is being stored, what `wait` will ask it for this part."""
+        """Ask the store early, while the part is being stored, the question that `wait` will have for this part."""
         place, account = _place(channel, address), _account(channel, address)
         cells = _both(account, place)
         if cells and not self._is_waited_for(account):

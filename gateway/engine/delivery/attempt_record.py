@@ -33,7 +33,7 @@ class AttemptRecord:
     async def change(self, event: Callable[[AttemptState], AttemptState]) -> AttemptState:
         """Commit the state that the event leads to, in a transaction of its own, and return it.
 
-        An event that changes nothing commits nothing. Raises Fenced when the lease is lost.
+        Without a change there is no commit. Raises Fenced when the lease is lost.
         """
         before = await self.state()
         after = event(before)

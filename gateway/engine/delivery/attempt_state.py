@@ -9,7 +9,7 @@
     noted     the person was told that the next message may be a duplicate
     repeated  a second call was about to be made after that warning: the part may have arrived twice
 
-An unanswered call in any other state than `none`, and a refused one in any other than `repeated`, change nothing.
+An unanswered call in any other state than `none`, and a refused one in any other than `repeated`, leave the state as it is.
 
 A platform that reports on its messages, or lets them be looked up, is asked before a second call. If it knows the
 message, the part has its receipt. If it knows that there is none, the part is sent again without a warning, and its
@@ -80,7 +80,7 @@ def state_from_json(stored: Json) -> AttemptState:
 
 
 def unanswered(state: AttemptState) -> AttemptState:
-    """Return the state after a call without an answer, or whose worker died."""
+    """Return the state after a call without an answer, or after the death of its worker."""
     return "sent" if state == "none" else state
 
 
@@ -126,7 +126,7 @@ class PartFacts:
 
 @dataclass(frozen=True, slots=True)
 class TakeReceipt:
-    """An earlier call arrived: commit its receipt, and send nothing."""
+    """An earlier call arrived: commit its receipt without a call."""
 
     receipt: Receipt
 
@@ -201,7 +201,7 @@ def plan(state: AttemptState, facts: PartFacts) -> TakeReceipt | GiveUp | Rememb
 def plan_after_failure(
     error: SendError, *, droppable: bool, edits: bool, failures: int, reports: bool
 ) -> Drop | Suppress | GiveUp | Wait:
-    """Return the next step for a part whose call raised this error.
+    """Return the next step for a part after its call raised this error.
 
     `droppable` and `edits` are the part's: a typing notice is not retried, and an edit of a deleted message is not
     missed. `failures` counts the failed leases of the lane before this one. `reports` is True for a platform that

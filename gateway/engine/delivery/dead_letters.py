@@ -79,6 +79,6 @@ def _is_missed(queued: QueuedPart) -> bool:
 
 
 def _only_person(queued: QueuedPart) -> str:
-    """Return the written form of the person of a conversation with one person, whose id is its place."""
+    """Return the written form of the person of a conversation with one person: the place is its id."""
     address = OutboxItem.from_json(queued.body).address
     return str(Person(channel=address.channel, account=address.account, user_id=address.place))

@@ -23,7 +23,7 @@ class EarlierCall:
 
 
 async def find_earlier_call(context: EngineContext, out: OutgoingPart) -> EarlierCall:
-    """Return what the platform has reported of an earlier call of this part, else what a look-up finds."""
+    """Return the answer of the platform's reports about an earlier call of this part, else that of a look-up."""
     if out.channel.capabilities.reports:
         message_id = await reports.message_of(context, out.queued)
         if message_id is not None:
@@ -34,7 +34,7 @@ async def find_earlier_call(context: EngineContext, out: OutgoingPart) -> Earlie
 async def look_up(context: EngineContext, out: OutgoingPart) -> EarlierCall:
     """Look a part up on the platform, where that is possible.
 
-    Right after a call `absent` proves nothing: the message may show up later.
+    Right after a call `absent` is no proof: the message may show up later.
     """
     channel, queued = out.channel, out.queued
     if not isinstance(channel, CanLookUp) or queued.stamp is None:

@@ -23,7 +23,7 @@ __all__ = ["LostMessage", "arrived_at", "forget", "is_known", "message_of", "rec
 
 _KEPT_SECONDS = 86400.0
 _RANK = {"sent": 0, "failed": 1, "delivered": 2, "read": 3}
-"""A report counts if it ranks higher than those before it: a message that arrived cannot fail later."""
+"""A report counts if it ranks higher than all before it: a message that arrived cannot fail later."""
 
 
 @dataclass(frozen=True, slots=True)

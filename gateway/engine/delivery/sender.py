@@ -89,7 +89,7 @@ class _Lane:
     ) -> None:
         self._context, self._lease, self._make_sure = context, lease, make_sure
         self._unwritten = unwritten
-        """Receipts that the store did not take, by part id: this process does not send those parts again."""
+        """Receipts that the store did not take, by part id: this process does not send the parts again."""
         self._outbox = Outbox(context, lease)
 
     async def run(self) -> None:
@@ -306,7 +306,7 @@ class _Lane:
         )
 
     async def _failed(self, out: OutgoingPart, error: SendError) -> None:
-        """Do what `plan_after_failure` asks for after this error of a call."""
+        """Take the step of `plan_after_failure` after this error of a call."""
         queued = out.queued
         match plan_after_failure(
             error,

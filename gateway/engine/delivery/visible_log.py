@@ -1,4 +1,4 @@
-"""The visible log: the lines of a conversation that a person saw, for channels whose page reads them from it."""
+"""The visible log: the lines of a conversation that a person saw, for channels with a page that reads them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def person_line(transaction: Transaction, context: EngineContext, conversation: 
 def bot_line(
     conversation: str, part: Part, message_id: str | None, edits: str | None, asks: Sequence[str] = ()
 ) -> tuple[str, Json]:
-    """Return the line of the log for a part that was shown. `asks` are the actions whose prompt it is."""
+    """Return the line of the log for a part that was shown. `asks` are the actions that the part is the prompt of."""
     media: Json = None
     if part.media is not None:
         media = [
