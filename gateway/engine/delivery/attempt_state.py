@@ -9,7 +9,7 @@
     noted     the person was told that the next message may be a duplicate
     repeated  a second call was about to be made after that warning: the part may have arrived twice
 
-An unanswered call in any other state than `none`, and a refused one in any other than `repeated`, leave the state as it is.
+An unanswered call leaves any other state than `none` as it is, and a refused one any other than `repeated`.
 
 A platform that reports on its messages, or lets them be looked up, is asked before a second call. If it knows the
 message, the part has its receipt. If it knows that there is none, the part is sent again without a warning, and its
