@@ -45,6 +45,6 @@ def test_two_beats_may_fail_before_a_lease_is_lost() -> None:
     assert (EngineContext.__dataclass_fields__["lease_seconds"].default, BEATS) == (6.0, 3)
 
 
-def test_what_one_client_may_use() -> None:
+def test_limits_of_one_client_are_as_promised() -> None:
     limits = ClientLimits()
     assert (limits.request_seconds, limits.connections, limits.headers, MAX_BODY_BYTES) == (10.0, 400, 64, 256 * 1024)

@@ -135,7 +135,7 @@ async def test_instructions_may_depend_on_who_asks() -> None:
     assert provider.requests[0].system == "You speak pt."
 
 
-async def test_another_provider_for_the_same_agent() -> None:
+async def test_agent_answers_with_another_provider() -> None:
     agent = Agent([chart], provider="openai:none")
     assert (await agent.using(Script(["ok"])).run("hi")).content == "ok"
 
@@ -147,7 +147,7 @@ async def test_a_provider_that_cannot_be_made_says_what_is_missing() -> None:
 
 
 @pytest.mark.ledger("RUN-06", "RUN-07")
-async def test_sync_and_async_tools_in_one_run() -> None:
+async def test_sync_and_async_tools_run_in_one_run() -> None:
     @tool(read_only=True)
     def slow() -> str:
         """Sync."""
@@ -168,7 +168,7 @@ async def test_two_tools_of_one_name_are_refused() -> None:
 
 
 @pytest.mark.ledger("CFG-02", "CFG-03", "CFG-04", "CFG-05", "CFG-06", "CFG-07", "CFG-08", "CFG-09", "CFG-16", "CFG-19")
-def test_the_defaults() -> None:
+def test_config_without_arguments_has_the_documented_defaults() -> None:
     config = AgentConfig()
     assert (config.model, config.temperature, config.max_tokens, config.max_iterations) == (None, 0.0, 1000, 6)
     assert (config.max_retries, config.retry_backoff_seconds, config.rate_limit_cooldown_seconds) == (2, 1.0, 5.0)

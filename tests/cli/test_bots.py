@@ -31,7 +31,7 @@ def test_a_bot_is_a_file_or_a_module(here: Path, bot: str) -> None:
         ("bot.py:find", 1, "'find' in bot.py:find is of type function, not a ChannelAgent or an Agent"),
     ],
 )
-def test_a_bot_that_is_not_there(here: Path, bot: str, code: int, said: str) -> None:
+def test_missing_bot_is_refused_without_a_traceback(here: Path, bot: str, code: int, said: str) -> None:
     result = preview(bot, "delete_invoice")
     assert result.exit_code == code
     assert said in result.stderr

@@ -90,7 +90,7 @@ async def test_clock_that_is_half_a_minute_off_is_warned_of(
     assert ("clock:" in result.output) == bool(told)
 
 
-async def test_entries_of_the_allow_list_that_admit_nobody(
+async def test_allow_entries_that_admit_nobody_are_told(
     here: Path, env: dict[str, str], telegram: FakeTelegram
 ) -> None:
     telegram.webhook = {"url": WEBHOOK}
@@ -158,20 +158,20 @@ async def test_a_polled_channel_must_have_no_webhook(here: Path, env: dict[str, 
     }
 
 
-async def test_a_token_that_the_platform_does_not_know(here: Path, env: dict[str, str]) -> None:
+async def test_unknown_token_is_a_fault_and_not_shown(here: Path, env: dict[str, str]) -> None:
     faults = await examined(env=env | {"TELEGRAM_BOT_TOKEN": "7000001:AAAnotherTokenThatNobodyMade_0123456"})
     assert faults.keys() == {"telegram"}
     assert "copy it again from @BotFather" in faults["telegram"]
     assert "AAAnother" not in faults["telegram"]
 
 
-async def test_a_platform_that_is_out_of_reach(here: Path, env: dict[str, str]) -> None:
+async def test_unreachable_platform_is_a_fault(here: Path, env: dict[str, str]) -> None:
     faults = await examined(env=env | {"TELEGRAM_API_URL": "http://127.0.0.1:1"})
     assert faults.keys() == {"telegram"}
     assert "cannot be reached" in faults["telegram"]
 
 
-async def test_a_webhook_that_is_not_ours(here: Path, env: dict[str, str], telegram: FakeTelegram) -> None:
+async def test_missing_or_foreign_webhook_is_a_fault(here: Path, env: dict[str, str], telegram: FakeTelegram) -> None:
     mend = "askfirst webhooks set bot.py"
     assert await examined(env=env) == {"telegram webhook": f"none is registered: {mend}"}
     telegram.webhook = {"url": WEBHOOK}
@@ -183,7 +183,7 @@ async def test_a_webhook_that_is_not_ours(here: Path, env: dict[str, str], teleg
     assert "ASKFIRST_PUBLIC_URL is not set" in (await examined(env=env))["telegram webhook"]
 
 
-async def test_a_bot_file_that_does_not_load(here: Path, env: dict[str, str]) -> None:
+async def test_bot_file_that_does_not_load_is_a_fault(here: Path, env: dict[str, str]) -> None:
     (here / "bot.py").write_text("def make():\n    return invoices\n\n\nbot = make()\n")
     says = (await examined(env=env))["bot"]
     assert says == "bot.py cannot be loaded: NameError: name 'invoices' is not defined"
@@ -244,7 +244,7 @@ async def asked(vendor: Vendor, env: dict[str, str]) -> AsyncIterator[ModelServe
         yield model
 
 
-async def test_a_model_without_its_key(here: Path, env: dict[str, str], vendor: Vendor) -> None:
+async def test_model_without_its_key_is_a_fault(here: Path, env: dict[str, str], vendor: Vendor) -> None:
     env["ASKFIRST_PROVIDER"] = f"{vendor.name}:{vendor.model}"
     assert f"{vendor.name.upper()}_API_KEY is not set" in (await examined(env=env))["model"]
 
@@ -360,7 +360,7 @@ async def test_slack_token_and_its_scopes_are_checked(here: Path, env: dict[str,
         assert "canary" not in faults["slack"]
 
 
-async def test_the_url_that_a_number_of_twilios_calls(here: Path, env: dict[str, str], telegram: FakeTelegram) -> None:
+async def test_wrong_url_of_a_twilio_number_is_a_fault(here: Path, env: dict[str, str], telegram: FakeTelegram) -> None:
     telegram.webhook = {"url": WEBHOOK}
     mend = "askfirst webhooks set bot.py"
     async with FakeTwilio() as twilio:
@@ -393,7 +393,7 @@ async def redis(tmp_path: Path, env: dict[str, str], telegram: FakeTelegram) -> 
     await server.kill()
 
 
-async def test_a_redis_that_can_be_trusted(here: Path, env: dict[str, str], redis: RedisServer) -> None:
+async def test_trustworthy_redis_has_no_fault_and_no_warning(here: Path, env: dict[str, str], redis: RedisServer) -> None:
     result = await command("doctor", "bot.py", env=env)
     assert result.exit_code == 0
     assert f"ok    store: {redis.url} can be opened" in result.output
@@ -413,7 +413,7 @@ async def test_a_redis_that_forgets_when_it_stops_is_warned_of(
     assert [finding["check"] for finding in findings if finding["warns"]] == ["store"]
 
 
-async def test_a_redis_that_throws_away_what_it_was_given(here: Path, env: dict[str, str], redis: RedisServer) -> None:
+async def test_redis_that_evicts_keys_is_a_fault(here: Path, env: dict[str, str], redis: RedisServer) -> None:
     await redis.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
     (says,) = (await examined(env=env)).values()
     assert says.endswith("(maxmemory-policy allkeys-lru). Set maxmemory-policy to noeviction.")
@@ -433,14 +433,14 @@ async def test_redis_with_a_wrong_password_is_a_fault(here: Path, env: dict[str,
     assert "sesame" not in result.output
 
 
-async def test_a_redis_that_is_not_there(here: Path, env: dict[str, str], redis: RedisServer) -> None:
+async def test_missing_redis_is_a_fault(here: Path, env: dict[str, str], redis: RedisServer) -> None:
     await redis.kill()
     faults = await examined(env=env)
     assert faults.keys() == {"store"}
     assert f"see that it runs at {redis.url}, as ASKFIRST_STORE says" in faults["store"]
 
 
-async def test_a_redis_without_what_several_instances_share(
+async def test_redis_without_shared_secret_and_artifacts_is_a_fault(
     here: Path, env: dict[str, str], redis: RedisServer
 ) -> None:
     del env["ASKFIRST_SECRET"], env["ASKFIRST_ARTIFACTS"]
@@ -462,7 +462,7 @@ async def test_a_store_in_use_is_well_while_its_server_answers(here: Path, env: 
     assert "askfirst.db can be opened" in (await command("doctor", "bot.py", env=env)).output
 
 
-async def test_a_store_that_cannot_be_opened(here: Path, env: dict[str, str]) -> None:
+async def test_store_that_cannot_be_opened_is_a_fault(here: Path, env: dict[str, str]) -> None:
     (here / "bot.db").write_text("not a database, by far")
     (here / "bot.db.sock").touch()
     says = (await examined(env=env | {"ASKFIRST_STORE": f"sqlite:///{here}/bot.db"}))["store"]
@@ -472,7 +472,7 @@ async def test_a_store_that_cannot_be_opened(here: Path, env: dict[str, str]) ->
     )
 
 
-async def test_artifacts_that_cannot_be_written(here: Path, env: dict[str, str]) -> None:
+async def test_unwritable_artifacts_are_a_fault(here: Path, env: dict[str, str]) -> None:
     says = (await examined(env=env | {"ASKFIRST_ARTIFACTS": str(here / "bot.py")}))["artifacts"]
     assert says.startswith(f"no file can be made in {here}/bot.py (")
     assert says.endswith("name another place in ASKFIRST_ARTIFACTS")

@@ -34,7 +34,7 @@ async def test_the_prompt_says_what_would_happen_and_how_to_answer(house: House)
 
 
 @pytest.mark.ledger("PEND-65", "PEND-66")
-async def test_by_button(house: House) -> None:
+async def test_press_on_confirm_runs_the_action(house: House) -> None:
     prompt = await house.prompt()
     press = await house.presses(prompt)
     assert (press.text, press.alert) == ("Confirmed.", False)
@@ -47,7 +47,7 @@ async def test_by_button(house: House) -> None:
 
 
 @pytest.mark.parametrize("yes", ["yes", "Yes!", "yes, delete it", "**yes**"])
-async def test_by_a_yes_right_after_the_prompt(house: House, yes: str) -> None:
+async def test_yes_right_after_the_prompt_runs_the_action(house: House, yes: str) -> None:
     prompt = await house.prompt()
     await house.says(yes)
     await house.until(lambda: DONE in house.texts())
@@ -56,14 +56,14 @@ async def test_by_a_yes_right_after_the_prompt(house: House, yes: str) -> None:
     assert len(house.model.requests) == 1
 
 
-async def test_by_code(house: House) -> None:
+async def test_code_confirms_exactly_its_action(house: House) -> None:
     first, _second = await house.prompt("INV-42"), await house.prompt("INV-7")
     await house.says(f"ok {code_of(first).lower()}")
     await house.until(lambda: DONE in house.texts())
     assert house.shop.deleted == ["INV-42"]
 
 
-async def test_by_a_reply_to_the_prompt(house: House) -> None:
+async def test_yes_in_reply_to_a_prompt_confirms_that_one(house: House) -> None:
     first, _second = await house.prompt("INV-42"), await house.prompt("INV-7")
     await house.says("yes", reply_to=first)
     await house.until(lambda: DONE in house.texts())
@@ -71,7 +71,7 @@ async def test_by_a_reply_to_the_prompt(house: House) -> None:
 
 
 @pytest.mark.parametrize("how", ["button", "no", "code", "reply"])
-async def test_cancelled(house: House, how: str) -> None:
+async def test_cancelled_action_does_not_run(house: House, how: str) -> None:
     prompt = await house.prompt()
     match how:
         case "button":
@@ -92,7 +92,7 @@ async def test_cancelled(house: House, how: str) -> None:
 
 
 @pytest.mark.ledger("PEND-43")
-async def test_expired(house: House) -> None:
+async def test_expired_action_offers_to_ask_again(house: House) -> None:
     prompt = await house.prompt()
     await house.later(15 * 60 + 1)
     await house.until(lambda: prompt.buttons == ["Ask again"])
@@ -142,7 +142,7 @@ async def test_bare_yes_while_a_message_is_in_flight_is_asked_again(house: House
     assert house.shop.deleted == []
 
 
-async def test_a_yes_to_a_message_that_may_have_arrived(house: House) -> None:
+async def test_bare_yes_after_a_message_in_doubt_is_asked_again(house: House) -> None:
     await house.prompt()
     house.telegram.fail_next("sendMessage", cut=True, taken=True, times=3)
     await house.gateway.bot.notify(f"telegram:{house.telegram.bot.id}:{house.ana.id}", "Shall I send the report?")
@@ -157,7 +157,7 @@ async def test_a_yes_to_a_message_that_may_have_arrived(house: House) -> None:
     assert house.shop.deleted == []
 
 
-async def test_pressed_twice(house: House) -> None:
+async def test_many_presses_run_the_action_once(house: House) -> None:
     prompt = await house.prompt()
     presses = await asyncio.gather(*(house.telegram.press(prompt, "Confirm", house.ana) for _ in range(8)))
     await house.until(lambda: all(press.answered for press in presses))
@@ -195,7 +195,7 @@ async def test_a_press_is_answered_while_a_turn_runs(house: House) -> None:
     await house.until(lambda: "Here they are." in house.texts())
 
 
-async def test_a_button_of_another_chat(house: House) -> None:
+async def test_button_of_another_chat_is_refused(house: House) -> None:
     prompt = await house.prompt()
     team = house.telegram.group("Team")
     elsewhere = Message(team, prompt.message_id, house.telegram.bot, once_shown=prompt.once_shown)
@@ -204,7 +204,7 @@ async def test_a_button_of_another_chat(house: House) -> None:
     assert house.shop.deleted == []
 
 
-async def test_a_button_nobody_gave(house: House) -> None:
+async def test_guessed_button_is_refused(house: House) -> None:
     prompt = await house.prompt()
     guessed = Message(prompt.chat, prompt.message_id, house.telegram.bot, once_shown={"Confirm": "00" + "A" * 22})
     press = await house.presses(guessed)
@@ -284,7 +284,7 @@ async def test_a_no_that_goes_on_is_for_the_model(house: House) -> None:
         ("pt-BR", "sim", ["Confirmar", "Cancelar"], "Confirmado por Ana, feito às"),
     ],
 )
-async def test_in_the_language_of_the_person(
+async def test_prompt_is_in_the_language_of_the_person(
     house: House, language: str, yes: str, buttons: list[str], settled: str
 ) -> None:
     house.ana = house.telegram.person("Ana", language=language)
@@ -298,7 +298,7 @@ async def test_in_the_language_of_the_person(
 
 
 @pytest.mark.ledger("MISC-17")
-async def test_a_bot_that_drops_what_the_person_left(tmp_path: Path) -> None:
+async def test_unrelated_words_withdraw_the_ask_with_drop(tmp_path: Path) -> None:
     async with open_house(tmp_path, options={"on_unrelated": "drop"}) as house:
         prompt = await house.prompt()
         house.model.script(["Sunny."])

@@ -244,7 +244,7 @@ async def test_a_stranger_in_a_group_is_passed_over(tmp_path: Path) -> None:
         assert (house.telegram.sent, house.model.requests) == ([], [])
 
 
-async def test_a_stranger_presses_a_button(tmp_path: Path) -> None:
+async def test_press_of_a_stranger_is_refused_and_logged(tmp_path: Path) -> None:
     async with open_house(tmp_path, allow="telegram:7000001:1001") as house:
         assert house.ana.id == 1001
         team, bob = house.telegram.group("Team"), house.telegram.person("Bob")

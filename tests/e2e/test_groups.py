@@ -47,7 +47,7 @@ async def test_a_bare_yes_decides_nothing_and_starts_no_turn(house: House) -> No
     assert [text.partition("\n")[0][:31] for text in answers] == ["That is not clear enough here. "] * 2, asked
 
 
-async def test_by_code_of_who_asked(house: House) -> None:
+async def test_code_counts_only_from_the_person_who_asked(house: House) -> None:
     team, bob = house.telegram.group("Team"), house.telegram.person("Bob")
     prompt = await house.prompt(to=team, by=house.ana)
     await house.says(f"OK {code_of(prompt)}", to=team, by=bob)
@@ -58,7 +58,7 @@ async def test_by_code_of_who_asked(house: House) -> None:
     assert house.shop.deleted == ["INV-42"]
 
 
-async def test_by_a_reply_of_who_asked(house: House) -> None:
+async def test_reply_counts_only_from_the_person_who_asked(house: House) -> None:
     team, bob = house.telegram.group("Team"), house.telegram.person("Bob")
     prompt = await house.prompt(to=team, by=house.ana)
     await house.says("yes", to=team, by=bob, reply_to=prompt)

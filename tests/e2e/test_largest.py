@@ -96,7 +96,7 @@ async def test_text(gateway: Gateway, case: ChannelCase) -> None:
 
 @pytest.mark.parametrize("case", ["telegram"], indirect=True)
 @pytest.mark.parametrize("kind", ["mention", "text_link", "bot_command", "bold"])
-async def test_entities_of_telegram(gateway: Gateway, case: ChannelCase, kind: str) -> None:
+async def test_largest_telegram_entities_are_parsed_quickly(gateway: Gateway, case: ChannelCase, kind: str) -> None:
     webhook = case.webhook
     assert webhook is not None
     update = json.loads(webhook.says("@a 👍" * 4000).body)
@@ -110,7 +110,7 @@ async def test_entities_of_telegram(gateway: Gateway, case: ChannelCase, kind: s
 
 
 @pytest.mark.parametrize("case", ["slack"], indirect=True)
-async def test_blocks_of_slack(gateway: Gateway, case: ChannelCase) -> None:
+async def test_largest_slack_blocks_are_parsed_quickly(gateway: Gateway, case: ChannelCase) -> None:
     webhook = case.webhook
     assert webhook is not None
     callback = json.loads(webhook.says("hello").body)
@@ -125,7 +125,7 @@ async def test_blocks_of_slack(gateway: Gateway, case: ChannelCase) -> None:
 
 
 @pytest.mark.parametrize("case", ["sms", "whatsapp"], indirect=True)
-async def test_fields_of_twilio(gateway: Gateway, case: ChannelCase) -> None:
+async def test_most_twilio_fields_are_parsed_quickly(gateway: Gateway, case: ChannelCase) -> None:
     webhook = case.webhook
     assert webhook is not None
     form = webhook.says("hello").body.decode()

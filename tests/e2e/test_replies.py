@@ -80,7 +80,7 @@ async def test_typing_is_shown_while_a_turn_runs_and_not_after(house: House) -> 
     await house.until(lambda: house.texts() == ["Done thinking."])
 
 
-async def test_built_in_commands(house: House) -> None:
+async def test_built_in_commands_answer_without_the_model(house: House) -> None:
     hello = await house.asks("/start")
     assert hello.text.startswith("Hello! Tell me what you need.")
     listed = await house.asks("/help")
@@ -97,7 +97,7 @@ async def test_built_in_commands(house: House) -> None:
     assert house.model.requests == []
 
 
-async def test_a_command_of_the_bots_own(house: House) -> None:
+async def test_own_command_is_answered_formatted(house: House) -> None:
     answer = await house.asks("/total@askfirst_bot CHF")
     assert (answer.text, styled(answer)) == ("410.20 CHF is open.", {"bold": "410.20 CHF"})
 

@@ -31,7 +31,7 @@ async def stage(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator
         yield stage
 
 
-async def test_nobody_is_killed(stage: Stage) -> None:
+async def test_undisturbed_process_pays_once(stage: Stage) -> None:
     ana = stage.telegram.person("Ana")
     stage.model.script([Call("pay_invoice", {"invoice_id": "INV-1"})])
     await stage.telegram.person_says(ana, ana, "pay INV-1")
@@ -42,7 +42,7 @@ async def test_nobody_is_killed(stage: Stage) -> None:
     assert stage.business.happened("pay") == ["INV-1"]
 
 
-async def test_killed_in_the_model_call(stage: Stage) -> None:
+async def test_kill_in_the_model_call_answers_after_the_restart(stage: Stage) -> None:
     ana, hold = stage.telegram.person("Ana"), asyncio.Event()
     stage.model.script([Say("never seen", hold=hold), Say("Hello!")])
     await stage.telegram.person_says(ana, ana, "hi")

@@ -52,7 +52,7 @@ class ProviderContract:
         assert response.model
         assert case.provider.name
 
-    async def test_a_call(self, case: Case) -> None:
+    async def test_single_call_is_read_with_its_arguments(self, case: Case) -> None:
         case.answers("call")
         response = await case.provider.complete(ONE)
         assert response.finish == "tools"

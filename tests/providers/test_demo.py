@@ -148,7 +148,7 @@ def reserved(kind: str, arrival: str, nights: int, **more: Json) -> Calls:
         ("cancela la reserva R-1007", [("cancel_reservation", {"reservation": "R-1007"})]),
     ],
 )
-async def test_a_hotel(text: str, calls: Calls) -> None:
+async def test_demo_understands_orders_to_a_hotel(text: str, calls: Calls) -> None:
     assert await Chat(HOTEL).calls(text) == calls
 
 
@@ -188,7 +188,7 @@ async def test_a_hotel(text: str, calls: Calls) -> None:
         ),
     ],
 )
-async def test_an_office(text: str, calls: Calls) -> None:
+async def test_demo_understands_orders_to_an_office(text: str, calls: Calls) -> None:
     assert await Chat(OFFICE).calls(text) == calls
 
 

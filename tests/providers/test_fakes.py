@@ -76,7 +76,7 @@ def turns(*messages: Any, **fields: Any) -> tuple[str, Any]:
     ],
     indirect=["vendor"],
 )
-async def test_the_server_refuses(vendor: Vendor, model: ModelServer, body: Any, says: str) -> None:
+async def test_fake_server_refuses_an_invalid_request(vendor: Vendor, model: ModelServer, body: Any, says: str) -> None:
     status, answer = await vendor.post(model, body)
     assert status == 400
     assert says in answer["error"]["message"]
@@ -98,7 +98,7 @@ async def test_the_server_refuses(vendor: Vendor, model: ModelServer, body: Any,
     ],
     indirect=["vendor"],
 )
-async def test_the_server_wants_its_key(vendor: Vendor, headers: dict[str, str], status: int) -> None:
+async def test_fake_server_refuses_a_wrong_key(vendor: Vendor, headers: dict[str, str], status: int) -> None:
     async with vendor.fake(key="KEY") as model:
         model.script(["ok"])
         body = {"model": "m", "max_tokens": 9, "messages": [USER]}
@@ -118,7 +118,7 @@ def answering(blocks: Any, **fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("vendor", ["anthropic"], indirect=True)
-async def test_the_server_wants_its_thoughts_back(vendor: Vendor, model: ModelServer) -> None:
+async def test_fake_server_refuses_a_reply_without_its_thoughts(vendor: Vendor, model: ModelServer) -> None:
     model.script([Say("Well.", [Call("f", {})], thinks="Hm."), "ok", "ok", "ok"])
     blocks = (await vendor.post(model, ASK))[1]["content"]
     thought, said, call = blocks
@@ -206,6 +206,6 @@ async def test_leaving_with_unscripted_requests_is_an_error(vendor: Vendor) -> N
             assert (await vendor.post(model, asked(vendor)))[0] == 500
 
 
-async def test_models_that_it_does_not_have(vendor: Vendor, model: ModelServer) -> None:
+async def test_unknown_model_is_answered_404(vendor: Vendor, model: ModelServer) -> None:
     model.models = set()
     assert (await vendor.post(model, asked(vendor)))[0] == 404

@@ -27,7 +27,7 @@ async def test_settings_are_passed_on_and_absent_ones_are_left_out(model: ModelS
     ]
 
 
-async def test_compatible_servers_that_number_every_call_zero(model: ModelServer, provider: Provider) -> None:
+async def test_calls_all_numbered_zero_are_read_apart(model: ModelServer, provider: Provider) -> None:
     def chunk(delta: dict[str, object], finish: str | None = None) -> str:
         return f"data: {json.dumps({'id': 'c1', 'choices': [{'delta': delta, 'finish_reason': finish}]})}\n\n"
 

@@ -91,7 +91,7 @@ OFF = Call("switch", {"lamp": "hall"})
     ],
     indirect=["vendor"],
 )
-async def test_why_it_ended(model: ModelServer, provider: Provider, answer: Say, finish: str, calls: int) -> None:
+async def test_finish_reason_is_read_whole_and_streamed(model: ModelServer, provider: Provider, answer: Say, finish: str, calls: int) -> None:
     model.script([answer, answer])
     for response in (await provider.complete(ASKED), (await streamed(provider))[1]):
         assert response.finish == finish
@@ -180,7 +180,7 @@ async def test_error_is_told_with_advice_and_without_the_vendors_text(
         ({}, None),
     ],
 )
-async def test_retry_after(
+async def test_retry_after_header_sets_the_wait(
     model: ModelServer, provider: Provider, headers: dict[str, str], seconds: float | None
 ) -> None:
     model.script([Fail(429, headers=headers)])
@@ -201,7 +201,7 @@ async def test_a_refused_key_names_the_setting_and_not_the_key(vendor: Vendor, m
     assert "9876" not in str(error)
 
 
-async def test_a_path_that_is_not_the_api(vendor: Vendor, model: ModelServer) -> None:
+async def test_wrong_api_path_names_the_base_url(vendor: Vendor, model: ModelServer) -> None:
     wrong = {"openai": model.url.removesuffix("/v1"), "anthropic": f"{model.url}/v1"}
     provider = vendor.at(wrong[vendor.name], model.key)
     error = await refused(provider)
@@ -352,7 +352,7 @@ async def test_server_that_is_down_is_a_retryable_error(vendor: Vendor) -> None:
 # ── models ──
 
 
-async def test_whether_the_server_has_a_model(model: ModelServer, provider: Provider) -> None:
+async def test_knows_tells_whether_the_server_has_a_model(model: ModelServer, provider: Provider) -> None:
     assert isinstance(provider, KnowsModels)
     model.models = {"other", "claude-test", "gpt-test"}
     assert await provider.knows(timeout_seconds=5)
@@ -362,7 +362,7 @@ async def test_whether_the_server_has_a_model(model: ModelServer, provider: Prov
     assert model.requests == []
 
 
-async def test_a_server_that_keeps_no_list_of_models(vendor: Vendor, model: ModelServer) -> None:
+async def test_server_without_a_list_of_models_knows_none(vendor: Vendor, model: ModelServer) -> None:
     provider = vendor.at(f"{model.url}/elsewhere", model.key)
     assert isinstance(provider, KnowsModels)
     assert not await provider.knows(timeout_seconds=5)

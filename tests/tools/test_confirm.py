@@ -136,7 +136,7 @@ async def test_a_precondition_that_cannot_be_frozen_is_refused() -> None:
         await deleting(look).preview({"invoice_id": "x", "copies": 1}, CTX)
 
 
-async def test_the_answer_in_the_tools_own_words() -> None:
+async def test_done_text_uses_the_tools_own_words() -> None:
     made = deleting(Confirm(done="Deleted {invoice_id}: {result}"))
     assert made.done_text({"invoice_id": "x", "copies": 1}, {"left": 3}) == 'Deleted “x”: \\{"left": 3\\}'
     assert deleting(True).done_text({"invoice_id": "x", "copies": 1}, "gone") is None

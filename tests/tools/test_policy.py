@@ -31,7 +31,7 @@ PAGE = ToolPolicy(
         (" ", {}, "deny"),
     ],
 )
-def test_the_order_of_the_lists(name: str, args: dict[str, Any], decision: str) -> None:
+def test_policy_lists_are_applied_in_order(name: str, args: dict[str, Any], decision: str) -> None:
     assert PAGE.decide(name, args)[0] == decision
 
 

@@ -165,7 +165,7 @@ def test_an_action_keeps_the_preview_it_was_asked_with() -> None:
         (False, 7, True),
     ],
 )
-def test_what_is_compared_before_a_launch(confirm: Any, precondition: Any, compares: bool) -> None:
+def test_preview_is_compared_only_where_it_says_something(confirm: Any, precondition: Any, compares: bool) -> None:
     """Even where the tool has no preview function any more, a precondition must not go unchecked."""
     made = {
         "function": showing("Delete?"),

@@ -81,7 +81,7 @@ DAY = date(2026, 11, 21)
         (DAY, "2026-11-21"),
     ],
 )
-def test_results_as_text(result: Any, text: str) -> None:
+def test_result_is_serialised_as_text(result: Any, text: str) -> None:
     assert serialise(result) == text
 
 

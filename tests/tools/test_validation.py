@@ -92,7 +92,7 @@ def test_choices_are_checked() -> None:
         ("tags", None, None),
     ],
 )
-def test_coercion(name: str, value: Any, checked: Any) -> None:
+def test_safe_values_are_coerced(name: str, value: Any, checked: Any) -> None:
     result = everything.validate({name: value})[name]
     assert (result, type(result)) == (checked, type(checked))
 

@@ -180,7 +180,7 @@ async def test_the_chat_page_streams_and_its_files_are_its_own(tmp_path: Path, p
 
 
 @EACH
-async def test_health_and_what_is_not_there(tmp_path: Path, put: Callable[[Gateway], Any]) -> None:
+async def test_health_is_answered_and_unknown_paths_are_404(tmp_path: Path, put: Callable[[Gateway], Any]) -> None:
     port = free_port()
     gateway = await asyncio.to_thread(a_gateway, tmp_path, None, port, [])
     async with running(put(gateway), port) as url, aiohttp.ClientSession() as http:

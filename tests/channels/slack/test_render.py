@@ -64,7 +64,7 @@ def seen(markdown: str) -> str:
         ("&amp;lt;", "&lt;"),
     ],
 )
-def test_markdown_as_rich_text(markdown: str, expected: str) -> None:
+def test_markdown_becomes_rich_text(markdown: str, expected: str) -> None:
     assert seen(markdown) == expected
 
 

@@ -84,7 +84,7 @@ def test_fixtures_have_many_forms_of_each_channel() -> None:
     assert min(names.count("sms"), names.count("whatsapp")) >= 25
 
 
-def test_a_text_message() -> None:
+def test_text_message_becomes_a_message() -> None:
     assert message("sms text") == Message(
         event_ids=(SID,),
         address=Address(channel="sms", account=OURS, place=ANA),
@@ -220,7 +220,7 @@ def test_forwarded_words_are_not_the_persons_own(name: str) -> None:
         ("whatsapp location", [Attachment(kind="location", ref="geo:48.2082,-16.3738", filename="Stephansdom")]),
     ],
 )
-def test_what_a_message_carries(name: str, attachments: list[Attachment]) -> None:
+def test_attachments_of_a_message_are_read(name: str, attachments: list[Attachment]) -> None:
     assert list(message(name).attachments) == attachments
 
 

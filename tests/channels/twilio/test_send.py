@@ -240,7 +240,7 @@ async def test_wait_named_by_twilio_is_kept_and_an_unnamed_one_grows(
     assert await wait() == 2.0
 
 
-async def test_what_the_fake_refuses_by_itself(sms: SmsChannel, twilio: FakeTwilio) -> None:
+async def test_fake_twilio_refuses_invalid_messages(sms: SmsChannel, twilio: FakeTwilio) -> None:
     twilio.refused["+15559990000"] = 21614
     for number, body, code in (
         ("not-a-number", "hello", "21211"),
