@@ -82,7 +82,7 @@ async def seconds(gateway: Gateway, case: ChannelCase, request: WebhookRequest) 
     return took
 
 
-async def test_text(gateway: Gateway, case: ChannelCase) -> None:
+async def test_largest_text_is_parsed_quickly(gateway: Gateway, case: ChannelCase) -> None:
     webhook, limit = case.webhook, ACCEPTED_BYTES[case.channel.name]
     assert webhook is not None
     took: dict[str, float] = {}

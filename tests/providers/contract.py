@@ -44,7 +44,7 @@ TWO = asks(user("count the sheep of fields F-1 and F-2"))
 
 
 class ProviderContract:
-    async def test_text(self, case: Case) -> None:
+    async def test_plain_text_is_answered(self, case: Case) -> None:
         case.answers("text")
         response = await case.provider.complete(HELLO)
         assert response.content

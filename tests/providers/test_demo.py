@@ -211,7 +211,7 @@ async def test_demo_understands_orders_to_an_office(text: str, calls: Calls) -> 
         ("envíame INV-7 en PDF", [("send_invoice_pdf", {"invoice_id": "INV-7"})]),
     ],
 )
-async def test_invoices(text: str, calls: Calls) -> None:
+async def test_demo_understands_orders_about_invoices(text: str, calls: Calls) -> None:
     assert await Chat(INVOICES).calls(text) == calls
 
 

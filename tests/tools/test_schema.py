@@ -82,7 +82,7 @@ class Line(BaseModel):
         ),
     ],
 )
-def test_types(annotation: Any, schema: dict[str, Any]) -> None:
+def test_type_becomes_its_json_schema(annotation: Any, schema: dict[str, Any]) -> None:
     def function(value: Any) -> None: ...
 
     function.__annotations__["value"] = annotation
