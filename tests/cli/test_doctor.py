@@ -393,7 +393,9 @@ async def redis(tmp_path: Path, env: dict[str, str], telegram: FakeTelegram) -> 
     await server.kill()
 
 
-async def test_trustworthy_redis_has_no_fault_and_no_warning(here: Path, env: dict[str, str], redis: RedisServer) -> None:
+async def test_trustworthy_redis_has_no_fault_and_no_warning(
+    here: Path, env: dict[str, str], redis: RedisServer
+) -> None:
     result = await command("doctor", "bot.py", env=env)
     assert result.exit_code == 0
     assert f"ok    store: {redis.url} can be opened" in result.output

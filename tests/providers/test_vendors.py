@@ -91,7 +91,9 @@ OFF = Call("switch", {"lamp": "hall"})
     ],
     indirect=["vendor"],
 )
-async def test_finish_reason_is_read_whole_and_streamed(model: ModelServer, provider: Provider, answer: Say, finish: str, calls: int) -> None:
+async def test_finish_reason_is_read_whole_and_streamed(
+    model: ModelServer, provider: Provider, answer: Say, finish: str, calls: int
+) -> None:
     model.script([answer, answer])
     for response in (await provider.complete(ASKED), (await streamed(provider))[1]):
         assert response.finish == finish
