@@ -17,18 +17,18 @@ from gateway.pending.words import Form, Intent, Piece, Words
 __all__ = ["Reading", "readings"]
 
 _MOST_WORDS = 12
-"""Of an answer with all its politeness; in an unspaced language three characters make a word."""
+"""The most words of an answer with its politeness. In a language without spaces three characters count as a word."""
 _PER_WORD = 3
 _APART = (",", ".")
 _HEADS = {"confirm": 2, "cancel": 4}
-""""Yes yes" is a yes; more of them is impatience or a joke."""
+"""The most yeses or noes of an answer: "yes yes" is a yes, and more of them are impatience or a joke."""
 _TOKEN = re.compile(r"\s*([^\s,.!—–]+)((?:\s*[,.!—–]|\s-(?=\s))*)\s*")
 _DASHES = ("—", "–", "-")
 _LONG = re.compile(r"([^\s\d.,!—–-])\1{2,}")
 _LONG_END = re.compile(r"([^\W\d_])\1+(?=\W|$)")
 _DOUBLE = re.compile(r"([^\W\d_])\1+")
 _LONG_SIGNS = re.compile(r"([\u0900-\u0dff\uac00-\ud7af])\1+(?=\W|$)|(?<=[\u3040-\u30ff\u4e00-\u9fff])[ー〜~]+")
-"""What lengthens a word of a script whose vowels are signs, or a Japanese one, and is no part of it."""
+"""The signs that only lengthen a word of a script with vowel signs, or a Japanese word."""
 _REPEATED = re.compile(r"(?<!\S)(\S{2,}?)(?:,? \1){1,3}(?![^\s,.!])")
 """A word that is written two to four times."""
 
@@ -38,30 +38,30 @@ class Reading(NamedTuple):
 
     intent: Intent
     verb: str | None
-    """The verb that it says, and that the prompt must be of; None: none."""
+    """The verb of the message, which must be that of the prompt; None: it has no verb."""
     headed: bool
-    """Whether a plain yes or no stands in it, beside what the verb says."""
+    """True if it holds a plain yes or no beside its verb."""
     no_verbs: frozenset[str]
-    """The verbs of NO_VERBS whose prompts it does not answer."""
+    """The verbs of NO_VERBS to whose prompts it is no answer."""
 
 
 class _State(NamedTuple):
     at: int
     last: Piece | None
     join: str
-    """Between the last piece and the next: empty, a space, a comma, a full stop."""
+    """The join between the last piece and the next: empty, a space, a comma, a full stop."""
     heads: int
     verb: str | None
     no_verbs: frozenset[str]
     polite: bool
-    """Whether politeness stands right before the first piece, without a comma."""
+    """True if politeness stands right before the first piece, without a comma."""
     first: int
-    """Where the first piece begins, and the last one ends: words of the message."""
+    """The places of the first word of the first piece, and after the last word of the last one."""
     end: int
 
 
 def readings(text: str, words: Words) -> frozenset[Reading]:
-    """Return every way to read a folded text in one language, spelt as it stands, or without its lengthened letters."""
+    """Return every way to read a folded text in one language, as it is spelt, else without lengthened letters."""
     for spelling in _spellings(text, words):
         found = frozenset(_readings(spelling, words))
         if found or _says_neither(spelling, words):
@@ -70,7 +70,7 @@ def readings(text: str, words: Words) -> frozenset[Reading]:
 
 
 def _spellings(text: str, words: Words) -> Iterator[str]:
-    """Yield a text as it stands, then with fewer of its repeated letters, signs and words."""
+    """Yield a text as it is spelt, then with fewer of its repeated letters, signs and words."""
     yield text
     tried = {text}
     once = _REPEATED.sub(lambda found: found[1] if _is_head(found[1], words) else found[0], text)
@@ -89,12 +89,12 @@ def _spellings(text: str, words: Words) -> Iterator[str]:
 
 
 def _is_head(word: str, words: Words) -> bool:
-    """Return True for a plain yes or no, which may be repeated; a repeated "not" is something else."""
+    """Return True for a plain yes or no, which may be repeated. A repeated "not" may not."""
     return any("head" in piece.role for piece in words.pieces.get(word, ()))
 
 
 def _is_unclear(text: str, words: Words) -> bool:
-    """Return True for a text that is no answer, whatever its pieces say."""
+    """Return True for a text that is no answer, although its pieces are."""
     space = " " if words.spaced else ""
     tokens = [word for word, _ in _TOKEN.findall(text)]
     return space.join(tokens) in words.unclear or space.join(text.split()) in words.unclear_joined
@@ -119,7 +119,7 @@ def _readings(text: str, words: Words) -> Iterator[Reading]:
 
 
 def _says_neither(text: str, words: Words) -> bool:
-    """Return True for what is no answer, also behind more yeses or noes: "no, no problem", "yes, yeah right"."""
+    """Return True for a text that is no answer, also behind yeses or noes: "no, no problem", "yes, yeah right"."""
     if text in words.pieces or _is_unclear(text, words):
         return _is_unclear(text, words)
     for match in _TOKEN.finditer(text):
@@ -131,8 +131,8 @@ def _says_neither(text: str, words: Words) -> bool:
     return False
 
 
-def _says_nothing(message: _Message, state: _State, words: Words) -> bool:
-    """Return True for what is no answer without its politeness either: "exactly, thanks"."""
+def _says_nothing(message: _CutMessage, state: _State, words: Words) -> bool:
+    """Return True for a text that is no answer once its politeness is left out: "exactly, thanks"."""
     tokens = message.tokens[state.first : state.end]
     return len(tokens) < len(message.tokens) and _is_unclear(message.text[tokens[0].start : tokens[-1].end], words)
 
@@ -141,19 +141,19 @@ class _Token(NamedTuple):
     start: int
     end: int
     join: str
-    """What stands behind it: a space, a comma, a full stop; nothing between the characters of an unspaced language."""
+    """The join behind it: a space, a comma, a full stop; empty between the characters of a language without spaces."""
 
 
-class _Message(NamedTuple):
+class _CutMessage(NamedTuple):
     text: str
-    """With one space, or a comma and a space, between the words."""
+    """The text with one space, or a comma and a space, between the words."""
     tokens: list[_Token]
     verbs: list[tuple[int, int, Form]]
-    """Where forms of verbs stand in the text."""
+    """The begin and the end of each form of a verb in the text."""
 
 
-def _cut(text: str, words: Words) -> _Message | None:
-    """Return a text cut into words; None when it is too long for an answer, or its marks join nothing."""
+def _cut(text: str, words: Words) -> _CutMessage | None:
+    """Return a text cut into words; None if it is too long for an answer, or has marks that join no words."""
     tokens, parts, at, length = list[_Token](), list[str](), 0, 0
     for match in _TOKEN.finditer(text):
         if match.start() != at or len(tokens) > _MOST_WORDS * _PER_WORD:
@@ -174,9 +174,9 @@ def _cut(text: str, words: Words) -> _Message | None:
     if at != len(text) or len(tokens) > _MOST_WORDS * (1 if words.spaced else _PER_WORD):
         return None
     joined = "".join(parts)
-    if words.spaced and tokens and not _begins(joined[: tokens[0].end], words):  # most messages end here
+    if words.spaced and tokens and not _begins(joined[: tokens[0].end], words):  # true for most messages
         return None
-    return _Message(joined, tokens, list(_verbs_in(joined, tokens, words)))
+    return _CutMessage(joined, tokens, list(_verbs_in(joined, tokens, words)))
 
 
 def _begins(word: str, words: Words) -> bool:
@@ -194,7 +194,7 @@ def _verbs_in(text: str, tokens: list[_Token], words: Words) -> Iterator[tuple[i
                 yield start, end, form
 
 
-def _steps(state: _State, message: _Message, words: Words) -> Iterator[_State]:
+def _steps(state: _State, message: _CutMessage, words: Words) -> Iterator[_State]:
     first = message.tokens[state.at].start
     for end in range(state.at + 1, len(message.tokens) + 1):
         _, last, join = message.tokens[end - 1]
@@ -219,8 +219,8 @@ def _steps(state: _State, message: _Message, words: Words) -> Iterator[_State]:
             return
 
 
-def _with_verb(message: _Message, first: int, last: int, words: Words) -> Iterator[Piece]:
-    """Yield how a part of the message reads with one of its verbs taken for what it is."""
+def _with_verb(message: _CutMessage, first: int, last: int, words: Words) -> Iterator[Piece]:
+    """Yield the pieces of a part of the message, with one of its verbs replaced by the name of its form."""
     for start, end, form in message.verbs:
         if first <= start and end <= last:
             text = f"{message.text[first:start]}{{{form.name}}}{message.text[end:last]}"
@@ -233,15 +233,15 @@ def _wider(one: str, other: str) -> str:
 
 
 def _fits(state: _State, piece: Piece) -> bool:
-    """Return True for a piece that may stand where the message has come to."""
+    """Return True for a piece that may follow at this state of the message."""
     last = state.last
-    if last is None:  # "please confirm" asks us to confirm something
+    if last is None:  # "please confirm" asks the bot to confirm
         return piece.role != "after" and (piece.intent == "cancel" or not state.polite or "head" in piece.role)
     if piece.intent != last.intent or (state.verb and piece.verb and piece.verb != state.verb):
         return False
     if state.join == "." and piece.intent == "confirm":
         return False
-    # "No don't" + "stop" is no refusal: what follows another no than a plain one without a comma, it may negate.
+    # "No don't" + "stop" is no refusal: without a comma, a no that is not plain may negate the words after it.
     if piece.intent == "cancel" and last.role not in ("head", "after") and state.join not in _APART:
         return False
     if "head" in piece.role:

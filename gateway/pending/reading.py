@@ -1,8 +1,8 @@
-"""Reading replies: whether a message is a yes, a no, or neither.
+"""Reading replies: a message is a yes, a no, or neither.
 
-The whole message must be an answer by the grammar of `grammar.py`, in the conversation's language or in English, once
-the wrapping is off: markup, quotes, a mention of the bot, a signature, a friendly emoji. Every other text is unclear.
-The rules never guess, since a wrong yes cannot be undone.
+The whole message must be an answer by the grammar of `grammar.py`, in the conversation's language or in English. Its
+wrapping is removed first: markup, quotes, a mention of the bot, a signature, a friendly emoji. Every other text is
+unclear. The rules never guess, because a wrong yes cannot be undone.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ __all__ = [
 ]
 
 Answer: TypeAlias = Literal["confirm", "cancel", "unclear"]
-"""How a message reads as the answer to a question."""
+"""The answer that a message gives to a question."""
 
 MAX_LENGTH = 200
-"""Characters. No answer with its signature is longer, and what is longer is not looked at."""
+"""The most characters of an answer with its signature. A longer text is unclear."""
 
 Spoken: TypeAlias = str | Sequence[str]
-"""The language of a reply, or those that it may be in: BCP 47; the region does not matter."""
+"""The language of a reply, or the languages that it may be in: BCP 47 tags; the region does not matter."""
 
 ANY_VERB = "*"
-"""Stands for every verb, where only the shape of an answer counts."""
+"""Stands for every verb, for callers that need only the shape of an answer."""
 _GRAMMAR = 4
 _WRAPPERS = (("*", "*"), ("_", "_"), ("'", "'"), ('"', '"'), ("“", "”"), ("„", "“"), ("«", "»"), ("‹", "›"))
 _END = re.compile(r"\s*(?:!+|[.,])$")
@@ -61,11 +61,11 @@ _MENTION = re.compile(rf"^{_BOT}[,:]?\s|,?\s{_BOT}(?=[!.,]?$)")
 _QUESTION = re.compile("QUESTION|INTERROBANG")
 _DIGIT = re.compile("[0-9]")
 _OK = re.compile(r"^ok(?=$|[ ,])")
-"""Counts beside a code, which names the action beyond doubt."""
+"""A word that counts only beside a code, because the code names the action without doubt."""
 
 _GAP = r"[ \-‐–]"
 _CODE = rf"(?P<code>[a-z0-9]{{4}}|[a-z0-9]{{2}}{_GAP}[a-z0-9]{{2}}|[a-z0-9](?:{_GAP}[a-z0-9]){{3}})"
-"""Wider than what codes are made of (`tokens.CODE_LETTERS`): a mistyped code names no action, but is one."""
+"""Wider than the characters of codes (`tokens.CODE_LETTERS`): a mistyped code is still read as one."""
 _WORD_AND_CODE = tuple(
     map(
         re.compile,
@@ -87,23 +87,23 @@ _LEAST_LETTERS = 2
 
 
 class CodeReply(NamedTuple):
-    """A whole message of word and code: which action, and what is said of it."""
+    """A whole message of a word and a code: the action and the answer."""
 
     code: str
-    """As the prompt shows it: upper case, four characters."""
+    """The code as the prompt shows it: four characters in upper case."""
     intent: Intent
 
 
 class ReplyParser:
-    """Reads a message as an answer to a prompt. Pure: the same text is always read alike."""
+    """A parser of answers to prompts. It is pure: the same text always gives the same result."""
 
     version: str = f"{_GRAMMAR}-{heads().version}"
-    """The version of the rules and of the words; it is stored with each action."""
+    """The version of the rules and of the words, which is stored with each action."""
 
     def classify(self, text: str, lang: str = "en", *, verb: str | None = None) -> Answer:
-        """Return what the text says, whole, in the conversation's language (BCP 47; the region does not matter).
+        """Return the answer of a whole text in the conversation's language (BCP 47; the region does not matter).
 
-        `verb` is the prompt's, one of `VERBS`: a phrase with a verb answers only a prompt of the same one, and the
+        `verb` is the prompt's, one of `VERBS`. A phrase with a verb answers only a prompt of the same verb, and the
         words of a verb that is also a no ("cancel it") do not refuse a prompt of that verb. None: the prompt's verb is
         not known, and a phrase with a verb is unclear.
         """
@@ -113,8 +113,8 @@ class ReplyParser:
 def read_code(text: str, lang: Spoken, *, verb: str | None = ANY_VERB) -> CodeReply | None:
     """Return the code and the intent of "OK K7P2", "k7-p2 sim", "NO K7P2", for a prompt of this verb.
 
-    Counted are OK and NO in any language, the words of the conversation's own, and, since the code names the action
-    beyond doubt, those of every other language too, except single letters.
+    OK and NO count in any language, and so do the words of the conversation's language. Because the code names the
+    action without doubt, the words of every other language count too, except single letters.
     """
     if text.isascii() and not _DIGIT.search(text):  # most messages; every code has a digit
         return None
@@ -123,9 +123,9 @@ def read_code(text: str, lang: Spoken, *, verb: str | None = ANY_VERB) -> CodeRe
 
 
 def read_refusal(text: str, lang: Spoken, verb: str | None) -> Answer:
-    """Return how "NO K7P2 wrong amount" reads to a question of this verb.
+    """Return the answer of "NO K7P2 wrong amount" to a question of this verb.
 
-    Only a no has a reason: a yes with more behind it is no clear yes.
+    Only a no may have a reason. A yes with more words behind it is unclear.
     """
     found = _split(text)
     said = read_beside_code(found[0], lang, verb) if found is not None else "unclear"
@@ -133,7 +133,7 @@ def read_refusal(text: str, lang: Spoken, verb: str | None) -> Answer:
 
 
 def reason_of(text: str) -> str:
-    """Return the reason in "NO K7P2 wrong amount", at most `MAX_LENGTH` characters; empty when there is none."""
+    """Return the reason in "NO K7P2 wrong amount", at most `MAX_LENGTH` characters; empty if there is none."""
     found = _split(text)
     return found[1] if found is not None else ""
 
@@ -148,13 +148,13 @@ def read_refused_code(text: str, lang: Spoken) -> CodeReply | None:
 
 
 def read_words(text: str, lang: Spoken, verb: str | None) -> Answer:
-    """Return how a message without a code reads to a question of this verb; see `ReplyParser.classify`."""
+    """Return the answer of a message without a code to a question of this verb; see `ReplyParser.classify`."""
     core = _unwrapped(text, lang)
     return (_intent(core, lang, verb) if core is not None else None) or "unclear"
 
 
 def read_beside_code(text: str, lang: Spoken, verb: str | None) -> Answer:
-    """Return how the words beside a code read to a question of this verb; see `read_code`."""
+    """Return the answer of the words beside a code to a question of this verb; see `read_code`."""
     code = read_code(text, lang, verb=verb)
     return "unclear" if code is None else code.intent
 
@@ -182,11 +182,11 @@ def looks_like_decision(
     via_bot: bool = False,
     transcribed: bool = False,
 ) -> bool:
-    """Whether a message goes through the decision lane, by its shape alone.
+    """Return True if a message goes through the decision lane, by its shape alone.
 
-    `stop`: it is the command /stop; any other `command` decides nothing, nor does what is `spoiled`. `replies`: it
-    answers another message, whoever wrote that one. A bare yes or no does not: it is read in its place in the
-    conversation.
+    `stop`: it is the command /stop. Any other `command` decides no action, and neither does a `spoiled` message.
+    `replies`: it replies to another message, of any writer. A bare reply goes with the turns instead, where it is read
+    in its place in the conversation.
     """
     if media or forwarded or edited or via_bot or transcribed or spoiled:
         return False
@@ -198,7 +198,7 @@ def looks_like_decision(
 
 
 def decides(event: Event) -> bool:
-    """Whether an event goes through the decision lane: presses, opt-outs, reports, what looks like a decision."""
+    """Return True for an event of the decision lane: presses, opt-outs, reports, messages that look like a decision."""
     if isinstance(event, Message):
         person = event.person
         return (
@@ -221,7 +221,7 @@ def decides(event: Event) -> bool:
 
 
 class ConfirmParser(Protocol):
-    """Reads a text as yes or no, for the seed library's pending stores."""
+    """A parser of yes and no for the pending stores of selectools."""
 
     version: str
 
@@ -235,7 +235,7 @@ class RegexConfirmParser:
     version: str = f"reply-{ReplyParser.version}:pt-en-es"
     _languages: ClassVar[tuple[str, ...]] = ("pt", "en", "es")
     _nothing: ClassVar[frozenset[str]] = frozenset({"nada"})
-    """A no of the seed library's documents that is too doubtful elsewhere."""
+    """A no in selectools' documents that is too doubtful in other places."""
 
     def is_confirm(self, message: str) -> bool:
         """Return True for a yes in one of the languages. A single letter is none: "y" is also the Spanish "and"."""
@@ -256,7 +256,7 @@ class RegexConfirmParser:
 
 
 def _split(text: str) -> tuple[str, str] | None:
-    """Return a message up to its code and the word of its answer, and what stands behind; None when nothing does."""
+    """Return a message up to its code and the word of its answer, and the reason behind; None without a reason."""
     if text.isascii() and not _DIGIT.search(text):  # most messages; every code has a digit
         return None
     words = without_invisible(text[:_LONGEST_WITH_REASON]).split()
@@ -269,7 +269,7 @@ def _split(text: str) -> tuple[str, str] | None:
 
 
 def _unwrapped(text: str, lang: Spoken) -> str | None:
-    """The folded text without mention, signature, markup, quotes and end mark, or None when it cannot be an answer."""
+    """Return the folded text without mention, signature, markup, quotes and end mark; None if it is no answer."""
     if len(text) > MAX_LENGTH or "?" in text or (not text.isascii() and any(map(_asks, text))):
         return None
     lines = without_signature(text, dict.fromkeys((*_each(lang), "en")))
@@ -277,12 +277,12 @@ def _unwrapped(text: str, lang: Spoken) -> str | None:
 
 
 def _asks(char: str) -> bool:
-    """A question mark of any other script, before folding makes a semicolon of the Greek one."""
+    """Return True for a question mark of another script. Folding would turn the Greek one into a semicolon."""
     return not char.isascii() and _QUESTION.search(unicodedata.name(char, "")) is not None
 
 
 def _bare(text: str) -> str:
-    """Without end mark, the Spanish opening mark, and up to three layers of markup and quotes."""
+    """Return the text without end mark, Spanish opening mark, and up to three layers of markup and quotes."""
     for _ in range(3):
         text = _END.sub("", text, count=1).removeprefix("¡")
         for left, right in _WRAPPERS:
@@ -301,7 +301,7 @@ def _each(lang: Spoken) -> Sequence[str]:
 def _meanings(core: str, lang: Spoken, *, beside: bool = True) -> Iterator[Reading]:
     """Yield every way to read a text in these languages, and `beside` them in English.
 
-    What is no answer in one of them is none in English either.
+    A text that is no answer in one of them is none in English either.
     """
     for form, fitting in _without_emoji(core):
         tables = [words_of(each) for each in _each(lang)]
@@ -314,22 +314,22 @@ def _meanings(core: str, lang: Spoken, *, beside: bool = True) -> Iterator[Readi
 
 
 def _counts_in_english(form: str, lang: str) -> bool:
-    """Return False for a word that means something else in this language; single letters do in most."""
+    """Return False for a word with another meaning in this language, and for single letters."""
     elsewhere = common().exceptions.get(lang, frozenset())
     return len(form) > 1 and not {word.strip(",") for word in form.split()} <= elsewhere
 
 
 def _said(meanings: Iterator[Reading], verb: str | None) -> Intent | None:
-    """Return what the readings say to a prompt of this verb, when they say one thing."""
+    """Return the intent of the readings for a prompt of this verb, if they have only one."""
     read = list(meanings)
-    if verb == ANY_VERB:  # what says a verb may be a no without it: "cancel it"
+    if verb == ANY_VERB:  # a phrase with a verb may be a no without it: "cancel it"
         read = [reading for reading in read if reading.verb is None] or read
     said = {reading.intent for reading in read if verb == ANY_VERB or _answers(reading, verb)}
     return said.pop() if len(said) == 1 else None
 
 
 def _answers(reading: Reading, verb: str | None) -> bool:
-    """Return True for a reading that counts for a prompt of this verb; None: one whose verb is not known."""
+    """Return True for a reading that counts for a prompt of this verb; None: the prompt's verb is not known."""
     if verb in reading.no_verbs:
         return False
     if reading.verb is None:
@@ -344,7 +344,7 @@ def _intent(core: str, lang: Spoken, verb: str | None) -> Intent | None:
 
 
 def _code_in(core: str, lang: Spoken, verb: str | None) -> CodeReply | None:
-    """Return the one way to read a text as code and words: by this language and English, else by any other."""
+    """Return the only way to read a text as code and words: in this language and English, else in any other."""
     for intent_of in (_intent_beside_code, _intent_elsewhere):
         found: set[CodeReply] = set()
         for form, fitting in _without_emoji(core):
@@ -367,13 +367,13 @@ def _intent_beside_code(core: str, lang: Spoken, verb: str | None) -> Intent | N
 
 
 def _intent_elsewhere(core: str, lang: Spoken, verb: str | None) -> Intent | None:
-    """Return what a plain yes or no of another language says: the code names the action beyond doubt."""
+    """Return the intent of a plain yes or no of another language: the code names the action without doubt."""
     said = set(heads().readings.get(core, {}).values())
     return said.pop() if len(said) == 1 and not any(words_of(each).says_nothing(core) for each in _each(lang)) else None
 
 
 def _without_emoji(core: str) -> Iterator[tuple[str, frozenset[Intent]]]:
-    """Yield the text with and without its emoji, and what it can then mean."""
+    """Yield the text with and without its emoji, and the intents that it can then have."""
     yield core, frozenset(INTENTS)
     for emoji, fitting in common().emoji.items():
         if core.endswith(emoji):

@@ -1,7 +1,7 @@
 """The words that answer a prompt: one file a language, in the form that README.md of this folder explains.
 
-At import only the index is read. A language's file is read when it is first asked for, which blocks for 50 to 250 ms;
-`prepare` reads several in a thread.
+At import only the index is read. The file of a language is read at its first use, which blocks for 50 to 250 ms. Call
+`prepare` in a thread to read it before.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ __all__ = [
 ]
 
 _LONGEST_VERB = 3
-"""Words."""
+"""The most words of a verb."""
 _LONGEST_VERB_UNSPACED = 8
-"""Characters."""
+"""The most characters of a verb in a language without spaces."""
 _HERE = files(__name__)
 _words: dict[str, Words] = {}
 _reading = threading.Lock()
@@ -56,11 +56,11 @@ class Heads:
     """The plain yes and no of every language: the generated file index.json."""
 
     version: str
-    """Of all word files; it is stored with each action."""
+    """The version of all word files, which is stored with each action."""
     readings: Mapping[str, Mapping[str, Intent]]
-    """Folded word -> language -> what it says there."""
+    """Folded word -> language -> its meaning there."""
     typed: Mapping[str, tuple[str, str]]
-    """Language -> the yes and the no that a prompt tells people to type with its code."""
+    """Language -> the yes and the no that a prompt asks to type with its code."""
 
 
 @cache
@@ -72,7 +72,7 @@ def languages() -> tuple[str, ...]:
 
 @cache
 def common() -> Common:
-    """Return what common.toml says."""
+    """Return the contents of common.toml."""
     source = tomllib.loads((_HERE / "common.toml").read_text(encoding="utf-8"))
     everywhere, emoji = source["everywhere"], source["emoji"]
     listed = {intent: {fold(each) for each in emoji[name]} for intent, name in NAMES.items()}
@@ -100,9 +100,9 @@ def heads() -> Heads:
 
 
 def words_of(lang: str) -> Words:
-    """Return the words of a language given as a BCP 47 tag; the region does not matter.
+    """Return the words of a language, given as a BCP 47 tag; the region does not matter.
 
-    A language without a file has the few words that count everywhere.
+    A language without a file has only the words that count everywhere.
     """
     name = _name(lang)
     if name not in _words:
@@ -111,26 +111,26 @@ def words_of(lang: str) -> Words:
 
 
 def prepare(*tags: str) -> None:
-    """Read the words of these languages, which blocks: call it in a thread. Threads at once read them once."""
+    """Read the words of these languages. This blocks: call it in a thread. Concurrent calls read them once."""
     with _reading:
         for tag in tags:
             words_of(tag)
 
 
 def prepared(*tags: str) -> bool:
-    """Return True when the words of these languages have been read, so that `words_of` does not block."""
+    """Return True if the words of these languages have been read, so that `words_of` does not block."""
     return all(_name(tag) in _words for tag in tags)
 
 
 def safe_words(lang: str) -> tuple[str, str]:
-    """Return the yes and the no that a prompt tells people to type with its code. No carrier acts on them."""
+    """Return the yes and the no that a prompt asks to type with its code. No carrier acts on them."""
     typed = heads().typed
     yes, no = typed.get(_name(lang)) or typed["en"]
     return yes, no
 
 
 def verb_of(question: str, lang: str) -> str | None:
-    """Return the verb that a question begins with, looked up in this language, then in English; None: none we know."""
+    """Return the verb at the beginning of a question, looked up in this language, then in English; None: unknown."""
     text = fold(question).lstrip("¿¡*_\"'“«「")
     for language in dict.fromkeys((base_language(lang), "en")):
         words = words_of(language)
@@ -147,7 +147,7 @@ def verb_of(question: str, lang: str) -> str | None:
 
 
 def _name(tag: str) -> str:
-    """Return the language whose words are read for a tag: "-lv" for one without a file and with an exception."""
+    """Return the name of the words of a tag. A language without a file and with an exception is named "-lv"."""
     base = base_language(tag)
     base = common().same.get(base, base)
     return base if base in languages() else f"-{base}" if base in common().exceptions else ""
@@ -165,7 +165,7 @@ def _source(lang: str) -> Mapping[str, Any]:
 
 
 def made_index() -> str:
-    """Return what index.json has to be."""
+    """Return the contents that index.json must have."""
     names = sorted([*languages(), "common"])
     version = hashlib.sha256(b"".join((_HERE / f"{name}.toml").read_bytes() for name in names)).hexdigest()[:8]
     found: dict[str, dict[str, Intent]] = defaultdict(dict)

@@ -1,4 +1,4 @@
-"""Reads the words of a language from its file, in the form that README.md of this folder explains."""
+"""Parsing the words of a language from its file, in the form that README.md of this folder explains."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["NAMES", "check_words", "parsed"]
 
 _ALPHABETS = frozenset({"LATIN", "CYRILLIC", "GREEK", "ARABIC", "HEBREW"})
 _ENDS = frozenset({"cancel", "drop", "reject", "skip", "stop"})
-"""Prompts that would end something: "yes, continue" may be a no to them."""
+"""Verbs of prompts that would end a thing: "yes, continue" may be a no to them."""
 _ALIKE = {"approve": ("reject",), "keep": ("keep", "leave"), "leave": ("keep", "leave")}
-""""I approve", said to "Reject the invoice?", may be a yes or a no."""
+"""Verb -> the verbs of prompts to which it is ambiguous: "I approve" to "Reject the invoice?"."""
 _TAKES_AWAY = frozenset({"archive", "block", "cancel", "close", "delete", "drop", "leave", "stop"})
-"""Prompts that would take something away: "I don't need it" may be a yes to them."""
+"""Verbs of prompts that would take a thing away: "I don't need it" may be a yes to them."""
 NAMES: Mapping[Intent, str] = {"confirm": "yes", "cancel": "no"}
 _MOST_TEXTS = 60
 _MOST_VARIED = 3
@@ -34,12 +34,12 @@ _STEM = 4
 
 
 def parsed(source: Mapping[str, Any], lang: str, common: Common) -> Words:
-    """Return the words of one file. Raises ValueError, naming the line, for one that is not in the form."""
+    """Return the words of one file. Raises ValueError, which names the line, for a line that breaks the form."""
     forms = _forms(source, lang)
     stems = _stems(forms, lang)
     going_on = re.compile(f"{'' if lang in UNSPACED else '(?:^| )'}(?:{'|'.join(map(re.escape, common.going_on))})")
     unneeded = frozenset(_texts(source, lang, "no_unneeded"))
-    # Without its accent such a word means something else: "sí, borra" is a yes, "si borra" is none.
+    # Without its accent the word has another meaning: "sí, borra" is a yes, "si borra" is none.
     other = tuple(f"{text} " for name in NAMES.values() for text in _texts(source, lang, f"{name}_comma"))
     exact: dict[str, set[Piece]] = defaultdict(set)
     slots: dict[str, set[Intent]] = defaultdict(set)
@@ -100,7 +100,7 @@ def _plain_pieces(
 
 
 def _fixed(source: Mapping[str, Any], lang: str, name: str) -> Iterator[tuple[str, str]]:
-    """Yield phrases with a verb that are in no template, and those whose template has several forms of it."""
+    """Yield the phrases with a verb that stand in no template, or in a template with several forms of it."""
     for verb, fixed in source.get("fixed", {}).items():
         yield from ((text, verb) for text in _texts(fixed, lang, name))
     names = list(map(fold, source.get("forms", ())))
@@ -151,7 +151,7 @@ def _stems(forms: Mapping[str, frozenset[Form]], lang: str) -> Mapping[str, froz
 
 
 def _spelt(exact: Mapping[str, set[Piece]], other: tuple[str, ...], lang: str) -> Mapping[str, frozenset[Piece]]:
-    """Return the pieces by every spelling; a spelling that a yes and a no share says neither."""
+    """Return the pieces by every spelling. A spelling that a yes and a no share is neither."""
     spelt: dict[str, set[Piece]] = {text: set(pieces) for text, pieces in exact.items()}
     loose: dict[str, set[Piece]] = defaultdict(set)
     for text, pieces in exact.items():
@@ -163,7 +163,7 @@ def _spelt(exact: Mapping[str, set[Piece]], other: tuple[str, ...], lang: str) -
 
 
 def _is_letter(text: str, lang: str) -> bool:
-    """Return True for a single letter, which is no answer but in English; a syllable of Hangul or a sign is a word."""
+    """Return True for a single letter of an alphabet, which is an answer only in English. A sign is a word."""
     return lang != "en" and len(text) == 1 and unicodedata.name(text, "").split()[0] in _ALPHABETS
 
 
@@ -187,7 +187,7 @@ def _plain(word: str) -> str:
 
 def _texts(source: Mapping[str, Any], lang: str, key: str) -> Iterator[str]:
     for line in source.get(key, ()):
-        folded = fold(line)  # once, and not each of up to sixty texts
+        folded = fold(line)  # once, instead of up to sixty texts
         yield from (_tidied(text, lang) for text in _expanded(folded))
 
 
@@ -196,7 +196,7 @@ def _joined(text: str, lang: str) -> str:
 
 
 def _tidied(text: str, lang: str) -> str:
-    """Return a folded text with the spaces of `fold`; in an unspaced language without any."""
+    """Return a folded text with single spaces; in a language without spaces, without them."""
     text = unicodedata.normalize("NFC", _COMMA.sub(", ", text))
     return "".join(text.split()) if lang in UNSPACED else " ".join(text.split())
 
@@ -218,10 +218,10 @@ def _signature(line: str) -> re.Pattern[str]:
 
 
 def check_words(words: Words, common: Common) -> None:
-    """Raise ValueError, naming the words, when a language contradicts itself: the tests hold each file to it.
+    """Raise ValueError, which names the words, if a language contradicts itself. The tests check each file.
 
-    No text may be a yes and a no to the same question. The words that a prompt tells people to type must be read as
-    what they say, and no carrier may act on them.
+    No text may be a yes and a no to the same question. The words that a prompt asks to type must have their meaning,
+    and no carrier may act on them.
     """
     for text, pieces in words.pieces.items():
         for verb in {piece.verb for piece in pieces}:

@@ -16,7 +16,7 @@ INTENTS: tuple[Intent, ...] = ("confirm", "cancel")
 CARRIER_WORDS = frozenset(
     {"cancel", "end", "optout", "quit", "revoke", "start", "stop", "stopall", "unstop", "unsubscribe", "yes"}
 )
-"""Words by which carriers and Twilio opt the sender out or in before we see them (Twilio, "Advanced Opt-Out")."""
+"""Words that opt the sender out or in at the carrier, before the gateway gets them (Twilio, "Advanced Opt-Out")."""
 UNSPACED = frozenset({"ja", "th", "zh"})
 """Languages that are written without spaces between words."""
 
@@ -29,14 +29,15 @@ class Piece(NamedTuple):
     """One way to read a text that may be a part of an answer."""
 
     role: Role
-    """head: a yes or a no. comma head: one that is followed by more only after a comma. after: what counts only behind
-    a head. phrase: a whole answer; a cancelling one stands behind a head only after a comma. then: one that does not.
+    """``head``: a yes or a no. ``comma head``: a head that more may follow only after a comma. ``after``: a text that
+    counts only behind a head. ``phrase``: a whole answer; a cancelling one stands behind a head only after a comma.
+    ``then``: a whole answer that needs no comma.
     """
     intent: Intent
     verb: str | None = None
-    """The verb that the phrase holds, and that the prompt has to be of; None: none."""
+    """The verb of the phrase, which must be that of the prompt; None: it has no verb."""
     no_verbs: frozenset[str] = frozenset()
-    """The verbs of NO_VERBS that stand in a phrase which is no answer to a prompt of them."""
+    """The verbs of NO_VERBS to whose prompts the phrase is no answer, because it holds them."""
 
 
 class Form(NamedTuple):
@@ -52,7 +53,7 @@ class Words:
 
     language: str
     typed: tuple[str, str]
-    """The yes and the no that a prompt tells people to type with its code, as they are shown."""
+    """The yes and the no that a prompt asks to type with its code, as they are shown."""
     pieces: Mapping[str, frozenset[Piece]]
     polite: frozenset[str]
     """Texts that may stand before, behind and between the pieces of an answer."""
@@ -60,44 +61,44 @@ class Words:
     """Texts that open a signature; a name may follow."""
     sent_from: tuple[re.Pattern[str], ...]
     unclear: frozenset[str]
-    """Whole messages that are no answer, whatever their pieces say."""
+    """Whole messages that are no answer, although their pieces are."""
     unclear_joined: frozenset[str]
-    """The same of those that a comma makes an answer: "não deixa", but "não, deixa"."""
+    """The same for messages that a comma turns into an answer: "não deixa", but "não, deixa"."""
     slots: Mapping[str, frozenset[Intent]]
-    """Phrases with a verb, which stands in them as "{the name of its form}"."""
+    """Phrases with a verb, written as "{the name of its form}"."""
     forms: Mapping[str, frozenset[Form]]
-    """The verbs by their forms."""
+    """Form of a verb -> the verbs that have it."""
     longest_form: int
     first: frozenset[str]
     """The words that a piece or a polite text begins with."""
     first_of_forms: frozenset[str]
     prefixed: bool
-    """Whether a verb may stand behind letters in the same word."""
+    """True if a verb may follow other letters in the same word."""
 
     def says_nothing(self, text: str) -> bool:
-        """Return True for a folded text that is no answer in this language, whatever another says."""
+        """Return True for a folded text that is no answer in this language, even if it is one in another."""
         return text.replace(",", "") in self.unclear or text in self.unclear_joined
 
     @property
     def spaced(self) -> bool:
-        """Return True for a language that is written with spaces between words."""
+        """True if the language is written with spaces between words."""
         return self.language not in UNSPACED
 
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """What holds in every language."""
+    """The rules and words of all languages."""
 
     everywhere: Mapping[Intent, frozenset[str]]
     with_code: Mapping[Intent, str]
     exceptions: Mapping[str, frozenset[str]]
-    """By language the words of `everywhere` that mean something else in it."""
+    """Language -> the words of `everywhere` that have another meaning in it."""
     same: Mapping[str, str]
     emoji: Mapping[str, frozenset[Intent]]
-    """Emoji that may stand after an answer, and after an answer of which intents."""
+    """Emoji that may follow an answer -> the intents that it may follow."""
     devices: frozenset[str]
     going_on: tuple[str, ...]
-    """Stems of "continue" and "keep going": to a prompt that would stop something they may mean not to."""
+    """Stems of "continue" and "keep going". After a prompt that would stop a process they may be a no."""
 
     def is_device(self, text: str) -> bool:
         """Return True for the folded name of a phone, a system or a mail program."""
@@ -107,5 +108,5 @@ class Common:
 
     @property
     def _stems(self) -> tuple[str, ...]:
-        """The names that languages put endings to: iPhonu, Samsung-puhelimesta."""
+        """The names to which languages add endings: iPhonu, Samsung-puhelimesta."""
         return tuple(name[:-1] for name in self.devices if len(name) > _STEM)
