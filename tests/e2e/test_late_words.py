@@ -30,7 +30,7 @@ async def asked_again(house: Served, chat: Any, before: int) -> None:
     assert again.buttons == ["Confirm", "Cancel"]
 
 
-async def test_telegram(tmp_path: Path) -> None:
+async def test_telegram_yes_typed_before_the_question_does_not_count(tmp_path: Path) -> None:
     async with served(tmp_path) as house:
         telegram, ana = house.telegram, house.ana
         house.model.script([DELETE])
@@ -57,7 +57,7 @@ async def test_telegram_words_not_typed_here_are_asked_again(tmp_path: Path, why
         await asked_again(house, ana, 1)
 
 
-async def test_slack(tmp_path: Path) -> None:
+async def test_slack_yes_typed_before_the_question_does_not_count(tmp_path: Path) -> None:
     async with served(tmp_path) as house:
         slack, ben = house.slack, house.ben
         direct = slack.direct(ben)
