@@ -40,7 +40,7 @@ def reads(intent: Any) -> deciding.Reads:
 # ── windows ──
 
 
-async def test_the_windows_begin_with_the_receipt_and_a_timer_keeps_the_deadline(private: Table) -> None:
+async def test_windows_begin_with_the_receipt_and_end_by_a_timer(private: Table) -> None:
     action = await private.ask()
     assert (action.shown_at, action.expires_at) == (None, None)
     private.later(300)
@@ -86,7 +86,7 @@ async def test_a_prompt_that_never_arrived_ends_the_action(private: Table) -> No
     assert "did not arrive in time" in edit.reply.text
 
 
-async def test_one_that_arrived_is_not_undelivered(private: Table) -> None:
+async def test_delivered_question_cannot_become_undelivered(private: Table) -> None:
     action = await private.asked()
     actions = await private.actions()
     settling.close_undelivered(actions, action.pending_action_id, actions.now + timedelta(hours=1))
@@ -124,7 +124,7 @@ async def test_shown_again_twice_at_most_with_old_buttons_still_good(private: Ta
     assert {token.sha256 for token in action.tokens} <= {token.sha256 for token in again.tokens}
 
 
-async def test_nothing_to_show_says_nothing(private: Table) -> None:
+async def test_showing_no_actions_says_nothing(private: Table) -> None:
     actions = await private.actions()
     prompting.show_prompt(actions, [])
     assert actions.says == []
@@ -166,7 +166,7 @@ SPOILED: dict[str, Callable[[BareReply, PendingAction], BareReply]] = {
 
 @pytest.mark.ledger("PEND-16")
 @pytest.mark.parametrize("why", SPOILED)
-async def test_a_bare_yes_that_fails_a_condition_shows_the_prompt_again(private: Table, why: str) -> None:
+async def test_bare_yes_failing_a_condition_shows_the_prompt_again(private: Table, why: str) -> None:
     action = await private.asked()
     assert action.shown_at is not None
     actions = await private.actions()
@@ -214,7 +214,7 @@ async def test_the_end_of_the_answer_window_is_still_within_it(private: Table) -
     assert (await private.write(actions)).actions == [action.pending_action_id]
 
 
-async def test_a_question_shown_again_alone_has_an_answer_window_of_its_own(private: Table) -> None:
+async def test_question_shown_again_has_its_own_answer_window(private: Table) -> None:
     action = await private.asked()
     assert action.shown_at is not None
     again = action.shown_at + timedelta(seconds=300)
@@ -250,7 +250,7 @@ async def test_a_late_yes_is_told_that_it_expired(private: Table) -> None:
 
 
 @pytest.mark.ledger("PEND-39")
-async def test_with_nothing_open_or_lately_settled_a_yes_is_an_ordinary_word(private: Table) -> None:
+async def test_yes_with_nothing_open_or_lately_settled_is_ordinary(private: Table) -> None:
     actions = await private.actions()
     assert not deciding.word(actions, reads("confirm"), ANA, private.word(actions.now), "en")
     await private.asked()
@@ -277,7 +277,7 @@ async def test_a_vote_is_counted_and_said(group: Table) -> None:
     assert (await group.write(actions)).actions == [action.pending_action_id]
 
 
-async def test_whose_reply_it_is_not_hears_no_list(group: Table) -> None:
+async def test_reply_of_another_person_gets_no_list(group: Table) -> None:
     one, two = await group.ask("INV-1"), await group.ask("INV-2")
     await group.deliver(one, two, message_id="both")
     actions = await group.actions()
@@ -375,7 +375,7 @@ async def test_a_forged_record_ends_told_and_holds_again(private: Table, state: 
     assert (await private.actions()).says == []
 
 
-async def test_of_a_forged_one_that_was_running_nobody_says_that_nothing_happened(private: Table) -> None:
+async def test_forged_running_record_is_told_as_unknown(private: Table) -> None:
     action_id = await approved(private)
     actions = await private.actions()
     settling.launch(actions, action_id, 5, actions.now)
@@ -412,7 +412,7 @@ async def test_a_record_of_another_conversation_is_not_here(private: Table) -> N
     )
 
 
-async def test_without_any_of_its_keys_nothing_runs(private: Table) -> None:
+async def test_action_sealed_with_a_lost_key_is_not_launched(private: Table) -> None:
     action_id = await approved(private)
     actions = await private.actions(keyring=Keyring([b"quite another key of ours"]))
     assert settling.launch(actions, action_id, 5, actions.now) is None
@@ -439,7 +439,7 @@ async def test_what_is_settled_is_kept_thirty_days(private: Table) -> None:
     assert (await private.store.get([key]))[key].value is None
 
 
-async def test_each_line_of_the_audit_names_the_one_before_and_the_record_the_last(private: Table) -> None:
+async def test_audit_lines_form_a_chain_that_ends_in_the_record(private: Table) -> None:
     action_id = await approved(private)
     lines = await private.audit(action_id)
     assert [line["what"] for line in lines] == ["asked", "shown", "decided"]

@@ -87,7 +87,7 @@ def test_no_stop_is_forgotten_however_many_people_say_it() -> None:
     assert not index.has_stopped("test:bot:never", NOW + timedelta(seconds=149))
 
 
-def test_a_stop_that_is_said_late_takes_no_other_back() -> None:
+def test_late_older_stop_does_not_replace_a_newer_one() -> None:
     index = Index().stopped_by(str(ANA), NOW).stopped_by(str(ANA), NOW - timedelta(seconds=5))
     assert index.has_stopped(str(ANA), NOW - timedelta(seconds=1))
 
@@ -98,7 +98,7 @@ def test_an_index_without_a_stop_for_everybody_is_read() -> None:
     assert not Index.from_text(index.to_text()).has_stopped("test:bot:other", NOW - timedelta(days=1))
 
 
-def test_it_is_the_same_after_it_was_stored() -> None:
+def test_index_reads_back_as_it_was_stored() -> None:
     index = Index().changed(numbered(1), NOW).changed(numbered(2), NOW).acted_by(str(ANA), NOW)
     index = index.changed(close(numbered(1), "refused", NOW), NOW).stopped_by(str(ANA), NOW)
     index = index.showed(Showing(at=NOW, queued=NOW, shows=frozenset({"a"}), alone=True, message_id="7", sent_at=NOW))
@@ -117,7 +117,7 @@ def test_it_names_the_seal_of_each_records_last_write() -> None:
     assert [entry.seal for entry in index.open] == ["one", "new"]
 
 
-def test_the_last_thing_said_before_a_moment_is_none_while_another_is_on_its_way() -> None:
+def test_last_said_is_none_while_another_message_is_in_flight() -> None:
     def at(second: int) -> datetime:
         return NOW + timedelta(seconds=second)
 

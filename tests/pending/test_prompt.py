@@ -41,7 +41,7 @@ def done(action: PendingAction) -> PendingAction:
     return finish(launch(approve(show(action, NOW, "m"), str(ANA), "Ana", NOW), 5, NOW), 5, "done", "", NOW)
 
 
-def test_one_question() -> None:
+def test_prompt_of_one_question_reads_as_written_here() -> None:
     action = record(table=(), args={"invoice_id": "INV-42", "amount": 199.5, "to": ["a@b.c"]})
     reply = asked(action)
     assert read(reply) == (
@@ -68,7 +68,7 @@ def test_in_the_language_of_the_conversation(language: str, answer: str, window:
     assert read(asked(record(language=language))).endswith(f"{answer}\n\n{window}")
 
 
-def test_from_right_to_left_words_and_code_stay_readable_and_are_read_when_copied() -> None:
+def test_right_to_left_prompt_is_legible_and_its_codes_readable() -> None:
     action = record(language="ar", table=(), preview="Delete invoice INV-42?", approvers=(str(BOB), str(EVA)))
     text = read(asked(action))
     assert "**" not in text and "أو الرد بكتابة نعم \u2068K7PA\u2069 أو لا \u2068K7PA\u2069." in text
@@ -95,7 +95,7 @@ def test_a_table_stands_before_the_arguments_and_hides_none() -> None:
     assert rows in read(asked(action))
 
 
-def test_an_argument_that_the_table_has_word_for_word_is_not_repeated() -> None:
+def test_argument_that_the_table_shows_alike_is_not_repeated() -> None:
     args = {"invoice_id": "INV-42", "copies": 2, "note": "2", "to": "Bob"}
     table = tuple((name, str(value)) for name, value in args.items() if name != "to")
     text = read(asked(record(args=args, table=(*table, ("to", "Bob B.")))))
@@ -104,7 +104,7 @@ def test_an_argument_that_the_table_has_word_for_word_is_not_repeated() -> None:
     assert "• to: “Bob B.”\n" in text and "• to: Bob\n" in text
 
 
-def test_the_only_argument_of_a_template_is_not_repeated_when_its_sentence_has_it() -> None:
+def test_only_argument_shown_in_the_sentence_is_not_repeated() -> None:
     one: dict[str, Any] = {"template": "t" * 64, "table": ()}
     assert "invoice_id" not in read(asked(record(**one, preview="Delete invoice “INV-42”?")))
     assert "• invoice_id: INV-42\n" in read(asked(record(**one, preview="Delete invoice “INV-421”?")))
@@ -115,7 +115,7 @@ def test_the_only_argument_of_a_template_is_not_repeated_when_its_sentence_has_i
         assert "• copies: 1\n" in read(asked(record(**one, args=copies, preview=preview)))
 
 
-def test_who_may_confirm() -> None:
+def test_prompt_names_who_may_confirm() -> None:
     one, two = (record(approvers=(str(BOB), str(EVA)), need=need) for need in (1, 2))
     assert "K7PA. test:bot:bob and test:bot:eva may confirm." in read(asked(one))
     assert "2 of these people must confirm: test:bot:bob and test:bot:eva." in read(asked(two))
@@ -155,7 +155,7 @@ def test_a_hostile_value_is_shown_as_what_it_is(value: str, sentence: str, exact
 
 
 @pytest.mark.parametrize(("value", "sentence", "exact"), HOSTILE)
-def test_so_are_a_name_and_a_person(value: str, sentence: str, exact: str | None) -> None:
+def test_hostile_name_and_person_are_shown_as_they_are(value: str, sentence: str, exact: str | None) -> None:
     assert f"• “{exact or sentence}”: x\n" in read(asked(record(args={value: "x"}, table=())))
     closed = close(show(record(), NOW, "m"), "refused", NOW, by=str(ANA), name=value)
     assert f"Not done, said “{exact or sentence}”." in read(Reply(text=settled_note(closed, NOW)))
@@ -280,7 +280,7 @@ def test_in_words_it_is_one_cheap_text_message_in_each_language(
 
 @pytest.mark.parametrize("language", ["de", "en", "es", "fr", "it", "nl", "pt"])
 @pytest.mark.parametrize("verb", [None, "cancel"])
-def test_in_words_every_prompt_is_cheap(language: str, verb: str | None) -> None:
+def test_every_worded_prompt_stays_in_the_cheap_alphabet(language: str, verb: str | None) -> None:
     asks = partial(record, language=language, verb=verb, table=(), args={"invoice_id": "INV-42"}, ttl_seconds=1800.0)
     short = in_words(asks())
     assert len(short) + sum(map(short.count, "^{}\\[~]|€")) <= 160
@@ -302,7 +302,7 @@ def test_in_words_every_prompt_is_cheap(language: str, verb: str | None) -> None
         *((verb, "Reply OK K7PA to do it or NO K7PA to leave it as it is.") for verb in sorted(NO_VERBS)),
     ],
 )
-def test_nobody_is_told_that_a_no_cancels_what_they_asked_to_cancel(verb: str | None, answer: str) -> None:
+def test_question_to_cancel_never_says_that_no_cancels(verb: str | None, answer: str) -> None:
     assert answer in in_words(record(verb=verb))
     long = record(verb=verb, args={"note": "x" * 9999})
     assert answer in read(asked(long)), "its file has no button to confirm"
@@ -327,19 +327,19 @@ def test_several_in_words_are_numbered_each_with_its_code() -> None:
 
 
 @pytest.mark.parametrize(("value", "shown"), [("a\nb", '"a\\nb"'), ("a b", '"a b"'), ("שלום", '"שלום"')])
-def test_what_we_put_around_a_value_costs_nothing(value: str, shown: str) -> None:
+def test_signs_around_a_value_stay_in_the_cheap_alphabet(value: str, shown: str) -> None:
     text = in_words(record(table=(), args={"note": value}))
     assert f"- note: {shown}\n" in text and set(text) - set(value) <= GSM
 
 
-def test_what_is_written_from_right_to_left_moves_nothing_around_it() -> None:
+def test_right_to_left_value_moves_nothing_around_it() -> None:
     action = record(table=(), args={"note": "שלום", "lines": ["שלום"], "copies": 2}, preview="Print “שלום” 2 times?")
     text = read(asked(action))
     assert text.startswith("Print \u2068“שלום”\u2069 2 times?\n\n")
     assert '• note: \u2068“שלום”\u2069\n• lines: \u2068[\u2068"שלום"\u2069]\u2069\n• copies: 2\n' in text
 
 
-def test_nor_does_a_name_from_right_to_left() -> None:
+def test_right_to_left_name_moves_nothing_around_it() -> None:
     text = read(asked(record(table=(), args={"הערה": "a b", "עותקים": 2}, preview="Print?")))
     assert "• הערה: \u2068“a b”\u2069\n• עותקים: \u20682\u2069\n" in text
 

@@ -48,7 +48,7 @@ async def test_what_is_asked_is_frozen_and_sealed(private: Table) -> None:
         action.state = "done"  # type: ignore[misc]
 
 
-async def test_arguments_changed_in_the_process_afterwards_are_not_the_action(private: Table) -> None:
+async def test_arguments_changed_after_the_proposal_do_not_count(private: Table) -> None:
     args: dict[str, Any] = {"invoice_id": "INV-42", "lines": [1, 2]}
     actions = await private.actions()
     action = propose_action(
@@ -133,7 +133,7 @@ async def test_an_ask_with_another_preview_supersedes(private: Table, change: di
     assert action.pending_action_id != first.pending_action_id
 
 
-async def test_true_is_not_the_one_that_was_shown(private: Table) -> None:
+async def test_precondition_true_differs_from_the_number_one(private: Table) -> None:
     first = await asked_as(private, Preview(text="Delete?", precondition=1), previewing())
     action = private.propose(
         await private.actions(), preview=Preview(text="Delete?", precondition=True), tool=previewing()
@@ -232,7 +232,7 @@ async def test_the_quota_counts_an_action_that_was_joined_once(private: Table) -
 
 
 @pytest.mark.parametrize("other", ["argument", "tool", "precondition", "person"])
-async def test_only_an_equal_ask_joins(private: Table, other: str) -> None:
+async def test_differing_ask_does_not_join_the_open_one(private: Table, other: str) -> None:
     first = await private.asked("INV-42")
     actions = await private.actions()
     more: dict[str, Any] = {}
@@ -305,7 +305,7 @@ async def test_what_was_refused_is_not_asked_again_within_the_turn(private: Tabl
         ("telegram", 42.0, True, 42.0),
     ],
 )
-async def test_the_tools_window_beats_the_channels_and_the_channels_the_default(
+async def test_tools_window_beats_the_channels_and_then_the_default(
     group: Table, channel: str, tool_seconds: float | None, approvers: bool, seconds: float
 ) -> None:
     tool = make_tool([BOB] if approvers else [], ttl_seconds=tool_seconds)
@@ -334,7 +334,7 @@ async def test_approvers_are_kept_with_the_action(group: Table) -> None:
     assert (action.approvers, action.need) == ((str(BOB), str(EVA)), 2)
 
 
-async def test_the_requester_may_be_one_of_the_approvers_only_where_the_rule_says_so(group: Table) -> None:
+async def test_requester_is_an_approver_only_where_the_rule_says_so(group: Table) -> None:
     actions = await group.actions()
     without = group.propose(actions, tool=make_tool([ANA, BOB]))
     including = group.propose(actions, tool=make_tool([BOB], requester=True))
@@ -344,7 +344,7 @@ async def test_the_requester_may_be_one_of_the_approvers_only_where_the_rule_say
 
 
 @pytest.mark.parametrize(("people", "need"), [([ANA], 1), ([ANA, BOB], 2)])
-async def test_a_rule_that_only_the_requester_could_meet_is_never_asked(
+async def test_rule_only_the_requester_could_meet_is_never_asked(
     group: Table, people: list[Person], need: int
 ) -> None:
     """Else the last approver could ask, and confirm alone what needs four eyes."""

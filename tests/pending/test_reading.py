@@ -108,19 +108,19 @@ def phrases(intent: Intent) -> list[tuple[str, str]]:
 
 @pytest.mark.ledger("PEND-47", "PEND-48", "PEND-49", "PEND-50", "PEND-71")
 @pytest.mark.parametrize(("lang", "text"), listed("yes"))
-def test_yes(lang: str, text: str) -> None:
+def test_corpus_of_yes_is_read_as_confirm(lang: str, text: str) -> None:
     assert PARSER.classify(text, lang, verb="delete") == "confirm"
 
 
 @pytest.mark.ledger("PEND-51", "PEND-70", "PEND-71")
 @pytest.mark.parametrize(("lang", "text"), listed("no"))
-def test_no(lang: str, text: str) -> None:
+def test_corpus_of_no_is_read_as_cancel(lang: str, text: str) -> None:
     assert PARSER.classify(text, lang, verb="delete") == "cancel"
 
 
 @pytest.mark.ledger("PEND-47", "PEND-48", "PEND-52", "PEND-69", "PEND-70")
 @pytest.mark.parametrize(("lang", "text"), listed("near"))
-def test_neither(lang: str, text: str) -> None:
+def test_corpus_of_neither_is_read_as_unclear(lang: str, text: str) -> None:
     assert PARSER.classify(text, lang, verb="delete") == "unclear"
 
 
@@ -215,7 +215,7 @@ def test_one_other_word_makes_a_yes_unclear(phrase: tuple[str, str], data: st.Da
     assert PARSER.classify(" ".join(words), lang, verb="delete") == "unclear"
 
 
-def test_no_no_is_a_yes_in_any_language() -> None:
+def test_word_for_no_is_never_a_yes_in_another_language() -> None:
     """But for "tak", which is a no in Indonesian and a yes in Polish."""
     for (_, no), lang in product(phrases("cancel")[::20], languages()):
         assert PARSER.classify(no, lang, verb="delete") != "confirm" or no == "tak", (no, lang)
@@ -374,7 +374,7 @@ def test_hostile_texts_are_unclear_at_once(text: str) -> None:
         ("pt", "n", "unclear"),
     ],
 )
-def test_the_words_of_the_conversations_language_and_english_count(lang: str, text: str, means: str) -> None:
+def test_words_of_the_conversations_language_and_english_count(lang: str, text: str, means: str) -> None:
     assert PARSER.classify(text, lang, verb="delete") == means
 
 
@@ -443,7 +443,7 @@ def test_every_entry_can_be_reached() -> None:
 
 
 @pytest.mark.parametrize("lang", [*languages(), "pt-BR", "xx"])
-def test_what_people_are_told_to_type_is_read_and_no_carriers_word(lang: str) -> None:
+def test_words_to_type_are_read_and_are_no_carrier_words(lang: str) -> None:
     yes, no = safe_words(lang)
     assert read_code(f"{yes} 7KPA", lang) == CodeReply("7KPA", "confirm")
     assert read_code(f"7kpa {no.lower()}", lang) == CodeReply("7KPA", "cancel")
@@ -454,14 +454,14 @@ def test_what_people_are_told_to_type_is_read_and_no_carriers_word(lang: str) ->
 
 
 @pytest.mark.parametrize(("lang", "text", "code", "intent"), corpus("codes")["read"])
-def test_word_and_code(lang: str, text: str, code: str, intent: Intent) -> None:
+def test_word_with_a_code_is_read_as_both(lang: str, text: str, code: str, intent: Intent) -> None:
     assert read_code(text, lang) == CodeReply(code, intent)
     assert PARSER.classify(text, lang, verb="delete") == "unclear"
     assert reads_as_answer(text, lang)
 
 
 @pytest.mark.parametrize(("lang", "text"), corpus("codes")["not_read"])
-def test_not_a_word_and_a_code(lang: str, text: str) -> None:
+def test_text_without_a_word_and_a_code_is_no_code_reply(lang: str, text: str) -> None:
     assert read_code(text, lang) is None
 
 
@@ -505,7 +505,7 @@ def message(text: str, person: Person | None = ANA, **more: Any) -> Message:
     ],
     ids=repr,
 )
-def test_goes_through_the_decision_lane(event: Event) -> None:
+def test_answer_goes_through_the_decision_lane(event: Event) -> None:
     assert decides(event)
 
 
@@ -532,7 +532,7 @@ def test_goes_through_the_decision_lane(event: Event) -> None:
     ],
     ids=repr,
 )
-def test_is_read_in_its_place(event: Event) -> None:
+def test_other_message_is_read_in_its_place(event: Event) -> None:
     assert not decides(event)
 
 
@@ -559,7 +559,7 @@ def test_what_is_no_answer_in_any_language(text: str) -> None:
     ("text", "read"),
     [(text, read) for read in ("confirms", "cancels", "refuses") for text in corpus("seed")[read]],
 )
-def test_the_seeds_parser(text: str, read: str) -> None:
+def test_seeds_parser_reads_yes_and_no(text: str, read: str) -> None:
     parser: ConfirmParser = RegexConfirmParser()
     assert (parser.is_confirm(text), parser.is_cancel(text)) == (read == "confirms", read == "cancels")
 

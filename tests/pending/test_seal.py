@@ -123,7 +123,7 @@ def test_what_is_no_record_opens_nothing(stored: Any) -> None:
     assert KEYRING.open("action/1", stored) is None
 
 
-def test_only_a_genuine_record_of_a_newer_form_is_left_to_a_newer_release() -> None:
+def test_only_a_genuine_record_of_a_newer_form_is_left() -> None:
     newer = KEYRING.seal("action/1", "text", form=FORM + 1)
     with pytest.raises(NewerForm):
         KEYRING.open("action/1", newer)
@@ -198,7 +198,7 @@ def test_the_seeds_digest_over_arguments_alone() -> None:
         ("\u00e9", "e\u0301", False),
     ],
 )
-def test_which_arguments_have_one_digest(one: Any, other: Any, *, same: bool) -> None:
+def test_only_equal_arguments_share_a_digest(one: Any, other: Any, *, same: bool) -> None:
     digests = {compute_args_digest({"value": each}) for each in (one, other)}
     assert len(digests) == (1 if same else 2)
     assert all(len(each) == 64 and int(each, 16) for each in digests)
@@ -240,7 +240,7 @@ json_values = st.recursive(
 
 
 @given(st.dictionaries(st.text("abc", max_size=3), json_values, max_size=4), st.randoms(use_true_random=False))
-def test_the_order_of_keys_makes_no_difference_and_every_value_does(args: dict[str, Any], random: Any) -> None:
+def test_digest_ignores_key_order_and_covers_every_value(args: dict[str, Any], random: Any) -> None:
     shuffled = list(args.items())
     random.shuffle(shuffled)
     digest = compute_digest(record(args=args))

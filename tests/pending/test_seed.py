@@ -114,7 +114,7 @@ async def test_an_executor_that_cannot_be_called_is_refused(place: Place, wrong:
 
 
 @pytest.mark.ledger("PEND-07", "ERR-04")
-async def test_a_second_one_in_a_scope_is_refused_and_the_first_goes_on(place: Place, ran: Ran) -> None:
+async def test_second_stash_in_a_scope_is_refused_and_first_remains(place: Place, ran: Ran) -> None:
     pending = await place.open()
     first = await stashed(pending, ran.deletes("first"))
     with pytest.raises(PendingActionExistsError, match="delete_invoice"):
@@ -273,7 +273,7 @@ async def test_what_somebody_else_has_written_holds_no_stash_up(place: Place) ->
     await stashed(pending)
 
 
-async def test_an_answer_that_comes_while_it_is_stashed_finds_its_executor(
+async def test_answer_during_the_stash_finds_its_executor(
     place: Place, ran: Ran, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pending = await place.open()
@@ -297,7 +297,7 @@ async def test_an_answer_that_comes_while_it_is_stashed_finds_its_executor(
     assert ran.done == ["INV-42"]
 
 
-async def test_a_record_names_the_parser_that_was_there_when_it_was_stashed(place: Place) -> None:
+async def test_record_names_the_parser_of_its_stash(place: Place) -> None:
     assert (await stashed(await place.open())).parser_version == RegexConfirmParser().version
     assert (await stashed(await place.open(parser=NoYes()), user="bob")).parser_version == "no-yes-1"
 
@@ -425,7 +425,7 @@ async def test_of_many_at_once_one_executes(place: Place, ran: Ran) -> None:
     assert ran.done == ["INV-42"]
 
 
-async def test_while_it_runs_a_twin_finds_nothing_and_the_next_may_be_stashed(place: Place, ran: Ran) -> None:
+async def test_running_action_hides_from_twins_and_lets_the_next_in(place: Place, ran: Ran) -> None:
     pending, begun, go_on = await place.open(), asyncio.Event(), asyncio.Event()
 
     async def slow() -> str:
@@ -449,7 +449,7 @@ async def test_while_it_runs_a_twin_finds_nothing_and_the_next_may_be_stashed(pl
 
 
 @pytest.mark.ledger("PEND-43")
-async def test_a_late_yes_is_told_that_it_is_late(place: Place, ran: Ran) -> None:
+async def test_late_yes_is_answered_as_expired(place: Place, ran: Ran) -> None:
     pending = await place.open()
     await stashed(pending, ran.deletes())
     await place.later(61)
@@ -488,7 +488,7 @@ async def test_another_id_neither_fires_nor_disarms(place: Place, ran: Ran) -> N
     assert status(await pending.pop_if_confirmed("ana", "yes", expected_id=action.pending_action_id)) == "executed"
 
 
-async def test_expired_comes_before_another_digest_and_another_id_before_expired(place: Place) -> None:
+async def test_wrong_id_beats_expired_and_expired_beats_wrong_digest(place: Place) -> None:
     pending = await place.open()
     await stashed(pending)
     await place.later(61)
@@ -510,7 +510,7 @@ async def test_without_closure_and_factory_it_is_disarmed(place: Place) -> None:
 
 
 @pytest.mark.ledger("PEND-04")
-async def test_a_factory_runs_from_the_frozen_record_and_before_a_closure(place: Place, ran: Ran) -> None:
+async def test_factory_runs_from_the_frozen_record_before_a_closure(place: Place, ran: Ran) -> None:
     pending = await place.open()
     pending.register_executor_factory("delete_invoice", ran.factory)
     args = dict(ARGS)
@@ -646,7 +646,7 @@ async def test_an_executor_that_raises_what_no_future_takes_has_failed(place: Pl
     assert outcome is not None and (outcome.status, outcome.record.outcome) == ("failed", "error: RuntimeError")
 
 
-async def test_a_caller_who_is_cancelled_once_it_is_done_leaves_it_done(
+async def test_caller_cancelled_after_the_execution_leaves_it_done(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pending = await place.open()
@@ -709,7 +709,7 @@ async def test_what_ends_more_than_the_executor_leaves_unknown(
     await stashed(pending)
 
 
-async def test_a_caller_who_is_cancelled_leaves_unknown_and_a_thread_that_goes_on_settles_it(place: Place) -> None:
+async def test_cancelled_caller_leaves_unknown_until_the_thread_ends(place: Place) -> None:
     pending, begun, go_on = await place.open(), asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 

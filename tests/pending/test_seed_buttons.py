@@ -96,7 +96,7 @@ async def test_a_button_runs_no_arguments_changed_in_the_store(
 
 
 @pytest.mark.ledger("PEND-56")
-async def test_nothing_there_is_none_for_every_intent(place: Place) -> None:
+async def test_intent_with_nothing_stashed_returns_none(place: Place) -> None:
     pending = await place.open()
     for intent in ("confirm", "cancel", "ignore", "bogus"):
         assert await pending.pop_if_intent("ana", intent) is None
@@ -116,7 +116,7 @@ async def test_a_button_of_another_question_neither_fires_nor_disarms(place: Pla
 
 
 @pytest.mark.ledger("PEND-60")
-async def test_an_ignore_leaves_it_for_a_moment(place: Place, ran: Ran) -> None:
+async def test_ignored_action_stays_for_ten_seconds(place: Place, ran: Ran) -> None:
     pending = await place.open()
     action = await stashed(pending, ran.deletes(), ttl_seconds=300)
     outcome = await pending.pop_if_intent("ana", "ignore")
@@ -184,7 +184,7 @@ async def test_what_has_expired_says_so_before_anything_else(place: Place, ran: 
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
-async def test_seconds_that_are_none_are_refused_even_with_nothing_there(place: Place, seconds: float) -> None:
+async def test_invalid_seconds_are_refused_even_with_nothing_there(place: Place, seconds: float) -> None:
     pending = await place.open()
     with pytest.raises(ValueError, match="ignore_ttl_seconds"):
         await pending.pop_if_intent("ana", "confirm", ignore_ttl_seconds=seconds)
@@ -253,7 +253,7 @@ async def test_what_is_stored_goes_as_its_shorter_time_says(place: Place, how: s
 
 
 @pytest.mark.ledger("PEND-63", "PEND-64")
-async def test_tightening_and_pressing_at_once_revive_nothing_and_disarm_no_other(place: Place, ran: Ran) -> None:
+async def test_tightening_during_a_press_revives_and_disarms_nothing(place: Place, ran: Ran) -> None:
     """Whatever comes first: one execution, and the next action in the scope is as it was stashed."""
     one = await place.open()
     other = one if place.kind == "memory" else await place.open(elsewhere=place.kind == "redis")

@@ -129,7 +129,7 @@ async def test_what_holds_a_no_confirms_nothing(invoices: Invoices, text: str) -
 
 
 @pytest.mark.ledger("PEND-38")
-async def test_what_is_neither_goes_to_the_model_and_what_is_kept_gets_no_more_time(invoices: Invoices) -> None:
+async def test_other_words_reach_the_model_and_extend_no_deadline(invoices: Invoices) -> None:
     async with invoices.bot(CALL, "The one of March.") as bot:
         action = await asked(bot)
         store_of(bot).offset_seconds = 30
@@ -143,7 +143,7 @@ async def test_what_is_neither_goes_to_the_model_and_what_is_kept_gets_no_more_t
 
 
 @pytest.mark.ledger("PEND-38")
-async def test_what_is_neither_drops_it_where_the_bot_says_so(invoices: Invoices) -> None:
+async def test_unrelated_words_drop_the_ask_if_the_bot_says_so(invoices: Invoices) -> None:
     async with invoices.bot(CALL, "Sunny.", "Yes what?", on_unrelated="drop") as bot:
         action = await asked(bot)
         result = await bot.ask_channel("ana", "how is the weather?")
@@ -253,7 +253,7 @@ async def test_a_twin_of_a_yes_runs_nothing_and_says_nothing(invoices: Invoices)
         assert (invoices.deleted, len(invoices.model.requests)) == (["INV-42"], 1)
 
 
-async def test_of_many_calls_with_a_yes_one_runs_it_and_none_asks_the_model(invoices: Invoices) -> None:
+async def test_many_calls_with_a_yes_run_it_once_without_the_model(invoices: Invoices) -> None:
     async with invoices.bot(CALL) as bot:
         await asked(bot)
         results = await asyncio.gather(*(bot.ask_channel("ana", "yes") for _ in range(8)))
@@ -304,7 +304,7 @@ async def test_the_next_call_of_the_model_knows_the_outcome(
 
 
 @pytest.mark.ledger("PEND-30")
-async def test_a_factory_makes_the_executor_of_the_record_in_the_next_process(
+async def test_factory_makes_the_executor_in_the_next_process(
     invoices: Invoices, tmp_path: Path
 ) -> None:
     store = f"sqlite:///{tmp_path / 'bot.db'}"

@@ -86,7 +86,7 @@ def test_without_the_package_of_redis_it_says_what_to_install() -> None:
     assert "pip install 'askfirst[redis]'" in run.stdout
 
 
-async def test_another_key_does_not_hold(place: Place, monkeypatch: pytest.MonkeyPatch, ran: Ran) -> None:
+async def test_stash_under_another_key_counts_as_tampered(place: Place, monkeypatch: pytest.MonkeyPatch, ran: Ran) -> None:
     if place.kind == "memory":
         return  # its key goes with it
     await stashed(await place.open())
@@ -151,7 +151,7 @@ async def test_the_first_calls_may_come_at_once(ran: Ran) -> None:
     await pending.close()
 
 
-async def test_what_cannot_be_brought_over_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_upgrade_gives_the_file_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuses(*_: object) -> None:
         raise StoreUnavailable("just now")
 

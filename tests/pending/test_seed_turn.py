@@ -76,7 +76,7 @@ async def test_the_turn_ends_with_the_question_and_a_yes_runs_it_once() -> None:
         assert invoices.deleted == ["INV-42"]
 
 
-async def test_a_no_lets_go() -> None:
+async def test_no_withdraws_the_stashed_action() -> None:
     invoices = Invoices()
     async with invoices.chat(CALL) as chat:
         await chat.says("ana", "delete INV-42")
@@ -170,7 +170,7 @@ async def test_an_executor_that_fails_is_told_without_its_words() -> None:
         assert "Delete invoice INV" in chat.last.text
 
 
-async def test_an_agent_alone_runs_it_only_when_its_own_approval_says_so() -> None:
+async def test_agent_alone_runs_a_stash_only_if_confirm_action_agrees() -> None:
     invoices = Invoices()
     agent = Agent([invoices.tool], provider=ScriptedProvider([CALL]))
     result = await agent.run("delete INV-42")
@@ -222,7 +222,7 @@ async def test_a_turn_that_is_taken_over_still_asks() -> None:
     assert first.messages == again.messages
 
 
-async def test_an_engine_ends_what_another_process_was_running_when_it_died(
+async def test_engine_settles_the_action_of_a_process_that_died(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ASKFIRST_SECRET", SECRET)

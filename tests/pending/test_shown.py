@@ -182,7 +182,7 @@ def test_finding_8_a_value_does_not_speak_for_the_question(platform: str) -> Non
     assert headline == "Pay invoice “X7? (dry run: nothing will be paid)”?"
 
 
-def test_finding_8_by_sms_a_value_is_never_folded_and_our_own_marks_are() -> None:
+def test_finding_8_sms_folds_our_own_marks_and_never_a_value() -> None:
     text = seen("sms", of({"it": "a – b’s", "to": "Ana Silva"}, "Send {it} to {to}?"))
     assert 'Send "a – b’s" to "Ana Silva"?' in text
     assert '- it: "a – b’s"\n- to: "Ana Silva"\n' in text
@@ -218,7 +218,7 @@ def test_finding_11_a_value_in_done_is_no_markdown_and_is_quoted(platform: str) 
     assert seen_there.strip().replace('"', "“", 1).replace('"', "”", 1) == f"Paid [“{literal}”] now."
 
 
-def test_finding_11_in_slack_a_value_names_nobody_even_once_it_is_settled() -> None:
+def test_finding_11_value_in_a_settled_slack_note_names_nobody() -> None:
     for value in ("slack:T1:U7", "<@U7>"):
         action = of({"it": value}, "Tell {it}?", address=GROUP)
         by_id = done(action, None)
@@ -250,7 +250,7 @@ def test_the_file_has_every_row() -> None:
     assert full_text(action) == "\n".join(["Send it?", "", *rows, ""])
 
 
-def test_in_the_file_a_row_from_right_to_left_moves_nothing_around_it() -> None:
+def test_right_to_left_row_of_the_file_moves_nothing_around_it() -> None:
     args: dict[str, Json] = {"note": "שלום" * 1_000, "lines": ["א", 5], "הערה": "a b", "copies": 2}
     text = full_text(of(args, "Print {note} {copies} times?"))
     assert text.startswith(f"Print \u2068“{args['note']}”\u2069 2 times?\n\n")
@@ -259,7 +259,7 @@ def test_in_the_file_a_row_from_right_to_left_moves_nothing_around_it() -> None:
 
 
 @ON_EVERY_PLATFORM
-def test_a_prompt_that_has_a_file_says_so_and_how_it_is_confirmed(platform: str) -> None:
+def test_prompt_with_a_file_says_so_and_how_it_is_confirmed(platform: str) -> None:
     tokens: list[tuple[str | None, str]] = [] if platform in ("sms", "whatsapp") else [(None, "no")]
     reply = prompt([LONG], tokens)
     assert [button.label for button in reply.buttons] == (["Cancel"] if tokens else [])
@@ -300,7 +300,7 @@ def assert_shown_again(actions: ConversationActions, action: PendingAction) -> N
     assert [button.label for button in prompted.reply.buttons] == ["Cancel"]
 
 
-async def test_its_file_is_said_in_front_and_was_never_asked_without_it(private: Table) -> None:
+async def test_file_of_a_long_prompt_is_sent_first_and_is_required(private: Table) -> None:
     actions, action = await propose_long(private)
     file, prompted = actions.says
     assert (file.reply.media, file.shows, file.asks) == ((media_of(attached(action)),), (), (action.pending_action_id,))
@@ -326,7 +326,7 @@ async def test_a_bare_yes_and_a_reply_are_answered_with_the_question(private: Ta
     assert_shown_again(actions, action)
 
 
-async def test_so_is_a_button_to_confirm_that_an_older_release_has_shown(private: Table) -> None:
+async def test_old_confirm_button_of_a_long_prompt_shows_it_again(private: Table) -> None:
     action = await ask_long(private)
     actions = await private.actions()
     old = Token(sha256=token_sha256("old"), intent="confirm")
@@ -378,7 +378,7 @@ def test_sms_and_whatsapp_show_a_file_only_as_a_link(channel: Any) -> None:
     assert channel(*account, public_url="https://bot.example").capabilities.text_files
 
 
-async def test_what_would_be_too_long_together_is_asked_in_several_messages(private: Table) -> None:
+async def test_questions_too_long_together_are_several_messages(private: Table) -> None:
     actions = await private.actions()
     asked = [actions.ask(of({"it": "word " * 500}, code=f"K7P{n}", pending_action_id=f"{n}" * 32)) for n in range(5)]
     prompting.show_prompt(actions, asked)

@@ -24,7 +24,7 @@ def test_a_token_names_its_partition_and_fits_telegrams_button() -> None:
     assert re.fullmatch(r"07[A-Za-z0-9_-]{22}", token)
 
 
-def test_no_two_are_alike() -> None:
+def test_tokens_and_ids_never_repeat() -> None:
     assert len({make_token("00") for _ in range(1000)}) == 1000
     assert len({make_action_id() for _ in range(1000)}) == 1000
 
@@ -34,7 +34,7 @@ def test_what_is_no_token_of_ours_names_no_partition(token: str) -> None:
     assert token_partition(token) is None
 
 
-def test_only_the_hash_of_a_token_is_kept() -> None:
+def test_token_is_kept_as_its_hash() -> None:
     assert re.fullmatch(r"[0-9a-f]{64}", token_sha256(make_token("00")))
     assert token_sha256("\ud800") != token_sha256("?")
 

@@ -167,7 +167,7 @@ def test_an_old_fence_launches_nothing(fence: int) -> None:
         launch(running(), fence, NOW)
 
 
-def test_an_effect_is_tried_three_times_within_a_day_of_its_first() -> None:
+def test_effect_is_tried_three_times_within_a_day() -> None:
     action = running()
     assert may_relaunch(action, after(3600))
     assert not may_relaunch(action, after(1 + 86400))

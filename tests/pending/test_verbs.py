@@ -101,7 +101,7 @@ def test_the_verb_of_the_question_is_no_way_to_refuse_it(verb: str, text: str) -
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
-def test_beside_a_code_too(verb: str) -> None:
+def test_verb_beside_a_code_must_be_the_questions(verb: str) -> None:
     code = read_code("yes, delete it K7P3", "en", verb=verb)
     assert (code is not None) == (verb == "delete")
     assert read_code("OK K7P3", "en", verb=verb) == ("K7P3", "confirm")
