@@ -128,7 +128,7 @@ IN_ONE = 1_000
 
 
 @pytest.mark.timeout(180)
-async def test_in_a_file_it_costs_little_to_see_which_conversation_is_full(steps: Work, tmp_path: Path) -> None:
+async def test_finding_the_full_conversations_of_a_file_is_cheap(steps: Work, tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "askfirst.db", max_waiting=10 * IN_ONE)
     await store.open()
     await looks_little(store, steps, looking=100, refusing=12 * IN_ONE)
@@ -136,7 +136,7 @@ async def test_in_a_file_it_costs_little_to_see_which_conversation_is_full(steps
 
 
 @pytest.mark.timeout(180)
-async def test_on_redis_it_costs_little_to_see_which_conversation_is_full(server: RedisServer) -> None:
+async def test_finding_the_full_conversations_on_redis_is_cheap(server: RedisServer) -> None:
     await server.command("CONFIG", "SET", "appendfsync", "no")
     store = RedisStore(server.url, max_waiting=10 * IN_ONE, ack_seconds=5)
     await store.open()

@@ -30,7 +30,7 @@ def seconds(clock: Clock) -> float:
     return round(clock.tick().now / 1e6, 3)
 
 
-def test_it_is_the_machines_clock() -> None:
+def test_clock_follows_the_machines_clock() -> None:
     machine = Machine()
     clock = clock_of(machine)
     assert seconds(clock) == 1_000_000
@@ -77,7 +77,7 @@ def test_a_machine_that_is_set_forward_makes_no_deadline_shorter(caplog: pytest.
     assert (record.levelname, "set forward by 1200 seconds" in record.message) == ("WARNING", True)
 
 
-def test_a_step_is_made_good_slowly_or_at_the_next_start() -> None:
+def test_clock_step_is_followed_slowly_or_at_the_next_start() -> None:
     machine = Machine()
     clock = clock_of(machine)
     machine.wall += 60 * SECOND
@@ -131,7 +131,7 @@ def test_a_slow_answer_hides_no_step_and_makes_none(caplog: pytest.LogCaptureFix
     assert len(caplog.records) == 1
 
 
-def test_what_a_clock_cannot_say_yet() -> None:
+def test_clock_steps_have_an_upper_bound_once_heard() -> None:
     steps = ClockSteps("it")
     assert steps.at_most(5) == 0
     steps.hear(500 * MILLION, 10 * MILLION, 10 * MILLION)
@@ -146,7 +146,7 @@ def test_it_goes_on_behind_what_a_file_knows() -> None:
     assert seconds(clock) == 2_000_010
 
 
-def test_an_offset_moves_it_and_taking_it_back_makes_it_stand() -> None:
+def test_offset_moves_the_clock_and_removing_it_stops_it() -> None:
     machine = Machine()
     clock = clock_of(machine)
     clock.offset_seconds = 60

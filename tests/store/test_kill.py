@@ -124,7 +124,7 @@ async def test_a_worker_killed_at_any_point_loses_and_repeats_nothing(path: Path
     assert set(done) | set(waiting) >= accepted
 
 
-async def test_what_a_dead_process_held_is_taken_over_at_once_and_told_of(path: Path) -> None:
+async def test_lease_of_a_dead_process_is_taken_over_at_once(path: Path) -> None:
     async with opened(path) as store:
         await store.commit(Transaction(partition="00", actions=["act"]))
     async with working(path, "hold") as worker:

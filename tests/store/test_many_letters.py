@@ -57,7 +57,7 @@ async def slowest_acceptance(store: Store, until: asyncio.Event) -> float:
 
 @pytest.mark.chaos
 @pytest.mark.timeout(600)
-async def test_looking_at_a_hundred_thousand_letters_and_dropping_them_holds_up_nobody(store: Store) -> None:
+async def test_listing_and_dropping_100_000_letters_delays_nobody(store: Store) -> None:
     await store.open()
     try:
         await fill(store)

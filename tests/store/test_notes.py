@@ -34,7 +34,7 @@ async def check(store: Store) -> None:
     assert sorted(folded) == sorted(["new", *(f"c{number}" for number in range(MOST))])
 
 
-async def test_a_file(tmp_path: Path) -> None:
+async def test_file_full_of_notes_heals_by_itself(tmp_path: Path) -> None:
     path = tmp_path / "askfirst.db"
     with closing(sqlite3.connect(path)) as db:
         for number, script in enumerate(_MIGRATIONS[:4], start=1):
@@ -48,7 +48,7 @@ async def test_a_file(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_redis(redis_url: str, prefix: str) -> None:
+async def test_redis_full_of_notes_heals_by_itself(redis_url: str, prefix: str) -> None:
     """Notes are among what counts, and nothing makes their conversations ready."""
     store = RedisStore(redis_url, prefix=prefix, max_waiting=MOST, ack_seconds=5)
     await store.open()

@@ -32,7 +32,7 @@ class CellsContract:
         assert await store.acquire([cell]) == 0
         assert await store.acquire([cell]) == pytest.approx(100, abs=5)
 
-    async def test_it_is_all_or_none(self, store: Store) -> None:
+    async def test_cells_are_taken_all_or_none(self, store: Store) -> None:
         one, many = Cell(name="chat", burst=1, period_seconds=100), Cell(name="bot", burst=2, period_seconds=1000)
         assert await store.acquire([one, many]) == 0
         assert await store.acquire([many, one]) == pytest.approx(100, abs=5), "the longest wait of those that are full"
@@ -46,7 +46,7 @@ class CellsContract:
         assert waits.count(0) == 10
         assert all(wait > 0 for wait in waits if wait != 0)
 
-    async def test_a_cost_counts_as_so_many(self, store: Store) -> None:
+    async def test_cost_counts_as_that_many_calls(self, store: Store) -> None:
         cell = Cell(name="tokens", burst=100, period_seconds=1000, cost=60)
         assert await store.acquire([cell]) == 0
         assert await store.acquire([cell]) == pytest.approx(200, abs=5)

@@ -59,7 +59,7 @@ class CommitsContract:
         assert await store.accept([event("c", "inner")]) == [True]
         assert (await store.renew(lease)).signals == ()
 
-    async def test_of_many_who_expect_one_version_one_wins_and_its_neighbours_are_untouched(self, store: Store) -> None:
+    async def test_one_of_many_writers_expecting_one_version_wins(self, store: Store) -> None:
         async def compete(n: int) -> bool:
             try:
                 await store.commit(transaction(store, expect={"r": 0}, puts={"r": Put(n)}, appends=[("log", n)]))
@@ -124,7 +124,7 @@ class CommitsContract:
         assert await store.accept([event(d, "new")]) == [False]
         assert len((await take(store, only="c")).events) == 1
 
-    async def test_what_is_wrong_in_itself_is_refused(self, store: Store) -> None:
+    async def test_contradictory_transaction_is_refused(self, store: Store) -> None:
         await store.commit(transaction(store, parts=[part("a")]))
         out = await take(store, "out")
         wrong = [

@@ -31,7 +31,7 @@ class DeadLettersContract:
             await store.commit(transaction(store, dead=[Dead(dead_id="d", conversation="c", reason=reason)]))
         assert [letter.reason for letter in await store.dead_letters()] == ["second"]
 
-    async def test_an_event_is_replayed_at_the_end_of_its_mailbox_though_its_id_is_known(self, store: Store) -> None:
+    async def test_event_is_replayed_at_the_end_though_its_id_is_known(self, store: Store) -> None:
         await store.accept([event("c", "a", body={"n": 1}), event("c", "b", body={"n": 2})])
         lease = await take(store)
         letter = Dead(dead_id="d", conversation="c", reason="r", incoming=event("c", "a", body={"n": 1}))

@@ -16,7 +16,7 @@ __all__ = ["DecisionsContract"]
 
 
 class DecisionsContract:
-    async def test_a_pointed_event_is_found_at_once_and_makes_nothing_ready(self, store: Store) -> None:
+    async def test_pointed_event_is_found_at_once_and_readies_nothing(self, store: Store) -> None:
         b = near(store, "b", "a")
         await store.accept([event("a", decides=True, body={"n": 1}), event(b), event(b, decides=True)])
         found = await store.pending_decisions()
@@ -33,21 +33,21 @@ class DecisionsContract:
         store.offset_seconds = 3.0
         assert len(await store.pending_decisions(older_than_seconds=2.0)) == 1
 
-    async def test_a_later_message_makes_the_lane_ready_and_the_pointed_event_is_in_its_place(
+    async def test_pointed_event_keeps_its_place_before_a_later_message(
         self, store: Store
     ) -> None:
         await store.accept([event(decides=True, body={"n": 1}), event(body={"n": 2})])
         lease = await take(store)
         assert [(waiting.body["n"], waiting.pointed) for waiting in lease.events] == [(1, True), (2, False)]
 
-    async def test_what_decides_nothing_loses_its_pointer_and_wakes_its_conversation(self, store: Store) -> None:
+    async def test_event_that_loses_its_pointer_wakes_its_conversation(self, store: Store) -> None:
         await arrive(store, decides=True)
         waiting = asyncio.create_task(take(store, wait_seconds=5.0))
         await store.commit(transaction(store, drop_pointers=seqs(await store.pending_decisions())))
         assert [(found.pointed, found.tries) for found in (await waiting).events] == [(False, 0)]
         assert await store.pending_decisions() == []
 
-    async def test_an_event_that_does_not_wake_does_not_for_losing_its_pointer(self, store: Store) -> None:
+    async def test_unwaking_event_that_loses_its_pointer_wakes_nobody(self, store: Store) -> None:
         await arrive(store, decides=True, wakes=False)
         await store.commit(transaction(store, drop_pointers=seqs(await store.pending_decisions())))
         assert await store.lease("w", ["turn"]) is None
@@ -88,7 +88,7 @@ class DecisionsContract:
         store.offset_seconds = FOLDED_AFTER_SECONDS + 1
         assert len((await take(store)).events) == 1
 
-    async def test_a_turn_that_leaves_only_pointed_events_leaves_nothing_ready(self, store: Store) -> None:
+    async def test_turn_leaving_only_pointed_events_leaves_nothing_ready(self, store: Store) -> None:
         await store.accept([event(), event(decides=True)])
         lease = await take(store)
         await store.commit(transaction(store, of=lease, finish="done", consume=seqs(lease.events)[:1]))

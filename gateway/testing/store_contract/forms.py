@@ -40,7 +40,7 @@ class FormsContract:
         assert await store.lease("newer", [kind], knows=NEWER) is None
         assert await store.lease("newest", [kind], only=lane, knows=NEWER + 1) is not None
 
-    async def test_it_is_left_as_it_was_found(self, store: Store) -> None:
+    async def test_left_lane_keeps_its_steps_and_tries(self, store: Store) -> None:
         await arrive(store)
         first = await take(store)
         await store.commit(transaction(store, of=first, steps=["one"]))
@@ -64,7 +64,7 @@ class FormsContract:
         newer = await take(store, knows=NEWER)
         assert [waiting.body["n"] for waiting in newer.events] == [1, 2]
 
-    async def test_it_stays_left_when_its_work_goes_and_more_comes(self, store: Store) -> None:
+    async def test_left_outbox_stays_left_when_its_parts_change(self, store: Store) -> None:
         await store.commit(transaction(store, parts=[part("p")]))
         await store.commit(transaction(store, of=await take(store, "out"), finish="left", requires_form=NEWER))
         await store.commit(transaction(store, sent=["p"]))
@@ -79,7 +79,7 @@ class FormsContract:
         await take(store, knows=NEWER, lease_seconds=SHORT)
         assert (await take(store, wait_seconds=5)).died
 
-    async def test_a_worker_that_knows_more_is_woken_and_takes_what_is_older_too(self, store: Store) -> None:
+    async def test_newer_worker_is_woken_for_older_and_newer_work(self, store: Store) -> None:
         waiting = asyncio.create_task(store.lease("newer", ["turn"], wait_seconds=5, knows=NEWER))
         await arrive(store)
         lease = await waiting
@@ -98,7 +98,7 @@ class FormsContract:
         await store.commit(transaction(store, of=await take(store), finish="left", requires_form=NEWER))
         assert (await take(store, knows=NEWER)).tries == 1
 
-    async def test_a_decision_that_was_left_is_found_by_whoever_knows_its_form(self, store: Store) -> None:
+    async def test_left_decision_is_found_by_a_worker_that_knows_its_form(self, store: Store) -> None:
         await store.accept([event(decides=True, body={"n": n}) for n in range(3)])
         first, *_ = found = await store.pending_decisions("c")
         leave = transaction(store, defer_decisions=seqs([first]), requires_form=NEWER)

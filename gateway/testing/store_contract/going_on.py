@@ -49,7 +49,7 @@ class GoingOnContract:
         await store.commit(transaction(store, of=lease, sent=["p", "q"], finish="done"))
         assert (await store.stats()).parts == 0
 
-    async def test_what_waited_before_comes_first(self, store: Store) -> None:
+    async def test_chained_outbox_sends_older_parts_first(self, store: Store) -> None:
         turn = await begun(store)
         await store.commit(transaction(store, parts=[part("old")]))
         _, lease = await store.commit(ends(store, turn, parts=[part("new")]))
@@ -89,18 +89,18 @@ class GoingOnContract:
             await store.commit(ends(store, turn, parts=[part("p")]))
         assert await store.lease("another", ["out"]) is None
 
-    async def test_it_belongs_to_an_end(self, store: Store) -> None:
+    async def test_chain_without_a_finish_is_refused(self, store: Store) -> None:
         turn = await begun(store)
         with pytest.raises(ValueError, match="chain belongs to finish"):
             await store.commit(replace(ends(store, turn), finish=None))
 
-    async def test_it_is_of_another_kind(self, store: Store) -> None:
+    async def test_chain_of_the_same_kind_is_refused(self, store: Store) -> None:
         turn = await begun(store)
         again = Chained(kind="turn", lane="c", prefetch=PREFETCH, lease_seconds=60)
         with pytest.raises(ValueError, match="chain is of another kind"):
             await store.commit(replace(ends(store, turn), chain=again))
 
-    async def test_who_never_heard_of_it_gives_it_back_as_it_was(self, store: Store) -> None:
+    async def test_chained_lease_with_a_lost_answer_is_given_back_whole(self, store: Store) -> None:
         turn = await begun(store)
         lost = ends(store, turn, parts=[part("p")], lease_seconds=3600)
         await store.commit(lost)
@@ -121,7 +121,7 @@ class GoingOnContract:
         await store.give_back(transaction(store, of=turn, finish="done"))
         await store.renew(turn)
 
-    async def test_it_lapses_like_any_other(self, store: Store) -> None:
+    async def test_chained_lease_lapses_like_any_other(self, store: Store) -> None:
         turn = await begun(store)
         taken = (await store.commit(ends(store, turn, parts=[part("p")], lease_seconds=0.02))).lease
         lease = await take(store, "out", wait_seconds=5)
@@ -131,7 +131,7 @@ class GoingOnContract:
         with pytest.raises(Fenced):
             await store.renew(taken)
 
-    async def test_it_can_be_given_back(self, store: Store) -> None:
+    async def test_chained_lease_can_be_given_back(self, store: Store) -> None:
         turn = await begun(store)
         _, taken = await store.commit(ends(store, turn, parts=[part("p")]))
         await store.commit(transaction(store, of=taken, finish="done"))

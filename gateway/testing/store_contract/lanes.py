@@ -70,7 +70,7 @@ class LanesContract:
         leases = await asyncio.gather(*waiting)
         assert sorted(lease.lane for lease in leases if lease) == sorted(f"c{n}" for n in range(20))
 
-    async def test_fences_grow_for_ever(self, store: Store) -> None:
+    async def test_fences_always_grow(self, store: Store) -> None:
         fences = []
         for _ in range(5):
             await arrive(store)
@@ -79,7 +79,7 @@ class LanesContract:
             await store.commit(transaction(store, of=lease, finish="done", consume=seqs(lease.events)))
         assert fences == sorted(set(fences))
 
-    async def test_done_starts_afresh(self, store: Store) -> None:
+    async def test_finish_done_resets_tries_and_steps(self, store: Store) -> None:
         await arrive(store)
         lease = await take(store)
         await store.commit(transaction(store, of=lease, finish="failed", steps=["s"]))
@@ -89,7 +89,7 @@ class LanesContract:
         lease = await take(store)
         assert (lease.tries, lease.died, lease.steps, lease.events[0].tries) == (0, False, (), 1)
 
-    async def test_failures_in_a_row_are_counted_for_the_lane_and_the_events_it_held(self, store: Store) -> None:
+    async def test_failures_in_a_row_count_for_the_lane_and_its_events(self, store: Store) -> None:
         await arrive(store)
         for tries in range(3):
             lease = await take(store)
@@ -148,7 +148,7 @@ class LanesContract:
         lease = await take(store)
         assert (len(lease.events), lease.tries, lease.died) == (3, 0, False)
 
-    async def test_what_does_not_collect_ends_the_wait(self, store: Store) -> None:
+    async def test_ordinary_event_ends_the_collect_wait(self, store: Store) -> None:
         await arrive(store, collects=True)
         waiting = asyncio.create_task(take(store, wait_seconds=20, only="c"))
         lease = await waiting
@@ -158,7 +158,7 @@ class LanesContract:
         await arrive(store)
         assert len((await asyncio.wait_for(waiting, 5)).events) == 2
 
-    async def test_nor_is_there_a_wait_when_it_came_before(self, store: Store) -> None:
+    async def test_earlier_ordinary_event_allows_no_collect_wait(self, store: Store) -> None:
         await arrive(store, collects=True)
         lease = await take(store)
         await arrive(store)
@@ -176,7 +176,7 @@ class LanesContract:
         await store.commit(transaction(store, drop_pointers=seqs(await store.pending_decisions())))
         assert len((await take(store)).events) == 2
 
-    async def test_what_does_not_collect_ends_no_other_rest(self, store: Store) -> None:
+    async def test_ordinary_event_does_not_end_a_retry_rest(self, store: Store) -> None:
         await arrive(store, collects=True)
         lease = await take(store)
         due, until = await later(store, 60), await later(store, 120)
@@ -192,7 +192,7 @@ class LanesContract:
         await store.commit(transaction(store, of=lease, finish="failed", due=await later(store, 0.05)))
         await asyncio.wait_for(take(store, wait_seconds=20), 2)
 
-    async def test_a_conversation_has_work_until_it_is_dealt_with_whoever_holds_it(self, store: Store) -> None:
+    async def test_conversation_has_work_until_turn_and_outbox_are_done(self, store: Store) -> None:
         assert not await store.has_work("c")
         await store.accept([event(decides=True), event("d")])
         assert not await store.has_work("c"), "what has a pointer is decided, and starts no turn"

@@ -109,7 +109,7 @@ class MailboxContract:
             await store.accept([event("c", "new", refusable=True)])
         assert await store.accept([event(near(store, "c1"), "other", refusable=True)]) == [True]
 
-    async def test_notes_alone_make_their_conversation_ready_once_they_are_old(self, store: Store) -> None:
+    async def test_notes_alone_ready_their_conversation_once_they_are_old(self, store: Store) -> None:
         await arrive(store, wakes=False, body={"n": 1})
         store.offset_seconds = FOLDED_AFTER_SECONDS - 60
         await arrive(store, wakes=False, body={"n": 2})
@@ -130,7 +130,7 @@ class MailboxContract:
         await arrive(store, collects=True)
         assert len((await take(store)).events) == 2
 
-    async def test_a_decision_that_wakes_nobody_is_a_note_once_it_lost_its_pointer(self, store: Store) -> None:
+    async def test_unwaking_decision_without_its_pointer_is_a_note(self, store: Store) -> None:
         await arrive(store, decides=True, wakes=False)
         assert (await store.stats()).waiting == 1
         await store.commit(transaction(store, drop_pointers=seqs(await store.pending_decisions())))
@@ -139,7 +139,7 @@ class MailboxContract:
         assert len((await take(store)).events) == 1
         assert (await store.stats()).waiting == 0
 
-    async def test_a_later_note_about_the_same_takes_the_place_of_the_one_before(self, store: Store) -> None:
+    async def test_later_note_about_the_same_replaces_the_earlier_one(self, store: Store) -> None:
         notes = [event("c", wakes=False, about=about, body={"n": n}) for n, about in enumerate("abaab")]
         await store.accept(notes[:2])
         await store.accept([event(near(store, "other"), wakes=False, about="a", body={"n": 8})])
@@ -153,7 +153,7 @@ class MailboxContract:
         await arrive(store, body={"n": 12})
         assert [found.body["n"] for found in (await take(store, only="c")).events] == [11, 12], "what is held stays"
 
-    async def test_the_fullest_mailboxes_are_shown_first_without_their_notes(self, store: Store) -> None:
+    async def test_fullest_mailboxes_come_first_counted_without_notes(self, store: Store) -> None:
         first = await store.now()
         await store.accept([event("a", stamp=first), event("b", decides=True), event("b"), event("c", wakes=False)])
         await store.accept([event("b") for _ in range(3)])
@@ -201,7 +201,7 @@ class MailboxContract:
         await store.commit(transaction(store, of=lease, consume=seqs(lease.events)))
         assert await store.accept([event(other, "new", refusable=True)]) == [True]
 
-    async def test_a_full_conversation_has_its_new_messages_refused_and_nobody_elses(self, store: Store) -> None:
+    async def test_full_conversation_refuses_only_its_own_new_messages(self, store: Store) -> None:
         beside = near(store, "beside")
         for number in range(IN_ONE):
             assert await store.accept([event("c", f"e{number}", refusable=True)]) == [True]
@@ -217,7 +217,7 @@ class MailboxContract:
                 await store.accept([event(other, f"{other} new", refusable=True)])
         assert (await store.stats()).waiting == 3 * IN_ONE + 3
 
-    async def test_a_conversation_that_was_full_is_taken_again_as_far_as_there_is_room(self, store: Store) -> None:
+    async def test_full_conversation_accepts_again_as_room_comes_back(self, store: Store) -> None:
         await store.accept([event("c") for _ in range(IN_ONE + 1)])
         lease = await take(store)
         for some in (lease.events[:1], lease.events[1:3]):
@@ -231,7 +231,7 @@ class MailboxContract:
             await store.accept([event("c", "newest", refusable=True)])
 
     @pytest.mark.parametrize("there", [0, 1, IN_ONE - 1])
-    async def test_what_comes_before_it_in_a_batch_waits_in_its_conversation_too(
+    async def test_earlier_events_of_a_batch_count_as_waiting(
         self, store: Store, there: int
     ) -> None:
         await store.accept([event(near(store, "beside")) for _ in range(IN_ONE)])
@@ -248,7 +248,7 @@ class MailboxContract:
             await store.accept([event("other", "p", refusable=True), event("c", "new", refusable=True)])
         assert await store.accept([event("other", "p", refusable=True)]) == [True]
 
-    async def test_of_many_at_once_a_conversation_takes_what_it_has_room_for(self, store: Store) -> None:
+    async def test_conversation_takes_as_many_at_once_as_it_has_room_for(self, store: Store) -> None:
         puts = [store.accept([event("c", f"e{n}", refusable=True)]) for n in range(2 * IN_ONE)]
         others = [store.accept([event(f"other {n}", f"o{n}", refusable=True)]) for n in range(2 * IN_ONE)]
         taken = await asyncio.gather(*puts, return_exceptions=True), await asyncio.gather(*others)

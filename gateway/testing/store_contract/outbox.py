@@ -59,7 +59,7 @@ class OutboxContract:
         assert await store.outbox("c") == []
         assert await store.lease("w", ["out"]) is None
 
-    async def test_the_first_part_counts_the_leases_that_ended_without_its_receipt(self, store: Store) -> None:
+    async def test_first_part_counts_leases_ended_without_its_receipt(self, store: Store) -> None:
         await store.commit(transaction(store, parts=[part("a"), part("b")]))
 
         async def tries() -> list[tuple[str, int]]:

@@ -89,7 +89,7 @@ class ReadsContract:
         assert before <= lease.prefetched.now <= await store.now()
 
     @pytest.mark.parametrize("kind", KINDS)
-    async def test_it_shows_nothing_unasked(self, store: Store, kind: Kind) -> None:
+    async def test_lease_without_a_prefetch_shows_nothing(self, store: Store, kind: Kind) -> None:
         written = transaction(store, puts={"open/c": Put(1), "/c": Put(2)}, appends=[("said/c", 1), ("/c", 2)])
         await store.commit(written)
         await store.commit(transaction(store, **makes_ready(kind, "c")))
@@ -156,5 +156,5 @@ class ReadsContract:
 
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize("lane", ODD)
-    async def test_any_lane_is_shown_what_is_its_own(self, store: Store, kind: Kind, lane: str) -> None:
+    async def test_each_lane_is_shown_its_own_records(self, store: Store, kind: Kind, lane: str) -> None:
         await shows_its_own(store, kind, lane)

@@ -78,7 +78,7 @@ class RecordsContract:
         assert await store.scan("a:%") == [(Key(store.partition("c"), "a:%_'*["), Record("a:%_'*[", 1))]
         assert await store.scan("a_") == []
 
-    async def test_names_are_data(self, store: Store) -> None:
+    async def test_record_name_with_sql_is_stored_as_it_is(self, store: Store) -> None:
         name = "x'; DROP TABLE record; --"
         await store.commit(transaction(store, puts={name: Put(1)}))
         assert (await one(store, name)).value == 1

@@ -23,7 +23,7 @@ class TakeoverContract:
         assert (lease.tries, lease.died, lease.fence > dead.fence) == (1, True, True)
         assert [waiting.tries for waiting in lease.events] == [1, 1, 0]
 
-    async def test_it_is_taken_over_before_what_became_ready_later(self, store: Store) -> None:
+    async def test_lapsed_lease_is_taken_over_before_later_work(self, store: Store) -> None:
         await arrive(store, "a")
         await take(store, lease_seconds=SHORT)
         await arrive(store, "b")
@@ -44,7 +44,7 @@ class TakeoverContract:
         with pytest.raises(Fenced):
             await store.commit(transaction(store, of=zombie))
 
-    async def test_a_lapsed_lease_that_nobody_took_is_still_good(self, store: Store) -> None:
+    async def test_lapsed_lease_that_nobody_took_can_be_renewed(self, store: Store) -> None:
         await arrive(store)
         lease = await take(store, lease_seconds=SHORT)
         while (await store.stats()).leased:

@@ -14,7 +14,7 @@ __all__ = ["TimersContract"]
 
 
 class TimersContract:
-    async def test_a_timer_is_accepted_when_it_is_due_with_its_moment_as_stamp(self, store: Store) -> None:
+    async def test_due_timer_is_accepted_with_its_moment_as_stamp(self, store: Store) -> None:
         due = await later(store, 60)
         incoming = event("c", "t-1", body={"n": 1}, stamp=await store.now())
         await store.commit(transaction(store, timers=[Timer(timer_id="t", due=due, incoming=incoming)]))

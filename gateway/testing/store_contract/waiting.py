@@ -107,7 +107,7 @@ class WaitingContract:
             await store.commit(transaction(store, actions=["act"]))
 
     @pytest.mark.parametrize("kind", ["turn", "out"])
-    async def test_who_waits_hears_of_what_comes_back_from_the_dead_letters(self, store: Store, kind: Kind) -> None:
+    async def test_waiting_lease_hears_of_a_replayed_dead_letter(self, store: Store, kind: Kind) -> None:
         held: dict[str, Any] = {"incoming": event()} if kind == "turn" else {"part": pooled(pool="")}
         await store.commit(transaction(store, dead=[Dead(dead_id="l", conversation="c", reason="r", **held)]))
         async with waiting(store, kind):
@@ -137,7 +137,7 @@ class WaitingContract:
             store.offset_seconds = 3601
 
     @pytest.mark.parametrize("kind", ["turn", "out", "action"])
-    async def test_several_who_wait_each_hear_of_what_one_transaction_made_ready(
+    async def test_several_waiting_leases_hear_of_one_transaction(
         self, store: Store, kind: Kind
     ) -> None:
         lanes = ["c", near(store, "d"), near(store, "e")]
@@ -145,7 +145,7 @@ class WaitingContract:
             await store.commit(transaction(store, **makes_ready(kind, *lanes)))
 
     @pytest.mark.parametrize("kind", ["turn", "out", "action"])
-    async def test_several_who_wait_each_hear_of_what_comes_in_different_places(self, store: Store, kind: Kind) -> None:
+    async def test_several_waiting_leases_hear_of_different_partitions(self, store: Store, kind: Kind) -> None:
         lanes = apart(store)
         async with several(store, kind, lanes):
             made = [transaction(store, conversation=lane, **makes_ready(kind, lane)) for lane in lanes]
@@ -157,7 +157,7 @@ class WaitingContract:
             assert all(await store.accept([event(lane) for lane in lanes]))
 
     @pytest.mark.parametrize("kind", ["turn", "out", "action"])
-    async def test_several_who_wait_each_hear_of_what_is_given_back_together(self, store: Store, kind: Kind) -> None:
+    async def test_several_waiting_leases_hear_of_lanes_given_back(self, store: Store, kind: Kind) -> None:
         lanes = ["c", near(store, "d"), near(store, "e")]
         await store.commit(transaction(store, **makes_ready(kind, *lanes)))
         held = [await take(store, kind, lease_seconds=60) for _ in lanes]
@@ -179,7 +179,7 @@ class WaitingContract:
         assert [lease.lane for task in given if (lease := task.result())] == ["c"]
 
     @pytest.mark.parametrize("yields", range(0, 60, 3))
-    async def test_who_waits_hears_of_what_a_cancelled_caller_was_about_to_be_given(
+    async def test_waiting_lease_gets_the_lane_of_a_cancelled_caller(
         self, store: Store, yields: int
     ) -> None:
         first = asyncio.create_task(store.lease("w", ["turn"], wait_seconds=3600, lease_seconds=60))

@@ -84,7 +84,7 @@ async def refusal(url: str) -> str:
         f"redis://:1?{SECRET}@127.0.0.1:6379",
     ],
 )
-async def test_what_is_no_address(url: str) -> None:
+async def test_invalid_address_is_refused(url: str) -> None:
     assert "is no address: write redis://" in await refusal(url)
 
 
@@ -107,7 +107,7 @@ async def test_options_are_for_tls(options: str) -> None:
         "ssl_cert_reqs=required&ssl_cert_reqs=none",
     ],
 )
-async def test_an_option_that_is_none(options: str) -> None:
+async def test_unknown_tls_option_is_refused(options: str) -> None:
     told = await refusal(f"rediss://:{SECRET}@127.0.0.1:6379?{options}")
     assert "there are ssl_ca_certs, " in told
 
@@ -116,7 +116,7 @@ async def test_an_option_that_is_none(options: str) -> None:
 
 
 @pytest.mark.parametrize("number", [16, 999_999_999])
-async def test_a_database_that_is_not_there(server: RedisServer, number: int) -> None:
+async def test_missing_database_is_refused(server: RedisServer, number: int) -> None:
     told = await refusal(f"{server.url.replace('//', f'//:{SECRET}@')}/{number}")
     assert "no database of that number" in told
 
@@ -131,14 +131,14 @@ async def test_each_database_is_one_of_its_own(server: RedisServer) -> None:
         await store.close()
 
 
-async def test_a_user_that_is_not_there_or_may_not(server: RedisServer) -> None:
+async def test_unknown_or_forbidden_user_is_refused(server: RedisServer) -> None:
     await server.command("ACL", "SETUSER", "reads", "on", f">{SECRET}", "~*", "+@read", "+info")
     for user in ("nobody", "reads"):
         told = await refusal(server.url.replace("//", f"//{user}:{SECRET}@"))
         assert "user or password, or does not let that user do this" in told
 
 
-async def test_what_is_no_redis() -> None:
+async def test_server_that_is_no_redis_is_refused() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -149,7 +149,7 @@ async def test_what_is_no_redis() -> None:
         assert "see whether it is a Redis at all" in await refusal(f"redis://:{SECRET}@127.0.0.1:{port}")
 
 
-async def test_where_nobody_listens() -> None:
+async def test_port_where_nobody_listens_is_refused() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         for scheme in ("redis", "rediss"):
@@ -160,7 +160,7 @@ async def test_where_nobody_listens() -> None:
 # ───────────── TLS ─────────────
 
 
-async def test_tls_with_a_ca_that_the_address_names(tls: Tls, caplog: pytest.LogCaptureFixture) -> None:
+async def test_tls_with_a_ca_of_the_address_works(tls: Tls, caplog: pytest.LogCaptureFixture) -> None:
     await tls.plain.command("CONFIG", "SET", "requirepass", SECRET)
     store = RedisStore(tls.url(path="/3", ssl_ca_certs=tls.ca), ack_seconds=15)
     await store.open()
@@ -172,7 +172,7 @@ async def test_tls_with_a_ca_that_the_address_names(tls: Tls, caplog: pytest.Log
     assert caplog.record_tuples == []
 
 
-async def test_a_server_that_wants_to_know_us(tls: Tls) -> None:
+async def test_server_wanting_a_client_certificate_is_told(tls: Tls) -> None:
     tls.context.verify_mode = ssl.CERT_REQUIRED
     told = await refusal(tls.url(ssl_ca_certs=tls.ca))
     # Its reason comes after the handshake, and may be overtaken by the end of the connection.
@@ -183,7 +183,7 @@ async def test_a_server_that_wants_to_know_us(tls: Tls) -> None:
     await store.close()
 
 
-async def test_a_certificate_that_nobody_vouches_for(tls: Tls, caplog: pytest.LogCaptureFixture) -> None:
+async def test_untrusted_certificate_is_refused(tls: Tls, caplog: pytest.LogCaptureFixture) -> None:
     told = await refusal(tls.url())
     assert "not trusted (self-signed certificate): name" in told
     assert "?ssl_ca_certs=/path/to/ca.pem" in told
@@ -196,23 +196,23 @@ async def test_a_certificate_that_nobody_vouches_for(tls: Tls, caplog: pytest.Lo
         assert "Redis need not prove that it is the one" in caplog.text
 
 
-async def test_a_certificate_for_another_host(tls: Tls) -> None:
+async def test_certificate_for_another_host_is_refused(tls: Tls) -> None:
     told = await refusal(tls.url("127.0.0.1", ssl_ca_certs=tls.ca))
     assert "not valid for '127.0.0.1'" in told
 
 
-async def test_a_ca_that_is_none(tls: Tls) -> None:
+async def test_invalid_ca_file_is_refused(tls: Tls) -> None:
     assert "a file that ASKFIRST_STORE names" in await refusal(tls.url(ssl_ca_certs=tls.ca.with_name("none.pem")))
     told = await refusal(tls.url(ssl_ca_certs=tls.ca.with_name("key.pem")))
     assert "TLS with it fails (" in told
     assert "the files that ASKFIRST_STORE names" in told
 
 
-async def test_plain_where_tls_is_spoken(tls: Tls) -> None:
+async def test_plain_address_for_a_tls_port_is_refused(tls: Tls) -> None:
     assert "if its port takes TLS, write rediss://" in await refusal(tls.url(scheme="redis"))
 
 
-async def test_tls_where_none_is_spoken(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tls_address_for_a_plain_port_is_refused(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Redis waits for the end of what it takes for a command: the handshake is never answered."""
     monkeypatch.setattr(connection, "_WORK_SECONDS", 0.3)
     told = await refusal(server.url.replace("redis://", f"rediss://:{SECRET}@"))

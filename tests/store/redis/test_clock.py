@@ -68,7 +68,7 @@ async def test_no_stamp_goes_back(store: RedisStore, server: RedisServer, ahead:
     await other.close()
 
 
-async def test_time_goes_on_and_does_not_wait_for_the_server_to_catch_up(store: RedisStore, ahead: datetime) -> None:
+async def test_time_goes_on_after_the_servers_clock_was_set_back(store: RedisStore, ahead: datetime) -> None:
     """Or an open question would be one for an hour more, and so long would a reply wait that is tried again."""
     began, _ = await store.commit(Transaction(partition="03", puts={"r": Put(1, ttl_seconds=0.2)}))
     later = Incoming(conversation="c", event_ids=(), body={})
@@ -214,7 +214,7 @@ async def test_a_process_that_starts_later_goes_by_the_same_time(server: RedisSe
     await store.close()
 
 
-async def test_after_the_last_process_has_gone_the_servers_clock_counts(server: RedisServer) -> None:
+async def test_servers_clock_counts_after_the_last_process_has_gone(server: RedisServer) -> None:
     elapsed = Elapsed()
     store = await opened_with(server, elapsed)
     set_forward(elapsed, store)

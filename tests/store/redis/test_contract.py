@@ -57,7 +57,7 @@ class TestNobodyLooksAgain(
         await store.close()
 
 
-async def test_the_time_loop_asks_for_decisions_only_when_some_may_be_old_enough(redis_url: str, prefix: str) -> None:
+async def test_old_decisions_are_found_only_once_they_are_old_enough(redis_url: str, prefix: str) -> None:
     store, other = (RedisStore(redis_url, prefix=prefix, ack_seconds=5) for _ in range(2))
     await store.open()
     await other.open()

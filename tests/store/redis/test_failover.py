@@ -111,7 +111,7 @@ async def test_what_a_replica_had_not_got_is_lost_and_told(
     await store.close()
 
 
-async def test_a_primary_that_no_replica_follows_takes_no_writes_where_it_was_told_so(
+async def test_primary_without_its_minimum_of_replicas_takes_no_writes(
     server: RedisServer, replica: RedisServer
 ) -> None:
     """With min-replicas-to-write, one that was cut off acknowledges nothing that would be lost."""

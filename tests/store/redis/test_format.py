@@ -71,7 +71,7 @@ def newer(redis_url: str, prefix: str, tmp_path: Path) -> Newer:
     return Newer(redis_url, prefix, tmp_path)
 
 
-async def test_every_partition_is_brought_forward_once_though_three_come_at_once(
+async def test_three_processes_migrate_every_partition_once(
     older: RedisStore, newer: Newer, redis: Redis, prefix: str
 ) -> None:
     await newer.starts(processes=3)
@@ -101,7 +101,7 @@ async def test_the_older_release_is_refused_and_writes_nothing_more(
         await RedisStore(redis_url, prefix=prefix).open()
 
 
-async def test_who_is_stopped_half_way_leaves_whole_partitions_and_the_next_start_goes_on(
+async def test_stopped_migration_leaves_whole_partitions_and_resumes(
     older: RedisStore, newer: Newer, redis: Redis, prefix: str
 ) -> None:
     bases = [Keys(prefix).base(partition) for partition in PARTITIONS]

@@ -49,7 +49,7 @@ def check(done: list[int], waiting: list[int], *workers: Worker) -> None:
     assert len([*done, *waiting]) == len({*done, *waiting}), "nothing was done twice, or done and left"
 
 
-async def test_a_server_that_is_killed_loses_nothing_that_was_acknowledged(server: RedisServer) -> None:
+async def test_killed_redis_loses_nothing_that_was_acknowledged(server: RedisServer) -> None:
     async with working(server.url, "share") as worker:
         await worker.until("committed", times=40)
         await server.kill()
@@ -61,7 +61,7 @@ async def test_a_server_that_is_killed_loses_nothing_that_was_acknowledged(serve
     await store.close()
 
 
-async def test_two_workers_share_a_server_and_one_takes_over_from_the_other(server: RedisServer) -> None:
+async def test_worker_takes_over_from_a_killed_one_on_the_same_server(server: RedisServer) -> None:
     async with working(server.url, "share") as first, working(server.url, "share", 100_000) as second:
         await asyncio.gather(first.until("committed", times=20), second.until("committed", times=20))
         await first.until("leased")

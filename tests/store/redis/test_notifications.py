@@ -35,7 +35,7 @@ async def heard(store: RedisStore, partitions: set[str]) -> None:
         await asyncio.sleep(0.001)
 
 
-async def test_what_was_only_heard_of_has_its_place_among_what_was_seen(store: RedisStore) -> None:
+async def test_lanes_only_heard_of_keep_their_place_in_the_order(store: RedisStore) -> None:
     names = [f"c{number}" for number in range(100)]
     here = [name for name in names if partition_of(name) == "03"][:3]
     there = [name for name in names if partition_of(name) == "07"][:3]
@@ -50,7 +50,7 @@ async def test_what_was_only_heard_of_has_its_place_among_what_was_seen(store: R
     assert all(taken.index(name) <= in_turn.index(name) + 1 for name in in_turn)
 
 
-async def test_who_listens_is_told_of_what_is_still_ready_where_another_took_a_lane(store: RedisStore) -> None:
+async def test_listeners_hear_of_lanes_left_after_another_took_one(store: RedisStore) -> None:
     """One message says that something came there, however much it was, and whoever heard it went alone."""
     here = [name for number in range(200) if partition_of(name := f"c{number}") == "03"][:4]
     waiting = [asyncio.create_task(take(store, wait_seconds=15, lease_seconds=FAR)) for _ in here]
@@ -73,7 +73,7 @@ async def known() -> leases._Known:
     return known
 
 
-async def test_what_is_heard_of_a_place_where_somebody_looks_is_looked_after(known: leases._Known) -> None:
+async def test_news_of_a_partition_under_look_is_looked_at_again(known: leases._Known) -> None:
     """It may have come after his look, whose answer arrives last."""
     known.heard.tell("03")
     known.hear(1_000_000)
@@ -88,7 +88,7 @@ async def test_what_is_heard_of_a_place_where_somebody_looks_is_looked_after(kno
     assert not known.is_old
 
 
-async def test_a_pause_while_note_is_taken_swaps_nothing(known: leases._Known, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pause_while_hearing_news_keeps_their_order(known: leases._Known, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses = (float(number * number) for number in count())
     with monkeypatch.context() as patch:
         patch.setattr(time, "monotonic", lambda: next(pauses))
@@ -98,7 +98,7 @@ async def test_a_pause_while_note_is_taken_swaps_nothing(known: leases._Known, m
     assert [known.claim(), known.claim()] == ["07", "03"]
 
 
-async def test_what_was_not_taken_note_of_yet_is_not_forgotten_either(known: leases._Known) -> None:
+async def test_look_does_not_erase_news_still_unheard(known: leases._Known) -> None:
     known.heard.tell("03")
     known.saw("03", -1, -1)
     known.hear(1_000_000)
@@ -106,7 +106,7 @@ async def test_what_was_not_taken_note_of_yet_is_not_forgotten_either(known: lea
 
 
 @pytest.mark.parametrize("odd", [b"\xff\xffturn", b"zzturn", b"turn", b"0", b""])
-async def test_whatever_else_is_said_there_news_is_heard(store: RedisStore, server: RedisServer, odd: bytes) -> None:
+async def test_odd_messages_on_the_channel_do_not_hide_news(store: RedisStore, server: RedisServer, odd: bytes) -> None:
     waiting = asyncio.create_task(take(store, wait_seconds=15, lease_seconds=FAR))
     only = asyncio.create_task(take(store, "out", only="nobody's", wait_seconds=0.1))
     while await server.command("PUBLISH", "askfirst:news", odd.decode("latin-1")) != 1:

@@ -40,7 +40,7 @@ def event(name: str, *ids: str, refusable: bool = False, decides: bool = False) 
 # ───────────── where things are ─────────────
 
 
-def test_the_partitions_are_spread_evenly_over_the_slots_of_a_cluster() -> None:
+def test_partitions_are_spread_evenly_over_the_cluster_slots() -> None:
     keys = Keys("askfirst")
     slots = [key_slot(keys.base(partition).encode()) for partition in PARTITIONS]
     assert list(PARTITIONS) == [f"{number:02}" for number in range(16)]
@@ -64,7 +64,7 @@ def test_a_conversation_never_moves() -> None:
 # ───────────── as one ─────────────
 
 
-async def test_the_lane_that_waits_longest_is_taken_first_wherever_it_is(store: RedisStore) -> None:
+async def test_longest_waiting_lane_of_all_partitions_is_taken_first(store: RedisStore) -> None:
     lanes = [conversation(partition) for partition in ("09", "02", "15", "00")]
     for lane in lanes:
         await store.accept([event(lane)])
@@ -210,7 +210,7 @@ async def test_a_transaction_touches_one_partition(store: RedisStore) -> None:
     assert (await store.stats()).waiting == 1
 
 
-async def test_what_has_expired_is_removed_and_its_version_kept_a_while(store: RedisStore, prefix: str) -> None:
+async def test_expired_record_is_removed_and_its_version_kept_a_while(store: RedisStore, prefix: str) -> None:
     await store.commit(Transaction(partition="05", puts={"r": Put("a secret", ttl_seconds=10), "kept": Put(1)}))
     store.offset_seconds = 11
     await store.run_timers()

@@ -40,7 +40,7 @@ async def test_what_is_asked_at_the_same_time_goes_together(store: RedisStore, s
     assert len(await store.scan("r")) == 200
 
 
-async def test_each_stands_alone(store: RedisStore, server: RedisServer) -> None:
+async def test_calls_of_one_pipeline_fail_alone(store: RedisStore, server: RedisServer) -> None:
     await store.commit(write("taken", store))
     await store.accept([Incoming(conversation="c", event_ids=(), body={}, decides=True)])
     [pointed] = await store.pending_decisions("c")

@@ -81,7 +81,7 @@ async def test_a_server_that_throws_keys_away_is_refused(server: RedisServer) ->
     assert await server.command("DBSIZE") == 0
 
 
-async def test_a_server_that_is_told_to_throw_keys_away_while_it_is_used_is_told_of_once(
+async def test_eviction_policy_set_while_in_use_is_told_once(
     store: RedisStore, server: RedisServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checks, "_LOOK_SECONDS", 0.0)
@@ -144,7 +144,7 @@ async def test_what_is_no_address_is_refused(url: str) -> None:
     assert "very-secret" not in str(caught.value)
 
 
-async def test_a_server_that_is_not_there_is_told_at_once_and_may_come_later(server: RedisServer) -> None:
+async def test_missing_server_is_told_at_once_and_may_come_later(server: RedisServer) -> None:
     await server.kill()
     store = RedisStore(server.url)
     with pytest.raises(StoreUnavailable, match="cannot be reached: see whether it runs"):
@@ -218,7 +218,7 @@ async def test_a_platform_is_not_kept_waiting_by_a_frozen_server(store: RedisSto
 
 
 @pytest.mark.parametrize("ack_seconds", [0.25])
-async def test_nobody_waits_for_a_server_that_has_been_silent_and_one_asks_whether_it_is_back(
+async def test_silent_server_fails_calls_at_once_until_it_is_back(
     store: RedisStore, server: RedisServer
 ) -> None:
     await store.ping()
@@ -370,7 +370,7 @@ async def test_five_hundred_at_once_find_connections(store: RedisStore) -> None:
     assert len(await store.scan("r")) == 500
 
 
-async def test_a_replica_takes_no_writes_and_is_used_again_when_it_is_promoted(
+async def test_replica_takes_no_writes_until_it_is_promoted(
     store: RedisStore, server: RedisServer
 ) -> None:
     await store.accept([message()])
@@ -383,7 +383,7 @@ async def test_a_replica_takes_no_writes_and_is_used_again_when_it_is_promoted(
     await asyncio.wait_for(eventually_accepts(store), 60)
 
 
-async def test_a_full_server_takes_decisions_and_lets_work_end_and_refuses_what_is_new(
+async def test_full_redis_takes_decisions_and_refuses_new_messages(
     store: RedisStore, server: RedisServer
 ) -> None:
     await store.accept([message("before")])

@@ -17,7 +17,7 @@ from tests.threads import no_more_threads
 NEW = Incoming(conversation="c", event_ids=(), body={"text": "hello"}, refusable=True)
 
 
-async def test_a_message_is_stored_while_every_thread_of_the_loop_waits_for_a_name(tmp_path: Path) -> None:
+async def test_message_is_stored_while_all_loop_threads_wait_for_dns(tmp_path: Path) -> None:
     """A name server that is silent holds each look-up for many seconds, in a thread of the loop."""
     waits = threading.Event()
     with ThreadPoolExecutor(1) as threads:
@@ -49,7 +49,7 @@ async def test_a_message_is_stored_where_no_thread_can_be_started(
     await store.close()
 
 
-async def test_the_log_says_once_that_there_is_no_room_and_once_that_there_is_again(
+async def test_lack_of_room_and_its_end_are_logged_once_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "askfirst.db"

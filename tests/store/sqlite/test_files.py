@@ -96,7 +96,7 @@ HOW = [remove, remove_all, replace, restore_in_place]
 
 
 @pytest.mark.parametrize("how", HOW)
-async def test_into_a_file_that_is_no_longer_there_nothing_is_acknowledged(
+async def test_write_to_a_replaced_file_is_not_acknowledged(
     store: SqliteStore, path: Path, how: Callable[[Path, Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     await accept(store, 1)
@@ -216,7 +216,7 @@ def as_documented(words: str) -> str:
 
 
 @pytest.mark.timeout(60)
-async def test_a_backup_beside_the_log_of_the_file_before_is_refused_and_left_as_it_is(path: Path) -> None:
+async def test_backup_beside_an_older_log_is_refused_and_untouched(path: Path) -> None:
     await crashed(path, after_backup=500)
     backup = path.read_bytes()
     before = content(path)

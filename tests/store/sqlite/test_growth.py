@@ -43,7 +43,7 @@ async def write(store: SqliteStore, mebibytes: int) -> None:
     await store.stats()
 
 
-async def test_a_log_that_a_reader_has_grow_is_told_of_once_and_made_small_again(
+async def test_log_grown_by_a_reader_is_told_once_and_shrunk_again(
     store: SqliteStore, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def told() -> list[str]:

@@ -104,7 +104,7 @@ async def accepts(store: Store, *events: str) -> list[bool]:
 @pytest.mark.parametrize(
     ("how", "error"), [(_unwritable, "WRITE"), (_forgetful, "(FSYNC|SHORT_READ)")], ids=["unwritable", "unsynced"]
 )
-async def test_what_cannot_be_written_is_not_acknowledged_and_what_was_is_there(
+async def test_failed_write_is_not_acknowledged_and_earlier_ones_stay(
     store: SqliteStore, path: Path, tmp_path: Path, how: Callable[[Path], int], error: str
 ) -> None:
     assert await accepts(store, "before") == [True]
@@ -173,7 +173,7 @@ async def test_a_full_database_is_told_with_its_mend_and_used_again(store: Sqlit
 
 
 @pytest.mark.parametrize("size", [0, 5000, 40_000])
-async def test_a_start_without_room_says_so_and_begins_where_there_is_some(path: Path, size: int) -> None:
+async def test_start_without_room_is_refused_and_works_with_room(path: Path, size: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

@@ -45,7 +45,7 @@ def version(path: Path) -> int:
         return number
 
 
-async def test_everything_is_there(store: SqliteStore) -> None:
+async def test_migrated_file_has_everything(store: SqliteStore) -> None:
     stats = await store.stats()
     assert (stats.waiting, stats.pointed, stats.ready, stats.parts, stats.timers, stats.dead) == (3, 1, 3, 2, 1, 1)
     assert (await store.get([Key("00", "action/act")]))[Key("00", "action/act")].version == 3
@@ -81,7 +81,7 @@ async def test_work_goes_on_where_it_was(store: SqliteStore) -> None:
     assert [event.body["kind"] for event in await store.pending_decisions(CHAT)] == ["ButtonPress", "expiry"]
 
 
-async def test_whoever_is_killed_while_it_is_brought_forward_leaves_a_file_of_one_version(
+async def test_kill_during_a_migration_leaves_a_file_of_one_version(
     file: Path, tmp_path: Path
 ) -> None:
     """And the next start goes on from there."""
@@ -112,7 +112,7 @@ async def test_whoever_is_killed_while_it_is_brought_forward_leaves_a_file_of_on
         assert version(Path(path)) == len(_MIGRATIONS)
 
 
-async def test_a_file_made_now_and_one_brought_forward_have_the_same_tables(file: Path, tmp_path: Path) -> None:
+async def test_new_file_and_migrated_file_have_the_same_tables(file: Path, tmp_path: Path) -> None:
     new = tmp_path / "new.db"
     for path in (file, new):
         store = SqliteStore(path)

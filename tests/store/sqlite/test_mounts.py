@@ -37,7 +37,7 @@ def test_the_mount_of_an_open_file_says_its_file_system(mount: int, kind: str | 
 
 
 @pytest.mark.parametrize(("details", "mounted"), [("pos:\t0\nflags:\t02\n", MOUNTS), ("mnt_id:\t27\n", ""), ("", "")])
-def test_a_system_that_does_not_say_it(details: str, mounted: str) -> None:
+def test_unreadable_mountinfo_names_no_file_system(details: str, mounted: str) -> None:
     assert file_system(details, mounted) is None
 
 
@@ -65,7 +65,7 @@ async def said_at_the_start(path: Path, caplog: pytest.LogCaptureFixture) -> lis
 
 
 @pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "fuse.glusterfs"])
-async def test_a_file_on_a_network_file_system_is_warned_of_with_why_and_a_mend(
+async def test_file_on_a_network_file_system_is_warned_of(
     proc: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     (proc / "mountinfo").write_text(every_mount_is(kind))
@@ -77,20 +77,20 @@ async def test_a_file_on_a_network_file_system_is_warned_of_with_why_and_a_mend(
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "overlay", "tmpfs", "fuse.ntfs-3g", "fuse"])
-async def test_a_file_on_a_disk_of_this_machine_is_not(
+async def test_file_on_a_local_disk_is_not_warned_of(
     proc: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     (proc / "mountinfo").write_text(every_mount_is(kind))
     assert await said_at_the_start(tmp_path / "askfirst.db", caplog) == []
 
 
-async def test_nor_is_one_where_the_system_does_not_tell(
+async def test_file_without_mountinfo_is_not_warned_of(
     proc: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert await said_at_the_start(tmp_path / "askfirst.db", caplog) == []
 
 
-async def test_the_doctor_warns_of_it_before_the_file_is_made_and_after(
+async def test_doctor_warns_of_a_network_mount_before_and_after(
     here: Path, proc: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (proc / "mountinfo").write_text(every_mount_is("nfs4"))

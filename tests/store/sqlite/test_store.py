@@ -195,7 +195,7 @@ async def test_a_disk_that_nothing_can_be_written_to_is_not_ready(store: SqliteS
     await store.ping()
 
 
-async def test_of_what_is_left_of_a_disk_nothing_new_takes_any(
+async def test_nearly_full_disk_refuses_only_new_messages(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was begun comes to its end, and what is decided is kept."""
@@ -218,7 +218,7 @@ async def test_of_what_is_left_of_a_disk_nothing_new_takes_any(
     assert await store.accept([new]) == [True]
 
 
-async def test_a_file_held_by_another_program_is_unavailable_for_that_long(store: SqliteStore, path: Path) -> None:
+async def test_file_held_by_another_program_is_unavailable_meanwhile(store: SqliteStore, path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as theirs:
         theirs.execute("BEGIN IMMEDIATE")
         answers = await asyncio.gather(*(store.ping() for _ in range(20)), return_exceptions=True)
@@ -242,7 +242,7 @@ async def test_a_failing_neighbour_in_a_group_takes_nobody_with_it(store: Sqlite
     assert len(await store.scan("small")) == 20
 
 
-async def test_a_lane_that_falls_due_while_the_thread_is_busy_is_noticed() -> None:
+async def test_lane_falling_due_while_the_thread_is_busy_is_noticed() -> None:
     """The writer has looked a moment ago, and looks again before it sleeps for long."""
     passed = 0
     writer = Writer(None, Clock(lambda: time.time_ns() + passed, lambda: time.monotonic_ns() + passed))
