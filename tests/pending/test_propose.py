@@ -344,9 +344,7 @@ async def test_requester_is_an_approver_only_where_the_rule_says_so(group: Table
 
 
 @pytest.mark.parametrize(("people", "need"), [([ANA], 1), ([ANA, BOB], 2)])
-async def test_rule_only_the_requester_could_meet_is_never_asked(
-    group: Table, people: list[Person], need: int
-) -> None:
+async def test_rule_only_the_requester_could_meet_is_never_asked(group: Table, people: list[Person], need: int) -> None:
     """Else the last approver could ask, and confirm alone what needs four eyes."""
     refused = group.propose(await group.actions(), tool=make_tool(people, need=need))
     assert isinstance(refused, ProposalRefused)

@@ -86,7 +86,9 @@ def test_without_the_package_of_redis_it_says_what_to_install() -> None:
     assert "pip install 'askfirst[redis]'" in run.stdout
 
 
-async def test_stash_under_another_key_counts_as_tampered(place: Place, monkeypatch: pytest.MonkeyPatch, ran: Ran) -> None:
+async def test_stash_under_another_key_counts_as_tampered(
+    place: Place, monkeypatch: pytest.MonkeyPatch, ran: Ran
+) -> None:
     if place.kind == "memory":
         return  # its key goes with it
     await stashed(await place.open())

@@ -33,9 +33,7 @@ class DecisionsContract:
         store.offset_seconds = 3.0
         assert len(await store.pending_decisions(older_than_seconds=2.0)) == 1
 
-    async def test_pointed_event_keeps_its_place_before_a_later_message(
-        self, store: Store
-    ) -> None:
+    async def test_pointed_event_keeps_its_place_before_a_later_message(self, store: Store) -> None:
         await store.accept([event(decides=True, body={"n": 1}), event(body={"n": 2})])
         lease = await take(store)
         assert [(waiting.body["n"], waiting.pointed) for waiting in lease.events] == [(1, True), (2, False)]

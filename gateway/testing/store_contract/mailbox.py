@@ -231,9 +231,7 @@ class MailboxContract:
             await store.accept([event("c", "newest", refusable=True)])
 
     @pytest.mark.parametrize("there", [0, 1, IN_ONE - 1])
-    async def test_earlier_events_of_a_batch_count_as_waiting(
-        self, store: Store, there: int
-    ) -> None:
+    async def test_earlier_events_of_a_batch_count_as_waiting(self, store: Store, there: int) -> None:
         await store.accept([event(near(store, "beside")) for _ in range(IN_ONE)])
         await store.accept([event("c") for _ in range(there)])
         first = [event("c", f"e{number}", refusable=True) for number in range(IN_ONE - there)]

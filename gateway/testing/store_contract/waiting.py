@@ -137,9 +137,7 @@ class WaitingContract:
             store.offset_seconds = 3601
 
     @pytest.mark.parametrize("kind", ["turn", "out", "action"])
-    async def test_several_waiting_leases_hear_of_one_transaction(
-        self, store: Store, kind: Kind
-    ) -> None:
+    async def test_several_waiting_leases_hear_of_one_transaction(self, store: Store, kind: Kind) -> None:
         lanes = ["c", near(store, "d"), near(store, "e")]
         async with several(store, kind, lanes):
             await store.commit(transaction(store, **makes_ready(kind, *lanes)))
@@ -179,9 +177,7 @@ class WaitingContract:
         assert [lease.lane for task in given if (lease := task.result())] == ["c"]
 
     @pytest.mark.parametrize("yields", range(0, 60, 3))
-    async def test_waiting_lease_gets_the_lane_of_a_cancelled_caller(
-        self, store: Store, yields: int
-    ) -> None:
+    async def test_waiting_lease_gets_the_lane_of_a_cancelled_caller(self, store: Store, yields: int) -> None:
         first = asyncio.create_task(store.lease("w", ["turn"], wait_seconds=3600, lease_seconds=60))
         await store.stats()
         second = asyncio.create_task(store.lease("w", ["turn", "out"], wait_seconds=3600, lease_seconds=60))

@@ -88,7 +88,9 @@ async def test_news_of_a_partition_under_look_is_looked_at_again(known: leases._
     assert not known.is_old
 
 
-async def test_pause_while_hearing_news_keeps_their_order(known: leases._Known, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pause_while_hearing_news_keeps_their_order(
+    known: leases._Known, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pauses = (float(number * number) for number in count())
     with monkeypatch.context() as patch:
         patch.setattr(time, "monotonic", lambda: next(pauses))

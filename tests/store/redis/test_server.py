@@ -218,9 +218,7 @@ async def test_a_platform_is_not_kept_waiting_by_a_frozen_server(store: RedisSto
 
 
 @pytest.mark.parametrize("ack_seconds", [0.25])
-async def test_silent_server_fails_calls_at_once_until_it_is_back(
-    store: RedisStore, server: RedisServer
-) -> None:
+async def test_silent_server_fails_calls_at_once_until_it_is_back(store: RedisStore, server: RedisServer) -> None:
     await store.ping()
     server.freeze()
     while (await timed(store.ping()))[0] > 0.1:
@@ -370,9 +368,7 @@ async def test_five_hundred_at_once_find_connections(store: RedisStore) -> None:
     assert len(await store.scan("r")) == 500
 
 
-async def test_replica_takes_no_writes_until_it_is_promoted(
-    store: RedisStore, server: RedisServer
-) -> None:
+async def test_replica_takes_no_writes_until_it_is_promoted(store: RedisStore, server: RedisServer) -> None:
     await store.accept([message()])
     await server.command("REPLICAOF", "127.0.0.1", 1)
     with pytest.raises(StoreUnavailable, match="replica"):
@@ -383,9 +379,7 @@ async def test_replica_takes_no_writes_until_it_is_promoted(
     await asyncio.wait_for(eventually_accepts(store), 60)
 
 
-async def test_full_redis_takes_decisions_and_refuses_new_messages(
-    store: RedisStore, server: RedisServer
-) -> None:
+async def test_full_redis_takes_decisions_and_refuses_new_messages(store: RedisStore, server: RedisServer) -> None:
     await store.accept([message("before")])
     part = QueuedPart(part_id="p", conversation="before", body={})
     partition = store.partition("before")

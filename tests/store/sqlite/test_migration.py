@@ -81,9 +81,7 @@ async def test_work_goes_on_where_it_was(store: SqliteStore) -> None:
     assert [event.body["kind"] for event in await store.pending_decisions(CHAT)] == ["ButtonPress", "expiry"]
 
 
-async def test_kill_during_a_migration_leaves_a_file_of_one_version(
-    file: Path, tmp_path: Path
-) -> None:
+async def test_kill_during_a_migration_leaves_a_file_of_one_version(file: Path, tmp_path: Path) -> None:
     """And the next start goes on from there."""
     processes = multiprocessing.get_context("forkserver")
     said, says = processes.Pipe(duplex=False)
