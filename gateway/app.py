@@ -45,6 +45,7 @@ from gateway.operations.ownership import claim
 from gateway.options import WrongOption, checked
 from gateway.settings import Role, ServeWay, Settings
 from gateway.store.base import Store
+from gateway.stored import keys
 from gateway.tools import permissions
 from gateway.web import ASGIApp, Bridge, Deaf, Ready, Webhooks, asgi, receive, web_app
 from gateway.web.chat import ChatPage, add_chat
@@ -295,8 +296,8 @@ class Gateway:
         return say("not_stored", self.engine.context.language(person))
 
     def _watch(self, session: str, after: int) -> AsyncIterator[Any]:
-        context = self.engine.context
-        return self.store.watch(context.key(context.conversation(address_of(session)), "visible"), after=after)
+        conversation = self.engine.context.conversation(address_of(session))
+        return self.store.watch(keys.key(self.store, conversation, keys.visible_log), after=after)
 
 
 def _http(skew: Skew) -> aiohttp.ClientSession:

@@ -1,1 +1,1 @@
-"""What leases work and runs it: decisions, turns, actions, delivery, timers."""
+"""Engine: the work of a bot under leases, from the intake of events to the delivery of replies."""

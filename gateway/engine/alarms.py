@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from gateway.channel_agent import ChannelAgent
 from gateway.engine.concurrency import BackgroundTasks
+from gateway.engine.event_log import ACTION
 from gateway.observe import Feed
 from gateway.store.types import QueuedPart
 from gateway.stored.outbox import OutboxItem
@@ -52,4 +53,4 @@ def outcomes(parts: Iterable[QueuedPart]) -> list[str]:
     """Return the ids of the actions whose outcome is told in these parts."""
     items = [OutboxItem.from_json(queued.body) for queued in parts]
     causes = [str(item.cause) for item in items if item.edits is None]
-    return [cause.removeprefix("action/") for cause in dict.fromkeys(causes) if cause.startswith("action/")]
+    return [cause.removeprefix(ACTION) for cause in dict.fromkeys(causes) if cause.startswith(ACTION)]

@@ -31,7 +31,7 @@ from gateway.pending.upgrade import upgrade
 from gateway.pending.words import prepare, prepared
 from gateway.store.base import Store
 from gateway.store.transaction import Committed, Transaction
-from gateway.store.types import Key, Lease, QueuedPart, Record, Snapshot, Waiting
+from gateway.store.types import Lease, QueuedPart, Record, Snapshot, Waiting
 from gateway.stored import keys
 from gateway.tools.pending_action import Detail, PendingAction
 from gateway.wording import FALLBACK
@@ -74,18 +74,17 @@ class EngineContext:
     held: dict[tuple[str, str], Holding] = field(default_factory=dict)
     """The leases of this process, by kind and lane."""
     unreached: set[str] = field(default_factory=set)
-    """Channels whose platform this process has not reached yet, and whose platform delivers again: nothing is accepted
-    from them."""
+    """Channels that accept no event yet: this process has not reached their platform, which delivers again."""
     down: set[str] = field(default_factory=set)
-    """Channels whose platform did not take this process's last call."""
+    """Channels with a platform that did not take this process's last call."""
     refused: set[str] = field(default_factory=set)
-    """Channels whose platform no longer takes the bot's token. The log has said so."""
+    """Channels with a platform that no longer takes the bot's token. The log has said so."""
     sending: Mapping[str, WorkerPool] = field(default_factory=dict)
     """Channel -> the worker pool of its outboxes, while this process sends."""
     refusing: Overload = field(default_factory=Overload)
     """The store's refusals of new messages."""
     turn_of: dict[str, str] = field(default_factory=dict)
-    """Conversation -> the person whose turn this process runs there now."""
+    """Conversation -> the person of the turn that this process runs there now."""
     counters: Counters = field(default_factory=Counters)
     first_form_until: datetime | None = None
     """Records of the first release, which have no seal, count until then."""
@@ -148,11 +147,6 @@ class EngineContext:
     def conversation(self, address: Address) -> str:
         """Return the name of a conversation: the bot's name and the address."""
         return f"{self.bot.name}/{address}"
-
-    def key(self, conversation: str, name: str) -> Key:
-        """Return the key of a record or log of a conversation, such as ``open`` or ``transcript``; see
-        `gateway.stored.keys`."""
-        return Key(self.store.partition(conversation), f"{name}/{conversation}")
 
     def is_genuine(self, purpose: Purpose, context: str, body: Mapping[str, Json]) -> bool:
         """Return True for a body with a valid seal, and for one of the first release without any while that counts."""
@@ -295,6 +289,6 @@ class EngineContext:
 
 
 def last_asked_language(index: Index) -> str | None:
-    """Return the language of the newest question; None when nothing was asked."""
+    """Return the language of the newest question; None if there is no question."""
     latest = max(index.entries, key=lambda entry: entry.at, default=None)
     return latest.language if latest is not None else None

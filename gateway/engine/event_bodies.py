@@ -34,6 +34,6 @@ def received_body(keyring: Keyring, conversation: str, body: Mapping[str, Json],
 
 
 def replay_body(keyring: Keyring, waiting: Waiting) -> dict[str, Json]:
-    """Return the body of an event for its dead letter. An event that is replayed is read, and decides nothing."""
+    """Return the body of an event for its dead letter. A replayed event is read, and decides no action."""
     body = {name: value for name, value in waiting.body.items() if name != "mac"}
     return keyring.stamped("event", waiting.conversation, {**body, "replayed": True})

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from channels import Event, Json
 from gateway.observe import Feed
@@ -21,6 +21,7 @@ from gateway.stored.outbox import OutboxItem
 from gateway.tools.pending_action import PendingAction
 
 __all__ = [
+    "ACTION",
     "accepted",
     "audited",
     "begun",
@@ -29,12 +30,16 @@ __all__ = [
     "delivered",
     "effect_ended",
     "event_id_of",
+    "event_id_of_action",
     "happened",
     "lost",
     "tried_again",
 ]
 
 log = logging.getLogger("askfirst.events")
+
+ACTION: Final = "action/"
+"""The prefix of the id under which an action's end is logged, and which its parts have as their cause."""
 
 
 def event_id_of(waiting: Waiting) -> str:
@@ -43,6 +48,11 @@ def event_id_of(waiting: Waiting) -> str:
     if isinstance(ids, list | tuple) and ids:
         return str(ids[0])
     return f"{waiting.body.get('kind')}/{waiting.body.get('action_id')}"
+
+
+def event_id_of_action(action_id: str) -> str:
+    """Return the id under which the end of an action is logged."""
+    return f"{ACTION}{action_id}"
 
 
 def accepted(event: Event, conversation: str, *, new: bool) -> None:
@@ -153,14 +163,14 @@ def audited(transaction: Transaction) -> None:
     """Log the audit lines of a transaction: actions asked, decided, launched and ended."""
     for line in _audit(transaction):
         person = {"person": line["person"]} if line.get("person") else {}
-        about = {"event": f"action/{line['action']}", "action": line["action"], **person}
+        about = {"event": event_id_of_action(str(line["action"])), "action": line["action"], **person}
         log.info("action %s", line.get("what"), extra=about)
 
 
 def effect_ended(action: PendingAction, state: str, milliseconds: int) -> None:
     """Log that an effect has ended, as far as its process knows."""
     about = {"action": action.pending_action_id, "tool": action.kind, "state": state, "milliseconds": milliseconds}
-    log.info("effect ended", extra={**_of(f"action/{action.pending_action_id}", action.conversation), **about})
+    log.info("effect ended", extra={**_of(event_id_of_action(action.pending_action_id), action.conversation), **about})
 
 
 def _audit(transaction: Transaction) -> list[dict[str, Json]]:

@@ -100,7 +100,7 @@ class BotRuntime:
         token: str | None,
         conversation: str | None = None,
     ) -> AgentResult:
-        """Decide for a person whose identity the caller vouches for. Raises NotAllowed, and then changes nothing."""
+        """Decide for a person, for whom the caller vouches. Raises NotAllowed, and then changes no action."""
         context = self.context
         person = str(Person.parse(person))
         action = await self._find(person, action_id=action_id, code=code, token=token, conversation=conversation)

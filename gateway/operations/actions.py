@@ -84,7 +84,7 @@ class ActionCommands(StoreCommands):
         return await self._change(action_id, settle, "only what is unknown can be settled")
 
     async def _find(self, action_id: str) -> PendingAction:
-        """Return the action whose id begins with this. Raises NotDone."""
+        """Return the action with an id that begins with this. Raises NotDone."""
         found = await self._store.scan(keys.action(action_id)) if action_id else []
         if len(found) > 1:
             raise NotDone(f"{len(found)} actions begin with {action_id}: give more of the id")

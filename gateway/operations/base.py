@@ -28,7 +28,7 @@ OPERATOR = "operator"
 
 
 class NotDone(AskfirstError):
-    """A command cannot be done, and nothing has changed. The message says why."""
+    """A command cannot be done, and has changed no record. The message says why."""
 
 
 class StoreCommands:

@@ -52,7 +52,7 @@ class DeadLetterCommands(StoreCommands):
         return _removed(dead, was_there=await self._store.drop(dead.dead_id))
 
     async def drop_all(self, reason: str = "") -> JsonObject:
-        """Delete all dead letters, or those with this text in their reason."""
+        """Delete all dead letters, or the ones with this text in their reason."""
         return {"dropped": await self._store.drop_all(reason or None)}
 
     async def _find_dead(self, dead_id: str) -> Dead:

@@ -16,7 +16,7 @@ async def claim(store: Store, bot: str) -> None:
     """Make a store that several processes share this bot's. Raises StoreRefused when it is another bot's.
 
     Two bots on one store would take each other's messages, because the process that leases a conversation answers in
-    it. An embedded store has one owner, whose bot may have been renamed.
+    it. The bot of an embedded store may have been renamed: the store has one owner.
     """
     if not store.shared:
         return

@@ -18,7 +18,7 @@ class PeopleCommands(StoreCommands):
     """Commands on the people that may talk to a bot."""
 
     async def people(self) -> JsonObject:
-        """Return the people that were turned away lately, and those that were admitted by a code."""
+        """Return the people that were turned away lately, and the people that were admitted by a code."""
         newcomers, admitted = await Newcomers(self._store, self._keyring).listed()
         return {"turned_away": [asdict(each) for each in newcomers], "admitted": [asdict(each) for each in admitted]}
 

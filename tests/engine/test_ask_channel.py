@@ -15,6 +15,7 @@ from gateway import Agent, ChannelAgent, Confirm, Gateway, Settings, ToolContext
 from gateway.assembly import open_store
 from gateway.channel_agent import NotAllowed, NotRunning
 from gateway.providers.base import ProviderError
+from gateway.stored import keys
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 from tests.engine.bots import Invoices
 from tests.engine.rig import user_lines
@@ -91,7 +92,7 @@ async def test_decide_by_token(invoices: Invoices) -> None:
 
 async def button(bot: ChannelAgent) -> str:
     context = bot._running().context  # type: ignore[attr-defined]
-    (line,) = await context.store.read(context.key("agent/app:-:user:ana", "visible"), last=1)
+    (line,) = await context.store.read(keys.key(context.store, "agent/app:-:user:ana", keys.visible_log), last=1)
     return str(line.value["buttons"][0]["token"])
 
 

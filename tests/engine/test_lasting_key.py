@@ -14,6 +14,7 @@ from gateway.channel_agent import NotAllowed
 from gateway.store.base import Store
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
+from gateway.stored import keys
 from tests.engine.bots import Invoices
 
 SECRET = secrets.token_urlsafe(32)
@@ -42,7 +43,7 @@ async def test_an_open_action_is_confirmed_once_after_a_restart(opened: Callable
     async with invoices.bot(store=opened()) as bot:
         (action,) = (await bot.ask_channel("ana", "delete INV-1")).pending
         context = bot._running().context  # type: ignore[attr-defined]
-        (line,) = await context.store.read(context.key(action.conversation, "visible"), last=1)
+        (line,) = await context.store.read(keys.key(context.store, action.conversation, keys.visible_log), last=1)
         token = line.value["buttons"][0]["token"]
     which = {
         "a code": {"code": action.code}, "an id": {"action_id": action.pending_action_id}, "a button": {"token": token}

@@ -6,6 +6,7 @@ import secrets
 from typing import Any
 
 import pytest
+from gateway.store.transaction import Put, Transaction
 from redis.asyncio import Redis
 
 from channels import Json
@@ -17,7 +18,7 @@ from gateway.store.base import Store
 from gateway.store.form import FORM
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
-from gateway.store.transaction import Put, Transaction
+from gateway.stored import keys
 from gateway.testing import ChatDriver
 from gateway.tools import Approvers, Confirm
 from tests.engine.bots import Invoices
@@ -104,7 +105,7 @@ async def test_an_action_of_another_conversation_is_not_found(invoices: Invoices
     async with invoices.bot() as bot:
         (action,) = (await bot.ask_channel("ana", "delete INV-1")).pending
         context = shared_of(bot)
-        (line,) = await context.store.read(context.key(action.conversation, "visible"), last=1)
+        (line,) = await context.store.read(keys.key(context.store, action.conversation, keys.visible_log), last=1)
         which: dict[str, str] = {
             "action_id": action.pending_action_id, "code": action.code, "token": line.value["buttons"][0]["token"]
         }  # fmt: skip
@@ -131,7 +132,7 @@ async def test_what_cannot_be_read_keeps_nobody_from_deciding(invoices: Invoices
         await spoil(store, f"action/{'9' * 32}")
         await spoil(store, f"open/{ZOE}")
         (action,) = (await bot.ask_channel("ana", "delete INV-1")).pending
-        (line,) = await store.read(shared_of(bot).key(action.conversation, "visible"), last=1)
+        (line,) = await store.read(keys.key(store, action.conversation, keys.visible_log), last=1)
         which: dict[str, str] = {
             "action_id": action.pending_action_id, "code": action.code, "token": line.value["buttons"][0]["token"]
         }  # fmt: skip

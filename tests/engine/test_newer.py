@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from gateway.store.transaction import Put, Timer, Transaction
+from gateway.store.types import Dead, Incoming, Key, Kind, QueuedPart
 
 from channels import Json
 from gateway import ChannelAgent
 from gateway.store.form import FORM, NewerForm
-from gateway.store.transaction import Put, Timer, Transaction
-from gateway.store.types import Dead, Incoming, Key, Kind, QueuedPart
 from tests.engine.bots import Invoices
 from tests.engine.rig import Platform, Rig, rig
 from tests.stored import action_of
@@ -94,7 +94,7 @@ async def test_the_checkpoint_of_a_newer_worker_is_not_gone_on_from(tmp_path: Pa
 async def test_a_conversation_with_a_newer_record_is_left(tmp_path: Path, name: str) -> None:
     made, bot = invoices()
     async with rig(bot, tmp_path) as chat:
-        key = chat.worker.context.key(CHAT, name)
+        key = Key(chat.store.partition(CHAT), f"{name}/{CHAT}")
         newer = Transaction(partition=key.partition)
         if name == "transcript":
             newer.appends.append((key.name, NEWER))

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Incoming, Key
 
 from channels import Ambiguous, AskfirstError, DeliveryReport, Json, OptedOut, Reply, Unreachable
 from gateway.engine.calls import Calls
 from gateway.engine.event_bodies import received_body
-from gateway.store.transaction import Put, Transaction
-from gateway.store.types import Incoming
 from gateway.tools import PendingAction
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, rig
@@ -27,7 +27,7 @@ async def chat(tmp_path: Path, invoices: Invoices) -> AsyncIterator[Rig]:
 
 
 async def overwrite(chat: Rig, name: str, value: Json) -> None:
-    key = chat.worker.context.key(CHAT, name)
+    key = Key(chat.store.partition(CHAT), f"{name}/{CHAT}")
     await chat.store.commit(Transaction(partition=key.partition, puts={key.name: Put(value)}))
 
 

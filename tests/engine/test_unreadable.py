@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from gateway.store.types import Key
 
 from gateway import Agent, ChannelAgent
 from gateway.store.sqlite import SqliteStore
@@ -18,8 +19,8 @@ pytestmark = pytest.mark.parametrize("kept_on", ["sqlite"], indirect=True)
 
 async def spoil(chat: Rig, table: str, name: str) -> None:
     """Whatever is of this name in Ana's conversation is no JSON any more."""
-    context = chat.worker.context
-    key = context.key(context.conversation(here("ana")), name)
+    conversation = chat.worker.context.conversation(here("ana"))
+    key = Key(chat.store.partition(conversation), f"{name}/{conversation}")
 
     def write(db: sqlite3.Connection, at: Moment) -> None:
         if table == "record":

@@ -9,6 +9,7 @@ from channels import Address, Message, Part, Receipt, Reply
 from channels.webchat import WebChatChannel
 from gateway import Agent, ChannelAgent
 from gateway.assembly import in_memory
+from gateway.stored import keys
 
 SESSION = Address(channel="webchat", account="local", place="s" * 22)
 
@@ -34,7 +35,7 @@ async def test_the_log_has_the_ids_of_the_receipts() -> None:
             while not await engine.idle():
                 await asyncio.sleep(0.001)
         shared = engine.context
-        log = await shared.store.read(shared.key(shared.conversation(SESSION), "visible"))
+        log = await shared.store.read(keys.key(shared.store, shared.conversation(SESSION), keys.visible_log))
         await engine.stop()
     seen: list[Any] = [entry.value for entry in log]
     assert [(entry["text"], entry["message_id"]) for entry in seen] == [

@@ -121,7 +121,7 @@ class Effects:
         return replace(end, again=False) if goes_on else end
 
     async def after_a_death(self, action: PendingAction) -> EffectResult | None:
-        """Return the end of an effect whose worker died, or None to run it again with the same key."""
+        """Return the end of an effect after the death of its worker, or None to run it again with the same key."""
         context, tool = self._context, self._context.bot.tool_for(action)
         died = EffectResult("unknown", "the worker died while it ran")
         if tool is None or context.bot.drifted(action):

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from functools import partial
 
+from gateway.engine import event_log
 from gateway.engine.concurrency import BackgroundTasks, DelayedTask, KeyedLimit
 from gateway.engine.context import EngineContext
 from gateway.engine.execution.backlog import ActionBacklog
@@ -77,7 +78,7 @@ class ActionExecutor:
         return self._effects.instead is not None
 
     async def run(self, lease: Lease) -> PendingAction | None:
-        """Execute the action of this lease, or settle one whose worker died. Return the action if it has ended."""
+        """Execute the action of this lease, or settle it after a worker's death. Return the action if it has ended."""
         launched: PendingAction | None = None
         ended: PendingAction | None = None
         end = EffectResult("unknown", "the worker lost its lease")
@@ -335,7 +336,7 @@ class ActionExecutor:
     def _write(self, transaction: Transaction, actions: ConversationActions, action: PendingAction) -> None:
         actions.write(transaction)
         if action.address is not None:
-            cause = f"action/{action.pending_action_id}"
+            cause = event_log.event_id_of_action(action.pending_action_id)
             transaction.parts += self._context.parts.render(
                 action.conversation, action.address, actions.says, cause=cause, language=action.language
             )

@@ -50,7 +50,7 @@ __all__ = ["Inbox", "NotStarted"]
 log = logging.getLogger("askfirst.inbox")
 
 _OF_A_PERSON = (Message, MessageEdited, ButtonPress, Reaction)
-"""Events that only a person causes. One without a person, such as some posts in channels, is not accepted."""
+"""Events that only a person causes. One without a person, like some posts in channels, is not accepted."""
 _MOST_WARNED = 100
 _NOTED_SECONDS = 3600.0
 
@@ -261,7 +261,7 @@ class Inbox:
         )
 
     async def _refuse(self, channel: Channel, press: ButtonPress) -> None:
-        """Answer the press of a stranger, which decides nothing, so that the spinner on the button ends."""
+        """Answer the press of a stranger, so that the spinner on the button ends. It decides no action."""
         store, language = self._context.store, self._context.language(press.person)
         if isinstance(channel, CanAnswer) and press.answer_to is not None:
             await channel.answer(press.answer_to, say("not_yours", language), private=True)
@@ -278,7 +278,7 @@ def _twice(share: Share) -> Share:
 
 
 def _has_no_reader(event: Event) -> bool:
-    """Return True for a reaction, and for an edit without words, such as a step of a live location."""
+    """Return True for a reaction, and for an edit without words, like a step of a live location."""
     return isinstance(event, Reaction) or (isinstance(event, MessageEdited) and not event.text)
 
 
