@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway import app
+from gateway import assembly
 from gateway.store.base import Store
 from gateway.store.clock_steps import elapsed_ns
 from gateway.store.redis import RedisStore
@@ -61,7 +61,7 @@ async def chat(
     tmp_path: Path, invoices: Invoices, kept: Steppable, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Rig]:
     opened: Callable[[str], Store] = lambda path: kept.store  # noqa: E731
-    monkeypatch.setattr(app, "SqliteStore", opened)
+    monkeypatch.setattr(assembly, "SqliteStore", opened)
     async with rig(invoices.bot(), tmp_path) as chat:
         yield chat
 
