@@ -72,6 +72,13 @@ async def chat(tmp_path: Path) -> AsyncIterator[Rig]:
         yield chat
 
 
+async def test_a_later_part_of_a_lease_is_in_doubt_too(chat: Rig) -> None:
+    await notify(chat, "one", "two", "three")
+    chat.platform.will = [taken(), LOST]
+    await deliver(chat)
+    assert chat.platform.texts() == ["one", NOTE, "two", "three"]
+
+
 async def test_it_is_said_again_once_and_said_so(chat: Rig) -> None:
     await notify(chat, "one", "two")
     chat.platform.will = [LOST]

@@ -47,8 +47,7 @@ class AttemptRecord:
 
 def forget(transaction: Transaction, context: EngineContext, queued: QueuedPart) -> None:
     """Delete the state of a dead letter: an operator that replays it accepts a duplicate."""
-    if queued.tries:
-        transaction.deletes.append(_key(context, queued).name)
+    transaction.deletes.append(_key(context, queued).name)
 
 
 def _key(context: EngineContext, queued: QueuedPart) -> Key:

@@ -164,10 +164,15 @@ class _Lane:
                     return await self._send(out, repeats=repeats)
 
     async def _facts(self, out: OutgoingPart) -> tuple[AttemptState, PartFacts]:
-        """Read the facts that `plan` needs in this state, and no others."""
+        """Read the facts that `plan` needs in this state, and no others.
+
+        A part may have been tried in a lease that failed although it has no `tries`: the store counts these for the
+        first part of a lease alone, and the failed lease may have sent others before this one.
+        """
         context, queued = self._context, out.queued
         died = self._outbox.died(queued)
-        state: AttemptState = await out.record.state() if queued.tries or died else "none"
+        tried = bool(queued.tries) or (self._lease.tries > 0 and queued is self._lease.parts[0])
+        state: AttemptState = await out.record.state() if tried or died else "none"
         absent = False
         if died or state != "none":
             earlier = await find_earlier_call(context, out)
@@ -181,7 +186,7 @@ class _Lane:
         return state, PartFacts(
             absent=absent,
             worker_died=died,
-            settled=bool(queued.tries) and state == "none" and not died and await self._is_settled(out),
+            settled=tried and state == "none" and not died and await self._is_settled(out),
             harmless=out.is_harmless,
             may_repeat=context.bot.in_doubt == "repeat",
         )
