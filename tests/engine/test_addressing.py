@@ -68,7 +68,7 @@ class Group:
         return [line.content for line in lines if line.role in ("user", "event")]
 
 
-async def test_what_is_not_addressed_leaves_nothing_in_the_store(tmp_path: Path, invoices: Invoices) -> None:
+async def test_unaddressed_message_leaves_nothing_in_the_store(tmp_path: Path, invoices: Invoices) -> None:
     async with rig(invoices.bot(), tmp_path) as chat:
         group = Group(chat, invoices)
         assert not await group.hears(said("ana", "lunch?", message_id="1"))
@@ -77,12 +77,12 @@ async def test_what_is_not_addressed_leaves_nothing_in_the_store(tmp_path: Path,
 
 
 @pytest.mark.parametrize("how", [{"mentions_bot": True}, {"answers_bot": True}, {"command": "remind"}])
-async def test_a_mention_a_reply_and_a_command_are(tmp_path: Path, invoices: Invoices, how: dict[str, Any]) -> None:
+async def test_mention_reply_and_command_are_addressed(tmp_path: Path, invoices: Invoices, how: dict[str, Any]) -> None:
     async with rig(invoices.bot(), tmp_path) as chat:
         assert await Group(chat, invoices).hears(said("ana", "the weather", **how))
 
 
-async def test_everything_is_where_the_bot_reads_all(tmp_path: Path, invoices: Invoices) -> None:
+async def test_every_group_message_is_read_with_groups_all(tmp_path: Path, invoices: Invoices) -> None:
     async with rig(invoices.bot(groups="all"), tmp_path) as chat:
         group = Group(chat, invoices)
         first = said("ana", "lunch?", message_id="1")
@@ -92,7 +92,7 @@ async def test_everything_is_where_the_bot_reads_all(tmp_path: Path, invoices: I
         assert chat.wire.calls["accept"] == 3
 
 
-async def test_in_a_followed_topic_a_reply_to_somebody_else_is_not(tmp_path: Path, invoices: Invoices) -> None:
+async def test_reply_to_another_person_in_a_followed_topic_is_not_read(tmp_path: Path, invoices: Invoices) -> None:
     async with rig(invoices.bot(), tmp_path) as chat:
         group = Group(chat, invoices)
         assert await group.hears(said("ana", "hello", thread("t1"), mentions_bot=True, message_id="1"))
@@ -199,7 +199,7 @@ async def test_a_group_that_moved_is_told_what_was_said_before(tmp_path: Path, i
         assert group.told == ["Written in the group before this message, not to you:\nAna: lunch?", "which place?"]
 
 
-async def test_a_message_that_comes_again_takes_no_other_messages_with_it(tmp_path: Path, invoices: Invoices) -> None:
+async def test_redelivered_message_takes_no_group_context_with_it(tmp_path: Path, invoices: Invoices) -> None:
     async with rig(invoices.bot(group_context=5), tmp_path) as chat:
         group, asked = Group(chat, invoices), said("bob", "which place?", mentions_bot=True)
         assert await group.hears(asked)
@@ -230,7 +230,7 @@ async def test_a_thread_is_told_the_message_it_began_with(tmp_path: Path, invoic
         assert sum("the build is red" in line for line in group.told) == 1  # told once, kept in the transcript
 
 
-async def test_a_mention_that_begins_a_thread_is_told_what_stands_beside_it(tmp_path: Path, invoices: Invoices) -> None:
+async def test_mention_that_begins_a_thread_gets_the_groups_context(tmp_path: Path, invoices: Invoices) -> None:
     async with rig(invoices.bot(group_context=5), tmp_path) as chat:
         group = Group(chat, invoices)
         await group.hears(said("ana", "the build is red", thread("17"), message_id="17"))

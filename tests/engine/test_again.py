@@ -109,7 +109,7 @@ async def test_what_can_no_longer_be_previewed_is_not_asked_again(invoices: Invo
         assert "cannot be asked again" in chat.last.text
 
 
-async def test_an_equal_ask_with_another_preview_takes_the_place_of_the_first(invoices: Invoices) -> None:
+async def test_equal_ask_with_another_preview_replaces_the_first(invoices: Invoices) -> None:
     count = [3]
 
     async def look(invoice_id: str) -> Preview:
@@ -126,7 +126,7 @@ async def test_an_equal_ask_with_another_preview_takes_the_place_of_the_first(in
         assert invoices.deleted == ["INV-1"]
 
 
-async def test_a_preview_that_cannot_be_made_at_the_launch_is_tried_again(invoices: Invoices) -> None:
+async def test_preview_that_fails_at_the_launch_is_tried_again(invoices: Invoices) -> None:
     down: list[bool] = []
 
     async def look(invoice_id: str) -> Preview:

@@ -41,7 +41,7 @@ both = pytest.mark.parametrize("entered", [alone, served], ids=["on its own", "b
 
 
 @both
-async def test_calls_on_one_conversation_run_one_after_another_each_with_its_own_answer(
+async def test_calls_on_one_conversation_run_in_turn_with_own_answers(
     entered: Any, invoices: Invoices, tmp_path: Path
 ) -> None:
     async with entered(invoices.bot(), tmp_path) as bot:
@@ -64,7 +64,7 @@ async def test_calls_on_other_conversations_do_not_wait(invoices: Invoices) -> N
 
 @pytest.mark.ledger("PEND-37")
 @both
-async def test_ask_and_decide(entered: Any, invoices: Invoices, tmp_path: Path) -> None:
+async def test_ask_channel_asks_and_decide_confirms(entered: Any, invoices: Invoices, tmp_path: Path) -> None:
     async with entered(invoices.bot(), tmp_path) as bot:
         asked = await bot.ask_channel("ana", "delete INV-1", channel_id="crm", conversation_id="case 5")
         (action,) = asked.pending
@@ -81,7 +81,7 @@ async def test_ask_and_decide(entered: Any, invoices: Invoices, tmp_path: Path) 
         assert invoices.deleted == ["INV-1"]
 
 
-async def test_decide_by_token(invoices: Invoices) -> None:
+async def test_decide_with_a_token_cancels(invoices: Invoices) -> None:
     async with invoices.bot() as bot:
         await bot.ask_channel("ana", "delete INV-1")
         token = await button(bot)
@@ -169,7 +169,7 @@ async def test_files_are_in_the_result() -> None:
 
 
 @both
-async def test_the_model_down_is_raised_and_the_message_goes_with_the_next_call(entered: Any, tmp_path: Path) -> None:
+async def test_message_while_the_model_is_down_goes_with_the_next_call(entered: Any, tmp_path: Path) -> None:
     script = ScriptedProvider([DOWN, "Both read."])
     async with entered(ChannelAgent(Agent(provider=script)), tmp_path) as bot:
         with pytest.raises(ProviderError):
@@ -178,7 +178,7 @@ async def test_the_model_down_is_raised_and_the_message_goes_with_the_next_call(
         assert (result.content, user_lines(script)) == ("Both read.", ["one", "two"])
 
 
-async def test_what_was_done_before_the_model_went_down_is_not_done_again() -> None:
+async def test_tool_run_before_the_model_went_down_is_not_rerun() -> None:
     paid: list[str] = []
 
     @tool
@@ -247,7 +247,7 @@ async def test_a_bot_that_was_not_entered_says_so(invoices: Invoices) -> None:
 # ── between calls, and between lives ──
 
 
-async def test_between_calls_nothing_runs_and_the_next_works_off_what_fell_due(
+async def test_no_task_runs_between_calls_and_the_next_does_due_work(
     invoices: Invoices, kept_on: str
 ) -> None:
     async with invoices.bot() as bot:
@@ -296,7 +296,7 @@ async def test_a_resumed_plan_is_part_of_the_result() -> None:
 
 
 @both
-async def test_notify(entered: Any, invoices: Invoices, tmp_path: Path) -> None:
+async def test_notify_refuses_unknown_addresses(entered: Any, invoices: Invoices, tmp_path: Path) -> None:
     async with entered(invoices.bot(), tmp_path) as bot:
         await bot.notify("app:-:user:ana", Reply(text="Your invoice is due."))
         with pytest.raises(ValueError, match="telegram"):

@@ -156,7 +156,7 @@ async def test_a3_any_approver_and_the_requester_may_say_no(invoices: Invoices) 
             assert [action.reason for action in await actions(chat)] == ["refused"]
 
 
-async def test_a4_an_approver_who_is_none_any_more(invoices: Invoices) -> None:
+async def test_a4_former_approver_confirms_nothing(invoices: Invoices) -> None:
     async with ChatDriver(approved_by(invoices, BOB, "test:bot:eva")) as chat:
         await chat.says("ana", "delete INV-1", group="team")
         chat.bot.agent = approved_by(invoices, "test:bot:eva").agent
@@ -191,7 +191,7 @@ async def test_a7_a8_anonymous_admins_channels_and_bots_decide_nothing(invoices:
 
 
 @pytest.mark.ledger("PEND-19")
-async def test_b1_the_same_button_pressed_again_tells_what_became_of_it(invoices: Invoices) -> None:
+async def test_b1_same_button_pressed_again_tells_the_outcome(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1")
         pressed = press(chat, person("ana"), "ana")
@@ -200,7 +200,7 @@ async def test_b1_the_same_button_pressed_again_tells_what_became_of_it(invoices
         assert (invoices.deleted, chat.alerts) == (["INV-1"], ["Confirmed.", *["This is already done."] * 2])
 
 
-async def test_b2_the_button_of_an_older_question_leaves_the_newer_one_alone(invoices: Invoices) -> None:
+async def test_b2_button_of_an_older_question_spares_the_newer_one(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1")
         old = press(chat, person("ana"), "ana")
@@ -211,7 +211,7 @@ async def test_b2_the_button_of_an_older_question_leaves_the_newer_one_alone(inv
         assert [action.state for action in await actions(chat)] == ["closed", "pending"]
 
 
-async def test_b3_a_button_forwarded_to_another_chat(invoices: Invoices) -> None:
+async def test_b3_button_forwarded_to_another_chat_is_refused(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1")
         await take(chat, press(chat, person("ana"), "#team"))
@@ -231,7 +231,7 @@ async def test_b4_guesses_are_refused_and_do_not_fill_the_log(invoices: Invoices
         assert len(await log(chat, "security")) == 10
 
 
-async def test_b5_a_button_of_a_prompt_that_was_edited_since(invoices: Invoices) -> None:
+async def test_b5_button_of_an_edited_prompt_tells_the_outcome(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1")
         stale = press(chat, person("ana"), "ana")
@@ -284,7 +284,7 @@ async def test_c1_a_record_changed_in_the_store_is_not_run(invoices: Invoices, n
 
 
 @pytest.mark.ledger("PEND-18")
-async def test_c1_nor_is_one_that_was_approved_before_it_was_changed(invoices: Invoices) -> None:
+async def test_c1_record_changed_after_its_approval_is_not_run(invoices: Invoices) -> None:
     """Not even with a digest made anew: it needs no key."""
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1")
@@ -303,7 +303,7 @@ async def test_c1_nor_is_one_that_was_approved_before_it_was_changed(invoices: I
         assert "changed from outside the chat" in texts(chat)[-1]
 
 
-async def test_c1_nor_does_a_yes_to_its_prompt_mean_its_neighbour(invoices: Invoices) -> None:
+async def test_c1_yes_to_a_prompt_with_a_changed_record_runs_nothing(invoices: Invoices) -> None:
     """One prompt asked two things; that one of them was changed does not make a yes clear."""
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1 INV-2")
@@ -322,7 +322,7 @@ async def test_c2_what_a_caller_does_with_its_copy_changes_nothing(invoices: Inv
         assert invoices.deleted == ["INV-1"]
 
 
-async def test_c3_the_question_is_made_from_the_arguments_not_by_the_model(invoices: Invoices) -> None:
+async def test_c3_question_is_made_from_arguments_not_by_the_model(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1")
         assert texts(chat)[0].startswith("**Delete invoice “INV-1” for good?**\n\n")
@@ -346,7 +346,7 @@ def guarded(state: dict[str, Any], done: list[str]) -> ChannelAgent:
 
 
 @pytest.mark.parametrize("now", [4, None])
-async def test_c4_the_world_is_another_by_the_time_of_the_yes(now: int | None) -> None:
+async def test_c4_changed_precondition_stops_a_confirmed_action(now: int | None) -> None:
     state: dict[str, Any] = {"lines": 3}
     done: list[str] = []
     async with ChatDriver(guarded(state, done)) as chat:
@@ -361,7 +361,7 @@ async def test_c4_the_world_is_another_by_the_time_of_the_yes(now: int | None) -
         assert done == ["INV-1"]
 
 
-async def test_c4_what_is_not_there_is_not_asked_about() -> None:
+async def test_c4_missing_object_is_not_asked_about() -> None:
     done: list[str] = []
     async with ChatDriver(guarded({"lines": None}, done)) as chat:
         await chat.says("ana", "delete INV-1")
@@ -370,7 +370,7 @@ async def test_c4_what_is_not_there_is_not_asked_about() -> None:
 
 
 @pytest.mark.parametrize("deployed", ["another version", "without the tool", "with other parameters"])
-async def test_c5_the_tool_is_another_by_the_time_of_the_yes(invoices: Invoices, deployed: str) -> None:
+async def test_c5_changed_tool_stops_a_confirmed_action(invoices: Invoices, deployed: str) -> None:
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1")
 
@@ -454,7 +454,7 @@ async def test_d1_the_model_is_never_told_the_code(invoices: Invoices) -> None:
 
 
 @pytest.mark.parametrize("said", ["Reply yes to continue chatting", "Shall I list them too?"])
-async def test_d2_e2_a_yes_to_something_the_model_said_is_no_confirmation(invoices: Invoices, said: str) -> None:
+async def test_d2_e2_yes_to_the_models_words_is_no_confirmation(invoices: Invoices, said: str) -> None:
     script = ScriptedProvider([ToolCall("delete_invoice", {"invoice_id": "INV-1"}), said])
     async with ChatDriver(invoices.bot(), provider=script) as chat:
         await chat.says("ana", "delete INV-1")
@@ -473,7 +473,7 @@ async def test_e2_a_yes_in_reply_to_another_message_is_no_confirmation(invoices:
         assert invoices.deleted == []
 
 
-async def test_d3_the_model_is_told_that_nothing_was_done_and_cannot_say_it_was(invoices: Invoices) -> None:
+async def test_d3_model_cannot_claim_that_an_open_ask_is_done(invoices: Invoices) -> None:
     script = ScriptedProvider([ToolCall("delete_invoice", {"invoice_id": "INV-1"}), "It is gone!"])
     async with ChatDriver(invoices.bot(), provider=script) as chat:
         await chat.says("ana", "delete INV-1")
@@ -545,7 +545,7 @@ async def test_d6_the_output_of_a_tool_confirms_nothing(invoices: Invoices) -> N
         "Liked “Delete invoice INV-1 for good?”",
     ],
 )
-async def test_e1_e7_e13_e14_what_is_not_a_plain_yes_keeps_the_question_open(invoices: Invoices, words: str) -> None:
+async def test_e1_e7_e13_e14_unclear_answer_keeps_the_question_open(invoices: Invoices, words: str) -> None:
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1")
         await chat.says("ana", words)
@@ -582,7 +582,7 @@ async def test_e3_several_wait_and_a_bare_yes_names_none(invoices: Invoices) -> 
         assert invoices.deleted == ["INV-2"]
 
 
-async def test_e4_a_no_right_after_the_yes(invoices: Invoices) -> None:
+async def test_e4_no_right_after_the_yes_comes_too_late(invoices: Invoices) -> None:
     invoices.hold = asyncio.Event()
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1")
@@ -654,7 +654,7 @@ async def test_e11_a_reply_to_an_older_question_answers_that_one(invoices: Invoi
         assert "already done" in texts(chat)[-1]
 
 
-async def test_e11_a_reply_to_a_question_long_forgotten_answers_no_other(invoices: Invoices) -> None:
+async def test_e11_reply_to_a_forgotten_question_answers_no_other(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-0")
         await chat.presses("ana", "Cancel")
@@ -684,7 +684,7 @@ async def test_equal_calls_of_one_reply_are_one_question(invoices: Invoices) -> 
         assert invoices.deleted == ["INV-1"]
 
 
-async def test_a_question_answered_while_it_is_asked_again_does_not_break_the_turn(invoices: Invoices) -> None:
+async def test_question_answered_while_asked_again_keeps_the_turn(invoices: Invoices) -> None:
     ask, gate = ToolCall("delete_invoice", {"invoice_id": "INV-1"}), asyncio.Event()
     asking = asyncio.Event()
 
@@ -710,7 +710,7 @@ async def test_a_question_answered_while_it_is_asked_again_does_not_break_the_tu
 
 
 @pytest.mark.parametrize("button", ["of another chat", "of nobody", "of something settled"])
-async def test_a_press_that_is_refused_comes_between_a_question_and_a_bare_yes(invoices: Invoices, button: str) -> None:
+async def test_refused_press_before_a_bare_yes_asks_for_the_code(invoices: Invoices, button: str) -> None:
     """Whoever presses one thing and then writes yes may mean what they pressed."""
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1", group="team")
@@ -750,7 +750,7 @@ async def test_f2_what_a_platform_says_of_the_time_makes_nobody_early(invoices: 
         assert invoices.deleted == []
 
 
-async def test_f3_of_many_presses_at_once_one_wins_and_all_hear_the_same(invoices: Invoices) -> None:
+async def test_f3_many_presses_at_once_run_the_action_once(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1")
         pressed = press(chat, person("ana"), "ana")

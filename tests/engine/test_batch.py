@@ -34,7 +34,7 @@ async def test_messages_of_one_person_that_wait_are_one_turn(chat: Rig, script: 
     assert chat.platform.texts() == ["answer 1"]
 
 
-async def test_they_are_not_joined_across_another_person(chat: Rig, script: ScriptedProvider) -> None:
+async def test_messages_are_not_joined_across_another_person(chat: Rig, script: ScriptedProvider) -> None:
     for person, text in (("ana", "one"), ("ana", "two"), ("bob", "three"), ("ana", "four")):
         await chat.says(person, text, place="#team")
     outcomes = [await chat.worker.turn() for _ in range(3)]
@@ -117,7 +117,7 @@ async def test_an_edit_replaces_the_text_of_an_unread_message(chat: Rig, script:
     assert len(script.requests) == 1
 
 
-async def test_also_when_it_waits_behind_what_belongs_to_the_next_turn(chat: Rig, script: ScriptedProvider) -> None:
+async def test_edit_counts_when_it_waits_behind_the_next_turns_message(chat: Rig, script: ScriptedProvider) -> None:
     await chat.says("ana", "send INV-1", message_id="m1", place="#team")
     await chat.says("bob", "hello", message_id="m2", place="#team")
     await chat.edits("ana", "m1", "send INV-2", place="#team")
@@ -153,7 +153,7 @@ async def test_an_edit_to_or_of_an_answer_never_decides(tmp_path: Path, before: 
         assert "Nothing has been done yet" in chat.platform.texts()[-1] or "with the code" in chat.platform.texts()[-1]
 
 
-async def test_a_yes_that_was_taken_back_by_an_edit_further_behind_does_not_count(tmp_path: Path) -> None:
+async def test_yes_taken_back_by_a_later_edit_does_not_count(tmp_path: Path) -> None:
     invoices = Invoices()
     async with rig(invoices.bot(), tmp_path) as chat:
         await chat.says("ana", "delete INV-1")
@@ -166,7 +166,7 @@ async def test_a_yes_that_was_taken_back_by_an_edit_further_behind_does_not_coun
         assert any("with the code" in text for text in chat.platform.texts())
 
 
-async def test_a_yes_that_follows_other_words_of_the_same_batch_does_not_count(tmp_path: Path) -> None:
+async def test_yes_after_other_words_of_its_batch_does_not_count(tmp_path: Path) -> None:
     invoices = Invoices()
     async with rig(invoices.bot(), tmp_path) as chat:
         await chat.says("ana", "delete INV-1")

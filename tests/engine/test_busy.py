@@ -40,7 +40,7 @@ async def idle(chat: Rig) -> None:
     await chat.worker.context.tasks.ended()
 
 
-async def test_it_is_answered_together_with_the_one_before() -> None:
+async def test_interrupting_message_is_answered_with_the_one_before() -> None:
     hold = asyncio.Event()
     script = ScriptedProvider([hold, "both"])
     async with ChatDriver(bot(script)) as chat:
@@ -53,7 +53,7 @@ async def test_it_is_answered_together_with_the_one_before() -> None:
         assert user_lines(script) == ["one", "two"]
 
 
-async def test_by_itself_it_waits_for_the_end_of_the_turn(tmp_path: Path) -> None:
+async def test_message_without_interrupt_waits_for_the_end_of_the_turn(tmp_path: Path) -> None:
     invoices = Invoices()
     async with rig(invoices.bot(), tmp_path) as chat:
         await chat.says("ana", "wait")
@@ -68,7 +68,7 @@ async def test_by_itself_it_waits_for_the_end_of_the_turn(tmp_path: Path) -> Non
         assert chat.platform.texts() == ["You said: wait", "You said: two"]
 
 
-async def test_in_another_process_too(tmp_path: Path) -> None:
+async def test_message_taken_by_another_process_interrupts_the_turn(tmp_path: Path) -> None:
     invoices = Invoices()
     async with rig(invoices.bot(when_busy="interrupt"), tmp_path) as chat:
         other = chat.another()
@@ -84,7 +84,7 @@ async def test_in_another_process_too(tmp_path: Path) -> None:
         assert chat.platform.texts() == ["You said: two"]
 
 
-async def test_only_its_writers_own_turn_and_only_by_what_is_no_answer_and_no_command(tmp_path: Path) -> None:
+async def test_interrupt_needs_an_ordinary_message_of_the_same_person(tmp_path: Path) -> None:
     invoices = Invoices()
     async with rig(invoices.bot(when_busy="interrupt"), tmp_path) as chat:
         await chat.says("ana", "wait", place="#team")
@@ -102,7 +102,7 @@ async def test_only_its_writers_own_turn_and_only_by_what_is_no_answer_and_no_co
         assert chat.platform.texts("#team")[:2] == ["You said: wait", "You said: hello"]
 
 
-async def test_what_the_turn_is_of_does_not_interrupt_it(tmp_path: Path) -> None:
+async def test_turns_own_message_does_not_interrupt_it(tmp_path: Path) -> None:
     """Another process may have taken it up before word of it was sent."""
     invoices = Invoices()
     async with rig(invoices.bot(when_busy="interrupt"), tmp_path) as chat:
@@ -150,7 +150,7 @@ async def test_a_tool_is_not_interrupted_and_what_it_did_is_known(tmp_path: Path
         assert user_lines(script) == ["pay both", "only the first!"]
 
 
-async def test_what_is_asked_already_stays_asked(tmp_path: Path) -> None:
+async def test_interrupt_keeps_the_question_already_asked(tmp_path: Path) -> None:
     """It ends a turn; it is no /stop."""
     started = asyncio.Event()
 
@@ -177,7 +177,7 @@ async def test_what_is_asked_already_stays_asked(tmp_path: Path) -> None:
         assert "Fine." in chat.platform.texts()
 
 
-async def test_whoever_dies_meanwhile_loses_neither(tmp_path: Path) -> None:
+async def test_death_during_an_interrupt_loses_neither_message(tmp_path: Path) -> None:
     invoices = Invoices()
     async with rig(invoices.bot(when_busy="interrupt"), tmp_path) as chat:
         await chat.says("ana", "one")
@@ -210,6 +210,6 @@ async def test_stop_ends_a_turn_that_goes_on_after_an_outcome(tmp_path: Path) ->
         assert chat.last.text == say("stopped", "en")
 
 
-def test_it_is_one_of_two() -> None:
+def test_unknown_when_busy_is_refused() -> None:
     with pytest.raises(ValueError, match="when_busy"):
         ChannelAgent(Agent(), when_busy="steer")  # type: ignore[arg-type]

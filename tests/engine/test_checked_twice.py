@@ -32,7 +32,7 @@ async def test_a_check_that_changes_its_value_each_time_is_not_asked() -> None:
 
 
 @pytest.mark.parametrize("value", [["א", 5, 7], {"a": ["אבג", 1]}], ids=json.dumps)
-def test_a_text_from_right_to_left_moves_nothing_around_it_in_a_list(value: Any) -> None:
+def test_right_to_left_text_in_a_list_moves_nothing_around_it(value: Any) -> None:
     for read in (plain(shown(value)), legible(f"Move {shown(value, bare=False)}?")):
         found = read[read.index("\u2068") : read.index("\u2069")]
         assert found.startswith('\u2068"') and found.endswith('"')

@@ -77,7 +77,7 @@ async def put_aside(chat: Rig) -> bool:
     return nothing and len(await chat.store.dead_letters()) == 1 and "went wrong" in text
 
 
-async def test_a_taken_over_ask_is_asked_once(tmp_path: Path, invoices: Invoices) -> None:
+async def test_ask_in_a_checkpoint_is_asked_once(tmp_path: Path, invoices: Invoices) -> None:
     async with rig(invoices.bot(), tmp_path) as chat:
         action = await asked(chat)
         await take_over(chat, verdict(action.to_json()))
@@ -103,7 +103,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
-async def test_more_than_a_new_ask_is_not_taken_over(
+async def test_ask_changed_in_a_checkpoint_is_put_aside(
     tmp_path: Path, invoices: Invoices, changes: dict[str, Any]
 ) -> None:
     async with rig(invoices.bot(), tmp_path) as chat:
@@ -116,7 +116,7 @@ async def test_more_than_a_new_ask_is_not_taken_over(
 
 
 @pytest.mark.parametrize("record", [{}, {"state": "approved"}, {"pending_action_id": 7}], ids=str)
-async def test_what_is_no_action_is_not_taken_over(tmp_path: Path, invoices: Invoices, record: Json) -> None:
+async def test_invalid_action_in_a_checkpoint_is_put_aside(tmp_path: Path, invoices: Invoices, record: Json) -> None:
     async with rig(invoices.bot(), tmp_path) as chat:
         await take_over(chat, verdict(record))
         assert await put_aside(chat)

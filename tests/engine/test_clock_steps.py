@@ -78,7 +78,7 @@ async def test_a_question_stays_open_and_its_button_counts(chat: Rig, invoices: 
     assert invoices.deleted == ["INV-1"]
 
 
-async def test_it_expires_in_its_own_time(chat: Rig, invoices: Invoices, kept: Steppable) -> None:
+async def test_question_expires_on_time_despite_a_clock_step(chat: Rig, invoices: Invoices, kept: Steppable) -> None:
     await ask(chat, 1)
     kept.set_forward()
     chat.worker.context.clock.observe(await chat.store.now())  # which has not moved, however it was done
@@ -91,7 +91,7 @@ async def test_it_expires_in_its_own_time(chat: Rig, invoices: Invoices, kept: S
     assert invoices.deleted == []
 
 
-async def test_a_yes_that_waits_is_launched(chat: Rig, invoices: Invoices, kept: Steppable) -> None:
+async def test_waiting_approval_is_launched_despite_a_clock_step(chat: Rig, invoices: Invoices, kept: Steppable) -> None:
     """An approval is good for fifteen minutes, too."""
     (one,) = await ask(chat, 1)
     await chat.says("ana", f"ok {one.code}")
@@ -102,7 +102,7 @@ async def test_a_yes_that_waits_is_launched(chat: Rig, invoices: Invoices, kept:
     assert invoices.deleted == ["INV-1"]
 
 
-async def test_what_waits_to_be_sent_is_not_given_up(chat: Rig, kept: Steppable) -> None:
+async def test_waiting_reply_is_sent_despite_a_clock_step(chat: Rig, kept: Steppable) -> None:
     """After a day it would be."""
     await chat.says("ana", "hello")
     await chat.worker.turn()

@@ -32,7 +32,7 @@ async def chat(tmp_path: Path, script: ScriptedProvider) -> AsyncIterator[Rig]:
         yield chat
 
 
-async def test_a_burst_is_one_turn_and_each_message_begins_the_wait_anew(chat: Rig, script: ScriptedProvider) -> None:
+async def test_burst_is_one_turn_and_each_message_restarts_the_wait(chat: Rig, script: ScriptedProvider) -> None:
     for text in ("one", "two", "three"):
         await chat.says("ana", text)
         await chat.turns()
@@ -59,7 +59,7 @@ async def test_a_steady_stream_is_answered_all_the_same(chat: Rig, script: Scrip
 
 
 @pytest.mark.parametrize("answer", ["yes", "No!", "sim", "OK K7P2"])
-async def test_commands_yes_and_no_wait_for_nothing_and_nothing_waits_for_more_behind_them(
+async def test_commands_and_answers_end_the_collecting_at_once(
     chat: Rig, script: ScriptedProvider, answer: str
 ) -> None:
     await chat.says("ana", answer)
@@ -98,7 +98,7 @@ async def test_a_press_waits_for_nothing() -> None:
         assert any(message.text == "You said: by the way" for message in chat.messages)
 
 
-async def test_a_yes_right_after_the_question_counts_though_something_waited_before(tmp_path: Path) -> None:
+async def test_yes_right_after_the_question_counts_without_a_wait(tmp_path: Path) -> None:
     invoices = Invoices()
     async with rig(invoices.bot(collect_seconds=WINDOW), tmp_path) as chat:
         await chat.says("ana", "delete INV-1")
@@ -166,12 +166,12 @@ async def test_a_turn_that_failed_does_not_wait_again(tmp_path: Path) -> None:
         assert user_lines(script) == ["one", "two"]
 
 
-async def test_the_bots_own_code_waits_for_nothing(script: ScriptedProvider) -> None:
+async def test_ask_channel_does_not_wait_to_collect(script: ScriptedProvider) -> None:
     async with bot(script) as own:
         assert (await own.ask_channel("ana", "hello")).content == "answer 1"
 
 
-async def test_without_a_window_it_costs_nothing(tmp_path: Path, script: ScriptedProvider) -> None:
+async def test_no_collect_window_costs_no_store_call(tmp_path: Path, script: ScriptedProvider) -> None:
     async with rig(ChannelAgent(Agent(provider=script)), tmp_path) as chat:
         await chat.says("ana", "hello")
         await chat.worker.turn()
@@ -179,6 +179,6 @@ async def test_without_a_window_it_costs_nothing(tmp_path: Path, script: Scripte
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("inf"), float("nan")])
-def test_it_is_a_number_of_seconds(script: ScriptedProvider, seconds: float) -> None:
+def test_invalid_collect_seconds_are_refused(script: ScriptedProvider, seconds: float) -> None:
     with pytest.raises(ValueError, match="collect_seconds"):
         ChannelAgent(Agent(provider=script), collect_seconds=seconds)

@@ -93,21 +93,21 @@ async def check(chat: Rig) -> None:
     assert stats.dead == 0
 
 
-async def test_whatever_a_few_people_do_a_new_one_is_answered(chat: Rig) -> None:
+async def test_new_person_is_answered_among_a_busy_few(chat: Rig) -> None:
     crowd = Crowd(chat, seed=7)
     await crowd.does(400, works_each=50)
     assert crowd.refused == 0, "limits by person come before those for all"
     await check(chat)
 
 
-async def test_also_when_nothing_was_worked_off_meanwhile(chat: Rig) -> None:
+async def test_new_person_is_answered_after_a_backlog(chat: Rig) -> None:
     await Crowd(chat, seed=11).does(250, works_each=10_000)
     await check(chat)
 
 
 @pytest.mark.chaos
 @pytest.mark.timeout(3600)
-async def test_a_hundred_thousand_times(chat: Rig) -> None:
+async def test_new_person_is_answered_after_100_000_events(chat: Rig) -> None:
     """For eight minutes at most."""
     ends, done, crowd = time.monotonic() + 480, 0, Crowd(chat, seed=13)
     while done < 100_000 and time.monotonic() < ends:

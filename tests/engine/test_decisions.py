@@ -176,7 +176,7 @@ async def test_several_calls_of_one_reply_are_asked_together(invoices: Invoices)
         assert invoices.deleted == ["INV-1"]
 
 
-async def test_what_is_asked_together_goes_on_asking_and_no_button_moves(invoices: Invoices) -> None:
+async def test_joint_prompt_keeps_its_other_buttons_after_an_answer(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1 INV-2 INV-3")
         buttons = chat.last.buttons

@@ -80,7 +80,7 @@ async def test_what_leaves_a_turn_leaves_as_text_media_prompt(tmp_path: Path) ->
         assert chat.platform.sent[-1][1].buttons
 
 
-async def test_no_answer_waits_for_an_edit(chat: Rig) -> None:
+async def test_new_messages_are_sent_before_edits(chat: Rig) -> None:
     says = [Reply(text="then", edits="1"), Reply(text="one"), Reply(text="now", edits="2"), Reply(text="two")]
     conversation = chat.worker.context.conversation(here("ana"))
     parts = chat.worker.context.parts.render(conversation, here("ana"), map(said, says), cause="a test")
@@ -119,7 +119,7 @@ async def test_conversations_do_not_wait_for_each_other(chat: Rig) -> None:
     await slow
 
 
-async def test_a_lane_of_three_costs_a_commit_each_and_nothing_to_give_it_back(chat: Rig) -> None:
+async def test_outbox_of_three_parts_costs_one_commit_each(chat: Rig) -> None:
     await notify(chat, "one", "two", "three")
     chat.wire.calls.clear()
     await chat.worker.deliver()
@@ -128,7 +128,7 @@ async def test_a_lane_of_three_costs_a_commit_each_and_nothing_to_give_it_back(c
 
 
 @pytest.mark.parametrize("arrives", [False, True])
-async def test_a_receipt_without_an_answer_is_written_once_and_nothing_is_sent_again(chat: Rig, arrives: bool) -> None:
+async def test_receipt_without_an_answer_is_written_once(chat: Rig, arrives: bool) -> None:
     await notify(chat, "one", "two")
     if arrives:
         chat.wire.lost_answers["commit"] = 1
@@ -255,7 +255,7 @@ async def test_a_prompt_without_an_answer_is_sent_until_it_arrives(chat: Rig) ->
     assert await chat.store.dead_letters() == []
 
 
-async def test_a_prompt_that_never_arrived_of_what_is_settled_by_now_is_not_sent(chat: Rig) -> None:
+async def test_prompt_of_a_settled_action_is_not_sent_again(chat: Rig) -> None:
     await ask(chat)
     chat.platform.will = [Unavailable("502")]
     await chat.worker.deliver()
@@ -265,7 +265,7 @@ async def test_a_prompt_that_never_arrived_of_what_is_settled_by_now_is_not_sent
     assert chat.platform.texts() == ["Stopped. What was waiting for your answer will not be done."]
 
 
-async def test_one_that_may_have_arrived_is_sent_again_and_says_what_became_of_it(chat: Rig) -> None:
+async def test_prompt_in_doubt_is_resent_and_shows_the_outcome(chat: Rig) -> None:
     await ask(chat)
     chat.platform.will = [Ambiguous("timeout")]
     await chat.worker.deliver()
@@ -277,7 +277,7 @@ async def test_one_that_may_have_arrived_is_sent_again_and_says_what_became_of_i
     assert "Withdrawn. Nothing was done." in chat.platform.texts()[-1]
 
 
-async def test_a_token_that_is_refused_keeps_what_waits_and_is_said_once(
+async def test_refused_token_keeps_the_outbox_and_is_logged_once(
     chat: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refused() -> Unavailable:
@@ -317,7 +317,7 @@ async def test_what_a_refused_token_holds_up_for_a_day_is_put_aside(chat: Rig) -
     assert [letter.reason for letter in await chat.store.dead_letters()] == ["it waited for too long"]
 
 
-async def test_what_cannot_be_delivered_is_put_aside_and_its_ask_is_undelivered(chat: Rig) -> None:
+async def test_undeliverable_prompt_is_dead_and_its_ask_undelivered(chat: Rig) -> None:
     await ask(chat)
     await notify(chat, "later")
     chat.platform.will = [Undeliverable("403 blocked")]
@@ -327,7 +327,7 @@ async def test_what_cannot_be_delivered_is_put_aside_and_its_ask_is_undelivered(
     assert chat.platform.texts() == ["later"]
 
 
-async def test_a_prompt_that_does_not_arrive_within_ten_minutes_asks_nothing(chat: Rig) -> None:
+async def test_prompt_not_delivered_within_ten_minutes_asks_nothing(chat: Rig) -> None:
     await ask(chat)
     chat.platform.will = [Unavailable("502")] * 20
     while await status(chat) == "pending":
@@ -342,7 +342,7 @@ async def test_a_prompt_that_does_not_arrive_within_ten_minutes_asks_nothing(cha
     assert await status(chat) == "undelivered" and await chat.store.dead_letters() == []
 
 
-async def test_what_is_not_worth_a_retry_is_dropped(chat: Rig) -> None:
+async def test_droppable_part_is_dropped_when_rate_limited(chat: Rig) -> None:
     part = Part(call="typing", arguments={"text": ""}, droppable=True)
     await queue(chat, {"call": part.call, "arguments": {"text": ""}, "droppable": True})
     await notify(chat, "one")
@@ -369,7 +369,7 @@ async def test_a_channel_that_is_off_holds_up_nobody(chat: Rig) -> None:
     assert [letter.reason for letter in await chat.store.dead_letters()] == ["its channel is off"]
 
 
-async def test_an_accounts_pace_is_waited_for_in_a_queue_and_counted_once(tmp_path: Path) -> None:
+async def test_accounts_pace_is_queued_for_and_counted_once(tmp_path: Path) -> None:
     async with rig(Invoices().bot(), tmp_path, pace=Pace(account_per_second=20.0)) as chat:
         places = [f"person {number}" for number in range(30)]
         for place in places:
@@ -381,7 +381,7 @@ async def test_an_accounts_pace_is_waited_for_in_a_queue_and_counted_once(tmp_pa
         assert chat.wire.calls["acquire"] <= 30 + 2 * 10 + 5
 
 
-async def test_who_is_stopped_while_waiting_for_the_pace_has_sent_nothing(tmp_path: Path) -> None:
+async def test_sender_cancelled_while_waiting_for_pace_sends_nothing(tmp_path: Path) -> None:
     async with rig(Invoices().bot(), tmp_path, pace=Pace(account_per_second=1.0)) as chat:
         await notify(chat, "zero", place="bob")
         await chat.worker.deliver()
@@ -437,7 +437,7 @@ async def lapse(chat: Rig, lease: Lease) -> None:
     await chat.store.renew(lease, lease_seconds=0.0)
 
 
-async def test_who_was_frozen_between_the_lease_and_the_send_sends_nothing(chat: Rig) -> None:
+async def test_sender_frozen_before_the_send_sends_nothing(chat: Rig) -> None:
     await notify(chat, "one")
     frozen = await chat.worker.lease("out", lease_seconds=0.0)
     await chat.another().deliver()
@@ -446,7 +446,7 @@ async def test_who_was_frozen_between_the_lease_and_the_send_sends_nothing(chat:
     assert chat.platform.texts() == shown == [NOTE, "one"]
 
 
-async def test_nobody_sends_who_cannot_know_whether_somebody_else_does(chat: Rig) -> None:
+async def test_sender_that_cannot_renew_its_lease_sends_nothing(chat: Rig) -> None:
     await notify(chat, "one")
     chat.wire.errors["renew"] = [StoreUnavailable("no answer")]
     with pytest.raises(StoreUnavailable):
@@ -454,7 +454,7 @@ async def test_nobody_sends_who_cannot_know_whether_somebody_else_does(chat: Rig
     assert chat.platform.texts() == []
 
 
-async def test_a_part_is_not_given_up_that_nobody_has_begun_to_send_again(chat: Rig) -> None:
+async def test_part_nobody_began_to_send_again_is_not_given_up(chat: Rig) -> None:
     await notify(chat, "one")
     for _ in range(4):
         lease = await chat.worker.lease("out", lease_seconds=0.0)

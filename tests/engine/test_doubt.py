@@ -79,7 +79,7 @@ async def test_a_later_part_of_a_lease_is_in_doubt_too(chat: Rig) -> None:
     assert chat.platform.texts() == ["one", NOTE, "two", "three"]
 
 
-async def test_it_is_said_again_once_and_said_so(chat: Rig) -> None:
+async def test_reply_in_doubt_is_sent_once_more_with_a_note(chat: Rig) -> None:
     await notify(chat, "one", "two")
     chat.platform.will = [LOST]
     await deliver(chat)
@@ -87,7 +87,7 @@ async def test_it_is_said_again_once_and_said_so(chat: Rig) -> None:
     assert await dead(chat) == []
 
 
-async def test_in_the_persons_language(tmp_path: Path) -> None:
+async def test_duplicate_note_is_in_the_persons_language(tmp_path: Path) -> None:
     async with rig(Invoices().bot(), tmp_path) as chat:
         hello = message("ana", "hola")
         assert hello.person is not None
@@ -105,7 +105,7 @@ async def test_twice_in_doubt_it_is_put_aside_and_what_follows_goes_on(chat: Rig
     assert await dead(chat) == ["it may have been sent"]
 
 
-async def test_the_note_is_said_once_however_often_the_platform_is_away(chat: Rig) -> None:
+async def test_duplicate_note_is_said_once_despite_repeated_outages(chat: Rig) -> None:
     await notify(chat, "one")
     chat.platform.will = [LOST, Unavailable("502"), taken(), Unavailable("502"), Unavailable("502")]
     await deliver(chat)
@@ -119,7 +119,7 @@ async def test_a_note_that_may_have_been_sent_is_not_sent_again(chat: Rig) -> No
     assert chat.platform.texts() == ["one"] and len(chat.platform.keys) == 3
 
 
-async def test_the_note_keeps_the_pace(tmp_path: Path) -> None:
+async def test_duplicate_note_keeps_the_pace(tmp_path: Path) -> None:
     async with rig(Invoices().bot(), tmp_path, pace=Pace(group_per_minute=1.0)) as chat:
         await chat.worker.engine.runtime.notify(here("#team"), Reply(text="one"))
         chat.platform.will = [LOST]
@@ -129,7 +129,7 @@ async def test_the_note_keeps_the_pace(tmp_path: Path) -> None:
         assert chat.platform.texts("#team") == [NOTE, "one"]
 
 
-async def test_who_is_gone_by_then_is_not_told(chat: Rig) -> None:
+async def test_reply_in_doubt_to_a_blocked_chat_is_put_aside(chat: Rig) -> None:
     await notify(chat, "one")
     chat.platform.will = [LOST, Unreachable("blocked")]
     await deliver(chat)
@@ -137,7 +137,7 @@ async def test_who_is_gone_by_then_is_not_told(chat: Rig) -> None:
     assert await dead(chat) == ["not deliverable: blocked"]
 
 
-async def test_one_that_is_sent_again_by_hand_is_sent_as_it_is(chat: Rig) -> None:
+async def test_replayed_reply_is_sent_without_a_note(chat: Rig) -> None:
     await notify(chat, "one")
     chat.platform.will = [LOST, taken(), LOST]
     await deliver(chat)
@@ -148,7 +148,7 @@ async def test_one_that_is_sent_again_by_hand_is_sent_as_it_is(chat: Rig) -> Non
     assert chat.platform.texts() == [NOTE, "one"]
 
 
-async def test_a_bot_may_want_nothing_twice(tmp_path: Path) -> None:
+async def test_reply_in_doubt_is_dropped_if_the_bot_says_drop(tmp_path: Path) -> None:
     async with rig(Invoices().bot(in_doubt="drop"), tmp_path) as chat:
         await notify(chat, "one", "two")
         chat.platform.will = [LOST]
@@ -157,7 +157,7 @@ async def test_a_bot_may_want_nothing_twice(tmp_path: Path) -> None:
         assert await dead(chat) == ["it may have been sent"]
 
 
-async def test_nor_anything_again_whose_sender_died(tmp_path: Path) -> None:
+async def test_reply_of_a_dead_sender_is_dropped_if_the_bot_says_drop(tmp_path: Path) -> None:
     async with rig(Invoices().bot(in_doubt="drop"), tmp_path) as chat:
         await notify(chat, "one", "two")
         await chat.worker.lease("out", lease_seconds=0.0)
@@ -165,7 +165,7 @@ async def test_nor_anything_again_whose_sender_died(tmp_path: Path) -> None:
         assert chat.platform.texts() == ["two"]
 
 
-async def test_but_a_question_is_asked_until_it_arrives_and_an_edit_is_made(tmp_path: Path) -> None:
+async def test_question_and_edit_in_doubt_are_sent_even_with_drop(tmp_path: Path) -> None:
     async with rig(Invoices().bot(in_doubt="drop"), tmp_path) as chat:
         await chat.says("ana", "delete INV-1")
         chat.platform.will = [LOST, LOST]
@@ -187,7 +187,7 @@ async def library(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         yield chat
 
 
-async def test_what_is_not_there_is_sent_again_without_a_word(library: Rig) -> None:
+async def test_reply_missing_on_look_up_is_sent_again_without_a_note(library: Rig) -> None:
     await notify(library, "one", "two")
     library.platform.will = [LOST, LOST, LOST]
     await deliver(library)
@@ -195,7 +195,7 @@ async def test_what_is_not_there_is_sent_again_without_a_word(library: Rig) -> N
     assert await dead(library) == []
 
 
-async def test_what_is_there_is_not(library: Rig) -> None:
+async def test_reply_found_on_look_up_is_not_sent_again(library: Rig) -> None:
     await notify(library, "one", "two")
     show = Part(call="show", arguments={"text": "one"})
     library.platform.sent.append(("ana", show))
@@ -204,7 +204,7 @@ async def test_what_is_there_is_not(library: Rig) -> None:
     assert library.platform.texts() == ["one", "two"]
 
 
-async def test_who_cannot_look_asks_later(library: Rig) -> None:
+async def test_failed_look_up_is_repeated_later(library: Rig) -> None:
     platform: Any = library.platform
     await notify(library, "one")
     platform.silent = 1
@@ -213,7 +213,7 @@ async def test_who_cannot_look_asks_later(library: Rig) -> None:
     assert (platform.texts(), platform.looked) == (["one"], 2)
 
 
-async def test_and_where_nobody_can_tell_then_the_bot_says_what(tmp_path: Path) -> None:
+async def test_reply_that_cannot_be_looked_up_is_resent_with_a_note(tmp_path: Path) -> None:
     library = Library()
     async with rig(Invoices().bot(), tmp_path, library) as chat:
         await notify(chat, "one")
@@ -223,7 +223,7 @@ async def test_and_where_nobody_can_tell_then_the_bot_says_what(tmp_path: Path) 
         assert library.texts() == [NOTE, "one"]
 
 
-async def test_a_message_that_is_anothers_is_not_taken_for_it(tmp_path: Path) -> None:
+async def test_look_up_does_not_match_an_earlier_equal_reply(tmp_path: Path) -> None:
     """The platform keeps no key, and the same was said before."""
     library = Library(reports=True)
     async with rig(Invoices().bot(), tmp_path, library) as chat:

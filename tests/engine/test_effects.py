@@ -99,7 +99,7 @@ async def stored(chat: Rig) -> PendingAction:
 @pytest.mark.parametrize(
     ("error", "end"), [(None, "It is gone."), (ValueError("no"), "This was confirmed, but it failed")]
 )
-async def test_finding_13_what_a_thread_comes_to_late_settles_its_action(
+async def test_finding_13_late_thread_result_settles_its_action(
     error: Exception | None, end: str, slow: Callable[..., Slow], tmp_path: Path
 ) -> None:
     late = slow()
@@ -114,7 +114,7 @@ async def test_finding_13_what_a_thread_comes_to_late_settles_its_action(
         assert (await stored(chat)).state == ("failed" if error else "done")
 
 
-async def test_finding_13_no_second_attempt_while_the_thread_of_the_first_runs(
+async def test_finding_13_no_second_attempt_while_the_first_runs(
     slow: Callable[..., Slow], tmp_path: Path
 ) -> None:
     late = slow(idempotent=True)
@@ -130,7 +130,7 @@ async def test_finding_13_no_second_attempt_while_the_thread_of_the_first_runs(
         assert (await told(chat))[-1] == "It is gone."
 
 
-async def test_finding_13_a_lock_is_held_until_the_thread_ends_and_what_meets_it_is_not_done(
+async def test_finding_13_lock_is_held_until_the_late_thread_ends(
     slow: Callable[..., Slow], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     late = slow(lock="invoice:{invoice_id}")
@@ -239,7 +239,7 @@ class Frozen:
         self.tool = delete_invoice
 
 
-async def test_finding_12_not_done_counts_once_the_longest_run_has_passed(tmp_path: Path) -> None:
+async def test_finding_12_not_done_counts_after_the_longest_run(tmp_path: Path) -> None:
     frozen = Frozen()
     async with rig(bot(frozen.tool), tmp_path) as chat:
         await confirmed(chat)
@@ -289,7 +289,7 @@ async def test_a_probe_is_asked_after_a_timeout_of_a_worker_that_lives(
         assert (await told(chat))[-1].startswith("Done: ")
 
 
-async def test_what_waits_for_others_of_its_tool_is_begun_as_soon_as_one_ends(
+async def test_waiting_effect_begins_when_another_of_its_tool_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executor, "_AGAIN_SECONDS", 3600.0)
@@ -377,7 +377,7 @@ async def test_a_change_that_a_newer_one_has_overtaken_is_not_sent(
         assert (await chat.store.stats()).parts == 0
 
 
-async def test_of_what_is_asked_together_each_says_how_it_stands(tmp_path: Path) -> None:
+async def test_each_action_of_a_joint_prompt_shows_its_own_state(tmp_path: Path) -> None:
     invoices = Invoices()
     invoices.hold = asyncio.Event()
     async with ChatDriver(invoices.bot()) as chat, asyncio.timeout(15):
@@ -395,7 +395,7 @@ async def test_of_what_is_asked_together_each_says_how_it_stands(tmp_path: Path)
         assert "✅ Confirmed by Ana, done" in chat.messages[0].text
 
 
-async def test_what_a_thread_comes_to_while_the_process_stops_is_told(
+async def test_late_thread_result_during_a_stop_is_told(
     slow: Callable[..., Slow], tmp_path: Path
 ) -> None:
     late = slow()
@@ -412,7 +412,7 @@ async def test_what_a_thread_comes_to_while_the_process_stops_is_told(
         assert any(text == "It is gone." for text in chat.platform.texts())
 
 
-async def test_a_thread_that_hangs_holds_up_no_stop_for_longer_than_its_grace(
+async def test_hanging_thread_delays_a_stop_by_its_grace_at_most(
     slow: Callable[..., Slow], tmp_path: Path
 ) -> None:
     late = slow()

@@ -99,7 +99,7 @@ async def test_calls_in_a_row_each_have_their_own_answer(store: Store, tmp_path:
     assert [result.content for result in results] == [f"You said: question {number}" for number in range(5)]
 
 
-async def test_a_slow_turn_is_waited_for_without_asking_the_store_all_the_time(store: Store, tmp_path: Path) -> None:
+async def test_waiting_for_a_slow_turn_seldom_asks_the_store(store: Store, tmp_path: Path) -> None:
     served, calling = Invoices(), Invoices()
     bot, wire = calling.bot(), Late(store)
     late = cast("Store", wire)
@@ -168,7 +168,7 @@ def serve(pipe: Connection, url: str, prefix: str, files: Path) -> None:
 
 
 @pytest.mark.parametrize("kept_on", ["redis"], indirect=True)
-async def test_from_one_process_to_another(redis_url: str, prefix: str, tmp_path: Path) -> None:
+async def test_ask_channel_gets_its_answer_from_another_process(redis_url: str, prefix: str, tmp_path: Path) -> None:
     spawning = multiprocessing.get_context("forkserver")
     ours, theirs = spawning.Pipe()
     other = spawning.Process(target=serve, args=(theirs, redis_url, prefix, tmp_path), daemon=True)

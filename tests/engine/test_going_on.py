@@ -50,7 +50,7 @@ async def test_a_commit_whose_answer_is_lost_leaves_no_doubt(
         await chat.worker.engine.stop()
 
 
-async def test_who_is_busy_leaves_it_to_who_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_busy_sender_leaves_the_outbox_to_a_free_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "_SENDS", 1)
     monkeypatch.setattr(engine, "_TAKERS", 1)
     answers = [f"answer {number}" for number in range(5)]
@@ -77,7 +77,7 @@ async def test_a_lost_answer_is_dealt_with_though_the_store_is_away(tmp_path: Pa
         await chat.worker.engine.stop()
 
 
-async def test_while_a_reply_is_stored_its_turn_to_be_sent_is_asked_for(tmp_path: Path) -> None:
+async def test_pace_is_acquired_while_the_reply_is_being_stored(tmp_path: Path) -> None:
     bot = ChannelAgent(Agent(provider=ScriptedProvider(["Hello Ana", "Hello again"])))
     async with rig(bot, tmp_path, pace=Pace(account_per_second=1000.0, place_per_second=1000.0)) as chat:
         asked: list[str] = []
@@ -118,7 +118,7 @@ async def test_what_could_not_be_stored_is_not_waited_for(tmp_path: Path) -> Non
         await chat.worker.engine.stop()
 
 
-async def test_what_is_sent_is_counted_once(tmp_path: Path) -> None:
+async def test_each_reply_is_counted_once_by_the_pace(tmp_path: Path) -> None:
     """Also what is stored while something else is being sent there, or only at the third attempt."""
     bot = ChannelAgent(Agent(provider=ScriptedProvider(["Hello Ana", "Hello again", "And again"])))
     async with rig(bot, tmp_path, pace=Pace(account_per_second=1000.0)) as chat:

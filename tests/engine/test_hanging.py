@@ -38,7 +38,7 @@ async def effect(worker: Worker, **options: float) -> None:
         await worker.engine._actions.run(await worker.lease("action", **options))
 
 
-async def test_a_preview_that_hangs_at_the_launch_is_tried_for_a_minute(tmp_path: Path) -> None:
+async def test_preview_hanging_at_the_launch_is_retried_for_a_minute(tmp_path: Path) -> None:
     looks, done = iter((True, False, False)), []
 
     async def ask(invoice_id: str) -> Preview:
@@ -63,7 +63,7 @@ async def test_a_preview_that_hangs_at_the_launch_is_tried_for_a_minute(tmp_path
         assert done == []
 
 
-async def test_a_probe_that_hangs_knows_nothing(tmp_path: Path) -> None:
+async def test_hanging_probe_leaves_the_outcome_unknown(tmp_path: Path) -> None:
     """The first worker dies while the effect runs; the second one asks the probe."""
     running = asyncio.Event()
 
@@ -89,7 +89,7 @@ async def test_a_probe_that_hangs_knows_nothing(tmp_path: Path) -> None:
         await asyncio.gather(died, return_exceptions=True)
 
 
-async def test_an_effect_for_which_no_thread_was_free_is_told_as_failed_and_never_happens(tmp_path: Path) -> None:
+async def test_effect_without_a_free_thread_fails_and_never_happens(tmp_path: Path) -> None:
     let_go, done = threading.Event(), []
 
     @tool(confirm="Delete {invoice_id}?")

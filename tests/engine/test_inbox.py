@@ -54,7 +54,7 @@ async def test_the_warnings_of_unknown_fields_are_bounded(chat: Rig, caplog: pyt
     ],
     ids=lambda event: type(event).__name__,
 )
-async def test_what_only_a_person_does_needs_a_person(chat: Rig, event: Event) -> None:
+async def test_event_without_a_person_is_not_accepted(chat: Rig, event: Event) -> None:
     """A post in a channel, say: nobody on the allow-list wrote it."""
     inbox = Inbox(chat.worker.context, chat.worker.decisions)
     nobodys = replace(event, person=None, address=here("#news"))

@@ -354,7 +354,7 @@ async def pressed_too_late(chat: Rig, shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("name", WAYS)
-async def test_it_is_told_in_the_language_of_the_action(chat: Rig, shop: Shop, name: str) -> None:
+async def test_every_end_is_told_in_the_language_of_the_action(chat: Rig, shop: Shop, name: str) -> None:
     go, expected = WAYS[name]
     assert (await asked(chat)).language == "pt-BR"
     await go(chat, shop)
@@ -364,7 +364,7 @@ async def test_it_is_told_in_the_language_of_the_action(chat: Rig, shop: Shop, n
 
 
 @pytest.mark.parametrize("name", ["changed", "not_checked", "other_release", "tampered"])
-async def test_what_differs_is_told_apart(chat: Rig, shop: Shop, name: str) -> None:
+async def test_each_kind_of_drift_has_its_own_sentence(chat: Rig, shop: Shop, name: str) -> None:
     """Four ways of not being as it was shown: the record says which, and each has a sentence of its own."""
     await asked(chat)
     await WAYS[name][0](chat, shop)
@@ -384,7 +384,7 @@ async def test_a_note_that_it_may_come_twice_is_in_the_same_language(chat: Rig, 
     assert {part.body["language"] for part in queued} == {"pt-BR"}
 
 
-async def test_a_press_is_answered_in_it_where_there_are_no_alerts(tmp_path: Path, shop: Shop) -> None:
+async def test_press_without_alerts_is_answered_in_the_chats_language(tmp_path: Path, shop: Shop) -> None:
     async with rig(shop.bot(), tmp_path) as chat:
         await asked(chat)
         await pressed_too_late(chat, shop)

@@ -67,7 +67,7 @@ async def test_a_lost_lease_ends_the_work(chat: Rig) -> None:
     assert chat.worker.context.held == {}
 
 
-async def test_a_store_that_does_not_answer_for_a_while_does_not(chat: Rig) -> None:
+async def test_store_away_for_a_while_does_not_end_the_work(chat: Rig) -> None:
     lease = await lapsed(chat)
     chat.wire.errors["renew"] = [StoreUnavailable("no answer")] * 3
     finish = asyncio.Event()
@@ -85,7 +85,7 @@ async def test_a_store_that_does_not_answer_for_a_while_does_not(chat: Rig) -> N
     assert await working == "finished"
 
 
-async def test_who_is_cancelled_from_outside_stays_cancelled(chat: Rig) -> None:
+async def test_work_cancelled_from_outside_stays_cancelled(chat: Rig) -> None:
     lease = await lapsed(chat)
 
     async def work() -> None:
@@ -100,7 +100,7 @@ async def test_who_is_cancelled_from_outside_stays_cancelled(chat: Rig) -> None:
     assert chat.worker.context.held == {}
 
 
-async def test_also_when_the_lease_is_lost_at_the_same_time(chat: Rig) -> None:
+async def test_work_cancelled_while_losing_its_lease_is_cancelled(chat: Rig) -> None:
     lease = await lapsed(chat)
 
     async def work() -> None:
@@ -125,7 +125,7 @@ async def test_an_error_of_the_work_stays_what_it_is(chat: Rig) -> None:
     assert chat.worker.context.held == {}
 
 
-async def test_a_beat_after_the_commit_that_gives_it_back_loses_nothing(
+async def test_heartbeat_after_the_finishing_commit_loses_nothing(
     chat: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     await chat.says("ana", "hello")
@@ -143,7 +143,7 @@ async def test_a_beat_after_the_commit_that_gives_it_back_loses_nothing(
     assert "taken over" not in caplog.text
 
 
-async def test_who_is_cancelled_while_the_last_commit_is_made_is_cancelled(chat: Rig) -> None:
+async def test_turn_cancelled_during_its_last_commit_is_cancelled(chat: Rig) -> None:
     await chat.says("ana", "hello")
     running = asyncio.create_task(chat.worker.turn())
     chat.wire.hooks["commit answered"] = lambda: cancel(chat, running)
@@ -154,7 +154,7 @@ async def test_who_is_cancelled_while_the_last_commit_is_made_is_cancelled(chat:
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_who_is_cancelled_twice_leaves_no_error_that_nobody_hears(
+async def test_turn_cancelled_twice_leaves_no_unretrieved_error(
     chat: Rig, invoices: Invoices, times: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     await chat.says("ana", "wait")
@@ -188,7 +188,7 @@ async def states(chat: Rig) -> list[object]:
     return [action_of(record.value).state for _, record in await chat.store.scan("action/")]
 
 
-async def test_an_execution_that_is_cancelled_before_its_effect_has_not_happened(chat: Rig, invoices: Invoices) -> None:
+async def test_execution_cancelled_before_its_effect_has_failed(chat: Rig, invoices: Invoices) -> None:
     running = asyncio.create_task(chat.worker.engine._actions.run(await approved(chat)))
     chat.wire.hooks["commit"] = lambda: cancel(chat, running)
     with pytest.raises(asyncio.CancelledError):
@@ -196,7 +196,7 @@ async def test_an_execution_that_is_cancelled_before_its_effect_has_not_happened
     assert (invoices.deleted, await states(chat), (await chat.store.stats()).leased) == ([], ["failed"], 0)
 
 
-async def test_of_an_execution_that_is_cancelled_after_its_effect_it_is_known(chat: Rig, invoices: Invoices) -> None:
+async def test_execution_cancelled_after_its_effect_is_done(chat: Rig, invoices: Invoices) -> None:
     running = asyncio.create_task(chat.worker.engine._actions.run(await approved(chat)))
     chat.wire.hooks["get"] = lambda: cancel(chat, running) if invoices.deleted else None
     with pytest.raises(asyncio.CancelledError):
@@ -204,7 +204,7 @@ async def test_of_an_execution_that_is_cancelled_after_its_effect_it_is_known(ch
     assert (invoices.deleted, await states(chat), (await chat.store.stats()).leased) == (["INV-1"], ["done"], 0)
 
 
-async def test_an_execution_that_was_taken_over_says_so_and_what_it_knows(
+async def test_execution_taken_over_logs_it_and_records_its_result(
     chat: Rig, invoices: Invoices, caplog: pytest.LogCaptureFixture
 ) -> None:
     invoices.hold = asyncio.Event()
@@ -222,7 +222,7 @@ async def test_an_execution_that_was_taken_over_says_so_and_what_it_knows(
     assert (invoices.deleted, await states(chat)) == (["INV-1"], ["done"])
 
 
-async def test_what_nobody_could_be_told_of_waits_for_a_process_with_its_channel(chat: Rig, invoices: Invoices) -> None:
+async def test_action_waits_for_a_process_that_has_its_channel(chat: Rig, invoices: Invoices) -> None:
     half = Worker(chat.bot, chat.wire, {}, chat.files)
     await approved(chat, half)
     assert (invoices.deleted, await states(chat)) == ([], ["approved"])
@@ -233,7 +233,7 @@ async def test_what_nobody_could_be_told_of_waits_for_a_process_with_its_channel
     assert "Invoice INV-1 is deleted." in chat.platform.texts()
 
 
-async def test_it_does_not_happen_when_nobody_expects_it_any_more(chat: Rig, invoices: Invoices) -> None:
+async def test_approval_older_than_its_limit_is_not_launched(chat: Rig, invoices: Invoices) -> None:
     half = Worker(chat.bot, chat.wire, {}, chat.files)
     await approved(chat, half)
     await chat.advance(3600)
@@ -241,7 +241,7 @@ async def test_it_does_not_happen_when_nobody_expects_it_any_more(chat: Rig, inv
     assert (invoices.deleted, await states(chat)) == ([], ["closed"])
 
 
-async def test_a_lease_that_has_ended_is_no_work_for_the_garbage_collector(chat: Rig) -> None:
+async def test_ended_lease_leaves_no_cycle_for_the_garbage_collector(chat: Rig) -> None:
     lease = await lapsed(chat)
     gc.collect()
     gc.set_debug(gc.DEBUG_SAVEALL)
@@ -328,7 +328,7 @@ async def test_what_did_not_finish_in_time_is_handed_back_at_once(chat: Rig, inv
     assert chat.platform.texts() == ["You said: wait"]
 
 
-async def test_who_was_stopped_four_times_is_no_killer(chat: Rig, invoices: Invoices) -> None:
+async def test_turn_stopped_four_times_is_not_put_aside(chat: Rig, invoices: Invoices) -> None:
     await chat.says("ana", "wait")
     for _ in range(5):
         invoices.model.waiting.clear()
@@ -341,7 +341,7 @@ async def test_who_was_stopped_four_times_is_no_killer(chat: Rig, invoices: Invo
     assert chat.platform.texts() == ["You said: wait"]
 
 
-async def test_nothing_is_left_behind_after_work(chat: Rig) -> None:
+async def test_no_task_and_no_lease_is_left_after_work(chat: Rig) -> None:
     before = asyncio.all_tasks()
     chat.worker.engine.start()
     for person in ("ana", "bob", "cleo"):

@@ -69,7 +69,7 @@ async def test_the_lifespan_is_entered_once_and_closed(life: Life) -> None:
     assert bot.deps is None
 
 
-async def test_a_confirmed_action_has_it_too() -> None:
+async def test_confirmed_action_has_the_lifespans_values() -> None:
     life, used = Life(), []
 
     @tool(confirm="Delete {invoice_id}?")
@@ -99,14 +99,14 @@ async def test_a_lifespan_that_fails_leaves_nothing_running(life: Life) -> None:
         assert (await bot.ask_channel("ana", "one")).content == "One."
 
 
-async def test_what_fails_in_a_running_bot_is_not_its_lifespans(life: Life) -> None:
+async def test_error_inside_a_running_bot_passes_unchanged(life: Life) -> None:
     with pytest.raises(ZeroDivisionError):
         async with life.bot("One."):
             raise ZeroDivisionError
     assert life.closed == 1
 
 
-async def test_a_provider_or_channel_that_fails_to_close_ends_nothing_else(
+async def test_close_failing_in_provider_or_channel_is_only_logged(
     life: Life,
     telegram: FakeTelegram,
     tmp_path: Path,

@@ -35,7 +35,7 @@ def limited(
 # ── messages a minute ──
 
 
-async def test_what_one_person_writes_above_their_rate_is_not_read_and_told_once(
+async def test_messages_above_a_persons_rate_are_refused_and_told_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with limited(tmp_path, TEN) as chat:
@@ -148,7 +148,7 @@ async def test_a_message_shaped_like_a_decision_is_a_message(tmp_path: Path) -> 
 # ── turns at once ──
 
 
-async def test_a_person_in_many_threads_takes_a_few_turns_and_leaves_the_others(tmp_path: Path) -> None:
+async def test_person_in_many_threads_takes_only_a_few_turns(tmp_path: Path) -> None:
     invoices = Invoices()
     async with limited(tmp_path, Limits(turns=Share(3, 32, 64)), invoices) as chat:
         for number in range(20):
@@ -202,7 +202,7 @@ async def test_places_are_served_in_turn(tmp_path: Path) -> None:
     assert served.index("ana") <= 3 and len(served) == 51
 
 
-async def test_who_gives_up_waiting_holds_up_nobody() -> None:
+async def test_cancelled_waiter_delays_nobody_in_the_queue() -> None:
     queue, served = _Queue(), []
 
     async def one(name: str) -> None:
@@ -253,7 +253,7 @@ async def test_one_persons_files_are_bounded_and_take_none_of_anothers(
         await context.files.keep(report(5, 1024**2), "mallory")
 
 
-async def test_all_together_have_a_bound(tmp_path: Path) -> None:
+async def test_files_of_all_people_together_are_bounded(tmp_path: Path) -> None:
     async with limited(tmp_path, Limits(files=Share(None, None, 2))) as chat:
         for number in range(2):
             await chat.worker.context.files.keep(report(number, 1024**2), f"person {number}")
@@ -301,7 +301,7 @@ async def test_new_waits_for_a_turn_that_runs(tmp_path: Path) -> None:
 # ── a limit that is reached for all ──
 
 
-async def test_it_is_seen_and_the_largest_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_full_store_is_logged_with_its_largest_mailboxes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with rig(Invoices().bot(), tmp_path) as chat:
         for _ in range(3):
             await chat.says("ana", "hello")

@@ -137,7 +137,7 @@ async def becomes_newer(chat: Rig, key: Key, form: int = FORM + 1, text: str = '
 
 
 @pytest.mark.parametrize("text", ['{"more": 1}', f'{{"conversation": "{CHAT}"}}', "unheard of"])
-async def test_an_approved_action_of_a_newer_schema_is_left_and_not_lost(tmp_path: Path, text: str) -> None:
+async def test_approved_action_of_a_newer_schema_is_left_and_kept(tmp_path: Path, text: str) -> None:
     made, bot = invoices()
     async with rig(bot, tmp_path) as chat:
         key, code = await asked(chat)
@@ -151,7 +151,7 @@ async def test_an_approved_action_of_a_newer_schema_is_left_and_not_lost(tmp_pat
 
 
 @pytest.mark.parametrize("form", [FORM + 1, FORM + 3])
-async def test_a_decision_about_a_newer_action_is_left_and_is_not_looked_at_again(tmp_path: Path, form: int) -> None:
+async def test_decision_on_a_newer_action_is_left_unread(tmp_path: Path, form: int) -> None:
     made, bot = invoices()
     async with rig(bot, tmp_path) as chat:
         key, code = await asked(chat)
@@ -173,7 +173,7 @@ async def test_a_decision_about_a_newer_action_is_left_and_is_not_looked_at_agai
     assert made.deleted == []
 
 
-async def test_a_bare_yes_that_may_mean_a_newer_action_is_left_to_who_knows_its_form(tmp_path: Path) -> None:
+async def test_bare_yes_that_may_mean_a_newer_action_is_left(tmp_path: Path) -> None:
     made, bot = invoices()
     async with rig(bot, tmp_path) as chat:
         key, _ = await asked(chat)

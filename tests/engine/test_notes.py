@@ -45,7 +45,7 @@ async def fold(chat: Rig) -> None:
     await work(chat)
 
 
-async def test_outcomes_that_nobody_writes_after_count_for_nothing_and_are_told_in_the_end(
+async def test_outcomes_without_a_later_message_are_folded_and_told(
     chat: Rig, invoices: Invoices
 ) -> None:
     for number in range(3):
@@ -62,7 +62,7 @@ async def test_outcomes_that_nobody_writes_after_count_for_nothing_and_are_told_
     assert "INV-1" in told and "confirmed by the person and done" in told
 
 
-async def test_what_was_folded_is_told_once(chat: Rig, invoices: Invoices) -> None:
+async def test_folded_note_is_told_once(chat: Rig, invoices: Invoices) -> None:
     await settled(chat, "ana")
     await fold(chat)
     for number in range(3):
@@ -83,7 +83,7 @@ async def test_notes_are_folded_onto_those_before(chat: Rig, invoices: Invoices)
 
 
 @pytest.mark.parametrize("folded", [True, False])
-async def test_new_forgets_them(chat: Rig, invoices: Invoices, folded: bool) -> None:
+async def test_new_command_forgets_the_notes(chat: Rig, invoices: Invoices, folded: bool) -> None:
     await settled(chat, "ana")
     if folded:
         await fold(chat)
@@ -118,7 +118,7 @@ async def test_a_step_of_a_live_location_is_no_event(chat: Rig) -> None:
     assert chat.wire.calls["accept"] == 0
 
 
-async def test_nor_is_a_reaction(chat: Rig) -> None:
+async def test_reaction_is_not_stored(chat: Rig) -> None:
     address = Address(channel="test", account="bot", place="ana")
     await chat.take(Reaction(event_ids=("r",), address=address, person=ANA, message_id="1", emoji="+1"))
     assert chat.wire.calls["accept"] == 0

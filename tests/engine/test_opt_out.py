@@ -94,7 +94,7 @@ async def test_no_model_reads_what_could_not_be_answered(chat: Rig, invoices: In
     assert await actions(chat) == []
 
 
-async def test_it_holds_in_another_process(chat: Rig) -> None:
+async def test_recorded_state_holds_in_another_process(chat: Rig) -> None:
     await chat.take(opts())
     await chat.says("ana", "hello?")
     await chat.another().turn()
@@ -112,7 +112,7 @@ async def test_the_code_of_what_was_withdrawn_does_nothing(chat: Rig, invoices: 
     assert await dead(chat) == [SILENT]
 
 
-async def test_what_was_in_the_outbox_is_put_aside_and_its_question_was_never_asked(chat: Rig) -> None:
+async def test_opt_out_puts_the_outbox_aside_and_withdraws_the_ask(chat: Rig) -> None:
     await chat.worker.engine.runtime.notify(here("ana"), Reply(text="one"))
     await chat.says("ana", "delete INV-1")
     await chat.worker.turn()
@@ -133,7 +133,7 @@ async def test_a_running_turn_is_ended(chat: Rig, invoices: Invoices) -> None:
     assert chat.platform.sent == []
 
 
-async def test_what_a_turn_says_that_another_process_could_not_end_in_time_is_put_aside(
+async def test_turn_ending_after_an_opt_out_elsewhere_is_put_aside(
     chat: Rig, invoices: Invoices
 ) -> None:
     await chat.says("ana", "wait")
@@ -149,7 +149,7 @@ async def test_what_a_turn_says_that_another_process_could_not_end_in_time_is_pu
     assert chat.platform.sent == [] and await dead(chat) == [SILENT]
 
 
-async def test_a_sentence_may_be_the_last_one(chat: Rig) -> None:
+async def test_farewell_is_sent_once_after_an_untold_opt_out(chat: Rig) -> None:
     await asks(chat)
     before = chat.platform.texts()
     await chat.take(opts(told=False))
@@ -160,7 +160,7 @@ async def test_a_sentence_may_be_the_last_one(chat: Rig) -> None:
     assert chat.platform.texts() == [*before, FAREWELL]
 
 
-async def test_start_makes_it_good_again(chat: Rig) -> None:
+async def test_start_ends_the_opt_out(chat: Rig) -> None:
     await chat.take(opts())
     assert await muted(chat)
     await chat.take(opts(opted_in=True))
@@ -191,7 +191,7 @@ async def test_stop_and_start_at_once_count_in_their_order(chat: Rig) -> None:
     assert await muted(chat)
 
 
-async def test_what_the_platform_refuses_because_they_opted_out_is_remembered_like_their_own_word(chat: Rig) -> None:
+async def test_opt_out_refusal_of_the_platform_is_remembered(chat: Rig) -> None:
     await asks(chat)
     await chat.worker.engine.runtime.notify(here("ana"), Reply(text="one"))
     await chat.worker.engine.runtime.notify(here("ana"), Reply(text="two"))
@@ -233,7 +233,7 @@ async def test_an_outcome_that_cannot_be_told_is_kept_for_the_operator(chat: Rig
     assert chat.platform.texts() == [*before, "Invoice INV-1 is deleted."]
 
 
-async def test_a_bots_own_message_and_an_operators_are_refused_in_clear_words(chat: Rig) -> None:
+async def test_notify_and_operator_send_after_opt_out_are_refused(chat: Rig) -> None:
     await chat.take(opts())
     with pytest.raises(OptedOut):
         await chat.worker.engine.runtime.notify(here("ana"), Reply(text="news"))
@@ -247,7 +247,7 @@ async def test_a_bots_own_message_and_an_operators_are_refused_in_clear_words(ch
     assert chat.platform.texts("bob") == ["news"]
 
 
-async def test_it_has_no_end_of_its_own(chat: Rig) -> None:
+async def test_opt_out_never_expires(chat: Rig) -> None:
     await chat.take(opts())
     chat.store.offset_seconds += timedelta(days=400).total_seconds()
     assert await muted(chat)
@@ -267,7 +267,7 @@ async def test_a_stranger_who_opts_out_is_told_nothing_more(chat: Rig) -> None:
     assert not await muted(chat) and await chat.ready() == 0, "a stranger is not greeted"
 
 
-async def test_where_the_platform_lets_nothing_through_who_writes_has_not_opted_out(
+async def test_person_who_writes_on_a_blocking_platform_is_not_muted(
     tmp_path: Path, invoices: Invoices
 ) -> None:
     """Who has blocked the bot cannot write, so whoever writes has not: not even when a word of it was lost."""

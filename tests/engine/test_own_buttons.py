@@ -28,13 +28,13 @@ def asking() -> ChannelAgent:
     return bot
 
 
-async def test_from_a_command_it_is_an_error_that_says_why() -> None:
+async def test_command_reply_with_own_buttons_is_an_error() -> None:
     async with asking() as bot:
         with pytest.raises(WrongOption, match=SAYS):
             await bot.ask_channel("ana", "/which")
 
 
-async def test_the_log_says_it_where_a_platform_is_the_other_side(caplog: pytest.LogCaptureFixture) -> None:
+async def test_own_buttons_on_a_platform_are_logged_as_an_error(caplog: pytest.LogCaptureFixture) -> None:
     async with ChatDriver(asking()) as chat:
         with caplog.at_level(logging.ERROR, "askfirst.turns"):
             await chat.says("ana", "/which")
@@ -43,7 +43,7 @@ async def test_the_log_says_it_where_a_platform_is_the_other_side(caplog: pytest
     assert "This one" not in caplog.text, "a label may be a person's words"
 
 
-async def test_notify_refuses_it() -> None:
+async def test_notify_refuses_own_buttons() -> None:
     async with ChatDriver(asking()) as chat:
         with pytest.raises(WrongOption, match=SAYS):
             await chat.bot.notify("test:bot:ana", WITH_BUTTONS)

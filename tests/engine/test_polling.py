@@ -81,7 +81,7 @@ async def heard(house: Rig, platform: Polled, text: str) -> None:
         await asyncio.sleep(0.001)
 
 
-async def test_one_of_two_polls_and_the_other_takes_over_at_once_when_it_ends(
+async def test_second_process_polls_as_soon_as_the_first_ends(
     house: Rig, platform: Polled, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with polling(house.worker, platform, LONG) as first:
@@ -94,7 +94,7 @@ async def test_one_of_two_polls_and_the_other_takes_over_at_once_when_it_ends(
             assert platform.polling == 1
 
 
-async def test_a_process_that_is_gone_is_replaced_when_its_lease_lapses(
+async def test_dead_poller_is_replaced_when_its_lease_lapses(
     house: Rig, platform: Polled, caplog: pytest.LogCaptureFixture
 ) -> None:
     gone = Poller(house.worker.context, house.worker.engine.inbox, platform)
@@ -131,7 +131,7 @@ async def test_without_a_store_nobody_polls(house: Rig, platform: Polled, caplog
         await heard(house, platform, "ben")
 
 
-async def test_a_store_that_hangs_is_waited_for_no_longer_than_the_lease_lasts(
+async def test_polling_stops_when_a_hanging_store_outlasts_the_lease(
     house: Rig, platform: Polled, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with polling(house.worker, platform, SHORT):

@@ -36,7 +36,7 @@ def ran(world: World) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("kept_on", ["redis"], indirect=True)
-async def test_the_release_that_asked_runs_it(world: World) -> None:
+async def test_action_is_run_by_the_release_that_asked(world: World) -> None:
     """Finding 26: in a rolling deployment every confirmed action drifted, whichever process heard the yes."""
     await confirmed(world)
     await world.step(1, "action")
@@ -50,7 +50,7 @@ async def test_the_release_that_asked_runs_it(world: World) -> None:
 
 
 @pytest.mark.parametrize("kept_on", ["redis"], indirect=True)
-async def test_without_that_release_it_ends_after_a_minute(world: World) -> None:
+async def test_action_of_a_missing_release_ends_after_a_minute(world: World) -> None:
     await confirmed(world)
     world.workers[0] = world.workers[1]
     await world.work_off()
@@ -62,7 +62,7 @@ async def test_without_that_release_it_ends_after_a_minute(world: World) -> None
 
 
 @pytest.mark.parametrize("kept_on", ["sqlite"], indirect=True)
-async def test_where_one_process_is_all_there_is_it_ends_at_once(world: World) -> None:
+async def test_action_of_an_older_release_ends_at_once_in_one_process(world: World) -> None:
     world.workers[0] = world.workers[1]
     await confirmed(world)
     await world.work_off()

@@ -72,7 +72,7 @@ async def dead(chat: Rig) -> list[str]:
 # ── what carried a question ──
 
 
-async def test_a_question_that_did_not_arrive_after_all_was_never_asked(chat: Rig, invoices: Invoices) -> None:
+async def test_question_reported_as_failed_was_never_asked(chat: Rig, invoices: Invoices) -> None:
     await asks(chat, "INV-1", "INV-2")
     await reported(chat, "1", "sent", "failed")
     assert await states(chat) == ["undelivered", "undelivered"]
@@ -89,7 +89,7 @@ async def test_a_question_that_did_not_arrive_after_all_was_never_asked(chat: Ri
     assert all("never shown to the person: it was NOT done" in line for line in lines) and len(lines) == 2
 
 
-async def test_one_that_is_shown_elsewhere_too_stays_open(chat: Rig) -> None:
+async def test_question_shown_twice_stays_open_until_both_failed(chat: Rig) -> None:
     await asks(chat, "INV-1")
     await chat.says("ana", "hm")
     await chat.turns()
@@ -100,14 +100,14 @@ async def test_one_that_is_shown_elsewhere_too_stays_open(chat: Rig) -> None:
     assert await states(chat) == ["undelivered"]
 
 
-async def test_one_that_is_decided_was_seen(chat: Rig, invoices: Invoices) -> None:
+async def test_failed_report_after_the_decision_changes_nothing(chat: Rig, invoices: Invoices) -> None:
     await asks(chat, "INV-1")
     await chat.says("ana", f"OK {(await actions(chat))[0].code}")
     await reported(chat, "1", "failed")
     assert await states(chat) == ["approved"] and await dead(chat) == []
 
 
-async def test_operators_hear_of_an_outcome_that_did_not_arrive_after_all(chat: Rig) -> None:
+async def test_outcome_reported_as_failed_is_told_to_operators(chat: Rig) -> None:
     heard: list[PendingAction] = []
     chat.bot.on_doubt(heard.append)
     await asks(chat, "INV-1")
@@ -121,7 +121,7 @@ async def test_operators_hear_of_an_outcome_that_did_not_arrive_after_all(chat: 
     assert await dead(chat) == [LOST]
 
 
-async def test_a_report_without_our_record_finds_the_question_by_its_message(chat: Rig) -> None:
+async def test_report_without_our_record_finds_its_question(chat: Rig) -> None:
     """The record of what was sent is kept for a day; the question may be open for longer."""
     async with rig(Invoices().bot(), chat.files, buttons=0, edit=False, reports=False) as old:
         await asks(old, "INV-1")
@@ -148,7 +148,7 @@ async def test_a_question_of_several_messages_needs_them_all(chat: Rig, lost: st
     assert await states(chat) == ["undelivered"]
 
 
-async def test_a_question_one_of_whose_messages_is_refused_was_never_asked(chat: Rig) -> None:
+async def test_question_with_one_refused_message_was_never_asked(chat: Rig) -> None:
     platform = InTwo(buttons=0, edit=False)
     chat = replace(chat, platform=platform, worker=Worker(chat.bot, chat.wire, {"test": platform}, chat.files))
     platform.will = [Undeliverable("21617")]
@@ -159,7 +159,7 @@ async def test_a_question_one_of_whose_messages_is_refused_was_never_asked(chat:
 # ── what carried anything else ──
 
 
-async def test_what_did_not_arrive_is_kept_for_a_person_and_can_be_sent_again(
+async def test_message_reported_as_failed_is_dead_and_can_be_replayed(
     chat: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     await notify(chat, "one", "two")
@@ -230,7 +230,7 @@ async def test_what_failed_before_its_receipt_was_never_shown(chat: Rig) -> None
     assert await dead(chat) == [LOST]
 
 
-async def test_a_call_without_an_answer_is_not_repeated_when_its_message_is_reported(chat: Rig) -> None:
+async def test_call_in_doubt_is_not_repeated_once_reported(chat: Rig) -> None:
     await notify(chat, "one")
     chat.platform.will = [Ambiguous("timeout")]
     await chat.worker.deliver()
@@ -244,7 +244,7 @@ async def test_a_call_without_an_answer_is_not_repeated_when_its_message_is_repo
     assert await dead(chat) == [LOST]
 
 
-async def test_a_question_without_an_answer_is_shown_when_its_message_is_reported(
+async def test_question_in_doubt_counts_as_shown_once_reported(
     chat: Rig, invoices: Invoices
 ) -> None:
     await chat.says("ana", "delete INV-1")
@@ -259,7 +259,7 @@ async def test_a_question_without_an_answer_is_shown_when_its_message_is_reporte
     assert action.prompts == ("elsewhere 7",)
 
 
-async def test_what_nobody_reports_within_ten_seconds_is_sent_once_more(chat: Rig) -> None:
+async def test_message_unreported_for_ten_seconds_is_sent_once_more(chat: Rig) -> None:
     await notify(chat, "one")
     chat.platform.will = [Ambiguous("timeout")]
     await chat.worker.deliver()
@@ -304,7 +304,7 @@ REPORTS = st.lists(
 
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(story=REPORTS)
-async def test_whatever_is_reported_and_when_nothing_is_lost_or_told_twice(
+async def test_reports_in_any_order_neither_lose_nor_repeat(
     tmp_path: Path, story: list[tuple[str, bool]]
 ) -> None:
     async with rig(Invoices().bot(), tmp_path, buttons=0, edit=False, reports=True) as chat:

@@ -56,7 +56,7 @@ async def test_an_unanswered_commit_is_known_to_every_later_attempt(monkeypatch:
     assert known == [False, False, True, True]
 
 
-async def test_the_store_away_on_the_last_conflict_is_never_taken_for_success(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_store_away_on_the_last_conflict_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
     """The hole at the end of a turn: both at once fell out of the loop, and nothing was committed."""
     monkeypatch.setattr(retrying, "_CONFLICTS", 1)
     monkeypatch.setattr(retrying, "_WAITS_SECONDS", (0.0,))

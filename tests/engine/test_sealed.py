@@ -89,7 +89,7 @@ def texts(chat: Rig) -> str:
 # ── records ──
 
 
-async def test_an_old_record_put_back_after_the_effect_runs_nothing_twice(chat: Rig, invoices: Invoices) -> None:
+async def test_old_record_put_back_after_the_effect_runs_nothing(chat: Rig, invoices: Invoices) -> None:
     (action,) = await ask(chat, 1)
     name = f"action/{action.pending_action_id}"
     before = await read(chat, name)
@@ -128,7 +128,7 @@ async def test_a_refused_record_that_is_put_back_stays_refused(chat: Rig, invoic
     assert invoices.deleted == []
 
 
-async def test_a_changed_record_is_logged_once_however_often_its_end_is_written(
+async def test_changed_record_is_logged_once_despite_conflicts(
     chat: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     (action,) = await ask(chat, 1)
@@ -265,7 +265,7 @@ async def test_an_old_index_put_back_alone_is_no_longer_true(chat: Rig, invoices
     assert invoices.deleted == []
 
 
-async def test_a_genuine_index_that_cannot_be_read_is_left_to_a_newer_release(chat: Rig, invoices: Invoices) -> None:
+async def test_genuine_unreadable_index_is_left_to_a_newer_release(chat: Rig, invoices: Invoices) -> None:
     """It is not taken for an empty one, in which nothing is open."""
     (one,) = await ask(chat, 1)
     context, name = chat.worker.context, f"open/{CHAT}"

@@ -30,7 +30,7 @@ async def kept(chat: Rig) -> list[dict[str, object]]:
     return [dict(record.value) for _, record in await chat.store.scan(SHAPES) if isinstance(record.value, dict)]
 
 
-async def test_strangers_fill_nothing(chat: Rig) -> None:
+async def test_shapes_from_strangers_stay_bounded(chat: Rig) -> None:
     """A thousand dice and polls of somebody who may not talk."""
     for number in range(500):
         await comes(chat, json.dumps({"update_id": number, "message": {"dice": {"value": number % 6}}}).encode())

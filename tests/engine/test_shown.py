@@ -43,7 +43,7 @@ async def assert_asked(chat: ChatDriver, code: str) -> None:
     assert prompt.buttons == ["Cancel"]
 
 
-async def test_only_the_code_confirms_it() -> None:
+async def test_long_ask_is_confirmed_only_by_its_code() -> None:
     invoices = Invoices()
     async with ChatDriver(invoices.bot(), provider=script()) as chat:
         await chat.says("ana", "delete all of them")
@@ -81,7 +81,7 @@ async def test_a_no_counts_in_any_way(how: str) -> None:
         assert len(chat.last.text) < 700
 
 
-async def test_for_the_bots_own_code_too() -> None:
+async def test_long_ask_by_ask_channel_is_confirmed_only_by_its_code() -> None:
     invoices = Invoices()
     bot = invoices.bot()
     bot.agent = bot.agent.using(script())
@@ -96,7 +96,7 @@ async def test_for_the_bots_own_code_too() -> None:
         assert invoices.deleted == [LONG]
 
 
-async def test_where_no_file_can_be_shown_the_model_is_told_and_nobody_asked(tmp_path: Path) -> None:
+async def test_long_ask_without_files_is_told_to_the_model_only(tmp_path: Path) -> None:
     bot, model = Invoices().bot(), ScriptedProvider([ToolCall("delete_invoice", {"invoice_id": LONG}), "One by one?"])
     bot.agent = bot.agent.using(model)
     async with rig(bot, tmp_path, text_files=False) as chat:

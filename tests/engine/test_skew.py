@@ -52,7 +52,7 @@ def test_a_clock_that_is_minutes_off_is_told_once_with_the_mend(seconds: int, ca
     assert skew.is_off and trusted
 
 
-def test_a_clock_that_agrees_is_trusted_and_one_that_does_not_is_not() -> None:
+def test_only_a_clock_that_agrees_with_a_platform_is_trusted() -> None:
     trusted: list[int] = []
     skew = Skew(lambda: trusted.append(1), lambda: NOW, Elapsed())
     skew.observe("a", http(NOW - timedelta(days=900)))
@@ -87,7 +87,7 @@ async def of_two_days(path: Path, wall: Wall) -> SqliteStore:
     return store
 
 
-async def test_nothing_of_a_file_expires_by_it(tmp_path: Path) -> None:
+async def test_clock_far_ahead_expires_nothing_of_a_file(tmp_path: Path) -> None:
     wall = Wall()
     store = await of_two_days(tmp_path / "a.db", wall)
     await store.commit(Transaction(partition="00", puts={"r": Put(1, ttl_seconds=30 * DAY)}))
@@ -105,7 +105,7 @@ async def test_nothing_of_a_file_expires_by_it(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_file_that_was_away_for_so_long_follows_once_a_platform_agrees(tmp_path: Path) -> None:
+async def test_file_closed_for_long_follows_a_trusted_clock(tmp_path: Path) -> None:
     wall = Wall()
     store = await of_two_days(tmp_path / "a.db", wall)
     await store.commit(Transaction(partition="00", puts={"r": Put(1, ttl_seconds=30 * DAY)}))
@@ -119,7 +119,7 @@ async def test_a_file_that_was_away_for_so_long_follows_once_a_platform_agrees(t
     await store.close()
 
 
-async def test_less_than_a_day_is_followed_at_once(tmp_path: Path) -> None:
+async def test_clock_less_than_a_day_ahead_is_followed_at_once(tmp_path: Path) -> None:
     wall = Wall()
     store = await of_two_days(tmp_path / "a.db", wall)
     await store.close()
@@ -129,7 +129,7 @@ async def test_less_than_a_day_is_followed_at_once(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_on_redis_too(redis_url: str, prefix: str) -> None:
+async def test_clock_far_ahead_expires_nothing_on_redis(redis_url: str, prefix: str) -> None:
     """Nobody sets the clock of the tests' server: what is stored is older instead."""
     before = RedisStore(redis_url, prefix=prefix, ack_seconds=5)
     before.offset_seconds = -900 * DAY

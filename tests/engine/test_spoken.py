@@ -39,7 +39,7 @@ async def asked(chat: Rig, *said: str) -> str:
     return action.language
 
 
-async def test_the_language_of_what_a_person_wrote_before_is_that_of_the_question(chat: Rig) -> None:
+async def test_question_is_in_the_language_the_person_wrote_before(chat: Rig) -> None:
     assert await asked(chat, LONG, "delete INV-1") == "pt"
     assert any("Confirmar" in button.label for _, part in chat.platform.sent for button in part.buttons)
 
@@ -63,16 +63,16 @@ async def test_a_reply_is_read_in_the_language_of_the_question(
     assert invoices.deleted == deleted
 
 
-async def test_a_short_message_alone_says_nothing(chat: Rig) -> None:
+async def test_short_message_alone_names_no_language(chat: Rig) -> None:
     assert await asked(chat, "delete INV-1") == "en"
 
 
-async def test_what_the_bot_or_the_platform_names_comes_first(tmp_path: Path, invoices: Invoices) -> None:
+async def test_language_of_the_bot_beats_a_detected_one(tmp_path: Path, invoices: Invoices) -> None:
     async with rig(invoices.bot(language="fr"), tmp_path) as chat:
         assert await asked(chat, LONG, "delete INV-1") == "fr"
 
 
-def test_the_newest_text_that_says_it_decides() -> None:
+def test_newest_text_of_clear_language_decides() -> None:
     assert detect_language(["ok", "please delete the oldest invoice of last month", LONG]) == "en"
     assert detect_language([LONG, "please delete the oldest invoice of last month"]) == "pt"
     assert detect_language(["sim", "INV-1 INV-2 INV-3 INV-4 INV-5 INV-6"]) is None

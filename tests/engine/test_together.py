@@ -132,7 +132,7 @@ async def test_a_turn_is_tried_again_once(pair: Pair) -> None:
         script.assert_used_up()
 
 
-async def test_what_is_to_be_said_later_is_said_then_and_once(pair: Pair) -> None:
+async def test_delayed_notice_is_sent_once_when_due(pair: Pair) -> None:
     async with pair.running(Invoices().bot()):
         await pair.workers[0].engine.runtime.notify(here("ana"), Reply(text="Time for tea."), after_seconds=HOUR)
         await pair.advance(HOUR - 600)
@@ -145,7 +145,7 @@ async def test_what_is_to_be_said_later_is_said_then_and_once(pair: Pair) -> Non
         assert pair.platform.texts() == ["Time for tea."]
 
 
-async def test_what_fell_due_in_an_hour_without_any_process_happens_once_when_they_are_back(pair: Pair) -> None:
+async def test_work_due_during_an_outage_happens_once_afterwards(pair: Pair) -> None:
     down = ProviderError("openai", "503", retryable=False)
     bot = ChannelAgent(Agent(provider=ScriptedProvider([down])))
     invoices = Invoices()
@@ -178,7 +178,7 @@ async def test_what_fell_due_in_an_hour_without_any_process_happens_once_when_th
         await pair.shown(1, "supper")
 
 
-async def test_where_nothing_gets_through_it_is_not_said_later_either(pair: Pair) -> None:
+async def test_delayed_notice_to_a_blocked_chat_is_put_aside(pair: Pair) -> None:
     async with pair.running(Invoices().bot()):
         await pair.workers[0].engine.runtime.notify(here("ana"), Reply(text="tea"), after_seconds=60)
         pair.platform.will = [Unreachable("blocked")]
@@ -189,7 +189,7 @@ async def test_where_nothing_gets_through_it_is_not_said_later_either(pair: Pair
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("inf"), float("nan")])
-async def test_later_is_a_number_of_seconds(seconds: float) -> None:
+async def test_invalid_after_seconds_are_refused(seconds: float) -> None:
     async with Invoices().bot() as bot:
         with pytest.raises(ValueError, match="after_seconds"):
             await bot.notify("app:-:ana", "tea", after_seconds=seconds)
@@ -198,7 +198,7 @@ async def test_later_is_a_number_of_seconds(seconds: float) -> None:
 # ── one pace ──
 
 
-async def test_a_places_pace_parks_its_lane_and_nobody_asks_before_it_is_due(
+async def test_places_pace_parks_its_lane_until_it_is_due(
     opened: Callable[[], Store], tmp_path: Path
 ) -> None:
     """Three at once, then one each ten minutes: three, and one that is refused; then one and one refused; then one."""

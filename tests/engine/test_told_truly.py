@@ -61,7 +61,7 @@ async def press(chat: Rig, token: str) -> list[str]:
     return [str(part.arguments["text"]) for _, part in chat.platform.sent[before:] if part.call == "show"]
 
 
-async def test_finding_17_a_stale_press_is_answered_in_the_chat_once_a_minute(tmp_path: Path) -> None:
+async def test_finding_17_stale_press_is_answered_once_a_minute(tmp_path: Path) -> None:
     async with rig(Invoices().bot(), tmp_path) as chat:
         await chat.says("ana", "delete INV-1")
         await chat.turns()
@@ -101,7 +101,7 @@ async def test_finding_17_stop_says_what_runs_and_cannot_be_stopped() -> None:
         assert "Invoice INV-1 is deleted." in texts
 
 
-async def test_finding_32_what_waits_behind_a_turn_is_not_asked_after_a_stop() -> None:
+async def test_finding_32_message_behind_a_stopped_turn_asks_nothing() -> None:
     hold = asyncio.Event()
     script = ScriptedProvider([hold, "First.", DELETE])
     own, done = bot(script)
@@ -184,7 +184,7 @@ async def test_what_is_open_is_said_under_a_turn_of_too_many_steps() -> None:
 
 
 @pytest.mark.parametrize("end", ["refused", "expired"])
-async def test_finding_18_a_resumed_turn_does_not_ask_again_what_came_to_nothing(end: str) -> None:
+async def test_finding_18_resumed_turn_does_not_repeat_a_failed_ask(end: str) -> None:
     script = ScriptedProvider([DELETE, DELETE, "As you like.", DELETE])
     own, _ = bot(script, after="resume")
     async with ChatDriver(own) as chat:
@@ -203,7 +203,7 @@ async def test_finding_18_a_resumed_turn_does_not_ask_again_what_came_to_nothing
         assert "**OK" in chat.last.text, "the person has written since"
 
 
-async def test_finding_18_an_ordinary_yes_after_a_resumed_turn_reaches_the_model() -> None:
+async def test_finding_18_yes_after_a_resumed_turn_reaches_the_model() -> None:
     script = ScriptedProvider([DELETE, "Shall I also tell you about B?", "B is fine."])
     own, done = bot(script, after="resume")
     async with ChatDriver(own) as chat:
@@ -214,7 +214,7 @@ async def test_finding_18_an_ordinary_yes_after_a_resumed_turn_reaches_the_model
         assert chat.last.text == "B is fine."
 
 
-async def test_finding_18_an_ordinary_yes_after_a_notice_reaches_the_model() -> None:
+async def test_finding_18_yes_after_a_notice_reaches_the_model() -> None:
     script = ScriptedProvider([DELETE, "You are booked."])
     own, _ = bot(script)
     async with ChatDriver(own) as chat:
@@ -264,7 +264,7 @@ async def test_a_yes_with_something_behind_it_is_no_yes() -> None:
         assert len(script.requests) == 2
 
 
-async def test_finding_12_a_failed_effect_is_told_in_two_places_and_never_in_the_same_words() -> None:
+async def test_finding_12_failure_is_told_twice_in_different_words() -> None:
     @tool(confirm=True)
     async def risky(n: int) -> str:
         """Fail."""
@@ -282,7 +282,7 @@ async def test_finding_12_a_failed_effect_is_told_in_two_places_and_never_in_the
     assert not sentences[0] & sentences[1]
 
 
-async def test_finding_14_a_settled_question_keeps_its_table_and_a_repeated_yes_is_answered_once() -> None:
+async def test_finding_14_settled_question_keeps_its_table() -> None:
     async def about_to_delete(invoice_id: str) -> Preview:
         return Preview(text=f"Delete {invoice_id}?", table=[("Amount", "410.20 EUR")])
 

@@ -42,7 +42,7 @@ async def test_a_full_history_holds_up_nobody_in_the_group(chat: Rig, model: Fak
     assert len(model.refused) <= 2, "the window became smaller"
 
 
-async def test_what_is_too_long_in_itself_is_told_with_the_mend_and_not_tried_again(
+async def test_message_too_long_for_the_model_is_not_tried_again(
     chat: Rig, model: FakeOpenAI
 ) -> None:
     model.most_characters = 2_000
@@ -57,7 +57,7 @@ async def test_what_is_too_long_in_itself_is_told_with_the_mend_and_not_tried_ag
 
 
 @pytest.mark.parametrize("fail", [Fail(400, "content_filter"), Fail(422)])
-async def test_what_the_vendor_refuses_is_put_aside_and_the_next_is_answered(
+async def test_message_the_vendor_refuses_is_put_aside_alone(
     chat: Rig, model: FakeOpenAI, fail: Fail
 ) -> None:
     model.script([fail, "Hello Vera."])

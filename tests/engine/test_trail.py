@@ -43,7 +43,7 @@ def everything(caplog: pytest.LogCaptureFixture) -> str:
     return str([record.__dict__ for record in caplog.records if record.name.startswith("askfirst")])
 
 
-async def test_a_turn_and_its_calls(caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_follows_a_turn_and_its_calls(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "askfirst")
     script: list[Any] = [ToolCall("look", {"where": "here"}), ToolCall("look", {"where": "nowhere"}), "Done."]
     async with ChatDriver(ChannelAgent(Agent([look]), language="en"), provider=ScriptedProvider(script)) as chat:
@@ -68,7 +68,7 @@ async def test_a_turn_and_its_calls(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize(("name", "state"), [("feather", "done"), ("stone", "failed")])
-async def test_an_action(caplog: pytest.LogCaptureFixture, name: str, state: str) -> None:
+async def test_log_follows_an_action_without_its_words(caplog: pytest.LogCaptureFixture, name: str, state: str) -> None:
     caplog.set_level(logging.INFO, "askfirst")
     script = [ToolCall("delete", {"name": name})]
     async with ChatDriver(ChannelAgent(Agent([delete]), language="en"), provider=ScriptedProvider(script)) as chat:
@@ -87,7 +87,7 @@ async def test_an_action(caplog: pytest.LogCaptureFixture, name: str, state: str
         assert any("(delete): ValueError (test_trail.py:" in each for each in told)
 
 
-async def test_the_text_of_an_exception_reaches_neither_chat_nor_model_nor_log(
+async def test_exception_text_reaches_neither_chat_nor_model_nor_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def preview(name: str) -> str:
@@ -146,7 +146,7 @@ async def test_a_tool_that_there_is_not_is_not_named(caplog: pytest.LogCaptureFi
 
 
 @pytest.mark.parametrize("way", ["button", "code", "word", "/stop"])
-async def test_how_a_person_decided(caplog: pytest.LogCaptureFixture, way: str) -> None:
+async def test_log_says_how_a_person_decided(caplog: pytest.LogCaptureFixture, way: str) -> None:
     caplog.set_level(logging.INFO, "askfirst")
     script = [ToolCall("delete", {"name": "feather"})]
     async with ChatDriver(ChannelAgent(Agent([delete]), language="en"), provider=ScriptedProvider(script)) as chat:

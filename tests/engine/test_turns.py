@@ -36,7 +36,7 @@ def told(script: ScriptedProvider, role: str) -> list[str]:
 # ── the model is down ──
 
 
-async def test_the_model_down_is_told_once_and_tried_again_when_it_is_time(tmp_path: Path) -> None:
+async def test_model_down_is_told_once_and_retried_with_backoff(tmp_path: Path) -> None:
     script = ScriptedProvider([DOWN, DOWN, DOWN, DOWN, "Here I am."])
     async with rig(bot(script), tmp_path) as chat:
         await chat.says("ana", "hello")
@@ -52,14 +52,14 @@ async def test_the_model_down_is_told_once_and_tried_again_when_it_is_time(tmp_p
         script.assert_used_up()
 
 
-async def test_it_is_told_in_the_persons_language(tmp_path: Path) -> None:
+async def test_model_down_is_told_in_the_persons_language(tmp_path: Path) -> None:
     async with rig(bot(ScriptedProvider([DOWN]), language="pt"), tmp_path) as chat:
         await chat.says("ana", "olá")
         await chat.turns()
         assert chat.platform.texts() == [say("model_down", "pt")]
 
 
-async def test_it_is_given_up_and_told_and_can_be_replayed(tmp_path: Path) -> None:
+async def test_message_given_up_after_retries_can_be_replayed(tmp_path: Path) -> None:
     script = ScriptedProvider([DOWN] * 5 + ["Here I am."])
     async with rig(bot(script), tmp_path) as chat:
         await chat.says("ana", "hello")
@@ -76,7 +76,7 @@ async def test_it_is_given_up_and_told_and_can_be_replayed(tmp_path: Path) -> No
         assert user_lines(script) == ["hello"]
 
 
-async def test_what_is_written_meanwhile_waits_and_joins(tmp_path: Path) -> None:
+async def test_message_while_the_model_is_down_joins_the_next_try(tmp_path: Path) -> None:
     script = ScriptedProvider([DOWN, "Here I am."])
     async with rig(bot(script), tmp_path) as chat:
         await chat.says("ana", "hello")
@@ -148,7 +148,7 @@ class Fragile:
 
 
 @pytest.mark.ledger("LOOP-12")
-async def test_messages_that_fail_together_are_taken_one_by_one_and_only_the_bad_one_is_put_aside(
+async def test_failed_batch_is_split_and_only_the_bad_is_put_aside(
     tmp_path: Path,
 ) -> None:
     model = Fragile("bad")
@@ -170,7 +170,7 @@ async def test_messages_that_fail_together_are_taken_one_by_one_and_only_the_bad
         assert letter.dead_id.startswith(incident)
 
 
-async def test_what_failed_together_stays_apart_until_all_of_it_is_dealt_with(tmp_path: Path) -> None:
+async def test_failed_batch_stays_split_until_all_of_it_is_done(tmp_path: Path) -> None:
     """Else a message that kills its worker would do so twice more for each one before it."""
     model = Fragile("bad")
     async with rig(ChannelAgent(Agent(provider=model)), tmp_path) as chat:
@@ -209,7 +209,7 @@ async def test_a_failed_turn_is_tried_again(tmp_path: Path) -> None:
         assert chat.platform.texts() == ["read once"]
 
 
-async def test_a_turn_that_kills_its_worker_is_put_aside_and_nobody_else_is(tmp_path: Path) -> None:
+async def test_message_that_kills_its_worker_is_put_aside_alone(tmp_path: Path) -> None:
     script = ScriptedProvider(["Hello."])
     async with rig(bot(script), tmp_path) as chat:
         await chat.says("ana", "deadly", place="#team")
@@ -223,7 +223,7 @@ async def test_a_turn_that_kills_its_worker_is_put_aside_and_nobody_else_is(tmp_
         assert letter.incoming is not None and letter.incoming.body["text"] == "deadly"
 
 
-async def test_what_died_twice_runs_alone_so_that_nobody_dies_with_what_kills_its_worker(tmp_path: Path) -> None:
+async def test_turn_that_died_twice_runs_alone_on_its_worker(tmp_path: Path) -> None:
     held = asyncio.Event()
     script = ScriptedProvider([held, "Hello.", "Hello, too."])
     async with rig(bot(script), tmp_path) as chat:
@@ -247,7 +247,7 @@ async def test_what_died_twice_runs_alone_so_that_nobody_dies_with_what_kills_it
         assert (chat.platform.texts("ana"), chat.platform.texts("bob")) == (["Hello."], ["Hello, too."])
 
 
-async def test_deaths_after_outages_are_not_taken_for_a_killer(tmp_path: Path) -> None:
+async def test_worker_deaths_after_outages_put_nothing_aside(tmp_path: Path) -> None:
     script = ScriptedProvider([DOWN, DOWN, DOWN, "Here I am."])
     async with rig(bot(script), tmp_path) as chat:
         await chat.says("ana", "hello")
@@ -259,7 +259,7 @@ async def test_deaths_after_outages_are_not_taken_for_a_killer(tmp_path: Path) -
         assert chat.platform.texts()[-1] == "Here I am."
 
 
-async def test_outcomes_are_not_lost_with_the_message_that_is_put_aside() -> None:
+async def test_outcomes_survive_the_message_that_is_put_aside() -> None:
     invoices = Invoices()
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1")
@@ -286,7 +286,7 @@ async def test_outcomes_are_not_lost_with_a_late_yes() -> None:
 
 
 @pytest.mark.parametrize("arrives", [False, True])
-async def test_a_commit_without_an_answer_is_made_once_and_the_model_asked_once(tmp_path: Path, arrives: bool) -> None:
+async def test_commit_without_an_answer_asks_the_model_once(tmp_path: Path, arrives: bool) -> None:
     async with rig(bot(ScriptedProvider(["One."])), tmp_path) as chat:
         await chat.says("ana", "hello")
         if arrives:
@@ -302,7 +302,7 @@ async def test_a_commit_without_an_answer_is_made_once_and_the_model_asked_once(
 # ── deadlines, stops, excuses ──
 
 
-async def test_a_turn_that_takes_too_long_is_told_and_what_it_did_is_known(tmp_path: Path) -> None:
+async def test_turn_timeout_is_told_and_its_tool_calls_are_kept(tmp_path: Path) -> None:
     started = asyncio.Event()
 
     @tool
@@ -353,7 +353,7 @@ async def test_a_turn_without_an_answer_says_why(tmp_path: Path, config: AgentCo
         assert chat.platform.texts() == [say(key, "en")]
 
 
-async def test_stop_ends_only_the_turn_of_who_sends_it_and_drops_no_message() -> None:
+async def test_stop_ends_only_the_senders_turn_and_drops_no_message() -> None:
     invoices = Invoices()
     async with ChatDriver(invoices.bot()) as chat:
         saying = asyncio.create_task(chat.says("ana", "wait", group="team"))
@@ -513,7 +513,7 @@ async def test_one_reply_of_the_model_costs_no_checkpoint(tmp_path: Path) -> Non
         assert chat.wire.calls["commit"] == 1
 
 
-async def test_what_a_plain_message_costs(tmp_path: Path) -> None:
+async def test_plain_message_costs_five_store_calls(tmp_path: Path) -> None:
     """accept; lease, commit; lease, commit."""
     async with rig(bot(ScriptedProvider(["Hello."])), tmp_path) as chat:
         await chat.says("ana", "hello")
@@ -545,7 +545,7 @@ async def test_new_begins_an_empty_transcript_and_asks_stay_open() -> None:
         assert invoices.deleted == ["INV-1"]
 
 
-async def test_start_help_and_pending() -> None:
+async def test_start_help_and_pending_answer_without_the_model() -> None:
     invoices = Invoices()
     bot = invoices.bot(greeting="Welcome to **INV**.")
 
@@ -573,7 +573,7 @@ async def test_an_unknown_command_goes_to_the_model() -> None:
         assert user_lines(script) == ["/weather in Porto"]
 
 
-async def test_commands_of_ones_own() -> None:
+async def test_own_commands_are_answered() -> None:
     own = bot(ScriptedProvider([]))
 
     @own.command("text")
@@ -632,7 +632,7 @@ async def test_resume_goes_on_after_the_outcome() -> None:
 
 
 @pytest.mark.ledger("MISC-17")
-async def test_drop_lets_go_of_what_was_asked_when_something_else_is_said() -> None:
+async def test_on_unrelated_drop_withdraws_the_ask_at_other_words() -> None:
     invoices = Invoices()
     async with ChatDriver(invoices.bot(on_unrelated="drop")) as chat:
         await chat.says("ana", "delete INV-1")
@@ -708,7 +708,7 @@ async def test_what_a_turn_has_done_is_kept_while_its_channel_is_off(tmp_path: P
         assert (brewed, chat.platform.texts()) == (["tea"], ["It is ready."])
 
 
-async def test_the_channel_of_a_message_that_is_off_by_now(tmp_path: Path) -> None:
+async def test_message_of_a_channel_that_is_off_waits_for_it(tmp_path: Path) -> None:
     script = ScriptedProvider(["Hello."])
     async with rig(bot(script), tmp_path) as chat:
         await chat.says("ana", "hello")

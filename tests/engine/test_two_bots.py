@@ -50,7 +50,7 @@ async def test_of_two_that_start_at_once_one_is_served(server: RedisServer, tmp_
     await asyncio.gather(*(bot.__aexit__() for number, bot in enumerate(bots) if number not in refused))
 
 
-async def test_a_full_server_is_still_its_bots(server: RedisServer, tmp_path: Path) -> None:
+async def test_full_server_still_starts_its_own_bot(server: RedisServer, tmp_path: Path) -> None:
     async with gateway("invoices", server.url, tmp_path):
         pass
     await server.command("CONFIG", "SET", "maxmemory", 1)

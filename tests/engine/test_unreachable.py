@@ -44,7 +44,7 @@ async def ends(chat: Rig) -> list[str]:
     return sorted(action.reason or action.state for action in actions)
 
 
-async def test_one_part_finds_out_and_all_that_waits_is_put_aside_with_it(chat: Rig) -> None:
+async def test_blocked_part_puts_the_whole_outbox_aside(chat: Rig) -> None:
     await notify(chat, *(f"text {number}" for number in range(30)))
     await chat.says("ana", "delete INV-1")
     await chat.worker.turn()
@@ -56,7 +56,7 @@ async def test_one_part_finds_out_and_all_that_waits_is_put_aside_with_it(chat: 
     assert (await chat.store.stats()).parts == 0
 
 
-async def test_an_edit_finds_out_too_and_is_no_dead_letter(chat: Rig, invoices: Invoices) -> None:
+async def test_blocked_edit_marks_the_chat_and_is_no_dead_letter(chat: Rig, invoices: Invoices) -> None:
     await chat.says("ana", "delete INV-1")
     await chat.turns()
     await chat.says("ana", "/stop")
@@ -70,7 +70,7 @@ async def test_an_edit_finds_out_too_and_is_no_dead_letter(chat: Rig, invoices: 
         await notify(chat, "news")
 
 
-async def test_nobody_writes_there_unasked_and_both_are_told_why(chat: Rig) -> None:
+async def test_notify_and_operator_send_to_a_blocked_chat_are_refused(chat: Rig) -> None:
     await blocked(chat)
     context = chat.worker.context
     operator = Operator(context.store, context.channels, Keyring(KEYS), bot=context.bot.name)
@@ -82,14 +82,14 @@ async def test_nobody_writes_there_unasked_and_both_are_told_why(chat: Rig) -> N
     assert chat.platform.texts("bob") == ["news"]
 
 
-async def test_it_holds_in_another_process(chat: Rig) -> None:
+async def test_recorded_state_holds_in_another_process(chat: Rig) -> None:
     await blocked(chat)
     with pytest.raises(Unreachable):
         await chat.another().engine.runtime.notify(here("ana"), Reply(text="news"))
 
 
 @pytest.mark.parametrize("text", ["hello", "/help", "yes", "/stop", "OK K7P2"])
-async def test_whatever_comes_from_there_makes_it_good_again(chat: Rig, text: str) -> None:
+async def test_message_from_a_blocked_chat_unblocks_it(chat: Rig, text: str) -> None:
     await blocked(chat)
     await chat.says("ana", text)
     await chat.turns()
@@ -100,7 +100,7 @@ async def test_whatever_comes_from_there_makes_it_good_again(chat: Rig, text: st
     assert chat.platform.texts()[-1] == "news"
 
 
-async def test_a_press_does_too(chat: Rig, invoices: Invoices) -> None:
+async def test_press_from_a_blocked_chat_unblocks_it(chat: Rig, invoices: Invoices) -> None:
     await chat.says("ana", "delete INV-1")
     await chat.turns()
     confirm = chat.platform.sent[-1][1].buttons[0]
@@ -110,7 +110,7 @@ async def test_a_press_does_too(chat: Rig, invoices: Invoices) -> None:
     await notify(chat, "news")
 
 
-async def test_what_somebody_else_writes_elsewhere_does_not(chat: Rig) -> None:
+async def test_message_of_another_person_unblocks_nobody(chat: Rig) -> None:
     await blocked(chat)
     await chat.says("bob", "hello")
     await chat.turns()
@@ -118,7 +118,7 @@ async def test_what_somebody_else_writes_elsewhere_does_not(chat: Rig) -> None:
         await notify(chat, "news")
 
 
-async def test_after_a_day_it_is_tried_again(chat: Rig) -> None:
+async def test_blocked_chat_is_tried_again_after_a_day(chat: Rig) -> None:
     await blocked(chat)
     await chat.advance(86500)
     await notify(chat, "news")
@@ -126,7 +126,7 @@ async def test_after_a_day_it_is_tried_again(chat: Rig) -> None:
     assert chat.platform.texts() == ["news"]
 
 
-async def test_a_platform_that_says_so_by_itself_is_believed_both_times(chat: Rig) -> None:
+async def test_block_and_unblock_told_by_the_platform_are_believed(chat: Rig) -> None:
     person = message("ana", "").person
 
     async def says(*, back: bool) -> None:
@@ -140,7 +140,7 @@ async def test_a_platform_that_says_so_by_itself_is_believed_both_times(chat: Ri
     await notify(chat, "news")
 
 
-async def test_so_is_what_it_says_of_a_group(chat: Rig) -> None:
+async def test_block_of_a_group_told_by_the_platform_is_believed(chat: Rig) -> None:
     async def says(status: str, code: str | None) -> None:
         ids = (f"report {next(_numbers)}",)
         report = DeliveryReport(event_ids=ids, address=here("#team"), person=None, status=status, code=code)  # type: ignore[arg-type]
@@ -166,7 +166,7 @@ async def test_a_store_that_fails_meanwhile_costs_no_dead_letter(chat: Rig) -> N
     assert await dead(chat) == ["not deliverable: blocked"] * 2
 
 
-async def test_it_costs_a_plain_message_no_call(tmp_path: Path, invoices: Invoices) -> None:
+async def test_block_check_costs_a_plain_message_no_call(tmp_path: Path, invoices: Invoices) -> None:
     async with rig(invoices.bot(), tmp_path) as chat:
         await chat.says("ana", "hello")
         await chat.worker.turn()

@@ -20,7 +20,7 @@ MISSED = [
 
 @pytest.mark.parametrize(("question", "language", "words"), MISSED)
 @pytest.mark.parametrize("replies", [True, False])
-async def test_another_verb_decides_nothing(
+async def test_answer_with_another_verb_decides_nothing(
     invoices: Invoices, question: str, language: str, words: str, replies: bool
 ) -> None:
     async with ChatDriver(invoices.bot(confirm=question, language=language)) as chat:
@@ -66,7 +66,7 @@ async def test_forty_late_words_are_three_questions_and_a_line_each(invoices: In
         assert len(action.tokens) == 6
 
 
-async def test_what_is_not_clear_is_told_so_once_a_minute_and_three_times_at_once(invoices: Invoices) -> None:
+async def test_unclear_answers_are_told_three_times_then_once_a_minute(invoices: Invoices) -> None:
     async with ChatDriver(invoices.bot()) as chat:
         await chat.says("ana", "delete INV-1")
         await chat.clock.advance(120)

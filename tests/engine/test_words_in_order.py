@@ -68,7 +68,7 @@ async def test_a_command_never_decides(invoices: Invoices, command: str, replies
 
 
 @pytest.mark.parametrize("bare_yes", ["never", "reported"])
-async def test_without_an_order_a_bare_yes_is_asked_about_and_a_no_refuses(
+async def test_bare_yes_without_an_order_is_asked_about_and_no_refuses(
     tmp_path_factory: pytest.TempPathFactory, bare_yes: str
 ) -> None:
     for word, state in (("yes", "pending"), ("no", "closed")):
@@ -82,7 +82,7 @@ async def test_without_an_order_a_bare_yes_is_asked_about_and_a_no_refuses(
 
 
 @pytest.mark.parametrize(("seconds", "counts"), [(1, False), (4, True)])
-async def test_where_delivery_is_reported_a_yes_counts_three_seconds_later(
+async def test_yes_counts_three_seconds_after_the_delivery_report(
     tmp_path_factory: pytest.TempPathFactory, seconds: float, counts: bool
 ) -> None:
     invoices = Invoices()

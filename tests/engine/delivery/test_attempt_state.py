@@ -112,7 +112,7 @@ def every_fact() -> list[PartFacts]:
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_every_way_ends_and_a_part_that_may_have_arrived_is_repeated_once_after_a_warning(state: AttemptState) -> None:
+def test_every_plan_ends_and_repeats_in_doubt_only_after_warning(state: AttemptState) -> None:
     for facts in every_fact():
         now, steps = state, list[object]()
         while True:
