@@ -247,9 +247,7 @@ async def test_a_bot_that_was_not_entered_says_so(invoices: Invoices) -> None:
 # ── between calls, and between lives ──
 
 
-async def test_no_task_runs_between_calls_and_the_next_does_due_work(
-    invoices: Invoices, kept_on: str
-) -> None:
+async def test_no_task_runs_between_calls_and_the_next_does_due_work(invoices: Invoices, kept_on: str) -> None:
     async with invoices.bot() as bot:
         await bot.ask_channel("ana", "delete INV-1")
         before = len(asyncio.all_tasks())

@@ -91,7 +91,9 @@ async def test_question_expires_on_time_despite_a_clock_step(chat: Rig, invoices
     assert invoices.deleted == []
 
 
-async def test_waiting_approval_is_launched_despite_a_clock_step(chat: Rig, invoices: Invoices, kept: Steppable) -> None:
+async def test_waiting_approval_is_launched_despite_a_clock_step(
+    chat: Rig, invoices: Invoices, kept: Steppable
+) -> None:
     """An approval is good for fifteen minutes, too."""
     (one,) = await ask(chat, 1)
     await chat.says("ana", f"ok {one.code}")

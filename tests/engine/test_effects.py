@@ -114,9 +114,7 @@ async def test_finding_13_late_thread_result_settles_its_action(
         assert (await stored(chat)).state == ("failed" if error else "done")
 
 
-async def test_finding_13_no_second_attempt_while_the_first_runs(
-    slow: Callable[..., Slow], tmp_path: Path
-) -> None:
+async def test_finding_13_no_second_attempt_while_the_first_runs(slow: Callable[..., Slow], tmp_path: Path) -> None:
     late = slow(idempotent=True)
     async with rig(bot(late.tool), tmp_path) as chat:
         await confirmed(chat)
@@ -395,9 +393,7 @@ async def test_each_action_of_a_joint_prompt_shows_its_own_state(tmp_path: Path)
         assert "✅ Confirmed by Ana, done" in chat.messages[0].text
 
 
-async def test_late_thread_result_during_a_stop_is_told(
-    slow: Callable[..., Slow], tmp_path: Path
-) -> None:
+async def test_late_thread_result_during_a_stop_is_told(slow: Callable[..., Slow], tmp_path: Path) -> None:
     late = slow()
     async with rig(bot(late.tool), tmp_path) as chat, asyncio.timeout(30):
         await confirmed(chat)
@@ -412,9 +408,7 @@ async def test_late_thread_result_during_a_stop_is_told(
         assert any(text == "It is gone." for text in chat.platform.texts())
 
 
-async def test_hanging_thread_delays_a_stop_by_its_grace_at_most(
-    slow: Callable[..., Slow], tmp_path: Path
-) -> None:
+async def test_hanging_thread_delays_a_stop_by_its_grace_at_most(slow: Callable[..., Slow], tmp_path: Path) -> None:
     late = slow()
     async with rig(bot(late.tool), tmp_path) as chat, asyncio.timeout(30):
         await confirmed(chat)

@@ -133,9 +133,7 @@ async def test_a_running_turn_is_ended(chat: Rig, invoices: Invoices) -> None:
     assert chat.platform.sent == []
 
 
-async def test_turn_ending_after_an_opt_out_elsewhere_is_put_aside(
-    chat: Rig, invoices: Invoices
-) -> None:
+async def test_turn_ending_after_an_opt_out_elsewhere_is_put_aside(chat: Rig, invoices: Invoices) -> None:
     await chat.says("ana", "wait")
     running = asyncio.create_task(chat.worker.turn())
     await invoices.model.waiting.wait()
@@ -267,9 +265,7 @@ async def test_a_stranger_who_opts_out_is_told_nothing_more(chat: Rig) -> None:
     assert not await muted(chat) and await chat.ready() == 0, "a stranger is not greeted"
 
 
-async def test_person_who_writes_on_a_blocking_platform_is_not_muted(
-    tmp_path: Path, invoices: Invoices
-) -> None:
+async def test_person_who_writes_on_a_blocking_platform_is_not_muted(tmp_path: Path, invoices: Invoices) -> None:
     """Who has blocked the bot cannot write, so whoever writes has not: not even when a word of it was lost."""
     async with rig(invoices.bot(), tmp_path, opt_out=False) as chat:
         await chat.take(opts())

@@ -244,9 +244,7 @@ async def test_call_in_doubt_is_not_repeated_once_reported(chat: Rig) -> None:
     assert await dead(chat) == [LOST]
 
 
-async def test_question_in_doubt_counts_as_shown_once_reported(
-    chat: Rig, invoices: Invoices
-) -> None:
+async def test_question_in_doubt_counts_as_shown_once_reported(chat: Rig, invoices: Invoices) -> None:
     await chat.says("ana", "delete INV-1")
     await chat.worker.turn()
     chat.platform.will = [Ambiguous("timeout")]
@@ -304,9 +302,7 @@ REPORTS = st.lists(
 
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(story=REPORTS)
-async def test_reports_in_any_order_neither_lose_nor_repeat(
-    tmp_path: Path, story: list[tuple[str, bool]]
-) -> None:
+async def test_reports_in_any_order_neither_lose_nor_repeat(tmp_path: Path, story: list[tuple[str, bool]]) -> None:
     async with rig(Invoices().bot(), tmp_path, buttons=0, edit=False, reports=True) as chat:
         early: list[str] = [status for status, before in story if before]
         late: list[str] = [status for status, before in story if not before]

@@ -42,9 +42,7 @@ async def test_a_full_history_holds_up_nobody_in_the_group(chat: Rig, model: Fak
     assert len(model.refused) <= 2, "the window became smaller"
 
 
-async def test_message_too_long_for_the_model_is_not_tried_again(
-    chat: Rig, model: FakeOpenAI
-) -> None:
+async def test_message_too_long_for_the_model_is_not_tried_again(chat: Rig, model: FakeOpenAI) -> None:
     model.most_characters = 2_000
     model.script(["Hello Vera."])
     await chat.says("mallory", "x" * 100_000, place="#room")
@@ -57,9 +55,7 @@ async def test_message_too_long_for_the_model_is_not_tried_again(
 
 
 @pytest.mark.parametrize("fail", [Fail(400, "content_filter"), Fail(422)])
-async def test_message_the_vendor_refuses_is_put_aside_alone(
-    chat: Rig, model: FakeOpenAI, fail: Fail
-) -> None:
+async def test_message_the_vendor_refuses_is_put_aside_alone(chat: Rig, model: FakeOpenAI, fail: Fail) -> None:
     model.script([fail, "Hello Vera."])
     await chat.says("mallory", "something odd", place="#room")
     await chat.says("vera", "hello", place="#room")
