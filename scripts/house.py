@@ -6,7 +6,8 @@
 - a package has more than 5 indefinite pronouns per 1,000 words of its docstrings;
 - two classes of `gateway` and `channels` have the same name;
 - a file is longer than 400 lines, or a function longer than 60;
-- the rooms of the platforms do not have the same file names.
+- the rooms of the platforms do not have the same file names;
+- the name of a test function in `tests` or `gateway/testing` has more than 60 characters.
 
 ``python -m scripts.house --rates`` prints the pronoun rate of each package.
 """
@@ -31,6 +32,7 @@ WORDED: Final = (*PACKAGES, "askfirst", "bench", "scripts")
 FILE_LINES: Final = 400
 FUNCTION_LINES: Final = 60
 PRONOUNS_PER_1000: Final = 5.0
+TEST_NAME_CHARACTERS: Final = 60
 
 _PRONOUN: Final = re.compile(
     r"\b(who|whoever|whom|whose|what|whatever|nobody|nothing|somebody|those|such)\b", re.IGNORECASE
@@ -139,7 +141,25 @@ def siblings(root: Path) -> Iterator[Place]:
             yield Place(f"channels/{name}/{file}", 1, "no other platform has a file of this name: use theirs")
 
 
-RULES: Final = {"openings": openings, "pronouns": pronouns, "twins": twins, "sizes": sizes, "siblings": siblings}
+def test_names(root: Path) -> Iterator[Place]:
+    """Yield the test functions whose name is too long, the prefix included."""
+    for path, tree in _trees(root, ("tests", "gateway/testing")):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+                length = len(node.name)
+                if length > TEST_NAME_CHARACTERS:
+                    says = f"{node.name} has {length} characters: at most {TEST_NAME_CHARACTERS}"
+                    yield Place(str(path), node.lineno, says)
+
+
+RULES: Final = {
+    "openings": openings,
+    "pronouns": pronouns,
+    "twins": twins,
+    "sizes": sizes,
+    "siblings": siblings,
+    "test_names": test_names,
+}
 
 
 def violations(root: Path) -> list[Place]:
