@@ -277,9 +277,7 @@ async def test_prompt_in_doubt_is_resent_and_shows_the_outcome(chat: Rig) -> Non
     assert "Withdrawn. Nothing was done." in chat.platform.texts()[-1]
 
 
-async def test_refused_token_keeps_the_outbox_and_is_logged_once(
-    chat: Rig, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_refused_token_keeps_the_outbox_and_is_logged_once(chat: Rig, caplog: pytest.LogCaptureFixture) -> None:
     def refused() -> Unavailable:
         return Unavailable("unauthorized", mend=MissingSetting("TEST_TOKEN", "copy it again"))
 

@@ -125,9 +125,7 @@ async def test_an_error_of_the_work_stays_what_it_is(chat: Rig) -> None:
     assert chat.worker.context.held == {}
 
 
-async def test_heartbeat_after_the_finishing_commit_loses_nothing(
-    chat: Rig, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_heartbeat_after_the_finishing_commit_loses_nothing(chat: Rig, caplog: pytest.LogCaptureFixture) -> None:
     await chat.says("ana", "hello")
     lease = await chat.worker.lease("turn")
 

@@ -301,7 +301,9 @@ async def test_new_waits_for_a_turn_that_runs(tmp_path: Path) -> None:
 # ── a limit that is reached for all ──
 
 
-async def test_full_store_is_logged_with_its_largest_mailboxes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_full_store_is_logged_with_its_largest_mailboxes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with rig(Invoices().bot(), tmp_path) as chat:
         for _ in range(3):
             await chat.says("ana", "hello")

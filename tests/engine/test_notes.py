@@ -45,9 +45,7 @@ async def fold(chat: Rig) -> None:
     await work(chat)
 
 
-async def test_outcomes_without_a_later_message_are_folded_and_told(
-    chat: Rig, invoices: Invoices
-) -> None:
+async def test_outcomes_without_a_later_message_are_folded_and_told(chat: Rig, invoices: Invoices) -> None:
     for number in range(3):
         await settled(chat, f"#thread {number}", f"INV-{number}")
     assert invoices.deleted == ["INV-0", "INV-1", "INV-2"]

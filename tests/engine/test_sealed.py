@@ -128,9 +128,7 @@ async def test_a_refused_record_that_is_put_back_stays_refused(chat: Rig, invoic
     assert invoices.deleted == []
 
 
-async def test_changed_record_is_logged_once_despite_conflicts(
-    chat: Rig, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_changed_record_is_logged_once_despite_conflicts(chat: Rig, caplog: pytest.LogCaptureFixture) -> None:
     (action,) = await ask(chat, 1)
     name = f"action/{action.pending_action_id}"
     await write(chat, name, edited(await read(chat, name), args={"invoice_id": "INV-9"}))

@@ -198,9 +198,7 @@ async def test_invalid_after_seconds_are_refused(seconds: float) -> None:
 # ── one pace ──
 
 
-async def test_places_pace_parks_its_lane_until_it_is_due(
-    opened: Callable[[], Store], tmp_path: Path
-) -> None:
+async def test_places_pace_parks_its_lane_until_it_is_due(opened: Callable[[], Store], tmp_path: Path) -> None:
     """Three at once, then one each ten minutes: three, and one that is refused; then one and one refused; then one."""
     pair = Pair(tmp_path, opened, Platform(pace=Pace(place_per_second=1 / 600)))
     async with pair.running(Invoices().bot()):

@@ -304,9 +304,7 @@ async def test_the_next_call_of_the_model_knows_the_outcome(
 
 
 @pytest.mark.ledger("PEND-30")
-async def test_factory_makes_the_executor_in_the_next_process(
-    invoices: Invoices, tmp_path: Path
-) -> None:
+async def test_factory_makes_the_executor_in_the_next_process(invoices: Invoices, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'bot.db'}"
     async with invoices.bot(CALL, store=store) as bot:
         await asked(bot)

@@ -126,7 +126,9 @@ async def test_ordinary_webhook_takes_the_fast_path(tmp_path: Path, short_ways: 
     ],
     ids=["an old client", "a last request", "a careful client", "in two pieces", "in chunks"],
 )
-async def test_unusual_webhook_is_answered_alike_without_the_fast_path(tmp_path: Path, sent: list[bytes], short_ways: list[str]) -> None:
+async def test_unusual_webhook_is_answered_alike_without_the_fast_path(
+    tmp_path: Path, sent: list[bytes], short_ways: list[str]
+) -> None:
     async with serving(TelegramChannel("123456:abc", SECRET), tmp_path) as (running, texts):
         reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
         for piece in sent:
