@@ -58,7 +58,7 @@ def play(places: Places, number: int, *, count: int = HISTORIES) -> None:
     [("sqlite", 1), ("sqlite", 2), ("sqlite", 3), ("sqlite", 4), ("redis", 1)],
     indirect=["kept_on"],
 )
-def test_histories(places: Places, number: int) -> None:
+def test_random_histories_violate_nothing(places: Places, number: int) -> None:
     play(places, number)
 
 
