@@ -1,6 +1,6 @@
-"""Steps of a clock: set by hand, by NTP at its start, or by whoever wakes a virtual machine.
+"""Steps of a clock: it is set by hand, by NTP at its start, or when a virtual machine is resumed.
 
-What was promised to last 15 minutes lasts 15 minutes, by a clock that nobody sets. All moments here are microseconds.
+A deadline of 15 minutes lasts 15 minutes of a monotonic clock. All moments here are microseconds.
 """
 
 from __future__ import annotations
@@ -14,64 +14,65 @@ __all__ = ["DOUBTED_MICROS", "ClockSteps", "elapsed_ns"]
 log = logging.getLogger("askfirst.store")
 
 DOUBTED_MICROS: Final = 86_400_000_000
-"""A clock that is so far ahead of the last moment that a store knows may be wrong: somebody else has to agree."""
+"""A clock that is this far ahead of the latest moment in a store may be wrong, until an operator confirms it."""
 _NOTICED: Final = 2_000_000
-"""Less is followed at once: no deadline is missed by it, and clocks are corrected by so much all the time."""
+"""A smaller step is followed at once: it misses no deadline, and is a usual correction of a clock."""
 _SURE_WITHIN: Final = 1_000_000
-"""When a clock is asked over a wire: a slower answer says too little."""
+"""A remote clock whose answer takes longer is not compared."""
 _CATCHES_UP: Final = 1_000
-"""One part in so many of the time that passes: 15 minutes are a second shorter until a step is made good."""
+"""A step is made up for by one part in this many of the time that passes: 15 minutes are a second shorter."""
 
 _ASLEEP_TOO = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
-"""Linux has a clock of its own that goes on while the machine sleeps; elsewhere the monotonic one does."""
+"""Linux has a separate clock that continues while the machine sleeps. Elsewhere the monotonic one does."""
 
 
 def elapsed_ns() -> int:
-    """Return nanoseconds since some moment, on a clock that nobody sets and that goes on while the machine sleeps."""
+    """Return the nanoseconds of a monotonic clock that continues while the machine sleeps."""
     return time.monotonic_ns() if _ASLEEP_TOO is None else time.clock_gettime_ns(_ASLEEP_TOO)
 
 
 class ClockSteps:
-    """By how much a clock is ahead since it was set forward, beside one that nobody sets."""
+    """How far a clock is ahead since it was set forward, by comparison with a monotonic clock."""
 
-    def __init__(self, whose: str) -> None:
-        """`whose` clock it is, for the log."""
-        self._whose = whose
+    def __init__(self, name: str) -> None:
+        """`name` of the clock, for the log."""
+        self._name = name
         self._ahead, self._since = 0, 0
         self._known: tuple[int, int, int] | None = None
-        """What the clock said last, and between which moments of the other one."""
+        """The last value of the clock, and the moments of the monotonic one before and after it."""
 
     def begin(self, ahead: int, elapsed: int) -> None:
-        """Go on with what others have noticed."""
+        """Start from a step that was noticed before, by this process or another."""
         self._ahead, self._since = ahead, elapsed
 
-    def hear(self, clock: int, asked: int, heard: int) -> None:
-        """Take note of what the clock has said between two moments of the other one."""
+    def observe(self, clock: int, asked: int, answered: int) -> None:
+        """Note a value of the clock that was read between two moments of the monotonic one."""
         if self._known is not None:
-            if heard - asked > _SURE_WITHIN:
+            if answered - asked > _SURE_WITHIN:
                 return
             before, earliest, latest = self._known
-            forward = clock - before - (heard - earliest)
+            forward = clock - before - (answered - earliest)
             back = clock - before - (asked - latest)
             if forward > _NOTICED:
                 log.warning(
                     "%s was set forward by %.0f seconds. Deadlines stay as far away as they were: the store's time "
                     "goes on from where it was, and makes up for it by a second in %d.",
-                    self._whose,
+                    self._name,
                     forward / 1e6,
                     _CATCHES_UP,
                 )
-                self.begin(self.ahead(heard) + forward, heard)
+                self.begin(self.ahead(answered) + forward, answered)
             elif back < -_NOTICED:
-                self.begin(max(self.ahead(heard) + back, 0), heard)
-        self._known = clock, asked, heard
+                self.begin(max(self.ahead(answered) + back, 0), answered)
+        self._known = clock, asked, answered
 
     def ahead(self, elapsed: int) -> int:
-        """Return what is to be taken off what the clock says."""
+        """Return how far the clock is ahead at a moment of the monotonic one."""
         return self._ahead and max(self._ahead - (elapsed - self._since) // _CATCHES_UP, 0)
 
     def at_most(self, elapsed: int) -> int:
-        """Return what the clock cannot say yet unless it was set forward since it was last heard; 0: it never was."""
+        """Return the greatest value that the clock can have without a step since it was last read. 0 before the first
+        read."""
         if self._known is None:
             return 0
         clock, earliest, _ = self._known

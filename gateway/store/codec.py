@@ -1,4 +1,4 @@
-"""Values as stores keep them: JSON as text, moments as whole microseconds since 1970 (UTC)."""
+"""Values as stores keep them: JSON as text, and moments as whole microseconds since 1970 (UTC)."""
 
 from __future__ import annotations
 
@@ -32,17 +32,18 @@ _encoder = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=dict
 
 
 def encode(value: Json | Mapping[str, Json]) -> str:
-    """JSON text, all ASCII: a lone surrogate in a person's text survives. Raises ValueError for NaN and infinity."""
+    """Return JSON text in ASCII, which keeps a lone surrogate in a person's text. Raises ValueError for NaN and
+    infinity."""
     return value.text if isinstance(value, Written) else _encoder.encode(value)
 
 
 def decode(text: str) -> Any:
-    """The value that `encode` was given."""
+    """Return the value that `encode` was given."""
     return json.loads(text)
 
 
 def decode_loosely(stored: bytes) -> Any:
-    """The value. What is no JSON is returned as its text, so that it hides nothing else from a scan."""
+    """Return the value, or the text itself if it is not JSON, so that one bad record does not end a scan."""
     try:
         return decode(stored.decode())
     except (ValueError, RecursionError):
@@ -50,37 +51,37 @@ def decode_loosely(stored: bytes) -> Any:
 
 
 def decode_all(texts: Iterable[str]) -> list[Any]:
-    """The values of many, in a fraction of the time that one by one takes."""
+    """Return the values of many texts, in a fraction of the time that decoding each takes."""
     return cast("list[Any]", json.loads(f"[{','.join(texts)}]"))
 
 
 def micros(when: datetime) -> int:
-    """Microseconds since 1970. Raises TypeError for a datetime without a time zone."""
+    """Return the microseconds since 1970. Raises TypeError for a datetime without a time zone."""
     return (when - _EPOCH) // _MICROSECOND
 
 
 def moment(when: int) -> datetime:
-    """The datetime, in UTC, of microseconds since 1970."""
+    """Return the datetime, in UTC, of microseconds since 1970."""
     return _EPOCH + timedelta(microseconds=when)
 
 
 def span(seconds: float) -> int:
-    """Seconds in microseconds."""
+    """Return seconds as microseconds."""
     return round(seconds * 1_000_000)
 
 
 def incoming_to_text(incoming: Incoming) -> str:
-    """An event that waits for something (its timer, a replay), complete."""
+    """Return the complete event as text, for a timer or a dead letter."""
     return encode(_incoming_to_json(incoming))
 
 
 def incoming_from_text(text: str) -> Incoming:
-    """The event that `incoming_to_text` was given. Raises NewerForm."""
+    """Return the event that `incoming_to_text` was given. Raises NewerForm."""
     return _incoming_from_json(decode(text))
 
 
 def dead_to_text(dead: Dead) -> str:
-    """What a dead letter holds: its event, its part or a payload."""
+    """Return the content of a dead letter: its event, its part or a payload."""
     part = dead.part
     return encode(
         {
@@ -101,7 +102,7 @@ def dead_to_text(dead: Dead) -> str:
 
 
 def dead_from_text(text: str) -> tuple[Incoming | None, QueuedPart | None, str | None]:
-    """The event, the part and the payload that `dead_to_text` was given. Raises NewerForm."""
+    """Return the event, the part and the payload that `dead_to_text` was given. Raises NewerForm."""
     value = decode(text)
     check_form(value)
     incoming, part = value["incoming"], value["part"]
@@ -115,7 +116,7 @@ def dead_from_text(text: str) -> tuple[Incoming | None, QueuedPart | None, str |
 
 
 def open_letter(seq: int, dead_id: str, conversation: str, reason: str, stamp: int, held: str) -> Dead:
-    """A dead letter; what a newer release has put into one is left out."""
+    """Return a dead letter. Its content is left out if a newer release wrote it."""
     try:
         incoming, part, payload = dead_from_text(held)
     except NewerForm as newer:
@@ -143,7 +144,7 @@ def _incoming_to_json(incoming: Incoming) -> dict[str, Json]:
         "refusable": incoming.refusable,
         "keep_seconds": incoming.keep_seconds,
         "stamp": None if incoming.stamp is None else micros(incoming.stamp),
-        # An older release beside this one knows no such words.
+        # An older release that runs beside this one does not know these keys.
         **({"collects": True} if incoming.collects else {}),
         **({"about": incoming.about} if incoming.about is not None else {}),
     }

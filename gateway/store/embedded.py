@@ -1,4 +1,4 @@
-"""What only a store of one process can do: change what waits in it, since nobody else is reading that."""
+"""The protocol of an embedded store. One process owns it, and so can rewrite its stored values."""
 
 from __future__ import annotations
 
@@ -13,27 +13,29 @@ __all__ = ["Embedded", "Rewriting", "Stored", "is_embedded"]
 
 
 class Stored(NamedTuple):
-    """What waits: the body of an event or a part, or all steps of a checkpoint in order."""
+    """A stored value: the body of an event or a part, or all steps of a checkpoint in order."""
 
     kind: Literal["event", "part", "steps"]
     conversation: str
     body: Json
     stamp: datetime | None = None
-    """Of an event in a mailbox; one that a timer or a dead letter holds has none."""
+    """The stamp of an event in a mailbox. None for an event of a timer or a dead letter."""
     is_dead: bool = False
-    """A dead letter holds it."""
+    """True for the content of a dead letter."""
 
 
 Rewriting: TypeAlias = Callable[[Stored], Json]
-"""Returns what takes the place of a body, of steps as many. It may be asked twice for the same."""
+"""Returns the new body, or as many new steps. It may be called twice for the same value."""
 
 
 class Embedded(Store, Protocol):
     """A store that is not `shared`."""
 
     async def rewrite(self, rewriting: Rewriting) -> None:
-        """Change all that waits, in one step: events, parts, timers, checkpoints and dead letters. What cannot be read
-        stays as it is."""
+        """Replace the content of all events, parts, timers, checkpoints and dead letters in one transaction.
+
+        A value that cannot be decoded stays as it is.
+        """
         ...
 
 

@@ -16,6 +16,9 @@ that release handles it.
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Self
+
 from channels import AskfirstError
 
 __all__ = [
@@ -42,13 +45,28 @@ class Conflict(StoreError):
 class Fenced(StoreError):
     """The lease was lost to another worker. Stop: that worker does the work."""
 
+    @classmethod
+    def by_lane(cls, kind: str, lane: str, worker: str) -> Self:
+        """Return the error for the lease of a lane that this worker does not hold any more."""
+        return cls(f"the {kind} lease of {lane} is no longer held by {worker}")
+
 
 class TooLate(StoreError):
     """The store's clock was past the transaction's `not_after`."""
 
+    @classmethod
+    def by_clock(cls, now: datetime, not_after: datetime | None) -> Self:
+        """Return the error for a transaction that came after its latest moment."""
+        return cls(f"it is {now}, and the transaction was good until {not_after}")
+
 
 class Overloaded(StoreError):
     """Too many events wait: a new message was refused, and no event of its batch was stored."""
+
+    @staticmethod
+    def by_count(waiting: int) -> Overloaded:
+        """Return the error for a store in which this many events wait."""
+        return Overloaded(f"{waiting} events wait, which is all that may: try again when some are dealt with")
 
 
 class MailboxFull(Overloaded):

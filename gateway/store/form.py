@@ -1,4 +1,4 @@
-"""The forms of what is stored: two releases side by side, or an older one put back, meet what the other wrote."""
+"""The forms of stored values: a release may read what an older or a newer one wrote."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from channels import AskfirstError
 __all__ = ["FORM", "NewerForm", "check_form", "is_newer"]
 
 FORM: Final = 2
-"""The newest form of stored things that this release can read.
+"""The newest form of stored values that this release can read.
 
-What only a newer release can read says so under ``form``, with a higher number; nothing under ``form`` is form 1. What
-points at such a thing (the prompt of an action, the checkpoint of a turn) has its form too. Form 2: the records of
+A value that only a newer release can read has a higher number under ``form``. Without ``form`` it is form 1. A value
+that refers to it (the prompt of an action, the checkpoint of a turn) has its form too. In form 2, the records of
 actions and the index of a conversation are sealed texts.
 """
 
 
 class NewerForm(AskfirstError):
-    """A newer release wrote this, in a form that only one that knows `needs` can read. It is kept for that one."""
+    """A newer release wrote this value, in the form `needs`. It is kept for a worker that knows the form."""
 
     def __init__(self, needs: int = FORM + 1) -> None:
         super().__init__(f"it was written by a newer release (form {needs}; this one reads up to {FORM})")
@@ -27,12 +27,12 @@ class NewerForm(AskfirstError):
 
 
 def is_newer(stored: object) -> bool:
-    """Return True for a stored object of a form that only a newer release can read."""
-    form = stored.get("form") if isinstance(stored, (dict, Mapping)) else None  # a dict, nearly always, is seen first
+    """Return True for a stored value of a form that only a newer release can read."""
+    form = stored.get("form") if isinstance(stored, (dict, Mapping)) else None  # mostly dicts
     return isinstance(form, int) and form > FORM
 
 
 def check_form(stored: object) -> None:
-    """Raise NewerForm for a stored object of a newer form; what else may be wrong with it others say."""
+    """Raise NewerForm for a stored value of a newer form. No other error is looked for."""
     if is_newer(stored):
         raise NewerForm(cast("Mapping[str, int]", stored)["form"])

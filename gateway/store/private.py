@@ -13,7 +13,7 @@ log = logging.getLogger("askfirst.store")
 
 
 def keep_private(path: Path) -> None:
-    """Take a file from all users but its owner, and log it. It raises nothing; a file that is not there is left out."""
+    """Remove the rights of other users on a file, and log it. It raises no error, and an absent file is skipped."""
     try:
         mode = stat.S_IMODE(os.stat(path).st_mode)  # noqa: PTH116
         if mode & 0o077 == 0:

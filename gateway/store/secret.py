@@ -1,4 +1,4 @@
-"""The secret of an embedded store, kept beside its file: whoever opens the file again has the same one."""
+"""The secret of an embedded store. It is kept beside the file, so that a process that opens the file has the same."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ log = logging.getLogger("askfirst.store")
 
 _LEAST_BYTES = 32
 _FEWEST_DIFFERENT = 8
-"""Of 43 random characters of base64 fewer are different in less than one of 10^30."""
+"""43 random characters of base64 have fewer different ones with a probability below 10^-30."""
 
 
 def secret_of(store: Store) -> Sequence[bytes]:
-    """The secret of an embedded store; none for a store that says nothing of where one could be kept.
+    """Return the secret of an embedded store. Return none for any other store: it has no place for one.
 
     Raises StoreRefused.
     """
@@ -37,9 +37,9 @@ def secret_of(store: Store) -> Sequence[bytes]:
 
 
 def keys_of(settings: Settings, store: Store) -> Sequence[bytes]:
-    """Return the keys that seal what is in a store: those of the settings, else the one that is kept beside its file.
+    """Return the keys that seal the values of a store: from the settings, else the secret that is kept beside its file.
 
-    Raises MissingSetting where neither is there, and StoreRefused for a kept one that is damaged.
+    Raises MissingSetting if there is neither, and StoreRefused if the kept one is damaged.
     """
     keys = settings.keys or secret_of(store)
     if not keys:
@@ -50,12 +50,12 @@ def keys_of(settings: Settings, store: Store) -> Sequence[bytes]:
 
 
 def new_secret() -> bytes:
-    """A random one, for a store that ends with its process."""
+    """Return a random secret, for a store that ends with its process."""
     return secrets.token_bytes(_LEAST_BYTES)
 
 
 def kept_secret(database: Path) -> bytes:
-    """The secret beside a database file, made when there is none: readable by its owner alone.
+    """Return the secret beside a database file. If there is none, it is made, readable by its owner alone.
 
     Raises StoreRefused.
     """
@@ -90,7 +90,7 @@ def kept_secret(database: Path) -> bytes:
 
 
 def _write_once(path: Path, text: str) -> None:
-    """Write it whole or not at all; what another process has written meanwhile stays."""
+    """Write the file whole or not at all. A file that another process has written meanwhile is kept."""
     with tempfile.NamedTemporaryFile("w", prefix=f".{path.name}.", dir=path.parent) as file:  # made for its owner alone
         file.write(text)
         file.flush()

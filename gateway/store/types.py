@@ -269,6 +269,11 @@ class Cell:
         if self.cost > self.burst:
             raise ValueError(f"{self.name}: a cost of {self.cost} never fits into {self.burst}")
 
+    @property
+    def cost_micros(self) -> int:
+        """Microseconds in which the rate refills its cost."""
+        return int(self.cost * self.period_seconds * 1_000_000 / self.burst)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:

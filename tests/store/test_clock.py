@@ -122,11 +122,11 @@ MILLION = 1_000_000
 def test_a_slow_answer_hides_no_step_and_makes_none(caplog: pytest.LogCaptureFixture) -> None:
     """A server that stood still for a minute has not set its clock."""
     steps = ClockSteps("it")
-    steps.hear(500 * MILLION, 10 * MILLION, 10 * MILLION)
-    steps.hear(560 * MILLION, 11 * MILLION, 70 * MILLION)
-    steps.hear(561 * MILLION, 71 * MILLION, 71 * MILLION)
+    steps.observe(500 * MILLION, 10 * MILLION, 10 * MILLION)
+    steps.observe(560 * MILLION, 11 * MILLION, 70 * MILLION)
+    steps.observe(561 * MILLION, 71 * MILLION, 71 * MILLION)
     assert steps.ahead(71 * MILLION) == 0
-    steps.hear(662 * MILLION, 72 * MILLION, 72 * MILLION)
+    steps.observe(662 * MILLION, 72 * MILLION, 72 * MILLION)
     assert steps.ahead(72 * MILLION) == 100 * MILLION
     assert len(caplog.records) == 1
 
@@ -134,7 +134,7 @@ def test_a_slow_answer_hides_no_step_and_makes_none(caplog: pytest.LogCaptureFix
 def test_clock_steps_have_an_upper_bound_once_heard() -> None:
     steps = ClockSteps("it")
     assert steps.at_most(5) == 0
-    steps.hear(500 * MILLION, 10 * MILLION, 10 * MILLION)
+    steps.observe(500 * MILLION, 10 * MILLION, 10 * MILLION)
     assert steps.at_most(110 * MILLION) == 602_100_000
 
 

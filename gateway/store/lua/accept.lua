@@ -1,11 +1,12 @@
--- ARGV: how many may wait here, how many in one conversation, whether only to look, how many batches; each: how many
--- events; each as in mailbox.lua
--- Answers for each batch which of its events are new, or, when it was refused, how many waited, or the conversation that
--- too many waited in; and how many wait now. Who only looks is answered nothing for a batch that would not be refused.
+-- ARGV: the limit of waiting events here, the limit in one conversation, 1 to only look, the count of batches; each:
+-- the count of its events; each as in mailbox.lua
+-- Returns for each batch which of its events are new; or, if it was refused, the count of waiting events, or the
+-- conversation in which too many wait. A batch that was only looked at, and would be accepted, has an empty result.
+-- Then the count of events that wait now.
 local most, most_in_one, look = tonumber(argument()), tonumber(argument()), flag()
 local answers = {}
 
--- How many wait in a conversation, notes left out: those that wake, and those with a pointer that have not woken yet.
+-- Returns the count of events in a conversation, without notes: the ones that wake, and the ones with a pointer.
 local function counted(conversation)
   return redis.call('SCARD', key('wakes', conversation)) + redis.call('ZCARD', key('points', conversation))
 end
@@ -24,7 +25,7 @@ local function refused(events)
       local conversation = event.conversation
       local earlier = before[conversation] or 0
       if event.refusable and waiting >= most then return waiting end
-      if event.refusable and not flooded and waiting >= most_in_one -- fewer are not so many in one
+      if event.refusable and not flooded and waiting >= most_in_one -- with fewer in all, no conversation is full
         and counted(conversation) + earlier >= most_in_one then
         flooded = conversation
       end

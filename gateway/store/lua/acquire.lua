@@ -1,6 +1,6 @@
--- ARGV: how many cells; each: name, what this costs and how far ahead it may run (both in microseconds)
--- GCRA over all cells or none: each remembers when its next unit would arrive at an even pace. Answers how long to
--- wait; 0: taken.
+-- ARGV: the count of cells; each: its name, the cost, and how far ahead it may run (both in microseconds)
+-- Takes the cost of all cells or of none (GCRA): each cell stores when its next unit would arrive at an even rate.
+-- Returns the microseconds to wait; 0: taken.
 local arrivals, names, wait = {}, {}, 0
 for i = 1, tonumber(argument()) do
   local name, cost, period = argument(), tonumber(argument()), tonumber(argument())

@@ -1,5 +1,5 @@
--- ARGV: the operations of a transaction; each: its name, its arguments. Redis undoes nothing, so all are checked before
--- the first changes anything.
+-- ARGV: the operations of a transaction; each: its name, its arguments. Redis has no rollback, so all are checked
+-- before the first change.
 local operations = {}
 while cursor < #ARGV do
   local name = argument()
@@ -107,12 +107,12 @@ local changes = {
     local state = read_lane(kind, lane)
     local free = not state.worker or state.lapses <= real
     if not (free and state.ready and state.ready <= latest and state.needs <= tonumber(knows)) then return end
-    shown = take(kind, lane, worker, tonumber(long), ...)
+    shown = take_lane(kind, lane, worker, tonumber(long), ...)
     local others = false
     for _, operation in ipairs(operations) do
       others = others or operation[1] == 'part' and operation[3] ~= lane
     end
-    if kind == 'out' and not others then news[ready_index(kind, state)] = nil end -- there is nothing to take
+    if kind == 'out' and not others then news[ready_index(kind, state)] = nil end -- no other worker can lease it
   end,
   step = function(conversation, value) redis.call('RPUSH', key('steps', conversation), value) end,
   left = function(kind, lane, needs)

@@ -1,13 +1,13 @@
--- Every script begins with this. KEYS[1] is the base of all keys of one partition: they share its hash tag, so a
--- script touches one slot of a cluster. Values are opaque bytes: no JSON is read or written here.
+-- The beginning of every script. KEYS[1] is the base of all keys of one partition. They share its hash tag, so a script
+-- touches one slot of a cluster. Values are opaque bytes: no JSON is read or written here.
 --
--- ARGV: the offset of the store's clock, the latest moment the caller has seen and the latest that it can be by now
--- unless this server's clock was set forward (microseconds; 0: unknown), the channel that news goes to; then what the
--- script's own first line says.
--- FORMAT, which stands before all this, is the format of the keys that this release knows. A partition of a newer one is
--- left alone: each script looks, so not even a process that was started before can write there in the old way.
+-- ARGV: the offset of the store's clock; the latest moment that the caller has seen; the latest possible moment now,
+-- unless this server's clock was set forward (all in microseconds; 0: unknown); the channel of the notifications; then
+-- the arguments that the script's own first lines document.
+-- FORMAT, a line before this file, is the newest format of the keys that this release knows. Every script refuses a
+-- partition of a newer format, so a process of an older release cannot write to it, even one that runs already.
 --
--- Numbers stay below 2^53, and Redis writes them out exactly; only `..` would shorten them, hence `text`.
+-- Numbers are below 2^53, and Redis writes them exactly. Only `..` would round them, so `text` is used.
 
 local base = KEYS[1]
 
@@ -31,7 +31,7 @@ local function list()
 end
 
 local clock = redis.call('TIME')
-local real = tonumber(clock[1]) * 1000000 + tonumber(clock[2]) -- what leases run on
+local real = tonumber(clock[1]) * 1000000 + tonumber(clock[2]) -- the clock of leases
 local kept = redis.call('MGET', key('clock'), key('format'))
 if tonumber(kept[2] or 0) > FORMAT then
   return redis.error_reply('NEWERFORMAT this partition was brought to the format of a newer release')
@@ -41,7 +41,8 @@ if most > 0 then now = math.min(now, most) end
 now = math.max(now, tonumber(ARGV[2]), tonumber(kept[1] or 0))
 local latest = now
 
--- A moment later than every one before it in this partition: it orders events, parts and lanes, and numbers fences.
+-- Returns a moment later than every one before it in this partition. It orders events, parts and lanes, and is the
+-- fence.
 local function tick()
   latest = latest + 1
   return latest
@@ -49,8 +50,9 @@ end
 
 local news, written = {}, {}
 
--- The last act of a script that writes: the clock never goes back behind what was written, and who waits hears of it,
--- and in which partition. Of logs on a channel of their own: few listen, and every turn writes one.
+-- Ends a script that writes: stores the clock, which never goes back behind a write, and publishes the partition and
+-- the topics of the notifications. Logs have a channel of their own, because few processes listen and every turn writes
+-- one.
 local function settle()
   redis.call('SET', key('clock'), latest)
   local place = string.match(base, '{(%d%d)%a*}$')

@@ -1,5 +1,5 @@
--- ARGV: behind which place, how many at most
--- Dead letters, oldest first.
+-- ARGV: the place after which to begin, the most dead letters
+-- Returns dead letters, the oldest first.
 local shown = {}
 local after, most = argument(), argument()
 for i, dead_id in ipairs(redis.call('ZRANGEBYSCORE', key('dead'), '(' .. after, '+inf', 'LIMIT', 0, most)) do

@@ -1,5 +1,5 @@
--- ARGV: behind which place, how many at most, what the reason has in it (or '')
--- Throws dead letters away. Answers how many, and the place to go on behind; -1: that was all.
+-- ARGV: the place after which to begin, the most dead letters to look at, a text that the reason contains (or '')
+-- Deletes dead letters. Returns their number, and the place after which to continue (-1: none is left).
 local after, most, reason = argument(), tonumber(argument()), argument()
 local dropped, last = 0, '-1'
 local found = redis.call('ZRANGEBYSCORE', key('dead'), '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, most)

@@ -1,6 +1,6 @@
--- ARGV: how many at most
--- Answers what timers have fallen due, in order (id, due, event), how long until the next one (-1: none), and how many
--- decisions wait. Also removes a little of what has expired: it could not be seen any more.
+-- ARGV: the most timers
+-- Returns the timers that are due, in order (id, due, event), the microseconds to the next one (-1: none), and the
+-- count of pending decisions. It also removes some expired records, which no script returns any more.
 local most = tonumber(argument())
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', key('ends'), '-inf', now, 'LIMIT', 0, most)) do remove_record(name) end
 local found = redis.call('ZRANGEBYSCORE', key('timers'), '-inf', now, 'WITHSCORES', 'LIMIT', 0, most)

@@ -1,6 +1,6 @@
--- ARGV: how many timers; each: id, due, what it holds; whether its event goes to this partition, and then the event as in
+-- ARGV: the count of timers; each: id, due, its content; 1 if its event is of this partition, and then the event as in
 -- mailbox.lua
--- Ends each timer that is still as it was read, and accepts its event if it is for here.
+-- Removes each timer that is unchanged since it was read, and accepts its event if it is of this partition.
 for _ = 1, tonumber(argument()) do
   local timer_id, due, held = argument(), tonumber(argument()), argument()
   local event = flag() and read_event()

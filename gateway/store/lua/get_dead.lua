@@ -1,3 +1,3 @@
 -- ARGV: the id of a dead letter
--- Answers what it holds.
+-- Returns its content.
 return redis.call('HGET', key('letter', argument()), 'held')

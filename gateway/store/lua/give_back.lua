@@ -1,5 +1,5 @@
--- ARGV: kind, lane, worker, fence ('': whichever)
--- Undo a lease that nobody received: the next one is told what this one would have been told.
+-- ARGV: kind, lane, worker, fence ('': any)
+-- Undoes a lease that its caller did not receive. The next lease is given the same work.
 local kind, lane, worker, fence = argument(), argument(), argument(), argument()
 local state = read_lane(kind, lane)
 if state.worker ~= worker or (fence ~= '' and state.fence ~= tonumber(fence)) then return end

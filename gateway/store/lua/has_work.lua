@@ -1,4 +1,4 @@
 -- ARGV: conversation
--- Answers whether a turn of it, or what it says, is still to come.
+-- Returns 1 if an event that wakes and has no pointer waits in it, or a part.
 local conversation = argument()
 return (has_work('turn', conversation) or has_work('out', conversation)) and 1 or 0

@@ -1,15 +1,15 @@
--- Lanes: what can be leased, by whom it is held, and what is remembered from one lease to the next.
+-- Lanes: which of them are ready to be leased, their leases, and the state that is kept from one lease to the next.
 --
--- lane:<kind>:<lane>  hash: ready (since when, or from when on, it may be leased; absent: no work), due (not before,
---                     also for work that comes later), tries, died; while held worker, fence, until (real time), upto
---                     (the last seq that was handed out; out: the first), pool, needs (the form that whoever leases
---                     it must know; absent: 1), rests (only notes wait: ready once they are old)
--- free:<index>          lanes with work that nobody holds, by ready; an index is a kind, of outboxes with their pool, of what
---                     was left to a newer release with the form before it
--- held:<index>          lanes with work that somebody holds, by until
--- idle:<index>          lanes without work that somebody holds, by until
--- ways                all of them, but for those of the kinds alone
--- rests               conversations where only notes wait and that nobody holds, by ready
+-- lane:<kind>:<lane>  hash: ready (the moment from which it may be leased; absent: no work), due (not ready before,
+--                     also with work that comes later), tries, died, pool, needs (the form that a worker must know; absent:
+--                     1), rests (only notes wait: ready once they are old); while it is held also worker, fence, until
+--                     (real time), upto (the last seq that the lease was given; out: the first)
+-- free:<index>        lanes with work that are not held, by ready. An index is a kind; an outbox has its pool after it,
+--                     and a lane that was left to a newer release has its form before it
+-- held:<index>        lanes with work that are held, by until
+-- idle:<index>        lanes without work that are held, by until
+-- ways                all indexes, without those that are a kind alone
+-- rests               conversations with notes alone that are not held, by ready
 
 local function ready_index(kind, state)
   local index = state.pool ~= '' and kind .. '/' .. state.pool or kind
@@ -58,8 +58,8 @@ local function has_work(kind, lane)
   return redis.call('EXISTS', key(work[kind], lane)) == 1
 end
 
--- Whether something waits there that wakes nobody and has no pointer: a note. One that was accepted to decide is a note
--- once it has lost its pointer.
+-- Returns true if a note waits in the conversation: an event that does not wake and has no pointer. An event that
+-- decides may become one when it loses its pointer.
 local function has_notes(conversation)
   local last = 99
   for _, seq in ipairs(redis.call('ZRANGE', key('mail', conversation), 0, last)) do
@@ -69,7 +69,7 @@ local function has_notes(conversation)
   return false
 end
 
--- Only notes wait in the conversation: it is ready for a turn once they are old, if nothing wakes it before.
+-- Makes a conversation with notes alone ready for a turn once they are old, unless it is ready before.
 local FOLDED_AFTER = FOLDED_AFTER_SECONDS * 1000000
 local function rest(conversation)
   local state = read_lane('turn', conversation)
@@ -79,7 +79,7 @@ local function rest(conversation)
   news[ready_index('turn', state)] = true
 end
 
--- The lane has work now, which may wait for more if the lane does (`collects`).
+-- Makes a lane with new work ready. With `collects`, a lane that waits for more work goes on waiting.
 local function wake(kind, lane, pool, collects)
   local state = read_lane(kind, lane)
   local waits_for_more = state.ready and not state.worker and state.ready > math.max(now, state.due)
@@ -93,7 +93,7 @@ local function wake(kind, lane, pool, collects)
   news[ready_index(kind, state)] = true
 end
 
--- The lane is no longer put off; one that is held is for its holder to put off.
+-- Removes the due time of a lane. A lane that is held is not changed: its holder decides when it is due.
 local function put_off_no_more(kind, lane)
   local state = read_lane(kind, lane)
   if not state.worker and state.due > 0 then
@@ -102,7 +102,7 @@ local function put_off_no_more(kind, lane)
   end
 end
 
--- Work of the lane is gone; perhaps it was the last.
+-- Makes a lane unready if it has no work left. A conversation with notes alone becomes ready once they are old.
 local function clear_if_idle(kind, lane)
   if has_work(kind, lane) then return end
   local state = read_lane(kind, lane)
@@ -120,7 +120,7 @@ local function clear_if_idle(kind, lane)
   save_lane(kind, lane, state)
 end
 
--- Whether all that wakes the turn of a conversation may wait for more.
+-- Returns true if all events that wake the conversation may wait for more.
 local function all_collect(conversation)
   for _, seq in ipairs(redis.call('SMEMBERS', key('wakes', conversation))) do
     if redis.call('HGET', key('event', seq), 'collects') ~= '1' then return false end
@@ -128,13 +128,13 @@ local function all_collect(conversation)
   return true
 end
 
--- The lane, if it is still this lease's; a lapsed one is, until somebody takes the lane.
+-- Returns the lane if this lease still holds it. A lapsed lease does, until another worker takes the lane.
 local function hold(kind, lane, fence)
   local state = read_lane(kind, lane)
   if state.worker and state.fence == tonumber(fence) then return state end
 end
 
--- One more try for what a lease held that ended without dealing with it.
+-- Adds a try to the events or parts of a lease that ended without consuming them.
 local function count_try(kind, lane, upto)
   if kind == 'turn' then
     for _, seq in ipairs(redis.call('ZRANGEBYSCORE', key('mail', lane), '-inf', upto)) do
@@ -147,13 +147,13 @@ local function count_try(kind, lane, upto)
   end
 end
 
--- What a caller asks for: the kinds, each followed by the index to look in; the one lane when only that will do; which forms
--- it knows.
-local function read_wanted()
+-- Reads a query for lanes: the kinds, each followed by its index; the one lane, if only that is wanted; the newest form
+-- that the caller knows.
+local function read_query()
   return list(), flag() and argument() or nil, tonumber(argument())
 end
 
--- The lane that has been ready longest of what is wanted: its kind, name and since when.
+-- Returns the lane of a query that has been ready longest: its kind, its name and since when.
 local function choose(kinds, only, knows)
   local best
   local function consider(kind, lane, ready)
@@ -176,7 +176,7 @@ local function choose(kinds, only, knows)
   return best
 end
 
--- Microseconds until a lane becomes ready by time alone (it falls due, or its lease lapses); -1: none will.
+-- Returns the microseconds until a lane becomes ready by time alone (it is due, or its lease lapses); -1: none will.
 local function patience(kinds, only)
   local soonest = -1
   local function consider(wait)

@@ -1,8 +1,8 @@
--- Takes a lane for a worker, for so long (microseconds), and answers what it is shown: what waits there, and the records
--- and the end of the log that it asks for, each with the lane in its name.
+-- Takes a lane for a worker, for `long` microseconds. Returns its work, and the records and the last lines of the log
+-- that the caller prefetches, each with the lane in its name.
 local EVENTS, PARTS = 100, 20
 
-local function take(kind, lane, worker, long, log, last, ...)
+local function take_lane(kind, lane, worker, long, log, last, ...)
   local state = read_lane(kind, lane)
   if state.worker then
     state.tries = state.tries + 1
@@ -28,7 +28,7 @@ local function take(kind, lane, worker, long, log, last, ...)
   local records = {}
   for i, name in ipairs({ ... }) do records[i] = show_record(name .. '/' .. lane) end
   local lines = log ~= '' and show_log(log .. '/' .. lane, 0, tonumber(last))[2] or {}
-  lines = table.concat(lines, '\n') -- in one piece: reading sixty takes as long as all else that is shown
+  lines = table.concat(lines, '\n') -- as one text: parsing sixty answers takes as long as the rest of the lease
   return {
     latest, kind, lane, state.fence, state.tries, state.died and 1 or 0, events, parts, steps, now, records, lines,
   }

@@ -1,17 +1,17 @@
 -- Mailboxes and outboxes.
 --
--- seen:<event id>        until when an id is remembered
--- event:<seq>            hash: conversation, stamp, body, pointed, wakes, collects, tries, needs (the form that whoever
---                        decides it must know; absent: 1), about (of a note)
--- mail:<conversation>    the seqs that wait, in order; wakes:<conversation> those that make it ready
--- points, points:<c>     the seqs that have a pointer: of all, of one conversation; of those that were left to a newer
---                        release with the form before it
--- stamps                 the seqs that wait, by stamp, but for notes: what neither wakes nor has a pointer
--- about:<conversation>   hash: what a note is about, its seq
+-- seen:<event id>        the moment until which the id is remembered
+-- event:<seq>            hash: conversation, stamp, body, pointed, wakes, collects, tries, needs (the form that a
+--                        worker must know to decide it; absent: 1), about (the subject of a note)
+-- mail:<conversation>    the seqs of its events, in order; wakes:<conversation>: of the ones that make it ready
+-- points, points:<c>     the seqs of events with a pointer: of all, and of one conversation; the name begins with the
+--                        form if they were deferred to a newer release
+-- stamps                 the seqs of all events by stamp, without notes, which neither wake nor have a pointer
+-- about:<conversation>   hash: subject of a note -> its seq
 -- part:<part id>         hash: conversation, seq, stamp, body, pool, tries
--- out:<conversation>     the part ids that wait, in order; parts: how many wait in all
+-- out:<conversation>     the ids of its parts, in order; parts: the count of all parts
 
--- ARGV: conversation, stamp (or ''), body, its marks, what a note is about (or ''), keep (microseconds), its ids
+-- ARGV: conversation, stamp (or ''), body, marks, subject of a note (or ''), keep (microseconds), ids
 local function read_event()
   local event = { conversation = argument(), stamp = tonumber(argument()), body = argument() }
   local marks = tonumber(argument())
@@ -31,7 +31,7 @@ local function know(id, keep)
   redis.call('SET', key('seen', id), now + keep, 'PX', math.max(1, math.ceil(keep / 1000)))
 end
 
--- Whether none of its ids was known. All are, from now on: a twin may bring an id of its own.
+-- Remembers the ids of an event. Returns true if none was known. A twin's ids are remembered too: one may be new.
 local function remember(event)
   local fresh = true
   for _, id in ipairs(event.ids) do
@@ -70,7 +70,7 @@ local function remove_event(conversation, seq)
   clear_if_idle('turn', conversation)
 end
 
--- A note takes the place of the one before it about the same, unless a lease was handed that.
+-- Replaces the note before it on the same subject, unless a lease was given that.
 local function replace_note(conversation, about, seq)
   local before = redis.call('HGET', key('about', conversation), about)
   local state = read_lane('turn', conversation)
@@ -112,7 +112,7 @@ local function show_event(seq)
   return { seq, unpack(found) }
 end
 
--- Put a part at the end of its outbox; one that waits there already is passed over.
+-- Appends a part to its outbox. A part that is queued already is skipped.
 local function queue(part_id, conversation, body, pool)
   local name = key('part', part_id)
   if redis.call('EXISTS', name) == 1 then return end

@@ -1,5 +1,5 @@
--- ARGV: the rank to begin at, how many at most
--- Answers of what waits, by stamp and notes left out, the conversation and the stamp of each.
+-- ARGV: the rank at which to begin, the most events
+-- Returns the conversation and the stamp of each event, by stamp and without notes.
 local first, most = tonumber(argument()), tonumber(argument())
 local found, shown = redis.call('ZRANGE', key('stamps'), first, first + most - 1, 'WITHSCORES'), {}
 for i = 1, #found, 2 do

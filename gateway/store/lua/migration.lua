@@ -1,8 +1,8 @@
--- ARGV: the format that this brings the partition to
--- Every migration begins with this, and calls `migrate` with what it has to do.
+-- ARGV: the format to which this migrates the partition
+-- The beginning of every migration, which calls `migrate` with its changes.
 local becomes = tonumber(argument())
 
--- Two processes may come at the same time: it happens once.
+-- Two processes may migrate at the same time: the changes are made once.
 local function migrate(change)
   if tonumber(kept[2] or 1) >= becomes then return end
   change()

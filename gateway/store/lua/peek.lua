@@ -1,5 +1,6 @@
--- ARGV: what is wanted, as in lanes.lua
--- Answers since when the lane has been ready that a lease would take (-1: none), and how long until one becomes ready.
-local kinds, only, knows = read_wanted()
+-- ARGV: a query for lanes, as in lanes.lua
+-- Returns since when the lane that a lease would take has been ready (-1: none), and the microseconds until time alone
+-- makes one ready (-1: none will be).
+local kinds, only, knows = read_query()
 local best = choose(kinds, only, knows)
 return { best and best[3] or -1, patience(kinds, only) }

@@ -1,4 +1,5 @@
--- ARGV: one conversation only: whether, and which; how old at least (microseconds), how many at most, which forms are known
+-- ARGV: 1 and a conversation, or 0 for all; the least age (microseconds), the most events, the newest form that is
+-- known
 local conversation = flag() and argument() or nil
 local old_enough, most, knows = now - tonumber(argument()), tonumber(argument()), tonumber(argument())
 local PAGE = 100

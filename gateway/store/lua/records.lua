@@ -1,6 +1,6 @@
--- record:<name>  hash: value, version, ends (absent: kept for good); one that has ended keeps its version for an hour
--- names          the records that are there, for `scan`
--- ends           the records that end, by when
+-- record:<name>  hash: value, version, ends (absent: it does not end). One that has ended keeps its version for an hour
+-- names          the names of all records, for `scan`
+-- ends           the names of the records that end, by that moment
 
 local VERSION_KEPT = 3600000 -- milliseconds
 
@@ -42,7 +42,8 @@ local function remove_record(name)
   redis.call('ZREM', key('ends'), name)
 end
 
--- The number of the line before the first, and the lines of a log after it, of them the last so many (-1: all).
+-- Returns the number of the line before the first one returned, and the lines of a log after `after`; at most the last
+-- `last` of them (-1: all).
 local function show_log(name, after, last)
   local log = key('log', name)
   if last >= 0 then after = math.max(after, redis.call('LLEN', log) - last) end

@@ -1,10 +1,10 @@
--- ARGV: kind, lane, fence, how long (microseconds)
--- Answers the signals since the lease began.
+-- ARGV: kind, lane, fence, duration (microseconds)
+-- Returns the signals since the lease began, or false if it is lost.
 local kind, lane, fence = argument(), argument(), argument()
 local state = hold(kind, lane, fence)
 if not state then return false end
 local lapses = real + tonumber(argument())
-if lapses < state.lapses then news[ready_index(kind, state)] = true end -- who waits would look too late
+if lapses < state.lapses then news[ready_index(kind, state)] = true end -- otherwise waiters would look too late
 state.lapses = lapses
 save_lane(kind, lane, state)
 settle()

@@ -1,4 +1,4 @@
--- All counts of one partition, of one moment; the oldest stamp is -1 when nothing waits.
+-- Returns all counts of one partition, read at one moment. The oldest stamp is -1 if no event waits.
 local ready, leased, parked = 0, 0, 0
 local all = redis.call('SMEMBERS', key('ways'))
 for _, kind in ipairs({ 'turn', 'action', 'out' }) do all[#all + 1] = kind end
@@ -12,7 +12,7 @@ for _, index in ipairs(all) do
     parked = parked + count('free', '(' .. text(now), '+inf')
   end
 end
-parked = parked - redis.call('ZCOUNT', key('rests'), '(' .. text(now), '+inf') -- only notes wait there
+parked = parked - redis.call('ZCOUNT', key('rests'), '(' .. text(now), '+inf') -- lanes with notes alone
 local oldest = redis.call('ZRANGE', key('stamps'), 0, 0, 'WITHSCORES')
 return {
   redis.call('ZCARD', key('stamps')), redis.call('ZCARD', key('points')), ready, leased, parked,

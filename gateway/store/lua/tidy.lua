@@ -1,6 +1,6 @@
--- ARGV: the rank to begin at, how many at most
--- What an older release left: notes among the seqs that count. They count no more, and make their conversation ready
--- once they are old. Answers the rank to go on at; -1: that was all.
+-- ARGV: the rank at which to begin, the most events
+-- Removes notes from the count of events, where an older release has put them, and makes their conversation ready once
+-- they are old. Returns the rank at which to continue (-1: none is left).
 local first, most = tonumber(argument()), tonumber(argument())
 local seqs = redis.call('ZRANGE', key('stamps'), first, first + most - 1)
 local next_rank = first + #seqs

@@ -1,2 +1,2 @@
--- Answers how many events wait in this partition.
+-- Returns the count of waiting events in this partition.
 return redis.call('ZCARD', key('stamps'))

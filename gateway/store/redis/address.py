@@ -1,7 +1,7 @@
-"""Where the server is, as ASKFIRST_STORE says: what redis-py would pass over in silence is refused here.
+"""The address of the server, as in ASKFIRST_STORE: mistakes that redis-py would accept silently are refused here.
 
-It takes database 0 for a number that it cannot read, breaks on an option that it does not know, and lets an option of
-the address overrule how our connections behave.
+redis-py uses database 0 for a number that it cannot read, fails on an unknown option, and lets an option of the address
+override the options of our connections.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _TLS: Final[Mapping[str, str]] = {
     "ssl_cert_reqs": "none|optional|required",
     "ssl_check_hostname": "true|false",
 }
-"""The options there are, and what they may be."""
+"""Option -> pattern of its values."""
 
 
 def check(url: str) -> None:
-    """Raises StoreRefused for what is no address. Nothing of it is told: it may hold the password.
+    """Check the address. Raises StoreRefused, without quoting it: it may hold the password.
 
-    Warns when the server's certificate is not to be verified.
+    Warns if the server's certificate is not verified.
     """
     try:
         parts = urlsplit(url)
@@ -65,7 +65,7 @@ def check(url: str) -> None:
 
 
 def at_first(url: str, error: StoreUnavailable) -> StoreUnavailable:
-    """The failure of the very first call, which may come of an address that is wrong in one letter."""
+    """Return the error of the very first call, with advice on an address whose scheme is wrong."""
     cause = error.__cause__
     if urlsplit(url).scheme == "rediss":
         if isinstance(cause, (TimeoutError, NoAnswer)):
@@ -84,6 +84,6 @@ def at_first(url: str, error: StoreUnavailable) -> StoreUnavailable:
 
 
 def _was_there(error: Exception) -> bool:
-    """Whether a connection was made, and then broke."""
+    """Return True if a connection was made, and then broke."""
     below = error.__cause__ or error.__context__
     return not isinstance(below, OSError) or isinstance(below, (ConnectionResetError, BrokenPipeError))

@@ -1,4 +1,4 @@
-"""Whether a server can be trusted with what people were promised: at the start, and for as long as it is used."""
+"""Checks of a server's settings and data, at the start and while it is used."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _KEEPS: Final = "noeviction"
 
 
 async def check(client: Client, keys: Keys) -> None:
-    """Raises StoreRefused, and StoreUnavailable when it does not answer. Warns when a restart would lose something.
+    """Check the server and the format of its data, and migrate the data of an older release.
 
-    What an older release has written is brought forward.
+    Raises StoreRefused, and StoreUnavailable when the server does not answer. Warns if a restart would lose data.
     """
     judge(await client.command("INFO"))
     found = await client.command("GET", keys.format)
-    if found is None:  # a server without memory takes no new key, and one that was used before is opened all the same
+    if found is None:  # not before: a server whose memory is full accepts no new key, and is opened all the same
         await client.command("SET", keys.format, scripts.FORMAT, "NX")
         found = await client.command("GET", keys.format)
     if int(found) > scripts.FORMAT:
@@ -38,13 +38,13 @@ async def check(client: Client, keys: Keys) -> None:
             "It was written by a newer release: run that one."
         )
     if int(found) < scripts.FORMAT:
-        await _bring_forward(client, keys)
+        await _migrate(client, keys)
 
 
-async def _bring_forward(client: Client, keys: Keys) -> None:
-    """Partition by partition, each in one script for each format: whoever is killed here leaves whole partitions.
+async def _migrate(client: Client, keys: Keys) -> None:
+    """Migrate each partition in one script for each format, so that a process that is killed leaves whole partitions.
 
-    Several processes may do so at once. Processes of the older release are refused from its first partition on.
+    Several processes may do so at once. Processes of the older release are refused from the first partition on.
     """
     for base in map(keys.base, PARTITIONS):
         for number, migration in enumerate(scripts.MIGRATIONS, start=2):
@@ -54,10 +54,10 @@ async def _bring_forward(client: Client, keys: Keys) -> None:
 
 
 class Watch:
-    """Says it when what was stored is gone while this process lives, or may be thrown away from now on.
+    """Logs when the server has lost its data while this process runs, or may evict data from now on.
 
-    It is gone when a count that only grows has gone back: the server was started again without its file or with an
-    older one, emptied, or replaced by a replica that was behind.
+    Data was lost when a counter that only grows went back: the server was restarted without its file or with an older
+    one, was emptied, or was replaced by a replica that was behind.
     """
 
     def __init__(self, client: Client, keys: Keys) -> None:
@@ -67,7 +67,7 @@ class Watch:
         self._next = 0.0
 
     async def look(self) -> None:
-        """Look again, once a second at most. Nothing is raised: who needs the server finds out whether it answers."""
+        """Look again, at most once a second. It raises no error: the next call finds out if the server answers."""
         now = time.monotonic()
         if now < self._next:
             return
@@ -80,8 +80,8 @@ class Watch:
                     "that were acknowledged may be gone. Set appendonly to yes, and see its log for why it began anew."
                 )
                 await self._client.command("SET", self._keys.format, scripts.FORMAT, "NX")
-            told, self._policy = self._policy, _policy(await self._client.command("INFO", "memory"))
-            if self._policy not in (told, _KEEPS):
+            before_policy, self._policy = self._policy, _policy(await self._client.command("INFO", "memory"))
+            if self._policy not in (before_policy, _KEEPS):
                 log.error(
                     "Redis may throw away what it was given from now on, when its memory is full: maxmemory-policy was "
                     "set to %s. Set it back to %s.",
@@ -91,12 +91,12 @@ class Watch:
 
 
 def _policy(info: Mapping[str, Any]) -> str:
-    """What it does when its memory is full."""
+    """Return its policy for a full memory."""
     return str(info.get("maxmemory_policy", _KEEPS))
 
 
 def judge(info: Mapping[str, Any]) -> None:
-    """What a server says of itself, as INFO gives it. Raises StoreRefused."""
+    """Check the answer of INFO. Raises StoreRefused, and warns of settings that may lose data."""
     version = str(info["redis_version"])
     if tuple(int(number) for number in version.split(".")[:2]) < _OLDEST:
         raise StoreRefused(f"Redis {version} is too old: 7.0 or later is needed.")

@@ -1,8 +1,8 @@
 """Calls to the server, and what its failures mean.
 
-Nothing is repeated here: a call whose answer was lost may have taken effect, and only its caller can find out. redis-py
-by itself would repeat it ten times. A server that has been silent for a while is asked once a second whether it is
-back: nobody else waits for it.
+No call is repeated here: a call whose answer was lost may have taken effect, and only its caller can find out. redis-py
+by itself would repeat it ten times. A server that did not answer for a while is tried once a second, and all other
+calls fail at once.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from redis.maint_notifications import MaintNotificationsConfig
 from gateway.store.errors import StoreUnavailable
 from gateway.store.redis.scripts import Script
 
-__all__ = ["Call", "Client", "Value", "connecting", "ended", "unavailable", "whole"]
+__all__ = ["Call", "Client", "Value", "connecting", "end", "unavailable", "whole"]
 
 _SILENT_SECONDS: Final = 1.0
 _ASK_AGAIN_SECONDS: Final = 1.0
-_TELL_AGAIN_SECONDS: Final = 0.05
+_CANCEL_AGAIN_SECONDS: Final = 0.05
 
 Value = str | bytes | int | float
 Call = tuple[Script, str, Sequence[Value]]
@@ -48,19 +48,19 @@ Call = tuple[Script, str, Sequence[Value]]
 
 
 def connecting(timeout_seconds: float) -> dict[str, Any]:
-    """How a connection behaves."""
+    """Return the options of a connection."""
     return {
         "socket_timeout": timeout_seconds,
         "socket_connect_timeout": timeout_seconds,
         "retry": Retry(NoBackoff(), 0),
         "driver_info": None,  # looking up its own version reads files in the event loop
-        # with these, which only Redis Cloud sends, redis-py does not look whether a connection was closed meanwhile
+        # with these notifications, which only Redis Cloud sends, redis-py does not check if a connection was closed
         "maint_notifications_config": MaintNotificationsConfig(enabled=False),
     }
 
 
 class _Packed:
-    """A connection of redis-py that writes commands in C, as its blocking twin does."""
+    """Mixin of a redis-py connection: it packs commands in C, as the blocking connection of redis-py does."""
 
     def pack_command(self, *words: Value) -> list[bytes]:
         name, *rest = words
@@ -75,8 +75,8 @@ class Client:
         self._pool: BlockingConnectionPool = BlockingConnectionPool.from_url(
             url,
             max_connections=connections,
-            timeout=None,  # the wait for a connection is part of the call, which is bounded as a whole
-            # and so is each answer's: a timer for every one of them would take as long as to read it
+            timeout=None,  # the timeout of the call includes the wait for a connection
+            # and for each answer: a timer for each would take as long as reading it
             **connecting(timeout_seconds) | {"socket_timeout": None},
         )
         connection: Any = self._pool.connection_class
@@ -90,21 +90,21 @@ class Client:
         await self._pool.disconnect()
 
     async def command(self, *words: Value) -> Any:
-        """Raises StoreUnavailable."""
+        """Run one command, and return its answer. Raises StoreUnavailable."""
         [answer] = await self._execute([words])
         if isinstance(answer, RedisError):
             raise unavailable(answer) from answer
         return answer
 
     async def run(self, calls: Sequence[Call]) -> list[Any]:
-        """Run scripts, each for itself, in one round trip. Raises StoreUnavailable when any of them failed."""
+        """Run scripts in one round trip, each on its own. Raises StoreUnavailable when any of them failed."""
         return whole(await self.each(calls))
 
     async def each(self, calls: Sequence[Call]) -> list[Any]:
-        """The same, with its error in place of the answer of a script that failed."""
+        """Run scripts as `run` does, and return the error of a failed script in place of its answer."""
         answers = await self._execute([("EVALSHA", script.sha, 1, base, *rest) for script, base, rest in calls])
         unknown = [number for number, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
-        if unknown:  # the server was restarted, or somebody flushed its scripts: these did not run
+        if unknown:  # the server was restarted or its scripts were flushed: these did not run
             texts = {calls[number][0].text for number in unknown}
             await self._execute([("SCRIPT", "LOAD", text) for text in texts])
             again = await self._execute(
@@ -134,21 +134,21 @@ class Client:
             raise unavailable(error) from error
         self._silent_since = None
         if any(isinstance(answer, ReadOnlyError) for answer in answers):
-            await self._pool.disconnect(inuse_connections=False)  # the next call asks for the address anew
+            await self._pool.disconnect(inuse_connections=False)  # the next call resolves the address again
         return answers
 
 
-async def ended(task: asyncio.Task[None]) -> None:
-    """End a task of ours: redis-py may lose a cancellation within a call, so it is told until it obeys."""
+async def end(task: asyncio.Task[None]) -> None:
+    """Cancel a task, and wait for its end. redis-py may lose a cancellation, so it is repeated until the task ends."""
     while not task.done():
         task.cancel()
-        await asyncio.wait([task], timeout=_TELL_AGAIN_SECONDS)
+        await asyncio.wait([task], timeout=_CANCEL_AGAIN_SECONDS)
     if not task.cancelled():
-        task.exception()  # nobody waits for it any more
+        task.exception()  # marks the error as retrieved
 
 
 def whole(answers: list[Any]) -> list[Any]:
-    """These answers. Raises StoreUnavailable when one of them is an error."""
+    """Return these answers. Raises StoreUnavailable when one of them is an error."""
     for answer in answers:
         if isinstance(answer, RedisError):
             raise unavailable(answer) from answer
@@ -156,7 +156,7 @@ def whole(answers: list[Any]) -> list[Any]:
 
 
 def unavailable(error: Exception) -> StoreUnavailable:
-    """What a failure of the server means to who called; its own words may quote what we sent, so they are not told."""
+    """Return the error for the caller of a failed call. The server's own text is left out: it may quote sent data."""
     match error:
         case OutOfMemoryError():
             why = "its memory is full: raise maxmemory, or let work finish"
@@ -184,7 +184,7 @@ def unavailable(error: Exception) -> StoreUnavailable:
 
 
 def _unreached(below: BaseException | None) -> str:
-    """Why there is no connection, by what redis-py does not pass on."""
+    """Return why there is no connection, by the error below the one of redis-py."""
     match below:
         case ssl.SSLCertVerificationError():
             return (

@@ -1,4 +1,4 @@
-"""The server: its connections, its clock, and scripts run in its partitions."""
+"""The connections to the server, its clock, and the scripts that run in its partitions."""
 
 from __future__ import annotations
 
@@ -25,32 +25,33 @@ T = TypeVar("T")
 _WORK_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 1.0
 _AHEAD_KEPT_MILLISECONDS: Final = 60_000
-"""So long the next process to start learns of a step; one that starts later goes by the server's clock as it is."""
+"""How long a step of the clock is kept for the next process to start. A later one uses the server's clock as it is."""
 _PACE: Final = 0.999
-"""How fast time goes on here where the server's clock does not: slower than any clock that is right, so that where the
-server's is, nobody here is ahead of it, and one that was set back is caught up with."""
+"""Rate of the time that is estimated here without asking the server. It is slower than any correct clock. So the
+estimate is never ahead of a correct server clock, and a clock that was set back catches up."""
 
 
 class Server:
-    """Two clients: one for what a platform waits for (`ack`), which gives up early, and one for all else.
+    """Two clients of one server: `ack`, with a short timeout, for calls that a platform waits for, and one for all
+    others.
 
-    What goes over the second travels together (`AutoPipeline`).
+    The calls of the second are pipelined (`AutoPipeline`).
 
-    Every script is told the same first: by how much the clock is moved, what it is here (behind which it does not go
-    back), and where news goes to. The clock is the server's. When that is set back, or a replica whose clock is behind
-    takes over, time goes on from the latest moment that was seen here: an open question does not stay open for as long
-    as the server takes to catch up, nor does a reply wait so long that is tried again. When it is set forward, time
-    goes on from where it was (`ClockSteps`), for each process that has looked at it before, and for those that start
-    later while one of these runs: nothing that is open expires early.
+    Every script has the same first arguments: the offset of the clock, the estimated time here (which the script does
+    not go behind), and the channel of the notifications. The clock is the server's. When it is set back, or a replica
+    with a clock that is behind takes over, time continues from the latest moment that was seen here: an open question
+    does not stay open until the server has caught up, and a retry does not wait for that. When it is set forward, time
+    continues from its value before (`ClockSteps`), for each process that has seen the clock before the step, and for
+    the processes that start while one of these runs. So no open question expires early.
     """
 
     def __init__(self, url: str, prefix: str, ack_seconds: float, elapsed_ns: Callable[[], int]) -> None:
-        """Raises StoreRefused for what is no address."""
+        """Check the address. Raises StoreRefused."""
         self.keys = Keys(prefix)
         self.offset = 0
-        """Microseconds."""
+        """Offset of the store's clock, in microseconds."""
         self._latest, self._latest_at = 0, 0.0
-        """A moment that was seen, and when that was on this machine's monotonic clock."""
+        """The latest moment that was seen, and the time.monotonic() of that."""
         self._elapsed_ns, self._steps = elapsed_ns, ClockSteps("the clock of Redis")
         self._clock_at = 0.0
         self._open = True
@@ -59,7 +60,7 @@ class Server:
         address.check(url)
         self._url = url
         self.doubted = 0
-        """By how much the server's clock was ahead at the start, in microseconds, while nobody trusts it."""
+        """By how much the server's clock was ahead at the start, in microseconds; 0 once it is trusted."""
         self._work = Client(url, timeout_seconds=_WORK_SECONDS, connections=32)
         self._pipeline = AutoPipeline(self._work)
         self._ack = Client(url, timeout_seconds=ack_seconds, connections=16)
@@ -67,7 +68,7 @@ class Server:
         self._watch = checks.Watch(self._work, self.keys)
 
     async def open(self) -> None:
-        """Look whether it can be trusted. Raises StoreRefused and StoreUnavailable."""
+        """Connect, and check the server. Raises StoreRefused and StoreUnavailable."""
         try:
             try:
                 await checks.check(self._work, self.keys)
@@ -81,34 +82,35 @@ class Server:
             raise
 
     async def close(self) -> None:
-        """Take no more calls, let those that run end, and disconnect."""
+        """Refuse new calls, complete the running ones, and disconnect."""
         self._open = False
-        self.notifications.tell_all()
+        self.notifications.notify_all()
         while self._running:
             await asyncio.wait(self._running)
-        await self._pipeline.ended()
+        await self._pipeline.drain()
         await self.notifications.close()
         await self._ack.close()
         await self._work.close()
 
     def seen(self, micros: int) -> datetime:
-        """A moment that somebody is told of."""
+        """Note a moment of the server's clock, in microseconds. Return the latest one that was noted."""
         if micros > self._latest:
             self._latest, self._latest_at = micros, time.monotonic()
         return moment(self._latest)
 
     def carried(self) -> int:
-        """What the clock is by what was seen, without asking the server. Nothing was seen: 0."""
+        """Return the estimated time in microseconds, without asking the server. 0 before any moment was seen."""
         since = time.monotonic() - self._latest_at
         return self._latest and self._latest + int(since * _PACE * 1_000_000)
 
     async def now(self) -> datetime:
+        """Return the store's clock. Raises StoreUnavailable."""
         self.check_open()
         clock = await self.to_its_end(self.look_at_clock())
         return self.seen(max(clock + self.offset - self._steps.ahead(self._elapsed()), self.carried()))
 
     async def _doubt_clock(self, clock: int) -> None:
-        """Go on from the last moment that is stored when the server's clock is so far ahead that it may be wrong."""
+        """Continue from the latest stored moment if the server's clock is so far ahead of it that it may be wrong."""
         names = [f"{self.keys.base(partition)}:clock" for partition in PARTITIONS]
         last = max(int(moment or 0) for moment in [await self._work.command("GET", name) for name in names])
         ahead = clock - last
@@ -117,22 +119,22 @@ class Server:
             self._steps.begin(ahead, self._elapsed())
 
     def trust_clock(self) -> None:
-        """Follow the server's clock though it was far ahead at the start."""
+        """Follow the server's clock although it was far ahead at the start."""
         if self.doubted:
             self.doubted = 0
             self._steps.begin(0, self._elapsed())
-            self.notifications.tell_all()
+            self.notifications.notify_all()
 
     async def look_at_clock(self) -> int:
-        """Return what the server's clock says, in microseconds, and notice when it was set. Raises StoreUnavailable."""
+        """Return the server's clock in microseconds, and notice if it was set. Raises StoreUnavailable."""
         asked = self._elapsed()
         seconds, micros = await self._work.command("TIME")
-        clock, heard = int(seconds) * 1_000_000 + int(micros), self._elapsed()
-        self._steps.hear(clock, asked, heard)
+        clock, answered = int(seconds) * 1_000_000 + int(micros), self._elapsed()
+        self._steps.observe(clock, asked, answered)
         return clock
 
     async def keep_clock(self) -> None:
-        """Look at the clock, once a second at most, and tell who starts later by how much it was set forward.
+        """Look at the clock, at most once a second, and store its steps for processes that start later.
 
         Raises StoreUnavailable.
         """
@@ -146,12 +148,12 @@ class Server:
                 await self.to_its_end(self._work.command(*kept))
 
     async def ping(self) -> None:
-        """Raises StoreUnavailable when it does not answer, and when it takes no writes: then nothing can be stored."""
+        """Raise StoreUnavailable if the server does not answer or accepts no writes."""
         self.check_open()
         await self.to_its_end(self._ack.command("DEL", self.keys.nothing))
 
     async def has_headroom(self) -> bool:
-        """Whether its memory is below `maxmemory`; there, it takes what ends work and nothing else."""
+        """Return True if its memory is below `maxmemory`. Above, only work that has begun is ended."""
         self.check_open()
         now = time.monotonic()
         if now >= self._look_at:
@@ -161,23 +163,27 @@ class Server:
         return self._has_headroom
 
     async def look_for_losses(self) -> None:
+        """Log if the server has lost data; see `Watch`."""
         self.check_open()
         await self.to_its_end(self._watch.look())
 
-    async def run(self, script: Script, partitions: Sequence[str], *told: Value) -> list[Any]:
-        """One script in each of these partitions, in one round trip. Raises StoreUnavailable."""
-        return await self.run_at(script, [(self.keys.base(partition), told) for partition in partitions])
+    async def run(self, script: Script, partitions: Sequence[str], *arguments: Value) -> list[Any]:
+        """Run a script in each of these partitions, in one round trip. Raises StoreUnavailable."""
+        return await self.run_at(script, [(self.keys.base(partition), arguments) for partition in partitions])
 
     async def run_at(
         self, script: Script, places: Sequence[tuple[str, Sequence[Value]]], *, ack: bool = False
     ) -> list[Any]:
-        """A script at the base of each place, told what is for there. Raises StoreUnavailable."""
+        """Run a script for each base of keys, with its own arguments. Raises StoreUnavailable.
+
+        `ack` uses the client with the short timeout.
+        """
         self.check_open()
-        calls = self._headed([(script, base, told) for base, told in places])
+        calls = self._headed([(script, base, arguments) for base, arguments in places])
         return await (self.to_its_end(self._ack.run(calls)) if ack else self._pipeline.run(calls))
 
     async def each_ack(self, calls: Sequence[Call]) -> list[Any]:
-        """What a platform waits for: these calls, with its error in place of the answer of one that failed.
+        """Run calls that a platform waits for. Return the error of a failed call in place of its answer.
 
         Raises StoreUnavailable when none of them was answered.
         """
@@ -189,27 +195,27 @@ class Server:
         moved = self.offset - self._steps.ahead(elapsed)
         most = self._steps.at_most(elapsed)
         head: list[Value] = [moved, self.carried(), most and most + moved, self.keys.notifications]
-        return [(script, base, [*head, *told]) for script, base, told in calls]
+        return [(script, base, [*head, *arguments]) for script, base, arguments in calls]
 
     async def to_its_end(self, call: Awaitable[T]) -> T:
-        """Go on though the caller gives up: no connection is left in the middle of an answer, and `close` waits.
+        """Complete the call even if the caller is cancelled, so that no connection is left in the middle of an answer.
 
-        Nor is a cancellation lost: redis-py swallows one that comes while it looks at a connection.
+        `close` waits for it. The caller's cancellation is not lost: redis-py swallows one while it checks a connection.
         """
         running = asyncio.ensure_future(call)
         self._running.add(running)
-        running.add_done_callback(self._ended)
+        running.add_done_callback(self._forget)
         return await asyncio.shield(running)
 
     def check_open(self) -> None:
-        """Raises StoreUnavailable."""
+        """Raise StoreUnavailable once the store is closed."""
         if not self._open:
             raise StoreUnavailable("the store is closed")
 
     def _elapsed(self) -> int:
         return self._elapsed_ns() // 1000
 
-    def _ended(self, running: asyncio.Future[Any]) -> None:
+    def _forget(self, running: asyncio.Future[Any]) -> None:
         self._running.discard(running)
         if not running.cancelled():
-            running.exception()  # who gave up does not ask
+            running.exception()  # marks the error as retrieved

@@ -1,6 +1,6 @@
-"""Events on their way in: what comes while a call is on its way goes together with the next.
+"""Storing events in batches: the events that arrive during a call are stored together in the next one.
 
-One process takes in far more this way than with a call each.
+One process stores far more events this way than with a call for each.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ from gateway.store.types import Incoming, conversation_limit
 __all__ = ["RedisBatcher"]
 
 _COUNTED_SECONDS: Final = 1.0
-"""How old the count of what waits elsewhere may be."""
+"""Greatest age of the count of events in the other partitions."""
 _COUNTED_ANEW_SECONDS: Final = 0.1
-"""How old it may be to refuse by it."""
+"""Greatest age of the count when an event is refused because of it."""
 GATHER_SECONDS: Final = 0.002
-"""So long after several were stored together the next ones wait for more, as they do while a call is on its way: one
-for many of them takes a fraction of what several take. One that comes alone does not wait."""
+"""After a call with several batches, the next ones wait this long for more, as they do during a call. One call for many
+takes a fraction of the time of several calls. An event that arrives alone does not wait."""
 _MOST: Final = 200
-"""At most so many batches of one partition at once, so that its call stays short."""
+"""The most batches of one partition in one call, so that the call stays short."""
 
 Verdict = int | bytes | list[int]
-"""Which of a batch's events are new (1) or twins (0); a number: refused, because so many wait; a name: refused, because
-so many wait in that conversation."""
+"""For each event of a batch, 1 for a new one and 0 for a twin. Or the batch was refused: a number is the count of
+waiting events, a name is the conversation in which too many wait."""
 _Verdicts = dict[str, list[Verdict | Exception]]
-"""Partition -> what became of each batch."""
+"""Partition -> the verdict of each batch."""
 
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """Events of one partition that are stored together or not at all."""
+    """Events of one partition that are stored all together or not at all."""
 
-    told: list[Value]
+    arguments: list[Value]
     refusable: bool
     answer: asyncio.Future[list[int]] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 class RedisBatcher:
-    """Takes events in; a new message is refused while about `max_waiting` events wait, or a tenth of them in its
-    conversation.
+    """Stores events in batches. A new message is refused while about `max_waiting` events wait, or a tenth of that in
+    its conversation.
 
-    How many wait in its own partition is known when it is stored; in the others, it was counted a moment ago.
+    The count of its own partition is exact; the counts of the others are up to a second old.
     """
 
     def __init__(self, server: Server, partition: Callable[[str], str], max_waiting: int) -> None:
@@ -66,11 +66,11 @@ class RedisBatcher:
         self._busy: asyncio.Task[None] | None = None
         self._not_before = -math.inf
         self._counts = dict.fromkeys(PARTITIONS, 0)
-        """How many wait in each partition, as it was heard last."""
+        """Partition -> events that waited in it at the last count."""
         self._counted_at = -math.inf
 
     async def accept(self, events: Sequence[Incoming]) -> list[bool]:
-        """Which of them are new. Raises Overloaded and StoreUnavailable."""
+        """Store events. Return for each whether it is new. Raises Overloaded and StoreUnavailable."""
         self._server.check_open()
         if len(events) == 1:
             [new] = await self._put(self._partition(events[0].conversation), _batch(events))
@@ -80,7 +80,7 @@ class RedisBatcher:
             groups[self._partition(event.conversation)].append(number)
         batches = {partition: _batch([events[n] for n in numbers]) for partition, numbers in groups.items()}
         if len(batches) > 1 and any(batch.refusable for batch in batches.values()):
-            # What one partition has stored cannot be undone for another.
+            # Events that one partition has stored cannot be removed when another refuses its own.
             for verdicts in (await self._deliver({p: [batch] for p, batch in batches.items()}, look=True)).values():
                 self._admitted(verdicts[0])
             unrefusable = [replace(event, refusable=False) for event in events]
@@ -92,60 +92,60 @@ class RedisBatcher:
                 fresh[number] = bool(new)
         return fresh
 
-    async def finished(self) -> None:
-        """Returns when all that was put has been answered."""
+    async def drain(self) -> None:
+        """Wait until all events were answered."""
         while self._busy is not None:
             await asyncio.wait([self._busy])
 
     def _put(self, partition: str, batch: _Batch) -> asyncio.Future[list[int]]:
         self._waiting[partition].append(batch)
         if self._busy is None:
-            self._busy = asyncio.create_task(self._work_off())
+            self._busy = asyncio.create_task(self._store_all())
         return batch.answer
 
-    async def _work_off(self) -> None:
+    async def _store_all(self) -> None:
         try:
             while self._waiting:
                 if (wait := self._not_before - asyncio.get_running_loop().time()) > 0:
                     await asyncio.sleep(wait)
-                aboard = {partition: self._next(partition) for partition in list(self._waiting)}
+                groups = {partition: self._next(partition) for partition in list(self._waiting)}
                 try:
-                    verdicts = await self._deliver(aboard)
-                except Exception as error:  # noqa: BLE001 - nobody waits for ever
-                    verdicts = {partition: [error] * len(batches) for partition, batches in aboard.items()}
-                for partition, batches in aboard.items():
+                    verdicts = await self._deliver(groups)
+                except Exception as error:  # noqa: BLE001 - every caller gets an answer
+                    verdicts = {partition: [error] * len(batches) for partition, batches in groups.items()}
+                for partition, batches in groups.items():
                     for batch, verdict in zip(batches, verdicts[partition], strict=True):
                         self._settle(batch, verdict)
-                if sum(map(len, aboard.values())) > 1:
+                if sum(map(len, groups.values())) > 1:
                     self._not_before = asyncio.get_running_loop().time() + GATHER_SECONDS
         finally:
             self._busy = None
 
     def _next(self, partition: str) -> list[_Batch]:
-        """In order; and apart, because a full server takes only what may not be refused."""
+        """Return the next batches in order, all refusable or none: a full server accepts only the latter."""
         waiting = self._waiting.pop(partition)
         batches = list(takewhile(lambda batch: batch.refusable == waiting[0].refusable, waiting[:_MOST]))
         if later := waiting[len(batches) :]:
             self._waiting[partition] = later
         return batches
 
-    async def _deliver(self, aboard: Mapping[str, Sequence[_Batch]], *, look: bool = False) -> _Verdicts:
-        if any(batches[0].refusable for batches in aboard.values()):
+    async def _deliver(self, groups: Mapping[str, Sequence[_Batch]], *, look: bool = False) -> _Verdicts:
+        if any(batches[0].refusable for batches in groups.values()):
             await self._count(_COUNTED_SECONDS)
-        verdicts = await self._send(aboard, look=look)
+        verdicts = await self._send(groups, look=look)
         refused = {
             p: [n for n, verdict in enumerate(found) if isinstance(verdict, int)] for p, found in verdicts.items()
         }
         refused = {partition: numbers for partition, numbers in refused.items() if numbers}
-        if refused and await self._count(_COUNTED_ANEW_SECONDS):  # perhaps there is room by now
-            again = await self._send({p: [aboard[p][n] for n in numbers] for p, numbers in refused.items()}, look=look)
+        if refused and await self._count(_COUNTED_ANEW_SECONDS):  # with a new count they may be accepted
+            again = await self._send({p: [groups[p][n] for n in numbers] for p, numbers in refused.items()}, look=look)
             for partition, numbers in refused.items():
                 for number, verdict in zip(numbers, again[partition], strict=True):
                     verdicts[partition][number] = verdict
         return verdicts
 
     async def _count(self, older_than_seconds: float) -> bool:
-        """Count anew what waits in all partitions, if that is so long ago; whether it was."""
+        """Count the waiting events of all partitions, if the last count is older than this. Return True if it was."""
         now = asyncio.get_running_loop().time()
         if now - self._counted_at < older_than_seconds:
             return False
@@ -155,16 +155,16 @@ class RedisBatcher:
         self._counts = dict(zip(PARTITIONS, counts, strict=True))
         return True
 
-    async def _send(self, aboard: Mapping[str, Sequence[_Batch]], *, look: bool) -> _Verdicts:
+    async def _send(self, groups: Mapping[str, Sequence[_Batch]], *, look: bool) -> _Verdicts:
         calls: list[Call] = []
-        for partition, batches in aboard.items():
+        for partition, batches in groups.items():
             most = self._max_waiting - sum(self._counts.values()) + self._counts[partition]
             in_one = conversation_limit(self._max_waiting)
-            told = [most, in_one, int(look), len(batches), *(word for batch in batches for word in batch.told)]
+            sent = [most, in_one, int(look), len(batches), *(word for batch in batches for word in batch.arguments)]
             script = scripts.ACCEPT_NEW if batches[0].refusable else scripts.ACCEPT
-            calls.append((script, self._server.keys.base(partition), told))
+            calls.append((script, self._server.keys.base(partition), sent))
         verdicts: _Verdicts = {}
-        for (partition, batches), answer in zip(aboard.items(), await self._server.each_ack(calls), strict=True):
+        for (partition, batches), answer in zip(groups.items(), await self._server.each_ack(calls), strict=True):
             if isinstance(answer, RedisError):
                 verdicts[partition] = [_refusal(answer, refusable=batches[0].refusable)] * len(batches)
                 continue
@@ -173,22 +173,21 @@ class RedisBatcher:
         return verdicts
 
     def _settle(self, batch: _Batch, verdict: Verdict | Exception) -> None:
-        if batch.answer.done():  # who put it has given up
+        if batch.answer.done():  # its caller was cancelled
             return
         try:
             batch.answer.set_result(self._admitted(verdict))
-        except Exception as error:  # noqa: BLE001 - its caller gets it
+        except Exception as error:  # noqa: BLE001 - the caller gets it
             batch.answer.set_exception(error)
 
     def _admitted(self, verdict: Verdict | Exception) -> list[int]:
-        """Raises Overloaded and StoreUnavailable."""
+        """Return the verdict on the events of a batch. Raises Overloaded and StoreUnavailable."""
         if isinstance(verdict, Exception):
             raise verdict
         if isinstance(verdict, bytes):
             raise MailboxFull(text_of(verdict), conversation_limit(self._max_waiting))
         if isinstance(verdict, int):
-            waiting = sum(self._counts.values())
-            raise Overloaded(f"{waiting} events wait, which is all that may: try again when some are dealt with")
+            raise Overloaded.by_count(sum(self._counts.values()))
         return verdict
 
 
@@ -199,8 +198,8 @@ def _refusal(error: RedisError, *, refusable: bool) -> Overloaded | StoreUnavail
 
 
 def _batch(events: Sequence[Incoming]) -> _Batch:
-    """Raises ValueError for what is no JSON."""
-    told: list[Value] = [len(events)]
+    """Return a batch. Raises ValueError for a body that is not JSON."""
+    arguments: list[Value] = [len(events)]
     for event in events:
-        told += event_arguments(event)
-    return _Batch(told, any(event.refusable for event in events))
+        arguments += event_arguments(event)
+    return _Batch(arguments, any(event.refusable for event in events))

@@ -1,7 +1,8 @@
-"""Where things live: sixteen partitions, each in one slot of a cluster.
+"""The keys of a Redis store: sixteen partitions, each in one slot of a cluster.
 
 A script touches the keys of one partition only, and all of them share its hash tag. The tags are chosen so that their
-slots lie one in each sixteenth of the slot space: however many masters share it evenly, so are the partitions.
+slots lie one in each sixteenth of the slot space: any number of masters that share the slots evenly share the
+partitions evenly.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ _TAGS: Final = (
     "00dd", "01dc", "02fd", "03fc", "04ac", "05ad", "06bd", "07bc",
     "08bb", "09ba", "10ab", "11aa", "12bd", "13bc", "14da", "15db",
 )  # fmt: skip
-"""Where people's data is: never to be changed."""
+"""Part of every stored key: never changed."""
 
 PARTITIONS: Final = tuple(tag[:2] for tag in _TAGS)
 
 
 def to_bytes(text: str) -> bytes:
-    """A name as Redis keeps it; half of a surrogate pair survives."""
+    """Return a name as Redis stores it. Half of a surrogate pair is kept."""
     return text.encode("utf-8", "surrogatepass")
 
 
 class Keys:
-    """The keys under a prefix."""
+    """The names of the keys under a prefix."""
 
     def __init__(self, prefix: str) -> None:
         self._bases = {tag[:2]: f"{prefix}:{{{tag}}}" for tag in _TAGS}
@@ -35,22 +36,22 @@ class Keys:
         self.notifications = f"{prefix}:news"
         self.looks = f"{prefix}:looks"
         self.ahead = f"{prefix}:ahead"
-        """By how much the server's clock is ahead since it was set forward."""
+        """By how much the server's clock is ahead since it was set forward, in microseconds."""
         self.nothing = f"{prefix}:nothing"
-        """No key of this name is ever there."""
+        """A key that never exists. `ping` deletes it, to see that the server accepts writes."""
 
     def base(self, partition: str) -> str:
-        """What all keys of a partition begin with. Raises ValueError for one that is not there."""
+        """Return the beginning of all keys of a partition. Raises ValueError for an unknown partition."""
         try:
             return self._bases[partition]
         except KeyError:
             raise ValueError(f"there is no partition {partition!r}") from None
 
     def log(self, partition: str, name: str) -> bytes:
-        """The key of a log, which is also the topic of its news."""
+        """Return the key of a log, which is also the topic of its notifications."""
         return to_bytes(f"{self.base(partition)}:log:{name}")
 
 
 def partition_of(conversation: str) -> str:
-    """The partition of a conversation, for ever the same."""
+    """Return the partition of a conversation. It never changes."""
     return PARTITIONS[crc32(to_bytes(conversation)) % len(PARTITIONS)]

@@ -1,4 +1,4 @@
-"""Taking lanes, and waiting for them."""
+"""Leases of a Redis store: taking lanes, and waiting for them."""
 
 from __future__ import annotations
 
@@ -19,49 +19,51 @@ from gateway.store.redis.notifications import EVERYTHING, Subscription
 from gateway.store.redis.wire import lane_arguments, prefetch_arguments, read_lease, ready_indexes
 from gateway.store.types import Kind, Lease, Prefetch
 
-__all__ = ["Leases", "Wanted"]
+__all__ = ["LaneQuery", "Leases", "ReadyLanes"]
 
 T = TypeVar("T")
 
 _LOOK_AGAIN_SECONDS: Final = 5.0
-"""Who waits looks at least this often, or as often as a lease may lapse: what comes is heard of, what falls due or
-lapses was seen coming by the look before, and no lease that was taken since lapses before the next."""
+"""A waiter looks into all partitions at least this often, or as often as a lease may lapse. New work is notified, and
+the look before shows which lanes become ready by time. So no lease that was taken since then lapses before the next
+look."""
 _GIVE_BACK_SECONDS: Final = 1.0
-"""How long a caller who is cancelled is kept until what he was about to be given is given back."""
+"""The longest time for which a cancelled caller waits until its lease is given back."""
 
 
-class Wanted(NamedTuple):
-    """Which lane a caller asks for."""
+class LaneQuery(NamedTuple):
+    """The lanes that a caller may be given."""
 
     kinds: tuple[Kind, ...]
     only: str | None
     pool: str
     knows: int
-    """Which forms the worker knows."""
+    """The newest form that the worker knows."""
 
 
-class _Asked(NamedTuple):
-    """What a caller asks for."""
+class _Request(NamedTuple):
+    """A request for a lease."""
 
     worker: str
-    wanted: Wanted
+    query: LaneQuery
     prefetch: Prefetch
     lease_seconds: float
 
 
-class _Known:
-    """What is known of the lanes that are wanted: what was seen in each partition, and what was heard of it since."""
+class ReadyLanes:
+    """The partitions with ready lanes of a query: the result of the last look, and the notifications since then."""
 
-    def __init__(self, heard: Subscription, partitions: Sequence[str]) -> None:
-        self.heard, self.partitions = heard, partitions
+    def __init__(self, subscription: Subscription, partitions: Sequence[str]) -> None:
+        self.subscription, self.partitions = subscription, partitions
         self._ready: dict[str, int] = {}
-        """Partition -> since when its first lane has been ready."""
+        """Partition -> since when its first lane has been ready, in microseconds of the server's clock."""
         self._look_at = 0.0
 
     def saw(self, partition: str, since: int, wait: int) -> None:
-        """That no lane is ready (-1) or one since then, and how long (microseconds) until time makes one ready.
+        """Note the result of a look at a partition.
 
-        What was heard while somebody looked stays: it may have come after the look.
+        `since`: since when its first lane has been ready (-1: none is). `wait`: microseconds until time makes one ready
+        (-1: none will be). A notification during the look is kept, because its work may be newer than the result.
         """
         if since >= 0:
             self._ready[partition] = since
@@ -69,30 +71,30 @@ class _Known:
             soon = time.monotonic() + wait / 1_000_000
             if soon < self._look_at:
                 self._look_at = soon
-                self.heard.wake()  # who listens would wait longer
+                self.subscription.wake()  # the waiter would wait too long
 
     def begin(self, look_again_seconds: float) -> None:
-        """All partitions are looked at now."""
+        """Forget the last look: all partitions are looked at now."""
         self._ready.clear()
         self._look_at = time.monotonic() + look_again_seconds
 
-    def hear(self, now: int) -> None:
-        """Take note of what was heard since. `now` is by the server's clock: what was heard, was ready before it."""
-        places = self.heard.take()
+    def take_notifications(self, now: int) -> None:
+        """Note the partitions that were notified. `now` is a moment of the server's clock after them."""
+        places = self.subscription.take()
         if places is None:
             self._look_at = 0.0
         else:
-            here = time.monotonic()  # read once, or a pause between two places would swap them
+            here = time.monotonic()  # read once: a pause between two partitions would change their order
             for place, at in places.items():
                 self._ready.setdefault(place, now - int((here - at) * 1_000_000))
 
     @property
     def is_old(self) -> bool:
-        """Whether only another look tells what is ready."""
+        """True if only another look can tell which lanes are ready."""
         return time.monotonic() >= self._look_at
 
     def claim(self) -> str | None:
-        """Where the lane is that has been ready longest: who is told goes there, and others go elsewhere meanwhile."""
+        """Return the partition whose lane has been ready longest, or None. Other callers are given other partitions."""
         first = min(self._ready, key=lambda partition: self._ready[partition], default=None)
         if first is not None:
             del self._ready[first]
@@ -100,6 +102,7 @@ class _Known:
 
     @property
     def patience(self) -> float:
+        """Seconds until the next look."""
         return max(0.0, self._look_at - time.monotonic())
 
 
@@ -109,107 +112,110 @@ class Leases:
     def __init__(self, server: Server, partition: Callable[[str], str]) -> None:
         self._server = server
         self._partition = partition
-        self._queues: WeakValueDictionary[Wanted, asyncio.Lock] = WeakValueDictionary()
-        self._known: dict[Wanted, _Known] = {}
-        """Of those who take any lane of a kind: there are few of them, and they wait again and again."""
+        self._queues: WeakValueDictionary[LaneQuery, asyncio.Lock] = WeakValueDictionary()
+        self._ready: dict[LaneQuery, ReadyLanes] = {}
+        """By query without `only`. There are few of them, and their callers wait again and again."""
 
     async def take(
-        self, worker: str, wanted: Wanted, prefetch: Prefetch, wait_seconds: float, lease_seconds: float
+        self, worker: str, query: LaneQuery, prefetch: Prefetch, wait_seconds: float, lease_seconds: float
     ) -> Lease | None:
-        """The lane that has been ready longest, or None after the wait.
+        """Lease the lane that has been ready longest, or return None after the wait.
 
-        Who waits goes by what was seen and heard; who does not, by a look of his own.
+        A caller that waits uses the shared `ReadyLanes` of its query. One that does not wait looks for itself.
         """
-        asked = _Asked(worker, wanted, prefetch, lease_seconds)
-        news = self._server.notifications
-        if wanted.only is None and wait_seconds > 0:
-            known = self._known.get(wanted)
-            if known is None:
-                known = self._known[wanted] = _Known(news.follow(_topics(wanted)), PARTITIONS)
-            return await self._wait(asked, known, wait_seconds)
-        with news.following(_topics(wanted)) as heard:
-            known = _Known(heard, self._places(wanted))
+        request = _Request(worker, query, prefetch, lease_seconds)
+        notifications = self._server.notifications
+        if query.only is None and wait_seconds > 0:
+            ready = self._ready.get(query)
+            if ready is None:
+                ready = self._ready[query] = ReadyLanes(notifications.subscribe(_topics(query)), PARTITIONS)
+            return await self._wait(request, ready, wait_seconds)
+        with notifications.subscribed(_topics(query)) as subscription:
+            ready = ReadyLanes(subscription, self._places(query))
             if wait_seconds > 0:
-                return await self._wait(asked, known, wait_seconds)
-            return await self.kept(self._look(asked, known), _itself)
+                return await self._wait(request, ready, wait_seconds)
+            return await self.kept(self._look(request, ready), _identity)
 
-    def _places(self, wanted: Wanted) -> Sequence[str]:
-        if wanted.only is not None and "action" not in wanted.kinds:  # an action's id does not say its partition
-            return [self._partition(wanted.only)]
+    def _places(self, query: LaneQuery) -> Sequence[str]:
+        if query.only is not None and "action" not in query.kinds:  # the id of an action does not tell its partition
+            return [self._partition(query.only)]
         return PARTITIONS
 
-    async def _wait(self, asked: _Asked, known: _Known, wait_seconds: float) -> Lease | None:
-        queue = self._queues.setdefault(asked.wanted, asyncio.Lock())
+    async def _wait(self, request: _Request, ready: ReadyLanes, wait_seconds: float) -> Lease | None:
+        queue = self._queues.setdefault(request.query, asyncio.Lock())
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_seconds):
                 while True:
-                    # Of many who wait here for the same, one looks and listens; where he was sent he goes alone.
+                    # One of the callers with the same query looks and listens. With a partition, it goes on alone.
                     async with queue:
-                        partition = await self._found(asked, known)
-                    lease = await self.kept(self._take(partition, asked, known), _itself)
+                        partition = await self._next_partition(request, ready)
+                    lease = await self.kept(self._take(partition, request, ready), _identity)
                     if lease is not None:
                         return lease
         return None
 
-    async def _found(self, asked: _Asked, known: _Known) -> str:
-        """Where a lane is ready, as soon as there is one."""
+    async def _next_partition(self, request: _Request, ready: ReadyLanes) -> str:
+        """Wait until a lane is ready, and return its partition."""
         while True:
-            await self._look_around(asked, known)
-            if (partition := known.claim()) is not None:
+            await self._look_around(request, ready)
+            if (partition := ready.claim()) is not None:
                 return partition
             with suppress(TimeoutError):
-                async with asyncio.timeout(known.patience):
-                    await known.heard.wait()
+                async with asyncio.timeout(ready.patience):
+                    await ready.subscription.wait()
 
-    async def _look(self, asked: _Asked, known: _Known) -> Lease | None:
-        """The lane that has been ready longest this moment."""
-        await self._look_around(asked, known)
-        while (partition := known.claim()) is not None:
-            lease = await self._take(partition, asked, known)
+    async def _look(self, request: _Request, ready: ReadyLanes) -> Lease | None:
+        """Lease the lane that has been ready longest at this moment, or return None."""
+        await self._look_around(request, ready)
+        while (partition := ready.claim()) is not None:
+            lease = await self._take(partition, request, ready)
             if lease is not None:
                 return lease
         return None
 
-    async def _look_around(self, asked: _Asked, known: _Known) -> None:
-        """Take note of what was heard, and look where that does not tell."""
-        known.hear(self._server.carried())
-        if known.is_old:
-            known.begin(min(_LOOK_AGAIN_SECONDS, asked.lease_seconds))
+    async def _look_around(self, request: _Request, ready: ReadyLanes) -> None:
+        """Take the notifications, and look into all partitions if they do not suffice."""
+        ready.take_notifications(self._server.carried())
+        if ready.is_old:
+            ready.begin(min(_LOOK_AGAIN_SECONDS, request.lease_seconds))
             try:
-                looks = await self._server.run(scripts.PEEK, known.partitions, *lane_arguments(*asked.wanted))
+                looks = await self._server.run(scripts.PEEK, ready.partitions, *lane_arguments(*request.query))
             except BaseException:
-                known.heard.tell(None)
+                ready.subscription.notify(None)
                 raise
-            for partition, (since, wait) in zip(known.partitions, looks, strict=True):
-                known.saw(partition, since, wait)
+            for partition, (since, wait) in zip(ready.partitions, looks, strict=True):
+                ready.saw(partition, since, wait)
 
-    async def _take(self, partition: str, asked: _Asked, known: _Known) -> Lease | None:
-        """The lane of this partition that has been ready longest."""
-        sure_until = time.monotonic() + asked.lease_seconds
+    async def _take(self, partition: str, request: _Request, ready: ReadyLanes) -> Lease | None:
+        """Lease the lane of this partition that has been ready longest, or return None."""
+        sure_until = time.monotonic() + request.lease_seconds
         try:
-            [(since, wait, shown)] = await self._server.run(scripts.LEASE, [partition], *_told(asked))
+            [(since, wait, shown)] = await self._server.run(scripts.LEASE, [partition], *_arguments(request))
         except BaseException:
-            known.heard.tell(None)  # nobody knows what became of it: whoever goes by this looks anew
+            ready.subscription.notify(None)  # the outcome is unknown: the next waiter looks anew
             raise
-        known.saw(partition, since, wait)
+        ready.saw(partition, since, wait)
         if since >= 0:
-            known.heard.tell(partition)  # for who listens and knew of nothing
+            ready.subscription.notify(partition)  # for a waiter that knew of no ready lane
         if shown is None:
             return None
         self._server.seen(shown[0])
-        lease = read_lease(asked.worker, partition, shown, asked.prefetch, sure_until)
-        self._tell_others(known, lease, asked.wanted)
+        lease = read_lease(request.worker, partition, shown, request.prefetch, sure_until)
+        self._notify_others(ready, lease, request.query)
         return lease
 
-    def _tell_others(self, known: _Known, lease: Lease, wanted: Wanted) -> None:
-        """Who else might take this lane has not seen when it lapses."""
-        for theirs, others in self._known.items():
-            of_the_pool = lease.kind != "out" or wanted.only is not None or theirs.pool == wanted.pool
-            if others is not known and lease.kind in theirs.kinds and of_the_pool:
-                others.heard.tell(lease.partition)
+    def _notify_others(self, ready: ReadyLanes, lease: Lease, query: LaneQuery) -> None:
+        """Notify the waiters of other queries that may take this lane: they have not seen when the lease lapses."""
+        for theirs, others in self._ready.items():
+            of_the_pool = lease.kind != "out" or query.only is not None or theirs.pool == query.pool
+            if others is not ready and lease.kind in theirs.kinds and of_the_pool:
+                others.subscription.notify(lease.partition)
 
     async def kept(self, taking: Coroutine[Any, Any, T], lease_in: Callable[[T], Lease | None]) -> T:
-        """What is taken, with the lease in it. A caller who is cancelled holds nothing."""
+        """Run a call that takes a lease, and return its result. A caller that is cancelled holds no lease.
+
+        `lease_in` returns the lease in the result.
+        """
         took = asyncio.ensure_future(taking)
         try:
             return await asyncio.shield(took)
@@ -220,31 +226,31 @@ class Leases:
             raise
 
     async def _give_back(self, took: asyncio.Future[T], lease_in: Callable[[T], Lease | None]) -> None:
-        """Others need not wait until it lapses; if this fails, it does."""
+        """Give the lease back before it lapses. If the call fails, the lease lapses."""
         with suppress(StoreError):
             lease = lease_in(await took)
             if lease is not None:
-                whose = lease.kind, to_bytes(lease.lane), to_bytes(lease.worker), lease.fence
-                await self._server.run(scripts.GIVE_BACK, [lease.partition], *whose)
+                held = lease.kind, to_bytes(lease.lane), to_bytes(lease.worker), lease.fence
+                await self._server.run(scripts.GIVE_BACK, [lease.partition], *held)
 
 
-def _itself(lease: Lease | None) -> Lease | None:
+def _identity(lease: Lease | None) -> Lease | None:
     return lease
 
 
-def _told(asked: _Asked) -> list[Value]:
-    """As lease.lua takes it."""
+def _arguments(request: _Request) -> list[Value]:
+    """Return the arguments of lease.lua."""
     return [
-        to_bytes(asked.worker),
-        span(asked.lease_seconds),
-        *lane_arguments(*asked.wanted),
-        len(shown := prefetch_arguments(asked.prefetch)),
+        to_bytes(request.worker),
+        span(request.lease_seconds),
+        *lane_arguments(*request.query),
+        len(shown := prefetch_arguments(request.prefetch)),
         *shown,
     ]
 
 
-def _topics(wanted: Wanted) -> list[bytes]:
-    """What may make ready what is wanted. An outbox that is named may be of any pool."""
-    if wanted.only is not None and "out" in wanted.kinds:
+def _topics(query: LaneQuery) -> list[bytes]:
+    """Return the topics whose notifications may concern the query. An outbox that is named may be of any pool."""
+    if query.only is not None and "out" in query.kinds:
         return [EVERYTHING]
-    return [index for _, index in ready_indexes(wanted.kinds, wanted.pool, wanted.knows)]
+    return [index for _, index in ready_indexes(query.kinds, query.pool, query.knows)]

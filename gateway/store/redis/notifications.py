@@ -1,7 +1,7 @@
-"""Who waits for something hears when and in which partition it came, from whichever process it came.
+"""Notifications between processes: in which partition a lane became ready, or a line was written to a log.
 
-Notifications travel by publish and subscribe. They may be lost with their connection, so a new connection is news of
-everything, and whoever waits looks for himself now and then.
+They use Redis publish and subscribe. They may be lost with their connection. So a new connection notifies every
+subscription, and a waiter looks for itself from time to time.
 """
 
 from __future__ import annotations
@@ -17,64 +17,64 @@ from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
-from gateway.store.redis.client import connecting, ended, unavailable
+from gateway.store.redis.client import connecting, end, unavailable
 from gateway.store.redis.keys import PARTITIONS
 
 __all__ = ["EVERYTHING", "Notifications", "Subscription"]
 
 EVERYTHING: Final = b""
-"""A topic whose followers hear of all others."""
+"""A topic whose subscriptions get the notifications of all topics."""
 _AGAIN_SECONDS: Final = 0.5
 _BEAT_SECONDS: Final = 5.0
-"""A connection that was silent for so long is asked whether it still lives."""
+"""A connection without a message for this time is checked with a ping."""
 
 
 class Subscription:
-    """What a follower heard of since it was asked last; at first it may be anything."""
+    """The partitions that were notified since the last `take`. A new one counts as notified of all."""
 
     def __init__(self) -> None:
-        self._told = asyncio.Event()
+        self._notified = asyncio.Event()
         self._places: dict[str, float] | None = None
 
-    def tell(self, place: str | None) -> None:
-        """Notifications of this partition; None: of any."""
+    def notify(self, place: str | None) -> None:
+        """Add a partition; None: all of them."""
         if place is None:
             self._places = None
         elif self._places is not None:
             self._places.setdefault(place, time.monotonic())
-        self._told.set()
+        self._notified.set()
 
     def wake(self) -> None:
-        """Have who waits look at the time again."""
-        self._told.set()
+        """End the current `wait`, so that the waiter looks at the time again."""
+        self._notified.set()
 
     def take(self) -> dict[str, float] | None:
-        """Where something came since, and when that was first heard (time.monotonic()).
+        """Return the notified partitions and when each was first notified (time.monotonic()), and forget them.
 
-        None: anywhere, for news may have been lost.
+        None: any partition, because notifications may have been lost.
         """
         places, self._places = self._places, {}
-        self._told.clear()
+        self._notified.clear()
         return places
 
     async def wait(self) -> None:
-        """Until there is something to take that was not taken yet."""
-        await self._told.wait()
+        """Wait for a notification after the last `take`."""
+        await self._notified.wait()
 
 
 class Notifications:
-    """Listens on channels where each message is a partition and a topic."""
+    """Listener on the channels of the store. A message is a partition and a topic."""
 
     def __init__(self, url: str, channel: str) -> None:
         self._redis: Redis = Redis.from_url(url, **connecting(_BEAT_SECONDS))
         self._channels = [channel]
-        self._subscription: PubSub | None = None
-        self._followers: defaultdict[bytes, set[Subscription]] = defaultdict(set)
+        self._pubsub: PubSub | None = None
+        self._subscriptions: defaultdict[bytes, set[Subscription]] = defaultdict(set)
         self._listening: asyncio.Task[None] | None = None
         self._subscribing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Raises StoreUnavailable."""
+        """Connect and subscribe. Raises StoreUnavailable."""
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._listening = asyncio.create_task(self._listen(begun))
         try:
@@ -83,91 +83,92 @@ class Notifications:
             raise unavailable(error) from error
 
     async def close(self) -> None:
-        """Who still waits is woken."""
+        """Disconnect, and notify all subscriptions."""
         for task in (self._subscribing, self._listening):
             if task is not None:
-                await ended(task)
+                await end(task)
         await self._redis.aclose()
-        self.tell_all()
+        self.notify_all()
 
-    def follow(self, topics: Iterable[bytes]) -> Subscription:
-        """Notifications of these topics, for as long as there is any."""
-        heard = Subscription()
+    def subscribe(self, topics: Iterable[bytes]) -> Subscription:
+        """Return a subscription to these topics, for the life of the process."""
+        subscription = Subscription()
         for topic in topics:
-            self._followers[topic].add(heard)
-        return heard
+            self._subscriptions[topic].add(subscription)
+        return subscription
 
     @contextmanager
-    def following(self, topics: Iterable[bytes]) -> Iterator[Subscription]:
-        """Notifications of these topics, for the length of a block."""
+    def subscribed(self, topics: Iterable[bytes]) -> Iterator[Subscription]:
+        """Subscribe to these topics for the length of a block."""
         topics = set(topics)
-        heard = self.follow(topics)
+        subscription = self.subscribe(topics)
         try:
-            yield heard
+            yield subscription
         finally:
             for topic in topics:
-                self._followers[topic].discard(heard)
-                if not self._followers[topic]:
-                    del self._followers[topic]
+                self._subscriptions[topic].discard(subscription)
+                if not self._subscriptions[topic]:
+                    del self._subscriptions[topic]
 
     @contextmanager
-    def following_log(self, log: bytes) -> Iterator[Subscription]:
-        """Notifications of this log, for the length of a block.
+    def subscribed_to_log(self, log: bytes) -> Iterator[Subscription]:
+        """Subscribe to this log for the length of a block.
 
-        Until somebody here follows one, news of logs does not reach this process; from then on that of all does.
+        The first call of a process subscribes to the channel of the logs, which gets the notifications of all logs.
         """
         if len(self._channels) == 1:
             self._channels.append(f"{self._channels[0]}:logs")
-            if self._subscription is not None:
-                self._subscribing = asyncio.create_task(self._subscribe(self._subscription))
-        with self.following([log]) as heard:
-            yield heard
+            if self._pubsub is not None:
+                self._subscribing = asyncio.create_task(self._add_channel(self._pubsub))
+        with self.subscribed([log]) as subscription:
+            yield subscription
 
-    async def _subscribe(self, subscription: PubSub) -> None:
-        """To the channel of logs as well. In a task of its own: redis-py swallows the cancellation of who waits."""
-        with suppress(RedisError, OSError):  # whoever connects anew subscribes to both
-            await subscription.subscribe(self._channels[-1])
+    async def _add_channel(self, pubsub: PubSub) -> None:
+        """Subscribe to the channel of the logs. In a task, because redis-py swallows the cancellation of its caller."""
+        with suppress(RedisError, OSError):  # a new connection subscribes to both channels
+            await pubsub.subscribe(self._channels[-1])
 
-    def tell_all(self) -> None:
-        for topic in self._followers:
-            self._tell(topic, None)
+    def notify_all(self) -> None:
+        """Notify every subscription of all partitions."""
+        for topic in self._subscriptions:
+            self._notify(topic, None)
 
-    def _tell(self, topic: bytes, place: str | None) -> None:
-        for heard in (*self._followers.get(topic, ()), *self._followers.get(EVERYTHING, ())):
-            heard.tell(place)
+    def _notify(self, topic: bytes, place: str | None) -> None:
+        for subscription in (*self._subscriptions.get(topic, ()), *self._subscriptions.get(EVERYTHING, ())):
+            subscription.notify(place)
 
     async def _listen(self, begun: asyncio.Future[None]) -> None:
         while True:
             try:
-                async with self._redis.pubsub() as subscription:
-                    await self._hear(subscription, begun)
+                async with self._redis.pubsub() as pubsub:
+                    await self._receive(pubsub, begun)
             except (RedisError, OSError) as error:
                 if not begun.done():
                     begun.set_exception(error)
                     return
                 await asyncio.sleep(_AGAIN_SECONDS)
             finally:
-                self._subscription = None
+                self._pubsub = None
 
-    async def _hear(self, subscription: PubSub, begun: asyncio.Future[None]) -> None:
-        """Until nobody is there any more."""
-        for channel in self._channels:  # one more may be added meanwhile
-            await subscription.subscribe(channel)
-        self._subscription, asked = subscription, False
+    async def _receive(self, pubsub: PubSub, begun: asyncio.Future[None]) -> None:
+        """Receive messages until a ping is not answered."""
+        for channel in self._channels:  # a channel may be added during this loop
+            await pubsub.subscribe(channel)
+        self._pubsub, pinged = pubsub, False
         while True:
-            message = await subscription.get_message(timeout=_BEAT_SECONDS)
+            message = await pubsub.get_message(timeout=_BEAT_SECONDS)
             if message is None:
-                if asked:
+                if pinged:
                     return
-                asked = True
-                await subscription.ping()
+                pinged = True
+                await pubsub.ping()
                 continue
-            asked = False
+            pinged = False
             if message["type"] == "subscribe":
-                self.tell_all()
+                self.notify_all()
                 if not begun.done():
                     begun.set_result(None)
             elif message["type"] == "message":
-                told: bytes = message["data"]
-                place = told[:2].decode("ascii", "replace")
-                self._tell(told[2:], place if place in PARTITIONS else None)
+                data: bytes = message["data"]
+                place = data[:2].decode("ascii", "replace")
+                self._notify(data[2:], place if place in PARTITIONS else None)

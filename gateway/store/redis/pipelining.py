@@ -1,7 +1,7 @@
-"""Calls that travel together: what is asked while others are on their way goes with the next, in one round trip.
+"""Automatic pipelining: the calls that are made during a round trip are sent together in the next one.
 
-A process with many turns at once spends a third of the time on them this way. Each call stands alone: one that fails is
-its caller's failure and nobody else's.
+A process with many turns at once spends a third of the time on its calls this way. A call that fails is an error of its
+own caller alone.
 """
 
 from __future__ import annotations
@@ -18,59 +18,59 @@ from gateway.store.redis.client import Call, Client, whole
 __all__ = ["AutoPipeline"]
 
 _AT_ONCE: Final = 2
-"""Round trips on their way at the same time: more of them would each carry less."""
+"""The most round trips at the same time. With more, each would carry fewer calls."""
 _MOST: Final = 128
-"""At most so many callers in one, so that it stays short."""
+"""The most callers of one round trip, so that it stays short."""
 
-_Asked = tuple[Sequence[Call], "asyncio.Future[list[Any]]"]
+_Request = tuple[Sequence[Call], "asyncio.Future[list[Any]]"]
 
 
 class AutoPipeline:
-    """Runs scripts for many callers."""
+    """Runs the scripts of many callers in shared round trips."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._waiting: deque[_Asked] = deque()
-        self._flying: set[asyncio.Task[None]] = set()
+        self._waiting: deque[_Request] = deque()
+        self._running: set[asyncio.Task[None]] = set()
 
     async def run(self, calls: Sequence[Call]) -> list[Any]:
-        """The answers to these calls. Raises StoreUnavailable when any of them failed.
+        """Run these calls, and return their answers. Raises StoreUnavailable when any of them failed.
 
-        They go on though the caller gives up.
+        They are completed even if the caller is cancelled.
         """
         answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._waiting.append((calls, answer))
-        if len(self._flying) < _AT_ONCE:
-            self._flying.add(asyncio.create_task(self._fly()))
+        if len(self._running) < _AT_ONCE:
+            self._running.add(asyncio.create_task(self._run()))
         return await answer
 
-    async def ended(self) -> None:
-        """Returns when nothing is on its way any more."""
-        while self._flying:
-            await asyncio.wait(self._flying)
+    async def drain(self) -> None:
+        """Wait until no round trip is running."""
+        while self._running:
+            await asyncio.wait(self._running)
 
-    async def _fly(self) -> None:
+    async def _run(self) -> None:
         try:
             await self._carry()
         finally:
-            self._flying.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+            self._running.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
     async def _carry(self) -> None:
         while self._waiting:
-            aboard = [self._waiting.popleft() for _ in range(min(_MOST, len(self._waiting)))]
+            batch = [self._waiting.popleft() for _ in range(min(_MOST, len(self._waiting)))]
             try:
-                answers = await self._client.each([call for calls, _ in aboard for call in calls])
-            except Exception as error:  # noqa: BLE001 - nobody waits for ever
-                for _, answer in aboard:
+                answers = await self._client.each([call for calls, _ in batch for call in calls])
+            except Exception as error:  # noqa: BLE001 - every caller gets an answer
+                for _, answer in batch:
                     _settle(answer, error)
             else:
                 rest = iter(answers)
-                for calls, answer in aboard:
+                for calls, answer in batch:
                     _settle(answer, list(islice(rest, len(calls))))
 
 
 def _settle(answer: asyncio.Future[list[Any]], result: list[Any] | Exception) -> None:
-    if answer.done():  # who asked has given up
+    if answer.done():  # its caller was cancelled
         return
     if isinstance(result, Exception):
         answer.set_exception(result)

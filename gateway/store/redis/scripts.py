@@ -1,7 +1,7 @@
-"""The Lua scripts, as Redis loads them. What they do is said at their head, in `gateway/store/lua`.
+"""The Lua scripts, as Redis loads them. The first lines of each file in `gateway/store/lua` document it.
 
-A script that takes work off or keeps it going runs on a server whose memory is full (`allow-oom`), so people can still
-decide and what was begun can still end; one that only brings more is refused there.
+A script that removes or continues work runs even on a server whose memory is full (`allow-oom`), so that people can
+still decide and running work can still end. A script that only adds work is refused there.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 FORMAT: Final = 1
-"""Of the keys; grows when a release writes what the one before it cannot read."""
+"""The format of the keys. It grows when a release writes data that the release before it cannot read."""
 
 _DIRECTORY = files("gateway.store") / "lua"
 _COMMON = ("common", "lanes", "mailbox", "records", "leases")
@@ -57,7 +57,7 @@ _Flag = Literal["allow-oom", "no-writes", ""]
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script and the name that the server knows it by."""
+    """A script, and the hash by which the server finds it."""
 
     name: str
     flag: _Flag
@@ -106,4 +106,4 @@ STATS = Script("stats", "no-writes")
 WAITING = Script("waiting", "no-writes")
 
 MIGRATIONS: tuple[Script, ...] = ()
-"""The first brings a partition of format 1 to format 2, the next that one to 3. A released one is never changed."""
+"""The first migrates a partition from format 1 to 2, the next from 2 to 3. A released one is never changed."""

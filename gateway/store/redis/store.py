@@ -1,26 +1,25 @@
-"""The store that many processes share."""
+"""The store on Redis, which several processes share."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from gateway.store.clock_steps import elapsed_ns
-from gateway.store.codec import dead_from_text, decode, decode_all, decode_loosely, incoming_from_text, moment, span
+from gateway.store.codec import decode, decode_all, decode_loosely, moment, span
 from gateway.store.errors import Conflict, Fenced, StoreUnavailable, TooLate
-from gateway.store.form import FORM, NewerForm
-from gateway.store.redis import scripts, wire
+from gateway.store.form import FORM
+from gateway.store.redis import dead_letters, scripts, wire
 from gateway.store.redis.client import Value
 from gateway.store.redis.connection import Server
 from gateway.store.redis.ingest import RedisBatcher
 from gateway.store.redis.keys import PARTITIONS, partition_of, to_bytes
-from gateway.store.redis.leases import Leases, Wanted
+from gateway.store.redis.leases import LaneQuery, Leases
+from gateway.store.redis.timers import RedisTimers
 from gateway.store.transaction import Committed, Transaction
 from gateway.store.types import (
     Cell,
@@ -43,14 +42,12 @@ from gateway.store.types import (
 __all__ = ["RedisStore"]
 
 _READ_AGAIN_SECONDS: Final = 5.0
-_TIMERS: Final = 500
 _PAGE: Final = 500
-"""So many events are looked at in one call: it stays short."""
-"""At most so many of a partition fall due at once."""
+"""The most events or records of one partition that are read in one call, so that the call stays short."""
 
 
 class _Parts(NamedTuple):
-    """What an open store works with."""
+    """The objects of an open store."""
 
     server: Server
     batcher: RedisBatcher
@@ -60,11 +57,10 @@ class _Parts(NamedTuple):
 class RedisStore:
     """A store on a Redis server of version 7.0 or later; see `gateway.store.base.Store`.
 
-    `url` is ``redis://`` or ``rediss://``; all keys begin with `prefix`. A new message is refused while about
-    `max_waiting` events wait, whoever took them in: each process counts once a second what waits in all partitions; and
-    while a tenth of that waits in its conversation.
-    What a platform waits for (`accept`, `ping`) is given up after `ack_seconds`. `open` raises StoreRefused for a
-    server that cannot keep what it is given.
+    `url` is ``redis://`` or ``rediss://``. All keys begin with `prefix`. A new message is refused while about
+    `max_waiting` events wait in all partitions, by a count that each process makes once a second, or while a tenth of
+    that waits in its conversation. The calls that a platform waits for (`accept`, `ping`) fail after `ack_seconds`.
+    `open` raises StoreRefused for a server that may lose its data.
     """
 
     shared = True
@@ -85,14 +81,11 @@ class RedisStore:
         self._elapsed_ns = elapsed_ns
         self._offset = 0
         self._open: _Parts | None = None
-        self._ranks = dict.fromkeys(PARTITIONS, 0)
-        """Where to go on tidying each partition that is not tidy yet."""
-        self._undecided_none = (-math.inf, 0)
-        """When it was last seen that no decision waited (on this machine's clock), and the offset then."""
+        self._timers = RedisTimers(self.partition)
 
     @property
     def offset_seconds(self) -> float:
-        """Added to the store's clock: 0 in production, moved by FakeClock."""
+        """Seconds added to the store's clock: 0 in production, set by FakeClock."""
         return self._offset / 1_000_000
 
     @offset_seconds.setter
@@ -100,10 +93,10 @@ class RedisStore:
         self._offset = span(seconds)
         if self._open is not None:
             self._server.offset = self._offset
-            self._server.notifications.tell_all()
+            self._server.notifications.notify_all()
 
     async def open(self) -> None:
-        """Connect, and look whether the server can be trusted. Raises StoreRefused and StoreUnavailable."""
+        """Connect to the server, and check its settings. Raises StoreRefused and StoreUnavailable."""
         if self._open is not None:
             return
         server = Server(self._url, self._prefix, self._ack_seconds, self._elapsed_ns)
@@ -113,10 +106,10 @@ class RedisStore:
         self._open = _Parts(server, batcher, Leases(server, self.partition))
 
     async def close(self) -> None:
-        """Do what was asked before, refuse what waits for a lease or a log line, and disconnect."""
+        """Complete the calls in progress, end the waits for leases and log lines, and disconnect."""
         parts, self._open = self._open, None
         if parts is not None:
-            await parts.batcher.finished()
+            await parts.batcher.drain()
             await parts.server.close()
 
     def partition(self, conversation: str) -> str:
@@ -125,7 +118,7 @@ class RedisStore:
     async def now(self) -> datetime:
         return await self._server.now()
 
-    # ───────────── in ─────────────
+    # ───────────── mailboxes ─────────────
 
     async def accept(self, events: Sequence[Incoming]) -> list[bool]:
         return await self._parts.batcher.accept(events)
@@ -138,14 +131,8 @@ class RedisStore:
         limit: int = 100,
         knows: int = FORM,
     ) -> list[Waiting]:
-        at, offset = self._undecided_none
-        if (
-            conversation is None
-            and knows == 1
-            and offset == self._offset
-            and time.monotonic() - at < older_than_seconds
-        ):
-            return []  # there was none then, and what has come since is not so old yet
+        if conversation is None and knows == 1 and self._timers.had_no_decision(older_than_seconds, self._offset):
+            return []  # decisions that came since then are not old enough yet
         which: list[Value] = [0] if conversation is None else [1, to_bytes(conversation)]
         partitions = PARTITIONS if conversation is None else [self.partition(conversation)]
         found = await self._server.run(
@@ -166,16 +153,16 @@ class RedisStore:
         wait_seconds: float = 0.0,
         lease_seconds: float = 6.0,
         knows: int = FORM,
-        prefetch: Prefetch = Prefetch(),  # noqa: B008 - it cannot be changed
+        prefetch: Prefetch = Prefetch(),  # noqa: B008 - it is immutable
     ) -> Lease | None:
-        wanted = Wanted(tuple(kinds), only, pool, knows)
-        return await self._parts.leases.take(worker, wanted, prefetch, wait_seconds, lease_seconds)
+        query = LaneQuery(tuple(kinds), only, pool, knows)
+        return await self._parts.leases.take(worker, query, prefetch, wait_seconds, lease_seconds)
 
     async def renew(self, lease: Lease, *, lease_seconds: float = 6.0) -> Control:
         which = wire.lease_arguments(lease)
         [signals] = await self._server.run(scripts.RENEW, [lease.partition], *which, span(lease_seconds))
         if signals is None:
-            raise _fenced(lease)
+            raise Fenced.by_lane(lease.kind, lease.lane, lease.worker)
         return Control(tuple(decode(signal.decode()) for signal in signals))
 
     @property
@@ -255,23 +242,23 @@ class RedisStore:
             return []
         most = -1 if last is None else max(last, 0)
         [(before, lines)] = await self._server.run(scripts.READ, [log.partition], to_bytes(log.name), after, most)
-        told = [line.partition(b" ") for line in lines]
-        values = decode_all(text.decode() for _, _, text in told)
+        parts = [line.partition(b" ") for line in lines]
+        values = decode_all(text.decode() for _, _, text in parts)
         return [
             LogEntry(seq=seq, stamp=moment(int(stamp)), value=value)
-            for seq, (stamp, _, _), value in zip(range(before + 1, before + 1 + len(told)), told, values, strict=True)
+            for seq, (stamp, _, _), value in zip(range(before + 1, before + 1 + len(parts)), parts, values, strict=True)
         ]
 
     async def watch(self, log: Key, *, after: int = 0) -> AsyncIterator[LogEntry]:
-        with self._server.notifications.following_log(self._server.keys.log(*log)) as heard:
+        with self._server.notifications.subscribed_to_log(self._server.keys.log(*log)) as subscription:
             while True:
-                heard.take()
+                subscription.take()
                 for entry in await self.read(log, after=after):
                     yield entry
                     after = entry.seq
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_READ_AGAIN_SECONDS):
-                        await heard.wait()
+                        await subscription.wait()
 
     # ───────────── transactions, timers, rates ─────────────
 
@@ -290,9 +277,9 @@ class RedisStore:
                 self._server.seen(rest[1])
                 return Committed(moment(rest[0]), self._leased(transaction, rest[2], sure_from))
             case b"late":
-                raise TooLate(f"it is {moment(rest[0])}, and the transaction was good until {transaction.not_after}")
-            case b"fenced" if transaction.lease is not None:
-                raise _fenced(transaction.lease)
+                raise TooLate.by_clock(moment(rest[0]), transaction.not_after)
+            case b"fenced" if (lease := transaction.lease) is not None:
+                raise Fenced.by_lane(lease.kind, lease.lane, lease.worker)
             case _:
                 raise Conflict(wire.text_of(rest[0]))
 
@@ -305,48 +292,11 @@ class RedisStore:
 
     async def give_back(self, transaction: Transaction) -> None:
         if (chain := transaction.chain) is not None:
-            whose = chain.kind, to_bytes(chain.lane), to_bytes(transaction.next_worker), ""
-            await self._server.run(scripts.GIVE_BACK, [transaction.partition], *whose)
+            lane = chain.kind, to_bytes(chain.lane), to_bytes(transaction.next_worker), ""
+            await self._server.run(scripts.GIVE_BACK, [transaction.partition], *lane)
 
     async def run_timers(self) -> float | None:
-        await self._server.look_for_losses()
-        await self._server.keep_clock()
-        began = time.monotonic(), self._offset
-        await self._tidy()
-        answers = await self._server.run(scripts.DUE_TIMERS, PARTITIONS, _TIMERS)
-        if not any(pointed for *_, pointed in answers):
-            self._undecided_none = began
-        for partition, (timers, *_) in zip(PARTITIONS, answers, strict=True):
-            if timers:
-                await self._fire_timers(partition, timers)
-        return min((wait / 1_000_000 for _, wait, _ in answers if wait >= 0), default=None)
-
-    async def _tidy(self) -> None:
-        """Take notes out of what counts, which a release before they were told apart has put there: a page at a time,
-        once in the life of a process."""
-        if self._ranks:
-            places = [(self._server.keys.base(partition), (rank, _PAGE)) for partition, rank in self._ranks.items()]
-            found = zip(self._ranks, await self._server.run_at(scripts.TIDY, places), strict=True)
-            self._ranks = {partition: int(rank) for partition, rank in found if int(rank) >= 0}
-
-    async def _fire_timers(self, partition: str, timers: Sequence[tuple[bytes, bytes, bytes]]) -> None:
-        sent: list[Any] = [len(timers)]
-        for timer_id, due, held in timers:
-            try:
-                event = replace(incoming_from_text(held.decode()), stamp=moment(int(due)))
-            except NewerForm:  # a worker of that release will
-                sent[0] -= 1
-                continue
-            sent += [timer_id, due, held]
-            if self.partition(event.conversation) == partition:
-                sent += [1, *wire.event_arguments(event)]
-            else:  # stored there first, under an id of its own, so that once is enough
-                once = f"timer:{partition}:{wire.text_of(timer_id)}:{int(due)}"
-                event = replace(event, event_ids=(*event.event_ids, once), refusable=False)
-                alone = [0, 0, 0, 1, 1, *wire.event_arguments(event)]
-                await self._server.run(scripts.ACCEPT, [self.partition(event.conversation)], *alone)
-                sent.append(0)
-        await self._server.run(scripts.FIRE_TIMERS, [partition], *sent)
+        return await self._timers.run(self._server)
 
     async def acquire(self, cells: Sequence[Cell]) -> float:
         sent = [word for cell in cells for word in wire.cell_arguments(cell)]
@@ -356,48 +306,16 @@ class RedisStore:
     # ───────────── dead letters, the service ─────────────
 
     async def dead_letters(self, *, after: int = 0, limit: int | None = None) -> list[Dead]:
-        most = _PAGE if limit is None else min(_PAGE, limit)
-        behind = dict.fromkeys(PARTITIONS, after) if most else {}
-        found: list[Dead] = []
-        while behind:
-            places = [(self._server.keys.base(partition), (place, most)) for partition, place in behind.items()]
-            pages = dict(zip(behind, await self._server.run_at(scripts.DEAD_LETTERS, places), strict=True))
-            found += [wire.read_letter(letter) for page in pages.values() for letter in page]
-            behind = {partition: int(page[-1][0]) for partition, page in pages.items() if len(page) == most}
-            read_to = min(behind.values(), default=None)  # what lies behind it has not been read everywhere
-            if limit is not None and read_to is not None and sum(_place(dead) <= read_to for dead in found) >= limit:
-                break
-        return sorted(found, key=_place)[:limit]
+        return await dead_letters.read(self._server, after, limit)
 
     async def drop_all(self, reason: str | None = None) -> int:
-        behind: dict[str, Value] = dict.fromkeys(PARTITIONS, 0)
-        dropped = 0
-        while behind:
-            sent = "" if reason is None else to_bytes(reason)
-            places = [(self._server.keys.base(partition), (place, _PAGE, sent)) for partition, place in behind.items()]
-            answers = dict(zip(behind, await self._server.run_at(scripts.DROP_SOME, places), strict=True))
-            dropped += sum(many for many, _ in answers.values())
-            behind = {partition: place for partition, (_, place) in answers.items() if place != b"-1"}
-        return dropped
+        return await dead_letters.drop_all(self._server, reason)
 
     async def replay(self, dead_id: str) -> bool:
-        found = await self._server.run(scripts.GET_DEAD, PARTITIONS, to_bytes(dead_id))
-        for partition, held in zip(PARTITIONS, found, strict=True):
-            if held is not None:
-                becomes: list[Value] = ["nothing"]
-                incoming, part, _ = dead_from_text(held.decode())
-                if incoming is not None:
-                    becomes = ["event", *wire.event_arguments(incoming)]
-                elif part is not None:
-                    becomes = ["part", *wire.part_arguments(part)]
-                [was_there] = await self._server.run(
-                    scripts.REPLAY_DEAD, [partition], to_bytes(dead_id), held, *becomes
-                )
-                return bool(was_there)
-        return False
+        return await dead_letters.replay(self._server, dead_id)
 
     async def drop(self, dead_id: str) -> bool:
-        return any(await self._server.run(scripts.REPLAY_DEAD, PARTITIONS, to_bytes(dead_id), "", "nothing"))
+        return await dead_letters.drop(self._server, dead_id)
 
     async def stats(self) -> Stats:
         counts = await self._server.run(scripts.STATS, PARTITIONS)
@@ -430,11 +348,3 @@ class RedisStore:
     @property
     def _server(self) -> Server:
         return self._parts.server
-
-
-def _fenced(lease: Lease) -> Fenced:
-    return Fenced(f"the {lease.kind} lease of {lease.lane} is no longer held by {lease.worker}")
-
-
-def _place(dead: Dead) -> int:
-    return dead.seq or 0

@@ -1,4 +1,4 @@
-"""What scripts are told and what they answer, in the store's own words."""
+"""The arguments and the answers of the scripts, converted from and to the values of the store."""
 
 from __future__ import annotations
 
@@ -42,67 +42,50 @@ __all__ = [
 
 
 def text_of(name: bytes) -> str:
-    """The name that `to_bytes` was given."""
+    """Return the name that `to_bytes` was given."""
     return name.decode("utf-8", "surrogatepass")
 
 
-# ───────────── told ─────────────
+# ───────────── arguments ─────────────
 
 
 def check(transaction: Transaction, partition_of: Callable[[str], str]) -> None:
-    """Raises ValueError for a transaction that no state of the store could take."""
+    """Raise ValueError for a transaction that no state of the store could accept."""
     partition = transaction.partition
     if partition not in PARTITIONS:
         raise ValueError(f"there is no partition {partition!r}")
     transaction.check()
-    for conversation in _conversations(transaction):
+    for conversation in transaction.conversations():
         if partition_of(conversation) != partition:
             raise ValueError(f"{conversation} is of partition {partition_of(conversation)}, not {partition}")
 
 
-def _conversations(transaction: Transaction) -> Iterator[str]:
-    for conversation, _ in (*transaction.consume, *transaction.drop_pointers, *transaction.defer_decisions):
-        yield conversation
-    for conversation, _, _ in transaction.replace:
-        yield conversation
-    for conversation, _ in transaction.signals:
-        yield conversation
-    for event in transaction.accept:
-        yield event.conversation
-    for part in transaction.parts:
-        yield part.conversation
-    for letter in transaction.dead:
-        for held in (letter.incoming, letter.part):
-            if held is not None:
-                yield held.conversation
-
-
 def only_adds(transaction: Transaction) -> bool:
-    """Whether it takes no work off: such a one waits until a full server has room."""
+    """Return True for a transaction that removes no work: a server whose memory is full refuses it."""
     takes_off = (transaction.consume, transaction.drop_pointers, transaction.defer_decisions, transaction.sent)
     return transaction.lease is None and not any(takes_off)
 
 
 def ready_indexes(kinds: Sequence[Kind], pool: str, knows: int) -> list[tuple[Kind, bytes]]:
-    """The kinds, each with an index in which its lanes are found, which is also the topic of their news."""
+    """Return the kinds, each with an index of its ready lanes, which is also the topic of their notifications."""
     plain: list[tuple[Kind, str]] = [(kind, f"{kind}/{pool}" if kind == "out" and pool else kind) for kind in kinds]
     left = [(kind, f"{form}+{index}") for form in range(2, knows + 1) for kind, index in plain]
     return [(kind, to_bytes(index)) for kind, index in (*plain, *left)]
 
 
 def lane_arguments(kinds: Sequence[Kind], only: str | None, pool: str, knows: int) -> list[Value]:
-    """What is wanted, as `read_wanted` in lanes.lua takes it."""
+    """Return a query for lanes, as `read_query` in lanes.lua takes it."""
     looks = [word for pair in ready_indexes(kinds, pool, knows) for word in pair]
     return [len(looks), *looks, *([0] if only is None else [1, to_bytes(only)]), knows]
 
 
 def prefetch_arguments(prefetch: Prefetch) -> list[Value]:
-    """What is shown with a lane, as `take` in leases.lua takes it."""
+    """Return a prefetch, as `take_lane` in leases.lua takes it."""
     return [prefetch.log or "", prefetch.last, *prefetch.records]
 
 
 def event_arguments(event: Incoming) -> list[Value]:
-    """An event, as `read_event` in mailbox.lua takes it."""
+    """Return an event, as `read_event` in mailbox.lua takes it."""
     ids = [to_bytes(event_id) for event_id in dict.fromkeys(event.event_ids)]
     return [
         to_bytes(event.conversation),
@@ -117,35 +100,35 @@ def event_arguments(event: Incoming) -> list[Value]:
 
 
 def part_arguments(part: QueuedPart) -> list[Value]:
-    """A part, as `queue` in mailbox.lua takes it."""
+    """Return a part, as `queue` in mailbox.lua takes it."""
     return [to_bytes(part.part_id), to_bytes(part.conversation), encode(part.body), to_bytes(part.pool)]
 
 
 def lease_arguments(lease: Lease) -> list[Value]:
-    """Which lease it is, as the scripts that ask for one take it."""
+    """Return the kind, lane and fence of a lease, as `hold` in lanes.lua takes them."""
     return [lease.kind, to_bytes(lease.lane), lease.fence]
 
 
 def cell_arguments(cell: Cell) -> list[Value]:
-    """A rate: its name, what is asked of it, and how far ahead it may run."""
+    """Return a rate: its name, its cost, and how far ahead it may run, both in microseconds."""
     return [
         to_bytes(cell.name),
-        int(cell.cost * cell.period_seconds * 1_000_000 / cell.burst),
+        cell.cost_micros,
         span(cell.period_seconds),
     ]
 
 
 def operations(transaction: Transaction) -> list[Value]:
-    """The operations of a transaction, as commit.lua takes them."""
-    told: list[Value] = []
+    """Return the operations of a transaction, as commit.lua takes them."""
+    sent: list[Value] = []
     for name, *arguments in _operations(transaction):
-        told += [name, *([] if name == "accept" else [len(arguments)])]  # an event says itself where it ends
-        told += [to_bytes(a) if isinstance(a, str) else a for a in arguments]
-    return told
+        sent += [name, *([] if name == "accept" else [len(arguments)])]  # the arguments of an event tell its end
+        sent += [to_bytes(a) if isinstance(a, str) else a for a in arguments]
+    return sent
 
 
 def _operations(transaction: Transaction) -> Iterator[tuple[Value, ...]]:
-    """In the order they take effect; values are JSON text by now."""
+    """Yield the operations in the order in which they take effect, with values as JSON text."""
     lease = transaction.lease
     if lease is not None:
         yield "hold", lease.kind, lease.lane, lease.fence
@@ -197,11 +180,11 @@ def _operations(transaction: Transaction) -> Iterator[tuple[Value, ...]]:
             yield "chain", chain.kind, chain.lane, worker, long, FORM, *prefetch_arguments(chain.prefetch)
 
 
-# ───────────── answered ─────────────
+# ───────────── answers ─────────────
 
 
 def read_waiting(shown: Sequence[Any]) -> Waiting:
-    """An event, as `show_event` in mailbox.lua gives it."""
+    """Return an event, as `show_event` in mailbox.lua gives it."""
     seq, conversation, stamp, body, pointed, collects, tries, needs = shown
     return Waiting(
         seq=int(seq),
@@ -216,7 +199,7 @@ def read_waiting(shown: Sequence[Any]) -> Waiting:
 
 
 def read_parts(shown: Sequence[Sequence[bytes]]) -> list[QueuedPart]:
-    """Parts, as `show_parts` in mailbox.lua gives them."""
+    """Return parts, as `show_parts` in mailbox.lua gives them."""
     return [
         QueuedPart(
             part_id=text_of(part_id),
@@ -231,23 +214,24 @@ def read_parts(shown: Sequence[Sequence[bytes]]) -> list[QueuedPart]:
 
 
 def read_record(value: bytes | None, version: int) -> Record:
-    """A record, as `show_record` in records.lua gives it."""
+    """Return a record, as `show_record` in records.lua gives it."""
     return Record() if value is None else Record(decode(value.decode()), version)
 
 
 def read_letter(shown: Sequence[bytes]) -> Dead:
-    """A dead letter, as dead.lua gives it."""
+    """Return a dead letter, as dead_letters.lua gives it."""
     seq, dead_id, conversation, reason, stamp, held = shown
     return open_letter(int(seq), text_of(dead_id), text_of(conversation), text_of(reason), int(stamp), held.decode())
 
 
 def _lines(shown: bytes) -> tuple[str, ...]:
-    """What is not UTF-8 is told as it is: who reads it fails, and not whoever takes a lane."""
+    """Return the lines of a log. Bytes that are not UTF-8 are kept: parsing them fails, and taking the lane does
+    not."""
     return tuple([line.partition(" ")[2] for line in shown.decode(errors="surrogateescape").split("\n")])
 
 
 def read_lease(worker: str, partition: str, shown: Sequence[Any], prefetch: Prefetch, sure_until: float) -> Lease:
-    """A lease, as `take` in leases.lua gives it."""
+    """Return a lease, as `take_lane` in leases.lua gives it."""
     _, kind, name, fence, tries, died, events, parts, steps, now, records, lines = shown
     lane = text_of(name)
     keys = [Key(partition, f"{each}/{lane}") for each in prefetch.records]

@@ -1,4 +1,4 @@
-"""What keeps the file in order: the clock's last moment, and what has expired."""
+"""Maintenance of the file: the latest moment of the clock, and the removal of expired rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["clean", "high_water", "set_high_water"]
 
 _ROWS = 500
 _VERSIONS_KEPT = span(3600.0)
-"""How long the version of a record outlives it."""
+"""How long the version of a record is kept after its end."""
 
 _EXPIRED = (
     f"DELETE FROM seen WHERE event_id IN (SELECT event_id FROM seen WHERE until <= :now LIMIT {_ROWS})",  # noqa: S608
@@ -27,16 +27,16 @@ _EXPIRED = (
 
 
 def high_water(db: sqlite3.Connection) -> int:
-    """The latest moment any row knows of."""
+    """Return the latest moment of the clock that is stored."""
     latest: int = db.execute("SELECT high_water FROM clock").fetchone()[0]
     return latest
 
 
 def set_high_water(db: sqlite3.Connection, at: Moment) -> None:
-    """Remember that the clock has reached this moment."""
+    """Store this moment as the latest of the clock."""
     db.execute("UPDATE clock SET high_water = ?", (at.now,))
 
 
 def clean(db: sqlite3.Connection, at: Moment) -> bool:
-    """Remove a little of what has expired (it could not be seen any more); True when more is left."""
+    """Remove some expired rows, which no call returns any more. Return True if more are left."""
     return max([db.execute(statement, {"now": at.now}).rowcount for statement in _EXPIRED]) >= _ROWS

@@ -1,4 +1,4 @@
-"""How much room is left on the disk."""
+"""Free space on the disk of the store."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["DiskSpace"]
 log = logging.getLogger("askfirst.store")
 
 _RESERVE_BYTES: Final = 64 * 1024**2
-"""For what was begun: decisions, ends of turns and of actions, receipts."""
+"""Space for work that has begun: decisions, ends of turns and of actions, receipts."""
 _LOOK_SECONDS: Final = 1.0
 
 _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="askfirst-room")
-"""Of its own: what comes in does not wait while the loop's threads all look up names that nobody resolves."""
+"""A thread of its own: incoming events do not wait while all threads of the loop are busy, as with name lookups."""
 
 
 class DiskSpace:
-    """Whether the disk of a file (None: in memory) has more than the reserve, looked at once a second at most.
+    """The free space on the disk of a file (None: in memory), compared with the reserve at most once a second.
 
-    The log says once that it has not, and once that it has again.
+    A change is logged once.
     """
 
     def __init__(self, file: Path | None) -> None:
@@ -35,7 +35,7 @@ class DiskSpace:
         self._next = 0.0
 
     async def enough(self) -> bool:
-        """What was seen last, when no thread can be started to look."""
+        """Return True if more than the reserve is free. If no thread can be started, return the last result."""
         if self._file is not None and not self._fresh:
             self._next = time.monotonic() + _LOOK_SECONDS
             with suppress(RuntimeError):
@@ -44,7 +44,7 @@ class DiskSpace:
 
     @property
     def seen(self) -> bool:
-        """Whether enough was seen a moment ago: nothing has to be waited for then."""
+        """True if a recent result says that enough is free. Then no caller has to wait for a new one."""
         return self._enough and (self._file is None or self._fresh)
 
     @property
@@ -52,7 +52,7 @@ class DiskSpace:
         return time.monotonic() < self._next
 
     def _look(self, file: Path) -> None:
-        """In the thread, whose answer counts also when its caller has given up waiting for it."""
+        """Look in the thread. Its result is kept even if the caller was cancelled."""
         enough = _free(file) >= _RESERVE_BYTES
         if enough is not self._enough:
             self._enough = enough
@@ -67,5 +67,5 @@ class DiskSpace:
 
 
 def _free(file: Path) -> int:
-    """Bytes that this user may still write beside it."""
+    """Return the bytes that this user may still write to the disk of the file."""
     return shutil.disk_usage(file.resolve().parent).free

@@ -1,7 +1,6 @@
-"""Whether the files of an open database still lie where they were opened.
+"""Detection of files of an open database that were removed or replaced.
 
-Who removes or replaces one under a running process has SQLite go on with what it holds open: what is written then goes
-where nobody will ever look for it.
+SQLite would continue with the file that it has open, and later writes would be lost with it.
 """
 
 from __future__ import annotations
@@ -34,36 +33,36 @@ class Files:
         self._lost: str | None = None
 
     def remember(self) -> None:
-        """All of them are open: these are the ones."""
+        """Note the identity of the files, which are all open now."""
         self._opened = {file: _identity(file) for file in self._all}
 
     def lost(self, *, now: bool = False) -> str | None:
-        """Why the database must not be used any more, as an operator is told; logged once, and so until the end.
+        """Return why the database must not be used any more, or None. It is logged once, and does not change again.
 
-        Looks once a second at most, unless `now`.
+        It looks at most once a second, unless `now`.
         """
         at = time.monotonic()
         if self._lost is None and (now or at >= self._next):
             self._next = at + _LOOK_SECONDS
             gone = next((file for file in self._opened if not self._in_place(file)), None)
             if gone is not None:
-                self._lost = self._told(gone)
+                self._lost = self._text(gone)
                 log.error("%s", self._lost)
         return self._lost
 
     def close(self, db: sqlite3.Connection) -> None:
-        """Close the connection, if what that writes goes where it belongs.
+        """Close the connection, if its files are in place.
 
-        SQLite then brings the log it has open into the database it has open, and removes the log by its name. Is one of
-        them another file by now, it is left open until the process ends. A log that would be taken for that of a
-        restored database is put aside.
+        SQLite then moves the log that it has open into the database that it has open, and removes the log by its name.
+        If one of them was replaced, the connection stays open until the process ends. A log that SQLite would apply to
+        a restored database is renamed.
         """
         if self._in_place(self._path) and self._in_place(self._log):
             db.close()
             return
-        import ctypes  # a megabyte for what nearly never happens
+        import ctypes  # rarely needed, and takes a megabyte
 
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))  # what only a module refers to is closed at the end, too
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))  # an object of a module would be closed at exit, too
         if self._path.exists() and self._in_place(self._log) and self._in_place(self._lock):
             aside = Path(f"{self._log}.old")
             with suppress(OSError):
@@ -71,7 +70,7 @@ class Files:
                 log.error("%s is of the file before this %s: renamed to %s", self._log, self._path.name, aside.name)
 
     def _in_place(self, file: Path) -> bool:
-        """Also when that cannot be told, as in a directory that may not be read for a while."""
+        """Return True also if that is unknown, as in a directory that cannot be read for a while."""
         try:
             return file not in self._opened or _identity(file) == self._opened[file]
         except (FileNotFoundError, NotADirectoryError):
@@ -79,7 +78,7 @@ class Files:
         except OSError:
             return True
 
-    def _told(self, gone: Path) -> str:
+    def _text(self, gone: Path) -> str:
         what = f"{gone} was removed or replaced while it was open: stop, "
         if gone == self._lock:
             return what + f"see that no other process has opened {self._path}, start again"
@@ -87,6 +86,6 @@ class Files:
 
 
 def _identity(file: Path) -> tuple[int, int]:
-    """The same for as long as it is open; what is made anew at its path has another."""
+    """Return the device and inode of a file. A new file at its path has others."""
     found = os.stat(file)  # noqa: PTH116
     return found.st_dev, found.st_ino

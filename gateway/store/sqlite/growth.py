@@ -1,4 +1,4 @@
-"""Whether the write-ahead log of a database grows because somebody holds it open."""
+"""Growth of the write-ahead log of a database, while another program reads the database without end."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ log = logging.getLogger("askfirst.store")
 
 _MIB: Final = 1024**2
 KEPT_BYTES: Final = 16 * _MIB
-"""What is left of the log once it was brought into the database: SQLite keeps the most it ever was, unless it is told
-(https://sqlite.org/pragma.html#pragma_journal_size_limit). It is usually 4 MiB, and one large commit more."""
+"""The size of the log after a checkpoint. Without this limit, SQLite keeps its greatest size
+(https://sqlite.org/pragma.html#pragma_journal_size_limit). It is usually 4 MiB, and more after a large commit."""
 _MOST_BYTES: Final = 32 * _MIB
 
 
 class Growth:
-    """The log of the database at `path` (None: in memory, without one).
+    """The write-ahead log of the database at `path` (None: in memory, without one).
 
-    SQLite brings no more of it into the database than the oldest open read needs not to see: a reader that does not end
-    has it grow until the disk is full. Ours says once that it grows, and once that it does no more.
+    SQLite cannot move the part of it into the database that is newer than the oldest open read. So a reader that does
+    not end lets it grow until the disk is full. A change is logged once.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -30,12 +30,12 @@ class Growth:
         self._grows = False
 
     def look(self) -> None:
-        """Compare its size with what it may be. It raises nothing."""
+        """Compare its size with the limit, and log a change. It raises no error."""
         if self._log is None:
             return
         try:
             size = os.stat(self._log).st_size  # noqa: PTH116
-        except OSError:  # whoever opens it is told
+        except OSError:  # opening the file reports it
             return
         if (size > _MOST_BYTES) is self._grows:
             return

@@ -1,6 +1,6 @@
-"""Events on their way in: what comes while others are being stored goes together with the next.
+"""Storing events in batches: the events that arrive during an operation are stored together in the next one.
 
-One process takes in far more this way than with an operation each.
+One process stores far more events this way than with an operation for each.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from gateway.store.types import Incoming
 __all__ = ["SqliteBatcher"]
 
 GATHER_SECONDS = 0.003
-"""So long after several were stored together the next ones wait for more: one transaction of many takes a fraction of
-what several take. One that comes alone does not wait."""
+"""After an operation with several batches, the next ones wait this long for more: one transaction for many takes a
+fraction of the time of several. An event that arrives alone does not wait."""
 _MOST = 200
-"""At most so many batches in one operation, so that it stays short."""
+"""The most batches in one operation, so that it stays short."""
 
 _Put = tuple[list[mailbox.Arrival], "asyncio.Future[list[bool]]"]
 
 
 class SqliteBatcher:
-    """Takes events in; a new message is refused while `max_waiting` events wait, or a tenth of them in its
+    """Stores events in batches. A new message is refused while `max_waiting` events wait, or a tenth of that in its
     conversation."""
 
     def __init__(self, writer: Writer, max_waiting: int) -> None:
@@ -39,30 +39,33 @@ class SqliteBatcher:
         self._not_before = -math.inf
 
     def accept(self, events: Sequence[Incoming]) -> asyncio.Future[list[bool]]:
-        """Which of them are new. Raises ValueError for what cannot be stored; the future, Overloaded."""
+        """Store events. Return for each whether it is new.
+
+        Raises ValueError for an event that cannot be stored. The future raises Overloaded.
+        """
         arrivals = [mailbox.arrival(event) for event in events]
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[list[bool]] = loop.create_future()
         self._waiting.append((arrivals, answer))
         if self._idle.is_set():
             self._idle.clear()
-            # With what else came in the same moment, or shortly after others.
+            # Together with the events of the same moment, or of the next milliseconds.
             loop.call_later(max(0.0, self._not_before - loop.time()), self._store)
         return answer
 
-    async def finished(self) -> None:
-        """Returns when all that was put has been answered."""
+    async def drain(self) -> None:
+        """Wait until all events were answered."""
         await self._idle.wait()
 
     def _store(self) -> None:
-        aboard = [self._waiting.popleft() for _ in range(min(_MOST, len(self._waiting)))]
-        batches = [arrivals for arrivals, _ in aboard]
+        group = [self._waiting.popleft() for _ in range(min(_MOST, len(self._waiting)))]
+        batches = [arrivals for arrivals, _ in group]
         stored = self._writer.submit(lambda db, at: mailbox.accept(db, at, batches, self._max_waiting))
-        stored.add_done_callback(lambda stored: self._stored(aboard, stored))
+        stored.add_done_callback(lambda stored: self._stored(group, stored))
 
-    def _stored(self, aboard: list[_Put], stored: asyncio.Future[list[list[bool] | Overloaded]]) -> None:
+    def _stored(self, group: list[_Put], stored: asyncio.Future[list[list[bool] | Overloaded]]) -> None:
         loop = asyncio.get_running_loop()
-        if len(aboard) > 1:
+        if len(group) > 1:
             self._not_before = loop.time() + GATHER_SECONDS
         if len(self._waiting) >= _MOST:
             self._store()
@@ -72,10 +75,10 @@ class SqliteBatcher:
             self._idle.set()
         error = stored.exception()
         verdicts: Sequence[list[bool] | Overloaded | BaseException] = (
-            stored.result() if error is None else [error] * len(aboard)
+            stored.result() if error is None else [error] * len(group)
         )
-        for (_, answer), verdict in zip(aboard, verdicts, strict=True):
-            if answer.done():  # who put it has given up
+        for (_, answer), verdict in zip(group, verdicts, strict=True):
+            if answer.done():  # its caller was cancelled
                 continue
             if isinstance(verdict, list):
                 answer.set_result(verdict)

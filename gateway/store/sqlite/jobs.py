@@ -1,4 +1,4 @@
-"""What the writer is asked to do, and those who wait for a lane to become ready."""
+"""Jobs of the writer, and the ones that wait for a lane to become ready."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from gateway.store.sqlite.clock import Moment, Woken
 
-__all__ = ["Answer", "Job", "Operation", "Waiters"]
+__all__ = ["Job", "JobResult", "Operation", "Waiters"]
 
 T = TypeVar("T")
 Operation: TypeAlias = Callable[[sqlite3.Connection, Moment], T]
-"""Reads and writes within the transaction it is given; runs again when its group had to be rolled back."""
+"""Reads and writes in the given transaction. It runs again if the transaction of its group was rolled back."""
 
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """An operation and whoever waits for it; see `Writer.submit`."""
+    """An operation and the future of its result; see `Writer.submit`."""
 
     run: Operation[Any]
     future: asyncio.Future[Any]
@@ -31,8 +31,8 @@ class Job:
     durable: bool
 
 
-class Answer(NamedTuple):
-    """What a job came to."""
+class JobResult(NamedTuple):
+    """The result of a job."""
 
     job: Job
     value: Any
@@ -40,18 +40,18 @@ class Answer(NamedTuple):
 
     @property
     def found(self) -> bool:
-        """Whether there is nothing more to wait for."""
+        """True if the job need not wait any longer: it has a value or an error."""
         return self.value is not None or self.error is not None
 
 
 class Waiters:
-    """Jobs that found nothing so far, each behind those of its topic that came before."""
+    """Jobs without a result so far, in the order of their arrival, by topic."""
 
     def __init__(self, like: Waiters | None = None) -> None:
-        """The same as those: for a transaction that may come to nothing."""
+        """Copy the jobs of `like`, for a transaction that may be rolled back."""
         self._topics: dict[Hashable, list[Job]] = {}
         self.give_up: float = math.inf
-        """Nobody gives up before this moment."""
+        """No job gives up before this moment."""
         if like is not None:
             self._topics = {topic: [*jobs] for topic, jobs in like._topics.items()}
             self.give_up = like.give_up
@@ -64,21 +64,22 @@ class Waiters:
         return len(self._topics)
 
     def __contains__(self, topic: Hashable) -> bool:
-        """Whether somebody waits for this, and so would have what there is."""
+        """Return True if a job of this topic waits, and so would be the first to get a lane."""
         return topic in self._topics
 
     def add(self, job: Job) -> None:
         self._topics.setdefault(job.topic, []).append(job)
         self.give_up = min(self.give_up, job.give_up)
 
-    def served(self, woken: set[Woken] | None, attempt: Callable[[Job], Answer]) -> Iterator[Answer]:
-        """Try those who are concerned with what was woken (None: all), of each topic until one finds nothing."""
+    def served(self, woken: set[Woken] | None, attempt: Callable[[Job], JobResult]) -> Iterator[JobResult]:
+        """Try the jobs that may use the woken lanes (None: all jobs). Each topic is tried until one job has no
+        result."""
         for topic, jobs in [*self._topics.items()]:
             if woken is not None and not jobs[0].concerned(woken):
                 continue
             gone = 0
             for job in jobs:
-                if not job.future.done():  # else its caller was cancelled
+                if not job.future.done():  # otherwise its caller was cancelled
                     answer = attempt(job)
                     if not answer.found:
                         break
@@ -86,14 +87,14 @@ class Waiters:
                 gone += 1
             self._keep(topic, jobs[gone:])
 
-    def given_up(self, now: float) -> Iterator[Answer]:
-        """Those who have waited for long enough."""
+    def given_up(self, now: float) -> Iterator[JobResult]:
+        """End the jobs that have waited for long enough, without a value."""
         if now < self.give_up:
             return
         for topic, jobs in [*self._topics.items()]:
             for job in jobs:
                 if job.give_up <= now:
-                    yield Answer(job, None, None)
+                    yield JobResult(job, None, None)
             self._keep(topic, [job for job in jobs if job.give_up > now])
         self.give_up = min((job.give_up for job in self), default=math.inf)
 

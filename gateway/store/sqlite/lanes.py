@@ -1,51 +1,37 @@
-"""Lanes: what can be leased, by whom it is held, and what is remembered from one lease to the next.
+"""Lanes: which of them are ready to be leased, and when the next one becomes ready.
 
-A row exists while a lane has work, is held, or has something to remember. `ready_at` says it all for those who look
-for work: NULL when there is none, else the moment from which the lane may be leased.
+A lane has a row while it has work, is held, or has a state to keep between leases. `ready_at` is NULL without work,
+else the moment from which the lane may be leased. The leases themselves are in `gateway.store.sqlite.leases`.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 from channels import Json
-from gateway.store.codec import decode, encode, micros, moment, span
-from gateway.store.errors import Fenced
-from gateway.store.sqlite import records
+from gateway.store.codec import encode, span
 from gateway.store.sqlite.clock import Moment
-from gateway.store.sqlite.records import PARTITION
-from gateway.store.types import FOLDED_AFTER_SECONDS, Control, Key, Kind, Lease, Prefetch, QueuedPart, Snapshot, Waiting
+from gateway.store.types import FOLDED_AFTER_SECONDS, Kind
 
 __all__ = [
-    "EVENT_COLUMNS",
-    "checkpoint",
+    "FOLDED_AFTER",
+    "Row",
     "clear_if_idle",
-    "end_all",
-    "finish",
-    "give_back",
+    "first_ready",
+    "has_notes",
     "has_work",
-    "hold",
-    "is_held",
-    "lease",
-    "leave",
-    "outbox",
+    "may_collect",
     "put_off_no_more",
-    "renew",
     "rest",
     "seconds_to_next",
-    "signal",
-    "waiting_from_row",
     "wake",
     "wake_turns",
 ]
 
-_EVENTS = 100
-_PARTS = 20
-
-_FOLDED_AFTER = span(FOLDED_AFTER_SECONDS)
+FOLDED_AFTER = span(FOLDED_AFTER_SECONDS)
+"""`FOLDED_AFTER_SECONDS` in microseconds."""
 
 _WORK: dict[Kind, str] = {
     "turn": "SELECT 1 FROM event WHERE conversation = ? AND wakes AND NOT pointed LIMIT 1",
@@ -67,7 +53,7 @@ _ONLY = _LOOK + "AND needs <= ? AND lane = ? AND ready_at <= ? AND (worker IS NU
 
 
 def _soonest(moments: str) -> str:
-    """Of every kind: each finds its first by an index."""
+    """Return a query for the minimum over all kinds. The query of each kind uses an index."""
     return f"SELECT min(moment) FROM ({' UNION ALL '.join(moments.format(kind) for kind in _WORK)})"  # noqa: S608
 
 
@@ -78,10 +64,10 @@ _LAPSES = _soonest(
 )
 _NEXT = f"SELECT ({_DUE}), ({_LAPSES})"
 
-EVENT_COLUMNS = "seq, conversation, stamp, body, pointed, collects, tries, needs"
 
+class Row(NamedTuple):
+    """The row of a lane that is ready."""
 
-class _Row(NamedTuple):
     id: int
     kind: Kind
     lane: str
@@ -104,230 +90,75 @@ _WAKE_TURNS = (
 
 
 def wake(db: sqlite3.Connection, at: Moment, kind: Kind, lane: str, pool: str = "") -> None:
-    """The lane has work now."""
+    """Make a lane ready: it has work now."""
     at.woken.add((kind, pool))
     db.execute(_WAKE, {"kind": kind, "lane": lane, "pool": pool, "now": at.now, "collects": False})
 
 
 def put_off_no_more(db: sqlite3.Connection, kind: Kind, lane: str) -> None:
-    """Let the lane be ready before it was due; one that is held is for its holder to put off."""
+    """Let a lane be ready before it is due. A lane that is held is not changed: its holder decides when it is due."""
     db.execute("UPDATE lane SET due = 0 WHERE kind = ? AND lane = ? AND worker IS NULL AND due > 0", (kind, lane))
 
 
 def wake_turns(db: sqlite3.Connection, at: Moment, conversations: Iterable[str], *, collects: bool) -> None:
-    """Events wait in these conversations now, and may wait for more where the conversation does (`collects`)."""
+    """Make the turns of conversations ready. With `collects`, one that waits for more events goes on."""
     names = dict.fromkeys(conversations)
     if not names:
         return
     at.woken.add(("turn", ""))
     how = {"now": at.now, "collects": collects}
-    odd = [name for name in names if "\0" in name]  # json_each reads a text no further than there
+    odd = [name for name in names if "\0" in name]  # json_each reads a text only up to this character
     db.executemany(_WAKE, [{**how, "kind": "turn", "pool": "", "lane": name} for name in odd])
     plain: list[Json] = [name for name in names if name not in odd] if odd else [*names]
     db.execute(_WAKE_TURNS, {**how, "conversations": encode(plain)})
 
 
 def rest(db: sqlite3.Connection, at: Moment, conversation: str) -> None:
-    """A note waits in the conversation now: it is ready for a turn once that is old, if nothing wakes it before."""
+    """Make the turn of a conversation with a new note ready after `FOLDED_AFTER`, unless it is ready before."""
     at.woken.add(("turn", ""))
     db.execute(
         "INSERT INTO lane (kind, lane, ready_at, rests) VALUES ('turn', ?, ?, 1) ON CONFLICT (kind, lane) "
         "DO UPDATE SET ready_at = max(excluded.ready_at, due), rests = 1 WHERE ready_at IS NULL",
-        (conversation, at.now + _FOLDED_AFTER),
+        (conversation, at.now + FOLDED_AFTER),
     )
 
 
 def clear_if_idle(db: sqlite3.Connection, at: Moment, kind: Kind, lane: str) -> None:
-    """Work of the lane is gone; perhaps it was the last. `finish` sees that for itself."""
+    """Make a lane unready if it has no work left. A conversation with notes alone becomes ready after `FOLDED_AFTER`.
+
+    It is called when work is removed, but not by `finish`, which computes the readiness itself.
+    """
     if has_work(db, kind, lane):
         return
     if kind == "turn" and has_notes(db, lane):
         db.execute(
             "UPDATE lane SET ready_at = max(?, due), rests = 1 WHERE kind = ? AND lane = ? AND NOT rests",
-            (at.now + _FOLDED_AFTER, kind, lane),
+            (at.now + FOLDED_AFTER, kind, lane),
         )
     else:
         db.execute("UPDATE lane SET ready_at = NULL, rests = 0 WHERE kind = ? AND lane = ?", (kind, lane))
 
 
-def lease(
-    db: sqlite3.Connection,
-    at: Moment,
-    worker: str,
-    kinds: Sequence[Kind],
-    only: str | None,
-    pool: str,
-    lease_seconds: float,
-    knows: int,
-    prefetch: Prefetch,
-) -> Lease | None:
-    """Take the ready lane that has waited longest."""
+def first_ready(
+    db: sqlite3.Connection, at: Moment, kinds: Sequence[Kind], only: str | None, pool: str, knows: int
+) -> Row | None:
+    """Return the lane that has been ready longest, as `Store.lease` chooses it, or None."""
     rows = [row for kind in kinds for row in _ready(db, at, kind, only, pool if kind == "out" else "", knows)]
-    if not rows:
-        return None
-    row = min(rows, key=lambda row: (row.ready_at, row.id))
-    kind, lane, tries = row.kind, row.lane, row.tries
-    lapsed = row.worker is not None
-    if lapsed:
-        tries += 1
-        _count_try(db, kind, lane, row.upto)
-        if kind == "turn":
-            db.execute("DELETE FROM signal WHERE conversation = ?", (lane,))
-    events: tuple[Waiting, ...] = ()
-    parts: tuple[QueuedPart, ...] = ()
-    steps: tuple[Any, ...] = ()
-    if kind == "turn":
-        found = db.execute(
-            f"SELECT {EVENT_COLUMNS} FROM event WHERE conversation = ? ORDER BY seq LIMIT {_EVENTS}",  # noqa: S608
-            (lane,),
-        )
-        events = tuple(map(waiting_from_row, found))
-        steps = tuple(
-            decode(text)
-            for (text,) in db.execute("SELECT value FROM step WHERE conversation = ? ORDER BY seq", (lane,))
-        )
-        upto = events[-1].seq
-    elif kind == "out":
-        numbered = _outbox(db, lane, _PARTS)
-        parts, upto = tuple(part for _, part in numbered), numbered[0][0]
-    else:
-        (upto,) = db.execute("SELECT max(seq) FROM launch WHERE action_id = ?", (lane,)).fetchone()
-    died = lapsed or bool(row.died)
-    try:
-        prefetched = records.get(db, at, [Key(PARTITION, f"{name}/{lane}") for name in prefetch.records])
-    except ValueError:
-        prefetched = Snapshot({}, moment(at.now))
-    lines = records.last_lines(db, f"{prefetch.log}/{lane}", prefetch.last) if prefetch.log else ()
-    db.execute(
-        "UPDATE lane SET worker = ?, fence = ?, until = ?, upto = ?, tries = ?, died = ?, needs = 1 WHERE id = ?",
-        (worker, at.now, at.real + lease_seconds, upto, tries, died, row.id),
-    )
-    return Lease(
-        kind=kind,
-        lane=lane,
-        partition=PARTITION,
-        worker=worker,
-        fence=at.now,
-        tries=tries,
-        died=died,
-        events=events,
-        parts=parts,
-        steps=steps,
-        prefetched=prefetched,
-        lines=lines,
-        sure_until=at.real + lease_seconds,
-    )
+    return min(rows, key=lambda row: (row.ready_at, row.id), default=None)
 
 
-def renew(db: sqlite3.Connection, at: Moment, held: Lease, lease_seconds: float) -> Control:
-    """Keep the lease, and hear the signals since it began."""
-    hold(db, held)
-    db.execute("UPDATE lane SET until = ? WHERE kind = ? AND lane = ?", (at.real + lease_seconds, held.kind, held.lane))
-    if held.kind != "turn":
-        return Control()
-    found = db.execute("SELECT value FROM signal WHERE conversation = ? ORDER BY seq", (held.lane,))
-    return Control(tuple(decode(text) for (text,) in found))
-
-
-def hold(db: sqlite3.Connection, held: Lease) -> int:
-    """The number up to which it was handed out (of an outbox: its first).
-
-    Raises Fenced unless the lane is still this lease's; a lapsed one is, until somebody takes the lane.
-    """
-    found: tuple[int] | None = db.execute(
-        "SELECT upto FROM lane WHERE kind = ? AND lane = ? AND worker IS NOT NULL AND fence = ?",
-        (held.kind, held.lane, held.fence),
-    ).fetchone()
-    if found is None:
-        raise Fenced(f"the {held.kind} lease of {held.lane} is no longer held by {held.worker}")
-    return found[0]
-
-
-def leave(db: sqlite3.Connection, at: Moment, held: Lease, needs: int) -> None:
-    """Give the lane back as it was found, to whoever knows so much."""
-    give_back(db, at, held.kind, held.lane, held.worker, held.fence)
-    db.execute("UPDATE lane SET needs = ? WHERE kind = ? AND lane = ?", (needs, held.kind, held.lane))
-
-
-def finish(
-    db: sqlite3.Connection,
-    at: Moment,
-    held: Lease,
-    upto: int,
-    outcome: Literal["done", "failed"],
-    due: datetime | None,
-    collect_until: datetime | None,
-) -> None:
-    """Give the lane back, with what is to be remembered of the lease."""
-    kind, lane = held.kind, held.lane
-    if outcome == "done" and kind == "turn":
-        db.execute("DELETE FROM step WHERE conversation = ?", (lane,))
-    if outcome == "done" and kind == "action":
-        db.execute("DELETE FROM launch WHERE action_id = ? AND seq <= ?", (lane, upto))
-    if kind == "turn":
-        db.execute("DELETE FROM signal WHERE conversation = ?", (lane,))
-    not_before = 0 if due is None else micros(due)
-    ready_at = max(at.now, not_before) if has_work(db, kind, lane) else None
-    rests = ready_at is None and kind == "turn" and has_notes(db, lane)
-    if rests:
-        ready_at = max(at.now + _FOLDED_AFTER, not_before)
-    if outcome == "failed" or (kind == "out" and ready_at is not None):
-        _count_try(db, kind, lane, upto)
-    if (
-        ready_at is not None
-        and not rests
-        and collect_until is not None
-        and db.execute(_URGENT, (lane,)).fetchone() is None
-    ):
-        ready_at = max(ready_at, micros(collect_until))
-    if ready_at is not None:
-        at.woken.add((kind, None))
-    elif outcome == "done" and not_before <= at.now:
-        db.execute("DELETE FROM lane WHERE kind = ? AND lane = ?", (kind, lane))
-        return
-    db.execute(
-        "UPDATE lane SET worker = NULL, until = NULL, upto = NULL, died = 0, ready_at = ?, rests = ?, due = ?, "
-        "tries = CASE WHEN ? THEN 0 ELSE tries + 1 END WHERE kind = ? AND lane = ?",
-        (ready_at, rests, not_before, outcome == "done", kind, lane),
-    )
-
-
-def give_back(db: sqlite3.Connection, at: Moment, kind: Kind, lane: str, worker: str, fence: int | None = None) -> None:
-    """Undo a lease that nobody received: the next one is told what this one would have been told."""
-    at.woken.add((kind, None))
-    given = db.execute(
-        "UPDATE lane SET worker = NULL, until = NULL, upto = NULL "
-        "WHERE kind = ? AND lane = ? AND worker = ? AND fence = coalesce(?, fence)",
-        (kind, lane, worker, fence),
-    )
-    if kind == "turn" and given.rowcount:
-        db.execute("DELETE FROM signal WHERE conversation = ?", (lane,))
-
-
-def checkpoint(db: sqlite3.Connection, conversation: str, steps: Sequence[str]) -> None:
-    """Record what a running turn has done so far, behind what it had."""
-    if steps:
-        rows = [(conversation, step) for step in steps]
-        db.executemany("INSERT INTO step (conversation, value) VALUES (?, ?)", rows)
-
-
-def signal(db: sqlite3.Connection, conversation: str, value: str) -> None:
-    """Leave word for whoever holds the turn of this conversation; nobody: it is dropped."""
-    db.execute(
-        "INSERT INTO signal (conversation, value) SELECT ?1, ?2 "
-        "FROM lane WHERE kind = 'turn' AND lane = ?1 AND worker IS NOT NULL",
-        (conversation, value),
-    )
-
-
-def end_all(db: sqlite3.Connection) -> None:
-    """The process that held them is gone: every lease has lapsed."""
-    db.execute("UPDATE lane SET until = 0 WHERE worker IS NOT NULL")
-    db.execute("DELETE FROM signal WHERE seq > 0")  # without a condition it writes, also where there is nothing
+def _ready(db: sqlite3.Connection, at: Moment, kind: Kind, only: str | None, pool: str, knows: int) -> list[Row]:
+    if only is not None:
+        return [Row(*row) for row in db.execute(_ONLY, (kind, knows, only, at.now, at.real))]
+    found = db.execute(_ANY, (kind, knows, pool, at.now, kind, knows, pool, at.real, at.now))
+    return [Row(*row) for row in found]
 
 
 def seconds_to_next(db: sqlite3.Connection, at: Moment, since: Moment) -> float | None:
-    """Until a lane becomes ready by time alone: it falls due, or its lease lapses. Below 0: one has since then."""
+    """Return the seconds until a lane becomes ready by time alone, because it is due or its lease lapses.
+
+    None if no lane will; below 0 if one has become ready since `since`.
+    """
     due, until = db.execute(_NEXT, {"now": since.now, "real": since.real}).fetchone()
     waits = [] if due is None else [(due - at.now) / 1_000_000]
     if until is not None:
@@ -335,75 +166,16 @@ def seconds_to_next(db: sqlite3.Connection, at: Moment, since: Moment) -> float 
     return min(waits, default=None)
 
 
-def outbox(db: sqlite3.Connection, conversation: str, limit: int = -1) -> list[QueuedPart]:
-    """What waits to be sent, in order."""
-    return [part for _, part in _outbox(db, conversation, limit)]
-
-
-def _outbox(db: sqlite3.Connection, conversation: str, limit: int) -> list[tuple[int, QueuedPart]]:
-    """With the number of each."""
-    found = db.execute(
-        "SELECT seq, part_id, body, pool, stamp, tries FROM part WHERE conversation = ? ORDER BY seq LIMIT ?",
-        (conversation, limit),
-    )
-    return [
-        (
-            seq,
-            QueuedPart(
-                part_id=part_id,
-                conversation=conversation,
-                body=decode(body),
-                pool=pool,
-                stamp=moment(stamp),
-                tries=tries,
-            ),
-        )
-        for seq, part_id, body, pool, stamp, tries in found
-    ]
-
-
-def waiting_from_row(row: tuple[Any, ...]) -> Waiting:
-    """The event of a row of `EVENT_COLUMNS`."""
-    seq, conversation, stamp, body, pointed, collects, tries, needs = row
-    return Waiting(
-        seq=seq,
-        conversation=conversation,
-        stamp=moment(stamp),
-        body=decode(body),
-        pointed=bool(pointed),
-        collects=bool(collects),
-        tries=tries,
-        needs=needs,
-    )
-
-
-def _ready(db: sqlite3.Connection, at: Moment, kind: Kind, only: str | None, pool: str, knows: int) -> list[_Row]:
-    if only is not None:
-        return [_Row(*row) for row in db.execute(_ONLY, (kind, knows, only, at.now, at.real))]
-    found = db.execute(_ANY, (kind, knows, pool, at.now, kind, knows, pool, at.real, at.now))
-    return [_Row(*row) for row in found]
-
-
 def has_work(db: sqlite3.Connection, kind: Kind, lane: str) -> bool:
+    """Return True if the lane has work; notes alone are none."""
     return db.execute(_WORK[kind], (lane,)).fetchone() is not None
 
 
 def has_notes(db: sqlite3.Connection, conversation: str) -> bool:
-    """Return True when something waits there that wakes nobody."""
+    """Return True if an event that does not wake, and has no pointer, waits in the conversation."""
     return db.execute(_NOTES, (conversation,)).fetchone() is not None
 
 
-def is_held(db: sqlite3.Connection, at: Moment, conversation: str) -> bool:
-    found = db.execute(
-        "SELECT 1 FROM lane WHERE kind = 'turn' AND lane = ? AND worker IS NOT NULL AND until > ?",
-        (conversation, at.real),
-    )
-    return found.fetchone() is not None
-
-
-def _count_try(db: sqlite3.Connection, kind: Kind, lane: str, upto: int | None) -> None:
-    """One more try for what a lease held that ended without dealing with it."""
-    if kind == "turn":
-        db.execute("UPDATE event SET tries = tries + 1 WHERE conversation = ? AND seq <= ?", (lane, upto))
-    elif kind == "out":
-        db.execute("UPDATE part SET tries = tries + 1 WHERE conversation = ? AND seq <= ?", (lane, upto))
+def may_collect(db: sqlite3.Connection, conversation: str) -> bool:
+    """Return True if all events that wake the conversation may wait for more events."""
+    return db.execute(_URGENT, (conversation,)).fetchone() is None

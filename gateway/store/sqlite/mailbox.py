@@ -1,4 +1,4 @@
-"""Mailboxes: events on their way in, from the platform, from timers, and back from the dead letters."""
+"""Mailboxes: events from platforms, timers and dead letters are stored here, and parts in outboxes."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ from gateway.store.errors import MailboxFull, Overloaded
 from gateway.store.form import NewerForm
 from gateway.store.sqlite import lanes
 from gateway.store.sqlite.clock import Moment
+from gateway.store.sqlite.rows import EVENT_COLUMNS, waiting_from_row
 from gateway.store.types import Dead, Incoming, Mailbox, QueuedPart, Waiting, conversation_limit
 
 __all__ = [
     "Arrival",
     "accept",
     "arrival",
-    "bury",
     "dead_letters",
     "drop",
     "drop_some",
+    "keep_dead",
     "mailbox",
     "mailboxes",
     "pending_decisions",
@@ -44,13 +45,13 @@ __all__ = [
 T = TypeVar("T")
 
 _TIMERS = 500
-"""At most so many fall due in one transaction."""
+"""The most timers that are fired in one transaction."""
 _MOST_ROWS = 64
-"""In one statement; any SQLite takes 999 values (https://sqlite.org/limits.html), and a row has six at most."""
+"""The most rows of one statement. Every SQLite accepts 999 values (https://sqlite.org/limits.html); a row has seven."""
 
 
 class Arrival(NamedTuple):
-    """An event on its way in, made ready for the database: nothing of it can be refused there."""
+    """An event converted for the database, so that the database can refuse no value of it."""
 
     event_ids: tuple[str, ...]
     refusable: bool
@@ -69,7 +70,7 @@ class Arrival(NamedTuple):
 
 
 def arrival(event: Incoming) -> Arrival:
-    """Raises ValueError for what is no JSON, and for a name that is no text."""
+    """Convert an event. Raises ValueError for a body that is not JSON, and for a name that is not valid text."""
     for name in (event.conversation, *event.event_ids):
         name.encode()
     return Arrival(
@@ -89,10 +90,9 @@ def arrival(event: Incoming) -> Arrival:
 def accept(
     db: sqlite3.Connection, at: Moment, batches: Sequence[Sequence[Arrival]], max_waiting: int | None = None
 ) -> list[list[bool] | Overloaded]:
-    """Put events into their mailboxes; of each batch, which were new, or why none of it was taken.
+    """Store events in their mailboxes. Return for each batch which events were new, or the error that refused it.
 
-    However many they are, it takes a few statements: during each one another thread may take the interpreter, and is
-    in no hurry to give it back.
+    It takes a few statements for any number of events: during each, another thread may take the GIL and keep it.
     """
     seen = _known(db, at, [event_id for batch in batches for event in batch for event_id in event.event_ids])
     (waiting,) = db.execute("SELECT waiting FROM mail").fetchone()
@@ -107,7 +107,7 @@ def accept(
         ids: dict[str, int] = {}
         counted = 0
         before = -1
-        """So many come before the last that may be refused."""
+        """Count of the events before the last refusable one."""
         for event in batch:
             fresh.append(seen.isdisjoint(event.event_ids) and ids.keys().isdisjoint(event.event_ids))
             if fresh[-1]:
@@ -117,13 +117,11 @@ def accept(
             for event_id in event.event_ids:
                 ids[event_id] = at.now + event.keep
         if max_waiting is not None and before >= 0 and waiting + before >= max_waiting:
-            verdicts.append(
-                Overloaded(f"{waiting} events wait, which is all that may: try again when some are dealt with")
-            )
+            verdicts.append(Overloaded.by_count(waiting))
             continue
         if in_each is not None:
-            if (flooded := _flooded(new, in_each, most)) is not None:
-                verdicts.append(MailboxFull(flooded, most))
+            if (full := _full_mailbox(new, in_each, most)) is not None:
+                verdicts.append(MailboxFull(full, most))
                 continue
             in_each.update(event.conversation for event in new if not event.is_note)
         verdicts.append(fresh)
@@ -137,7 +135,7 @@ def accept(
 
 
 def _portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """In as few statements as can be; for each number of rows one is prepared and kept, so there are few numbers."""
+    """Yield portions for few statements. Their sizes are powers of two, so that few prepared statements are cached."""
     begin = 0
     while left := len(items) - begin:
         rows = min(_MOST_ROWS, 1 << (left.bit_length() - 1))
@@ -148,8 +146,10 @@ def _portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
 def _in_each(
     db: sqlite3.Connection, batches: Sequence[Sequence[Arrival]], waiting: int, most: int
 ) -> Counter[str] | None:
-    """How many wait, `most` at most, in each conversation that something may be refused of; None: too few wait in all
-    for any of them to be full, whatever comes."""
+    """Return the count of waiting events, up to `most`, of each conversation with a refusable event.
+
+    None if too few events wait in all for any conversation to reach `most`.
+    """
     if waiting + sum(map(len, batches)) <= most:
         return None
     found: Counter[str] = Counter()
@@ -165,8 +165,8 @@ def _in_each(
     return found
 
 
-def _flooded(new: Sequence[Arrival], in_each: Counter[str], most: int) -> str | None:
-    """The conversation that is too full for one of these."""
+def _full_mailbox(new: Sequence[Arrival], in_each: Counter[str], most: int) -> str | None:
+    """Return a conversation that cannot accept one of these events, or None."""
     before: Counter[str] = Counter()
     for event in new:
         if event.refusable and in_each[event.conversation] + before[event.conversation] >= most:
@@ -188,7 +188,7 @@ def _known(db: sqlite3.Connection, at: Moment, event_ids: Sequence[str]) -> set[
 
 
 def _remember(db: sqlite3.Connection, until: Mapping[str, int]) -> None:
-    """Know these ids until then. All of a twin's too: it may bring one of its own."""
+    """Remember ids until these moments. A twin's ids are remembered too, because one of them may be new."""
     for some in _portions(list(until.items())):
         marks = ", ".join(["(?, ?)"] * len(some))
         db.execute(f"INSERT OR REPLACE INTO seen VALUES {marks}", [value for row in some for value in row])  # noqa: S608
@@ -225,8 +225,10 @@ def _deliver(db: sqlite3.Connection, at: Moment, events: Sequence[Arrival]) -> N
 
 
 def _last_about_each(db: sqlite3.Connection, events: Sequence[Arrival], notes: Sequence[Arrival]) -> Sequence[Arrival]:
-    """Return the events without the notes that a later one of them replaces; remove what waits of the same. A note that
-    a lease was handed stays, since its holder is about to deal with it."""
+    """Return the events without the notes that a later one replaces, and remove the waiting notes on the same subject.
+
+    A note that a lease was given stays, because its holder consumes it.
+    """
     last = {(event.conversation, event.about): event for event in notes if event.about is not None}
     for conversation, about in last:
         db.execute(
@@ -240,17 +242,17 @@ def _last_about_each(db: sqlite3.Connection, events: Sequence[Arrival], notes: S
 def pending_decisions(
     db: sqlite3.Connection, at: Moment, conversation: str | None, older_than_seconds: float, limit: int, knows: int
 ) -> list[Waiting]:
-    """The decision lane, from its head."""
+    """Return the head of the decision lane; see `Store.pending_decisions`."""
     found = db.execute(
-        f"SELECT {lanes.EVENT_COLUMNS} FROM event "  # noqa: S608
+        f"SELECT {EVENT_COLUMNS} FROM event "  # noqa: S608
         "WHERE pointed = 1 AND needs <= ?4 AND (?1 IS NULL OR conversation = ?1) AND stamp <= ?2 ORDER BY seq LIMIT ?3",
         (conversation, at.now - span(older_than_seconds), limit, knows),
     )
-    return [lanes.waiting_from_row(row) for row in found]
+    return [waiting_from_row(row) for row in found]
 
 
 def mailboxes(db: sqlite3.Connection, at: Moment, most: int) -> list[Mailbox]:
-    """The fullest first."""
+    """Return the conversations with the most events, the fullest first."""
     found = db.execute(
         "SELECT conversation, count(*) AS many, min(stamp) FROM event WHERE wakes OR pointed "
         "GROUP BY conversation ORDER BY many DESC, conversation LIMIT ?",
@@ -260,16 +262,16 @@ def mailboxes(db: sqlite3.Connection, at: Moment, most: int) -> list[Mailbox]:
 
 
 def mailbox(db: sqlite3.Connection, at: Moment, conversation: str, limit: int) -> list[Waiting]:
-    """What waits in one conversation, in order."""
+    """Return the events and notes of one conversation, in order."""
     found = db.execute(
-        f"SELECT {lanes.EVENT_COLUMNS} FROM event WHERE conversation = ? ORDER BY seq LIMIT ?",  # noqa: S608
+        f"SELECT {EVENT_COLUMNS} FROM event WHERE conversation = ? ORDER BY seq LIMIT ?",  # noqa: S608
         (conversation, limit),
     )
-    return [lanes.waiting_from_row(row) for row in found]
+    return [waiting_from_row(row) for row in found]
 
 
 def queue(db: sqlite3.Connection, at: Moment, part: QueuedPart) -> None:
-    """Put a part at the end of its outbox; one that waits there already is passed over."""
+    """Append a part to its outbox. A part that is queued already is skipped."""
     db.execute(
         "INSERT INTO part (part_id, conversation, stamp, body, pool) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
         (part.part_id, part.conversation, at.now, encode(part.body), part.pool),
@@ -278,7 +280,7 @@ def queue(db: sqlite3.Connection, at: Moment, part: QueuedPart) -> None:
 
 
 def run_timers(db: sqlite3.Connection, at: Moment) -> float | None:
-    """Accept what timers have fallen due; seconds until the next one. Those of a newer release stay."""
+    """Accept the events of due timers. Return the seconds to the next timer, or None. A newer release's timers stay."""
     found = db.execute(
         "SELECT timer_id, due, incoming FROM timer WHERE due <= ? ORDER BY due, timer_id LIMIT ?", (at.now, _TIMERS)
     ).fetchall()
@@ -293,8 +295,8 @@ def run_timers(db: sqlite3.Connection, at: Moment) -> float | None:
     return None if soonest is None else (soonest - at.now) / 1_000_000
 
 
-def bury(db: sqlite3.Connection, at: Moment, letter: Dead) -> None:
-    """Put something aside; a dead letter of the same id is replaced."""
+def keep_dead(db: sqlite3.Connection, at: Moment, letter: Dead) -> None:
+    """Store a dead letter. One of the same id is replaced."""
     db.execute(
         "INSERT OR REPLACE INTO dead (dead_id, conversation, reason, stamp, held) VALUES (?, ?, ?, ?, ?)",
         (letter.dead_id, letter.conversation, letter.reason, at.now, dead_to_text(letter)),
@@ -302,7 +304,7 @@ def bury(db: sqlite3.Connection, at: Moment, letter: Dead) -> None:
 
 
 def dead_letters(db: sqlite3.Connection, at: Moment, after: int, limit: int) -> list[Dead]:
-    """Dead letters behind this one, oldest first."""
+    """Return dead letters after a `seq`, the oldest first."""
     found = db.execute(
         "SELECT seq, dead_id, conversation, reason, stamp, held FROM dead WHERE seq > ? ORDER BY seq LIMIT ?",
         (after, limit),
@@ -311,7 +313,7 @@ def dead_letters(db: sqlite3.Connection, at: Moment, after: int, limit: int) -> 
 
 
 def drop_some(db: sqlite3.Connection, at: Moment, reason: str | None, limit: int) -> int:
-    """Throw away some of the dead letters with this in their reason; how many."""
+    """Delete some of the dead letters whose reason contains `reason`. Return their number."""
     gone = db.execute(
         "DELETE FROM dead WHERE seq IN (SELECT seq FROM dead WHERE ?1 IS NULL OR instr(reason, ?1) LIMIT ?2)",
         (reason, limit),
@@ -320,7 +322,7 @@ def drop_some(db: sqlite3.Connection, at: Moment, reason: str | None, limit: int
 
 
 def replay(db: sqlite3.Connection, at: Moment, dead_id: str) -> bool:
-    """Put a dead letter back; its event is no twin, though its ids are known."""
+    """Put a dead letter back. Its event is stored although its ids are remembered. Raises NewerForm."""
     found = db.execute("DELETE FROM dead WHERE dead_id = ? RETURNING held", (dead_id,)).fetchall()
     for (held,) in found:
         incoming, part, _ = dead_from_text(held)
@@ -334,5 +336,5 @@ def replay(db: sqlite3.Connection, at: Moment, dead_id: str) -> bool:
 
 
 def drop(db: sqlite3.Connection, at: Moment, dead_id: str) -> bool:
-    """Throw a dead letter away."""
+    """Delete a dead letter."""
     return db.execute("DELETE FROM dead WHERE dead_id = ?", (dead_id,)).rowcount == 1

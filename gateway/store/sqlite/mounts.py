@@ -1,4 +1,4 @@
-"""Whether a file is on a disk of this machine: SQLite's write-ahead log is for those alone (https://sqlite.org/wal.html)."""
+"""Network file systems, on which SQLite's write-ahead log does not work (https://sqlite.org/wal.html)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _NETWORK: Final = frozenset(
         *("sshfs", "moosefs", "mfs"),
     )
 )
-"""Types of file systems whose files another machine has, that of the host of a virtual one included."""
+"""Types of file systems whose files are on another machine, or on the host of a virtual machine."""
 
 
 def warn_of_network(file: Path) -> None:
-    """Log a warning when this file is, or would be made, on a network file system; on a system that does not tell: no.
+    """Log a warning if this file is, or would be made, on a network file system. Without /proc there is no warning.
 
     Blocking.
     """
@@ -50,10 +50,10 @@ def warn_of_network(file: Path) -> None:
 
 
 def file_system(details: str, mounts: str) -> str | None:
-    """The type of the file system that an open file is on, by its ``/proc/self/fdinfo`` and ``/proc/self/mountinfo``.
+    """Return the type of the file system of an open file, by its ``/proc/self/fdinfo`` and ``/proc/self/mountinfo``.
 
-    None when it is not told. That file names the mount, so that one that hides another, and a name that is written with
-    escapes, are no matter. See proc_pid_fdinfo(5) and proc_pid_mountinfo(5).
+    None if it is unknown. The first file has the id of the mount, so hidden mounts and names with escapes do not
+    matter. See proc_pid_fdinfo(5) and proc_pid_mountinfo(5).
     """
     found = [line.split()[1] for line in details.splitlines() if line.startswith("mnt_id:")]
     for line in mounts.splitlines():

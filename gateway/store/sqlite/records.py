@@ -1,4 +1,4 @@
-"""Records with versions, logs, and rates."""
+"""Records, logs and rates."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gateway.store.types import Cell, Key, LogEntry, Record, Snapshot
 __all__ = ["PARTITION", "acquire", "append", "delete", "get", "last_lines", "put", "read", "scan", "version"]
 
 PARTITION = "00"
-"""The only one: everything of an embedded store is in one file."""
+"""The only partition of an embedded store, which is one file."""
 
 _LAST_CHARACTER = "\U0010ffff"
 _ABSENT = Record()
 
 
 def get(db: sqlite3.Connection, at: Moment, keys: Sequence[Key]) -> Snapshot:
-    """Records, read at one moment. A key of a partition that is not there names nothing."""
+    """Return records, read at one moment. A key of another partition is absent."""
     return Snapshot(
         {key: _record(db, at, key.name) if key.partition == PARTITION else _ABSENT for key in keys}, moment(at.now)
     )
@@ -34,7 +34,7 @@ def _record(db: sqlite3.Connection, at: Moment, name: str) -> Record:
 
 
 def version(db: sqlite3.Connection, at: Moment, name: str) -> int:
-    """The version of a record; 0: absent."""
+    """Return the version of a record; 0 if it is absent."""
     row = db.execute(
         "SELECT version FROM record WHERE name = ? AND (expires IS NULL OR expires > ?)", (name, at.now)
     ).fetchone()
@@ -42,7 +42,7 @@ def version(db: sqlite3.Connection, at: Moment, name: str) -> int:
 
 
 def scan(db: sqlite3.Connection, at: Moment, prefix: str, first: str, limit: int) -> list[tuple[Key, Record]]:
-    """Records by the beginning of their name, from this name on."""
+    """Return records whose name begins with `prefix`, from the name `first` on."""
     found = db.execute(
         "SELECT name, CAST(value AS BLOB), version FROM record WHERE name >= ? AND name < ? AND value IS NOT NULL "
         "AND (expires IS NULL OR expires > ?) ORDER BY name LIMIT ?",
@@ -52,7 +52,7 @@ def scan(db: sqlite3.Connection, at: Moment, prefix: str, first: str, limit: int
 
 
 def put(db: sqlite3.Connection, at: Moment, name: str, new: Put) -> None:
-    """Write a record: its version grows by one, also over one that was deleted or has expired a while ago."""
+    """Write a record. Its version grows by one, also after one that was deleted or has expired."""
     expires = None if new.ttl_seconds is None else at.now + span(new.ttl_seconds)
     db.execute(
         "INSERT INTO record VALUES (?, ?, 1, ?) ON CONFLICT (name) DO UPDATE "
@@ -62,12 +62,12 @@ def put(db: sqlite3.Connection, at: Moment, name: str, new: Put) -> None:
 
 
 def delete(db: sqlite3.Connection, at: Moment, name: str) -> None:
-    """Delete a record; its version outlives it a while, so that nobody mistakes a new one for it."""
+    """Delete a record. Its version is kept for a while, so that a new record does not have the same one."""
     db.execute("UPDATE record SET value = NULL, expires = ? WHERE name = ?", (at.now, name))
 
 
 def append(db: sqlite3.Connection, at: Moment, lines: Sequence[tuple[str, str]]) -> None:
-    """Add lines to logs, each with the name of its log."""
+    """Append lines to logs. Each line comes with the name of its log."""
     db.executemany(
         "INSERT INTO log SELECT ?1, coalesce(max(seq), 0) + 1, ?2, ?3 FROM log WHERE log = ?1",
         [(log, at.now, line) for log, line in lines],
@@ -75,7 +75,7 @@ def append(db: sqlite3.Connection, at: Moment, lines: Sequence[tuple[str, str]])
 
 
 def read(db: sqlite3.Connection, at: Moment, log: Key, after: int, last: int | None) -> list[LogEntry]:
-    """Lines of a log in order."""
+    """Return entries of a log in order."""
     if log.partition != PARTITION:
         return []
     found = db.execute(
@@ -90,7 +90,7 @@ def read(db: sqlite3.Connection, at: Moment, log: Key, after: int, last: int | N
 
 
 def last_lines(db: sqlite3.Connection, log: str, last: int) -> tuple[str, ...]:
-    """The end of a log, without its stamps. In one row: after each, another thread may take the interpreter."""
+    """Return the last lines of a log, without stamps. One row is read: after each, another thread may take the GIL."""
     (newest_first,) = db.execute(
         "SELECT group_concat(value, char(10)) FROM (SELECT value FROM log WHERE log = ? ORDER BY seq DESC LIMIT ?)",
         (log, last),
@@ -99,7 +99,10 @@ def last_lines(db: sqlite3.Connection, log: str, last: int) -> tuple[str, ...]:
 
 
 def acquire(db: sqlite3.Connection, at: Moment, cells: Sequence[Cell]) -> float:
-    """GCRA over all cells or none: each remembers when its next unit would arrive at an even pace."""
+    """Take the cost of all cells or of none. Return the seconds to wait, or 0.
+
+    GCRA: each cell stores when its next unit would arrive at an even rate.
+    """
     arrivals: dict[str, int] = {}
     wait = 0
     for cell in cells:
@@ -107,7 +110,7 @@ def acquire(db: sqlite3.Connection, at: Moment, cells: Sequence[Cell]) -> float:
         if arrival is None:
             row = db.execute("SELECT arrival FROM cell WHERE name = ?", (cell.name,)).fetchone()
             arrival = at.now if row is None else max(at.now, row[0])
-        arrival += int(cell.cost * cell.period_seconds * 1_000_000 / cell.burst)
+        arrival += cell.cost_micros
         arrivals[cell.name] = arrival
         wait = max(wait, arrival - span(cell.period_seconds) - at.now)
     if wait > 0:

@@ -1,4 +1,4 @@
-"""Changing all that waits; see `Embedded.rewrite`."""
+"""Rewriting all stored events and parts; see `Embedded.rewrite`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["rewrite"]
 
 
 def rewrite(db: sqlite3.Connection, at: Moment, rewriting: Rewriting) -> None:
-    """Give each event, part, timer, dead letter and checkpoint what takes its place."""
+    """Replace the content of each event, part, timer, dead letter and checkpoint."""
 
     def events(body: Any, conversation: str, stamp: int) -> Any:
         return rewriting(Stored("event", conversation, body, moment(stamp)))
@@ -46,7 +46,7 @@ def _each(db: sqlite3.Connection, table: str, key: str, column: str, change: Cal
     for name, text, *rest in db.execute(f"SELECT {columns} FROM {table}").fetchall():  # noqa: S608
         try:
             changed = encode(change(decode(text), *rest))
-        except (LookupError, RecursionError, TypeError, ValueError):  # nobody will be able to read it
+        except (LookupError, RecursionError, TypeError, ValueError):  # it cannot be read: it stays as it is
             continue
         db.execute(f"UPDATE {table} SET {column} = ? WHERE {key} = ?", (changed, name))  # noqa: S608
 

@@ -1,4 +1,4 @@
-"""The file: its tables, its version, and opening it, or refusing it in clear words."""
+"""The file of an embedded store: its lock, its tables and their migrations, and the checks when it is opened."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ ON CONFLICT (kind, lane) DO UPDATE SET ready_at = max(excluded.ready_at, due), r
 """
 
 _MIGRATIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5)
-"""Each brings a file of the version before it forward. One that was released is never changed."""
+"""Each migrates a file from the version before it. A released one is never changed."""
 
 
 _MENDS = {
@@ -186,10 +186,10 @@ _MENDS = {
 
 
 def lock(path: Path) -> FileLock:
-    """Make this process the owner of the file. Raises StoreInUse when another is.
+    """Make this process the owner of the file. Raises StoreInUse if another process is.
 
-    The lock is the operating system's: it is gone with its process, however that ends. Where it may not hold, on a
-    network file system, a warning is logged.
+    The lock is the operating system's, and so ends with the process. On a network file system it may not hold, and a
+    warning is logged.
     """
     side = Path(f"{path}.lock")
     held = FileLock(side, timeout=0)
@@ -207,20 +207,20 @@ def lock(path: Path) -> FileLock:
         raise StoreRefused(
             f"{side} cannot be written: {error.strerror}. Give this user a directory it may write to."
         ) from error
-    with suppress(OSError):  # it only tells who it is; a full disk is told of by whoever needs room
+    with suppress(OSError):  # the id is only for the error text; a full disk is reported by the first write
         side.write_text(f"{os.getpid()}\n")
     return held
 
 
 def connect(path: Path | None) -> sqlite3.Connection:
-    """The open database, of the newest version; None: in memory. Raises StoreRefused, and then has changed nothing."""
+    """Open the database (None: in memory), and migrate it. Raises StoreRefused, and then the file is unchanged."""
     if path is None:
-        return _brought_forward(sqlite3.connect(":memory:", isolation_level=None, cached_statements=256))
+        return _migrated(sqlite3.connect(":memory:", isolation_level=None, cached_statements=256))
     logged = _size(f"{path}-wal") > 0
-    if logged and not _size(path):  # SQLite would remove the log, and begin anew
+    if logged and not _size(path):  # SQLite would remove the log and start an empty database
         raise StoreRefused(f"{path} was removed, and {path}-wal, which belongs to it, was not: {_way_back(path)}.")
     if logged:
-        # Closing a connection that may write brings the log into the file, be it the log of another file.
+        # Closing a connection that may write moves the log into the file, even the log of another file.
         with closing(_opened(path, read_only=True)) as db, _refusing(path):
             _check(db, path)
     db = _opened(path)
@@ -228,7 +228,7 @@ def connect(path: Path | None) -> sqlite3.Connection:
         with _refusing(path):
             if not logged:
                 _check(db, path)
-            return _brought_forward(db)
+            return _migrated(db)
     except StoreRefused:
         db.close()
         raise
@@ -236,7 +236,7 @@ def connect(path: Path | None) -> sqlite3.Connection:
 
 def _opened(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # what people wrote is for this user's eyes only
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # only this user may read people's messages
         for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
             keep_private(file)
         name = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
@@ -261,12 +261,12 @@ def _refusing(path: Path) -> Iterator[None]:
 def _size(file: Path | str) -> int:
     try:
         return os.stat(file).st_size  # noqa: PTH116
-    except OSError:  # whoever opens it is told
+    except OSError:  # opening the file reports it
         return 0
 
 
 def _way_back(path: Path) -> str:
-    """What to do about a file that is of no use as it is. SQLite takes any log beside a file for the file's own."""
+    """Return advice for a file that cannot be used. SQLite takes any log beside a file for the file's own."""
     if not _size(f"{path}-wal"):
         return "restore it from a backup (docs/deploy.md)"
     return (
@@ -276,7 +276,7 @@ def _way_back(path: Path) -> str:
 
 
 def mend(errorname: str) -> str | None:
-    """What an operator can do about an error that is not the file's own fault; None: it may be."""
+    """Return advice for an error that is not the file's fault, or None."""
     for kind, what in _MENDS.items():
         if errorname.startswith(f"SQLITE_{kind}"):
             return what
@@ -284,7 +284,7 @@ def mend(errorname: str) -> str | None:
 
 
 def _check(db: sqlite3.Connection, path: Path) -> None:
-    """Raises StoreRefused for what is not ours, of a newer release, or damaged."""
+    """Raise StoreRefused for a file of another program or a newer release, or a damaged one."""
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
     application: int = db.execute("PRAGMA application_id").fetchone()[0]
     tables: int = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -300,12 +300,12 @@ def _check(db: sqlite3.Connection, path: Path) -> None:
         raise StoreRefused(f"{path} is damaged ({damage}). It was left as it is: {_way_back(path)}.")
 
 
-def _brought_forward(db: sqlite3.Connection) -> sqlite3.Connection:
+def _migrated(db: sqlite3.Connection) -> sqlite3.Connection:
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
     db.execute(f"PRAGMA journal_size_limit = {KEPT_BYTES}")
-    db.execute("PRAGMA temp_store = MEMORY")  # no other directory has to be there, or have room
+    db.execute("PRAGMA temp_store = MEMORY")  # needs no other directory with free space
     for number, script in enumerate(_MIGRATIONS[version:], version + 1):
         db.executescript(
             f"BEGIN IMMEDIATE; {script};"

@@ -1,4 +1,4 @@
-"""Counts for the operator, and for whoever waits until nothing is left to do now."""
+"""The counts of an embedded store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SELECT
 
 
 def stats(db: sqlite3.Connection, at: Moment) -> Stats:
-    """All counts, of one moment."""
+    """Return all counts, read at one moment."""
     row = db.execute(_STATS, {"now": at.now, "real": at.real, "form": FORM}).fetchone()
     waiting, pointed, ready, leased, parked, parts, timers, dead, oldest = row
     return Stats(

@@ -1,4 +1,4 @@
-"""The embedded store."""
+"""The embedded store, on SQLite."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.store.codec import moment
 from gateway.store.embedded import Rewriting
 from gateway.store.errors import Overloaded, StoreUnavailable
 from gateway.store.form import FORM
-from gateway.store.sqlite import cleanup, lanes, mailbox, records, stats
+from gateway.store.sqlite import cleanup, lanes, leases, mailbox, records, rows, stats
 from gateway.store.sqlite import transaction as transactions
 from gateway.store.sqlite.clock import Clock, Woken
 from gateway.store.sqlite.disk_space import DiskSpace
@@ -48,15 +48,15 @@ __all__ = ["SqliteStore"]
 T = TypeVar("T")
 
 _PAGE = 500
-"""So many are read in one operation: what else is asked for goes in between."""
+"""The most rows that are read in one operation. Other operations run between two."""
 
 
 class SqliteStore:
     """A store in one file, or in memory (":memory:"), owned by one process; see `gateway.store.base.Store`.
 
-    A new message is refused while `max_waiting` events wait, or a tenth of them in its conversation. `open` raises
-    StoreRefused for a file that another process owns, that is damaged, not ours, or written by a newer release; it
-    changes nothing then.
+    A new message is refused while `max_waiting` events wait, or a tenth of that in its conversation. `open` raises
+    StoreRefused for a file that another process owns, that is damaged, of another program, or of a newer release. The
+    file is unchanged then.
     """
 
     shared = False
@@ -77,7 +77,7 @@ class SqliteStore:
 
     @property
     def offset_seconds(self) -> float:
-        """Added to the store's clock: 0 in production, moved by FakeClock."""
+        """Seconds added to the store's clock: 0 in production, set by FakeClock."""
         return self._clock.offset_seconds
 
     @offset_seconds.setter
@@ -87,7 +87,7 @@ class SqliteStore:
             self._open.look_up()
 
     async def open(self) -> None:
-        """Take the file, and make it, or bring it to the newest version. Raises StoreRefused."""
+        """Lock the file, and create or migrate it. Raises StoreRefused."""
         if self._open is None:
             writer = Writer(self._path, self._clock)
             await writer.start()
@@ -95,16 +95,16 @@ class SqliteStore:
             self._batcher = SqliteBatcher(writer, self._max_waiting)
 
     async def close(self) -> None:
-        """Do what was asked before, refuse what waits for a lease or a log line, and give the file back."""
+        """Complete the calls in progress, end the waits for leases and log lines, and release the file."""
         writer, self._open = self._open, None
         batcher, self._batcher = self._batcher, None
         if writer is not None and batcher is not None:
-            await batcher.finished()
+            await batcher.drain()
             await writer.stop()
         self._announce(list(self._watchers))
 
     def partition(self, conversation: str) -> str:
-        """Always the same: everything is in one file."""
+        """Return the one partition of an embedded store."""
         return records.PARTITION
 
     async def now(self) -> datetime:
@@ -139,7 +139,7 @@ class SqliteStore:
         wait_seconds: float = 0.0,
         lease_seconds: float = 6.0,
         knows: int = FORM,
-        prefetch: Prefetch = Prefetch(),  # noqa: B008 - it cannot be changed
+        prefetch: Prefetch = Prefetch(),  # noqa: B008 - it is immutable
     ) -> Lease | None:
         kinds = tuple(kinds)
         topic: Hashable = (kinds, only, pool, knows)
@@ -151,7 +151,7 @@ class SqliteStore:
             )
 
         future = self._writer.submit(
-            lambda db, at: lanes.lease(db, at, worker, kinds, only, pool, lease_seconds, knows, prefetch),
+            lambda db, at: leases.lease(db, at, worker, kinds, only, pool, lease_seconds, knows, prefetch),
             settled=self._keep_or_give_back,
             topic=topic,
             concerned=concerned,
@@ -166,18 +166,18 @@ class SqliteStore:
             elif self._open is not None:
                 asked_before = self._open.submit(lambda db, at: None, durable=False)
                 asked_before.add_done_callback(asyncio.Future.exception)
-                await asyncio.wait([asked_before])  # until then the lease may be given, and has to be given back
+                await asyncio.wait([asked_before])  # until then the lease may still be taken, and must be given back
             raise
 
     def _keep_or_give_back(self, lease: Lease | None, received: bool) -> None:
-        """A lease whose caller was cancelled meanwhile is nobody's: others need not wait until it lapses."""
+        """Give back a lease whose caller was cancelled, so that other workers need not wait until it lapses."""
         if lease is not None and not received and self._open is not None:
-            whose = lease.kind, lease.lane, lease.worker, lease.fence
-            returned = self._open.submit(lambda db, at: lanes.give_back(db, at, *whose), durable=False)
+            held = lease.kind, lease.lane, lease.worker, lease.fence
+            returned = self._open.submit(lambda db, at: leases.give_back(db, at, *held), durable=False)
             returned.add_done_callback(asyncio.Future.exception)  # if it fails, the lease lapses
 
     async def renew(self, lease: Lease, *, lease_seconds: float = 6.0) -> Control:
-        return await self._do(lambda db, at: lanes.renew(db, at, lease, lease_seconds))
+        return await self._do(lambda db, at: leases.renew(db, at, lease, lease_seconds))
 
     async def get(self, keys: Sequence[Key]) -> Snapshot:
         keys = tuple(keys)
@@ -231,13 +231,13 @@ class SqliteStore:
         return await self._do(lambda db, at: mailbox.mailbox(db, at, conversation, limit))
 
     async def outbox(self, conversation: str) -> list[QueuedPart]:
-        return await self._do(lambda db, at: lanes.outbox(db, conversation))
+        return await self._do(lambda db, at: rows.outbox(db, conversation))
 
     async def has_work(self, conversation: str) -> bool:
         return await self._do(lambda db, at: any(lanes.has_work(db, kind, conversation) for kind in ("turn", "out")))
 
     async def is_held(self, conversation: str) -> bool:
-        return await self._do(lambda db, at: lanes.is_held(db, at, conversation))
+        return await self._do(lambda db, at: leases.is_held(db, at, conversation))
 
     async def commit(self, transaction: Transaction) -> Committed:
         transactions.check(transaction)
@@ -256,7 +256,7 @@ class SqliteStore:
 
     async def give_back(self, transaction: Transaction) -> None:
         if (chain := transaction.chain) is not None:
-            await self._do(lambda db, at: lanes.give_back(db, at, chain.kind, chain.lane, transaction.next_worker))
+            await self._do(lambda db, at: leases.give_back(db, at, chain.kind, chain.lane, transaction.next_worker))
 
     async def run_timers(self) -> float | None:
         return await self._do(mailbox.run_timers, durable=True)

@@ -1,4 +1,4 @@
-"""A transaction: first everything it expects, then everything it changes."""
+"""Commits: first all expectations of a transaction are checked, then its changes are applied."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sqlite3
 from gateway.store.codec import encode, incoming_to_text, micros, moment
 from gateway.store.errors import Conflict, TooLate
 from gateway.store.form import FORM
-from gateway.store.sqlite import lanes, mailbox, records
+from gateway.store.sqlite import lanes, leases, mailbox, records
 from gateway.store.sqlite.clock import Moment
 from gateway.store.transaction import Committed, Transaction
 from gateway.store.types import Kind
@@ -16,14 +16,14 @@ __all__ = ["apply", "check"]
 
 
 def check(transaction: Transaction) -> None:
-    """Raises ValueError for a transaction that no state of the store could take."""
+    """Raise ValueError for a transaction that no state of the store could accept."""
     if transaction.partition != records.PARTITION:
         raise ValueError(f"partition {transaction.partition!r}: an embedded store has only {records.PARTITION!r}")
     transaction.check()
 
 
 def apply(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Committed:
-    """Make the changes. Raises Fenced, TooLate or Conflict; what was written before it is for the caller to undo."""
+    """Apply the transaction. Raises Fenced, TooLate or Conflict; then the caller rolls back the changes before it."""
     upto = _expect(db, at, transaction)
     for name, new in transaction.puts.items():
         records.put(db, at, name, new)
@@ -45,33 +45,33 @@ def apply(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Commi
     for timer_id in transaction.cancel:
         db.execute("DELETE FROM timer WHERE timer_id = ?", (timer_id,))
     for conversation, signal in transaction.signals:
-        lanes.signal(db, conversation, encode(signal))
+        leases.signal(db, conversation, encode(signal))
     for letter in transaction.dead:
-        mailbox.bury(db, at, letter)
+        mailbox.keep_dead(db, at, letter)
     lease = None
     if transaction.lease is not None:
-        lanes.checkpoint(db, transaction.lease.lane, [encode(step) for step in transaction.steps])
+        leases.checkpoint(db, transaction.lease.lane, [encode(step) for step in transaction.steps])
         if transaction.finish == "left":
-            lanes.leave(db, at, transaction.lease, transaction.requires_form)
+            leases.leave(db, at, transaction.lease, transaction.requires_form)
         elif transaction.finish is not None:
             moments = transaction.due, transaction.collect_until
-            lanes.finish(db, at, transaction.lease, upto, transaction.finish, *moments)
+            leases.finish(db, at, transaction.lease, upto, transaction.finish, *moments)
         if (chain := transaction.chain) is not None:
-            lease = lanes.lease(
+            lease = leases.lease(
                 db, at, transaction.next_worker, [chain.kind], chain.lane, "", chain.lease_seconds, FORM, chain.prefetch
             )
             if lease is not None and all(part.conversation == lease.lane for part in transaction.parts):
                 at.woken.difference_update(
                     {woken for woken in at.woken if woken[0] == lease.kind == "out"}
-                )  # there is nothing to take
+                )  # no other worker can lease it
     return Committed(moment(at.now), lease)
 
 
 def _expect(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> int:
-    """The number up to which the lease was handed out."""
-    upto = 0 if transaction.lease is None else lanes.hold(db, transaction.lease)
+    """Check the expectations. Return the last `seq` that the lease was given; see `leases.hold`."""
+    upto = 0 if transaction.lease is None else leases.hold(db, transaction.lease)
     if transaction.not_after is not None and at.now > micros(transaction.not_after):
-        raise TooLate(f"it is {moment(at.now)}, and the transaction was good until {transaction.not_after}")
+        raise TooLate.by_clock(moment(at.now), transaction.not_after)
     for name, expected in transaction.expect.items():
         found = records.version(db, at, name)
         if found != expected:

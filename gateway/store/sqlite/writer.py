@@ -1,8 +1,8 @@
-"""One thread owns the connection and groups all that waits into one transaction.
+"""The writer: one thread owns the connection, and runs all waiting operations in one transaction.
 
-A commit waits for the disk once for everybody in its group, which is what makes SQLite fast at `synchronous=FULL`.
-Nobody is answered before the disk has it, but who asked for nothing that has to last: a lease ends with its process
-anyway. Of an operation that is refused nothing stays, and the others of its group are none the wiser.
+A commit waits for the disk once for its whole group, so SQLite is fast at `synchronous=FULL`. A durable operation is
+answered only after that. Others, like a lease, which ends with the process anyway, do not wait for the disk. The
+changes of an operation that raises are rolled back, and the other operations of its group are not affected.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from gateway.store.errors import StoreUnavailable
-from gateway.store.sqlite import cleanup, lanes, schema
+from gateway.store.sqlite import cleanup, lanes, leases, schema
 from gateway.store.sqlite.clock import Clock, Moment, Woken
 from gateway.store.sqlite.files import Files
 from gateway.store.sqlite.growth import Growth
-from gateway.store.sqlite.jobs import Answer, Job, Operation, Waiters
+from gateway.store.sqlite.jobs import Job, JobResult, Operation, Waiters
 
 __all__ = ["Writer"]
 
@@ -32,18 +32,20 @@ T = TypeVar("T")
 
 _GROUP = 1000
 _LOOK_AGAIN_SECONDS = 0.05
-"""However busy the thread is, so often those that wait see what time alone has made ready."""
+"""A busy thread looks at least this often for lanes that time alone has made ready."""
 _NO_HURRY_SECONDS = 0.002
-"""So long the thread is not woken for who only goes on waiting beside others."""
+"""How long the thread is not woken for a job that only joins others that wait for the same."""
 _LOOK_UP_SECONDS = 30.0
-"""The thread wakes at least this often: for what expired, and in case the machine was suspended."""
+"""The thread wakes at least this often, to remove expired rows, and in case the machine was suspended."""
 
 
 class _HalfDone(Exception):
-    """A job was refused, and what it wrote before is still there."""
+    """A job raised after it had written rows, which are still there."""
 
 
-class _Call(Enum):
+class WriterCommand(Enum):
+    """A command to the thread."""
+
     LOOK_UP = auto()
     CLOSE = auto()
 
@@ -56,11 +58,11 @@ class Writer:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._asked: list[Job] = []
-        """In this round of the loop: all go to the thread together, which is one wake-up and one commit."""
+        """The jobs of this round of the loop. They go to the thread together, for one wake-up and one commit."""
         self._soon = self._later = False
         self._patient: Counter[Hashable] = Counter()
-        """How many wait for something, by their topics."""
-        self._queue: SimpleQueue[list[Job] | _Call] = SimpleQueue()
+        """Topic -> number of its waiting jobs."""
+        self._queue: SimpleQueue[list[Job] | WriterCommand] = SimpleQueue()
         self._waiting = Waiters()
         self._looked = clock.tick()
         self._durably = True
@@ -78,11 +80,11 @@ class Writer:
             raise
 
     async def stop(self) -> None:
-        """Do what was asked before, refuse what still waits, and close the database."""
+        """Run the jobs that were submitted before, end the waiting ones, and close the database."""
         if not self._closed:
             self._closed = True
             self._hand_over()
-            self._queue.put(_Call.CLOSE)
+            self._queue.put(WriterCommand.CLOSE)
         await asyncio.shield(self._ended)
 
     def submit(
@@ -95,14 +97,16 @@ class Writer:
         wait_seconds: float = 0.0,
         durable: bool = True,
     ) -> asyncio.Future[T]:
-        """Have an operation run. What it raises is the future's; an error of the database becomes StoreUnavailable.
+        """Run an operation in the thread. The future has its result or its error.
 
-        What is not `durable` is answered before the disk has it: a read, or what means nothing to the next process.
+        An error of the database becomes StoreUnavailable. An operation that is not `durable` is answered before it is
+        on the disk: a read, or a write that the next process does not need.
 
-        `settled` is called in the loop with the result, and whether the future was still waiting for it. An operation
-        with a `topic` that gives None is tried again for `wait_seconds`: when others have woken what it is `concerned`
-        with, and now and then, for what time alone makes ready. When one of a topic finds nothing, the others of that
-        topic are not tried. As long as others of its topic wait it is in no hurry, and goes with what is asked next.
+        `settled` is called in the loop with the result, and True if the future was still waiting for it. An operation
+        with a `topic` that returns None is tried again for `wait_seconds`: when lanes that it is `concerned` with were
+        woken, and regularly, for lanes that time alone makes ready. When one operation of a topic returns None, the
+        others of the topic are not tried. While others of its topic wait, it does not wake the thread, and is handed
+        over with the next job.
         """
         future: asyncio.Future[T] = self._loop.create_future()
         if self._closed:
@@ -118,7 +122,7 @@ class Writer:
         return future
 
     def _waits(self, topic: Hashable, future: asyncio.Future[Any]) -> bool:
-        """Note that somebody waits for this; whether others do already."""
+        """Count a waiting job of the topic. Return True if others of the topic wait already."""
 
         def ended(_: object) -> None:
             self._patient[topic] -= 1
@@ -145,9 +149,9 @@ class Writer:
             self._asked = []
 
     def look_up(self) -> None:
-        """The clock was moved: see what that made ready."""
+        """Look for lanes that are ready now, after the clock was moved."""
         self._hand_over()
-        self._queue.put(_Call.LOOK_UP)
+        self._queue.put(WriterCommand.LOOK_UP)
 
     # ───────────── in the thread ─────────────
 
@@ -155,7 +159,7 @@ class Writer:
         with ExitStack() as resources:
             resources.callback(self._tell, self._end)
             try:
-                # Another name of the same file is no other file: the lock is beside the real one.
+                # A symbolic link names the same file: the lock is beside the real one.
                 path = None if self._path is None else self._path.resolve()
                 if path is not None:
                     resources.callback(schema.lock(path).release)
@@ -163,7 +167,7 @@ class Writer:
                 db = schema.connect(path)
                 resources.callback(files.close, db)
                 self._clock.start_after(cleanup.high_water(db))
-                lanes.end_all(db)
+                leases.end_all(db)
                 files.remember()
             except Exception as error:  # noqa: BLE001 - `start` raises it
                 self._tell(_settle, self._started, error)
@@ -174,10 +178,10 @@ class Writer:
     def _serve(self, db: sqlite3.Connection, files: Files, growth: Growth) -> None:
         next_clean = 0.0
         lost: str | None = None
-        calls: set[_Call] = set()
-        while _Call.CLOSE not in calls:
+        calls: set[WriterCommand] = set()
+        while WriterCommand.CLOSE not in calls:
             jobs, calls = self._collect(db)
-            lost = files.lost(now=_Call.CLOSE in calls)
+            lost = files.lost(now=WriterCommand.CLOSE in calls)
             if lost is not None:
                 self._fail(jobs, f"the store cannot be used: {lost}")
                 continue
@@ -185,20 +189,20 @@ class Writer:
             at = self._clock.tick()
             if at.real >= next_clean:
                 growth.look()
-                with suppress(sqlite3.Error):  # cleaning can wait
+                with suppress(sqlite3.Error):  # it is retried later
                     next_clean = at.real + (0.0 if cleanup.clean(db, at) else _LOOK_UP_SECONDS)
         if lost is None:
-            with suppress(sqlite3.Error):  # what was written has its own high water
+            with suppress(sqlite3.Error):  # the last write has stored a moment already
                 cleanup.set_high_water(db, self._clock.tick())
 
-    def _collect(self, db: sqlite3.Connection) -> tuple[list[Job], set[_Call]]:
-        """What was asked meanwhile; nothing of it when a lane falls due, or a job has waited for long enough."""
+    def _collect(self, db: sqlite3.Connection) -> tuple[list[Job], set[WriterCommand]]:
+        """Wait for jobs and commands, and return them. Both are empty when a lane became ready or a job gives up."""
         jobs: list[Job] = []
-        calls: set[_Call] = set()
+        calls: set[WriterCommand] = set()
         with suppress(Empty):
             asked = self._queue.get(timeout=self._patience(db)) if self._queue.empty() else self._queue.get_nowait()
             while True:
-                if isinstance(asked, _Call):
+                if isinstance(asked, WriterCommand):
                     calls.add(asked)
                 else:
                     jobs += asked
@@ -214,19 +218,19 @@ class Writer:
         give_up = self._waiting.give_up - at.real
         try:
             ready = lanes.seconds_to_next(db, at, since=self._looked)
-        except sqlite3.Error:  # whoever asks next is told
+        except sqlite3.Error:  # the next job reports it
             return 1.0
         if ready is None:
             ready = _LOOK_UP_SECONDS
-        elif ready <= 0:  # fell due while the thread had other things to do; what was woken may be among it
+        elif ready <= 0:  # became ready while the thread was busy, and may be leased already
             ready = self._looked.real + _LOOK_AGAIN_SECONDS - at.real
         return max(0.0, min(_LOOK_UP_SECONDS, give_up, ready))
 
     def _run(self, db: sqlite3.Connection, jobs: list[Job], *, look_up: bool, apart: bool = False) -> None:
-        """Commit the jobs together; when the database fails on the way, each alone, so that few fail.
+        """Commit the jobs together. If the database fails, commit each alone, so that few fail.
 
-        When one of them was refused after it had written something, all begin again with a savepoint each (`apart`):
-        that is rare, and savepoints cost as much as a third of the work.
+        If one of them raised after it had written rows, all run again with a savepoint each (`apart`). That is rare,
+        and savepoints cost a third of the time of the work.
         """
         try:
             self._wait_for_disk(db, any(job.durable for job in jobs))
@@ -255,29 +259,29 @@ class Writer:
             self._tell(_deliver, answers)
 
     def _wait_for_disk(self, db: sqlite3.Connection, durably: bool) -> None:
-        """The write-ahead log is one: with the next durable commit the disk has all before it too."""
+        """Set if commits wait for the disk. A durable commit writes all commits before it to the disk, too."""
         if durably != self._durably:
             db.execute(f"PRAGMA synchronous = {'FULL' if durably else 'NORMAL'}")
             self._durably = durably
 
     def _fail(self, jobs: list[Job], why: str) -> None:
         failed, self._waiting = [*jobs, *self._waiting], Waiters()
-        self._tell(_deliver, [Answer(job, None, StoreUnavailable(why)) for job in failed])
+        self._tell(_deliver, [JobResult(job, None, StoreUnavailable(why)) for job in failed])
 
     def _transact(
         self, db: sqlite3.Connection, jobs: list[Job], *, look_up: bool, apart: bool
-    ) -> tuple[list[Answer], Waiters, Moment]:
-        """The answers, the jobs that go on waiting, and when they were last looked at for what time has made ready.
+    ) -> tuple[list[JobResult], Waiters, Moment]:
+        """Run the jobs. Return the results, the jobs that wait, and when all of these were tried last.
 
-        Raises _HalfDone, unless each job is kept apart.
+        Raises _HalfDone, unless the jobs are `apart`.
         """
         before = db.total_changes
-        answers: list[Answer] = []
+        answers: list[JobResult] = []
         waiting = Waiters(self._waiting)
         woken: set[Woken] = set()
         for job in jobs:
             if job.topic is not None and job.topic in waiting and time.monotonic() < job.give_up:
-                waiting.add(job)  # it would find nothing either
+                waiting.add(job)  # it would return None, too
                 continue
             answer = self._attempt(db, job, woken, apart)
             if job.topic is None or answer.found:
@@ -293,12 +297,12 @@ class Writer:
             cleanup.set_high_water(db, self._clock.tick())
         return answers, waiting, looked
 
-    def _attempt(self, db: sqlite3.Connection, job: Job, woken: set[Woken], apart: bool) -> Answer:
+    def _attempt(self, db: sqlite3.Connection, job: Job, woken: set[Woken], apart: bool) -> JobResult:
         at, before = self._clock.tick(), db.total_changes
         if apart:
             db.execute("SAVEPOINT job")
         try:
-            answer = Answer(job, job.run(db, at), None)
+            answer = JobResult(job, job.run(db, at), None)
         except sqlite3.Error:
             raise
         except Exception as error:
@@ -306,14 +310,14 @@ class Writer:
                 if not apart:
                     raise _HalfDone from error
                 db.execute("ROLLBACK TO job")
-            answer = Answer(job, None, error)  # its caller gets it, and nobody else
+            answer = JobResult(job, None, error)  # only its caller gets it
         if apart:
             db.execute("RELEASE job")
         woken |= at.woken
         return answer
 
     def _tell(self, callback: Callable[..., object], *arguments: object) -> None:
-        with suppress(RuntimeError):  # the loop was closed, and nobody waits there
+        with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(callback, *arguments)
 
     # ───────────── in the loop ─────────────
@@ -324,15 +328,15 @@ class Writer:
         with suppress(Empty):
             while True:
                 asked = self._queue.get_nowait()
-                if not isinstance(asked, _Call):
+                if not isinstance(asked, WriterCommand):
                     rest += asked
         rest += self._asked
         self._asked = []
-        _deliver([Answer(job, None, _closed()) for job in rest])
+        _deliver([JobResult(job, None, _closed()) for job in rest])
         _settle(self._ended, None)
 
 
-def _deliver(answers: list[Answer]) -> None:
+def _deliver(answers: list[JobResult]) -> None:
     for job, value, error in answers:
         waited = not job.future.done()
         if waited and error is not None:

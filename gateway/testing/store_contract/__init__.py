@@ -1,4 +1,4 @@
-"""What every store must do, as tests: subclass `StoreContract` and give it a `store`.
+"""The contract of a store, as tests: subclass `StoreContract` and give it a fixture `store`.
 
     class TestMyStore(StoreContract):
         @pytest.fixture
@@ -8,26 +8,26 @@
             yield store
             await store.close()
 
-The store is empty and open, and nobody else uses it. A test that needs several conversations in one partition looks for
-names that live there, so a store of many partitions is tested as it is. Tests lease for fractions of a second and wait
-for what happens.
+The store is empty and open, and no other test uses it. A test that needs several conversations in one partition chooses
+names that are in it, so a store with many partitions needs no changes. Tests take leases for fractions of a second, and
+wait for the outcome.
 """
 
 from typing import ClassVar
 
 from gateway.testing.store_contract.actions import ActionsContract
 from gateway.testing.store_contract.cells import CellsContract
+from gateway.testing.store_contract.chained import ChainedContract
 from gateway.testing.store_contract.commits import CommitsContract
 from gateway.testing.store_contract.deadletters import DeadLettersContract
 from gateway.testing.store_contract.decisions import DecisionsContract
 from gateway.testing.store_contract.forms import FormsContract
-from gateway.testing.store_contract.going_on import GoingOnContract
 from gateway.testing.store_contract.lanes import LanesContract
 from gateway.testing.store_contract.logs import LogsContract
 from gateway.testing.store_contract.mailbox import MAX_WAITING, MailboxContract
 from gateway.testing.store_contract.model import ModelContract
 from gateway.testing.store_contract.outbox import OutboxContract
-from gateway.testing.store_contract.reads import ReadsContract
+from gateway.testing.store_contract.prefetch import PrefetchContract
 from gateway.testing.store_contract.records import RecordsContract
 from gateway.testing.store_contract.service import ServiceContract
 from gateway.testing.store_contract.takeover import TakeoverContract
@@ -43,8 +43,8 @@ class StoreContract(
     LanesContract,
     WaitingContract,
     TakeoverContract,
-    ReadsContract,
-    GoingOnContract,
+    PrefetchContract,
+    ChainedContract,
     ActionsContract,
     OutboxContract,
     CommitsContract,
@@ -57,6 +57,6 @@ class StoreContract(
     ServiceContract,
     ModelContract,
 ):
-    """Subclass it with one async fixture `store`, made with `max_waiting=self.max_waiting`."""
+    """The tests of a store. A subclass has an async fixture `store`, made with `max_waiting=self.max_waiting`."""
 
     max_waiting: ClassVar[int] = MAX_WAITING

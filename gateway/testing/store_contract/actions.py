@@ -1,4 +1,4 @@
-"""Actions to be executed."""
+"""Actions that are ready to be executed."""
 
 from __future__ import annotations
 

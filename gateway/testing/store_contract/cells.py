@@ -1,4 +1,4 @@
-"""Rates: from all cells or from none, never more than they allow."""
+"""Rates: taken from all cells or from none, and never exceeded."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class CellsContract:
     @many_histories
     @given(steps=STEPS)
     async def test_the_rate_holds_over_every_stretch(self, store: Store, steps: Sequence[tuple[float, float]]) -> None:
-        """Whatever is asked when: over any stretch at most a burst and what was refilled, and a wait is enough."""
-        store.offset_seconds += 1000  # refilled since the history before
+        """In any period at most a burst and its refill are taken, and the wait that is returned suffices."""
+        store.offset_seconds += 1000  # refilled since the last history
         burst, period = 4.0, 40.0
         taken: list[tuple[float, float]] = []
         for pause, cost in steps:

@@ -1,4 +1,4 @@
-"""Transactions: all or nothing, each for itself."""
+"""Transactions: all of their writes or none, each on its own."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class CommitsContract:
 
 
 async def everything(store: Store, **changes: Any) -> Transaction:
-    """A transaction that changes something of every kind."""
+    """Return a transaction with a write of every kind."""
     return transaction(
         store,
         puts={"record": Put(1)},

@@ -1,4 +1,4 @@
-"""Dead letters: kept, looked at, put back, thrown away."""
+"""Dead letters: kept, listed, replayed and dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The decision lane: pointers to events that may decide something."""
+"""The decision lane: pointers to events that may decide an action."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a newer release wrote is left to a worker of that release: found by nobody else, and nothing of it is lost."""
+"""Forms: work of a newer release is left to a worker of that release, which alone finds it, and is not lost."""
 
 from __future__ import annotations
 

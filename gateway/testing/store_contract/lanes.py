@@ -1,4 +1,4 @@
-"""Leases: one holder a lane, the longest ready first, waiting without polling."""
+"""Leases: one holder for each lane, the lane that has been ready longest first, and waits without polling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs: lines in order, read from anywhere, watched as they come."""
+"""Logs: lines in order, read from any place, and watched as they are written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events come in, each once, in order."""
+"""Mailboxes: each event is stored once, in order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["MAX_WAITING", "MailboxContract"]
 
 MAX_WAITING = 300
 IN_ONE = 30
-"""So many wait in one conversation when it is full."""
+"""The count of events in a conversation that is full."""
 
 
 class MailboxContract:

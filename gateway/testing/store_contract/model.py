@@ -1,13 +1,12 @@
-"""Random histories of a whole store, against a model of plain lists and dicts.
+"""Random histories of a whole store, compared with a model of plain lists and dicts.
 
-A history works on two conversations, of two pools, each with an action and a timer of its own, and on the records, logs
-and rates beside them. Steps pick from what is there, so nearly every one does something.
+A history uses two conversations, of two pools, each with an action and a timer, and the records, logs and rates beside
+them. Steps choose from the current state, so nearly every one has an effect.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -18,40 +17,23 @@ import pytest
 from hypothesis import given, settings
 
 from gateway.store.base import Store
-from gateway.store.errors import Conflict, Fenced, StoreError, TooLate
+from gateway.store.errors import Conflict, Fenced
 from gateway.store.form import FORM
 from gateway.store.transaction import Put, Timer
-from gateway.store.types import Cell, Control, Dead, Incoming, Key, Kind, Lease, QueuedPart
+from gateway.store.types import Cell, Dead, Incoming, Key, Kind, Lease, QueuedPart
 from gateway.testing.store_contract.helpers import event, later, many_histories, part, seqs, transaction
-from gateway.testing.store_contract.plain import BURST, FOREVER, Item, Lane, Plain, Timed, Wanted
-from gateway.testing.store_contract.steps import HISTORIES, KEPT, KINDS, PASSES, SORTS, Doom, Rest, Step, Way
+from gateway.testing.store_contract.history import HistoryState, Waiter
+from gateway.testing.store_contract.plain import BURST, FOREVER, Item, Lane, LeaseQuery, Plain, Timed
+from gateway.testing.store_contract.steps import HISTORIES, KEPT, PASSES, SORTS, Rest, Step, Way
 
 __all__ = ["ModelContract"]
 
 PATIENCE, HASTE = 10.0, 0.2
-"""Seconds of real time for what is to happen by itself; fewer once it did not, while a failing history is shrunk."""
+"""The longest wait for an effect, in seconds of real time. It is short once a history has failed and is shrunk."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waiter:
-    """A worker that waits for a lease."""
-
-    wanted: Wanted
-    lease: asyncio.Task[Lease | None]
-
-
-class History:
-    """What is done to the store, and what it should be."""
-
-    def __init__(self, store: Store, name: str, patience: float) -> None:
-        self.store = store
-        self.name = name
-        self.patience = patience
-        self.began = store.offset_seconds
-        self.plain = Plain(lanes=[Lane(kind, f"{name}/{each}", each) for kind in KINDS for each in "ab"])
-        self.numbers = count()
-        self.waiter: Waiter | None = None
-        self.doomed: Doom | None = None
+class History(HistoryState):
+    """The steps of a history."""
 
     async def go(self, steps: Sequence[Step]) -> None:
         for name, arguments in steps:
@@ -60,49 +42,7 @@ class History:
             await self.serve_waiter()
         await self.check()
 
-    def named(self, name: str) -> str:
-        return f"{self.name}/{name}"
-
-    def lane(self, kind: Kind, name: str) -> Lane:
-        return self.plain.lane(kind, self.named(name))
-
-    def holders(self) -> list[tuple[Lane, Lease]]:
-        return [(lane, lane.held) for lane in self.plain.lanes if lane.held is not None]
-
-    async def held(self, number: int) -> tuple[Lane, Lease] | None:
-        """One of the leases that somebody believes to hold; while nobody does, one that is taken for it."""
-        for wanted in (Wanted(KINDS, pool=pool, knows=FORM + 1) for pool in "ab"):
-            if not self.holders() and (ready := self.plain.first(wanted)):
-                await self.taken(ready, await self.ask(wanted))
-        found = self.holders()
-        return found[number % len(found)] if found else None
-
-    async def commit(self, name: str = "a", of: Lease | None = None, **changes: Any) -> None:
-        """Once a transaction that is refused for one thing after all others: nothing of it stays."""
-        conversation = self.named(name)
-        if self.doomed is not None:
-            error, doom = await self.doom_of(self.doomed, of.lane if of else conversation)
-            spoilt = {key: [*changes.get(key, []), *value] if isinstance(value, list) else value for key, value in doom}
-            with pytest.raises(error):
-                await self.store.commit(transaction(self.store, of=of, conversation=conversation, **(changes | spoilt)))
-            self.doomed = None
-        await self.store.commit(transaction(self.store, of=of, conversation=conversation, **changes))
-
-    async def doom_of(self, doom: Doom, conversation: str) -> tuple[type[StoreError], list[tuple[str, Any]]]:
-        match doom:
-            case "expect":
-                return Conflict, [("expect", {self.named("a"): self.plain.version("a") + 1})]
-            case "not_after":
-                return TooLate, [("not_after", await later(self.store, -1))]
-            case "replace":
-                return Conflict, [("replace", [(conversation, 0, {})])]
-            case _:
-                return Conflict, [(doom, [(conversation, 0)])]
-
-    async def doom(self, doom: Doom) -> None:
-        self.doomed = doom
-
-    # ───────────── what comes in ─────────────
+    # ───────────── events and parts ─────────────
 
     def arriving(self, name: str, sort: str, *event_ids: str) -> tuple[Incoming, Item]:
         body, options = next(self.numbers), SORTS[sort]
@@ -161,69 +101,18 @@ class History:
     # ───────────── leases ─────────────
 
     async def lease(self, kinds: tuple[Kind, ...], only: str | None, pool: str, knows: int, patient: bool) -> None:
-        wanted = Wanted(kinds, self.named(only) if only else None, pool, knows)
-        if ready := self.plain.first(wanted):
-            await self.taken(ready, await self.ask(wanted))
+        query = LeaseQuery(kinds, self.named(only) if only else None, pool, knows)
+        if ready := self.plain.first(query):
+            await self.taken(ready, await self.ask(query))
         elif not patient or self.waiter is not None:
-            assert await self.ask(wanted) is None
+            assert await self.ask(query) is None
         else:
-            self.waiter = Waiter(wanted, asyncio.create_task(self.ask(wanted, wait_seconds=3600.0)))
+            self.waiter = Waiter(query, asyncio.create_task(self.ask(query, wait_seconds=3600.0)))
             for _ in range(20):
-                await self.store.has_work(self.name)  # meanwhile it has looked, and found nothing
-
-    async def ask(self, wanted: Wanted, wait_seconds: float = 0.0) -> Lease | None:
-        return await self.store.lease(
-            "w",
-            wanted.kinds,
-            only=wanted.only,
-            pool=wanted.pool,
-            knows=wanted.knows,
-            wait_seconds=wait_seconds,
-            lease_seconds=60,
-        )
-
-    async def serve_waiter(self) -> None:
-        """Who waits is given a lane as soon as there is one, and not before."""
-        if self.waiter is None:
-            return
-        if ready := self.plain.first(self.waiter.wanted):
-            async with asyncio.timeout(self.patience):
-                lease = await self.waiter.lease
-            self.waiter = None
-            await self.taken(ready, lease)
-        else:
-            assert not self.waiter.lease.done()
-
-    async def give_up(self) -> None:
-        if self.waiter is not None:
-            self.waiter.lease.cancel()
-            await asyncio.gather(self.waiter.lease, return_exceptions=True)
-            self.waiter = None
-
-    async def taken(self, ready: Sequence[Lane], lease: Lease | None) -> None:
-        """The lease is of one of these lanes, and says of it what is so."""
-        assert lease is not None
-        lane = self.plain.lane(lease.kind, lease.lane)
-        assert lane in ready
-        lane.take(lease)
-        assert (lease.tries, lease.died) == (lane.tries, lane.died)
-        assert [
-            (found.body["n"], found.pointed, found.collects, found.tries, found.needs) for found in lease.events
-        ] == [
-            (item.name, item.pointed, item.collects, item.tries, item.needs)
-            for item in lane.items
-            if lane.kind == "turn"
-        ]
-        assert [(found.part_id, found.tries) for found in lease.parts] == [
-            (item.name, item.tries) for item in lane.items if lane.kind == "out"
-        ]
-        assert lease.steps == tuple(lane.steps)
-        assert lane.gone is None or lease.fence > lane.gone.fence
-        assert lease.sure_until <= time.monotonic() + 60
-        await self.listen(lane)
+                await self.store.has_work(self.name)  # by now the waiter has looked once
 
     def deal(self, lane: Lane, lease: Lease, many: int) -> dict[str, Any]:
-        """The first few of what the lease holds are dealt with."""
+        """Return the fields that consume the first items of a lease."""
         there = [item.name for item in lane.items]
         events = [found for found in lease.events if found.body["n"] in there][:many]
         sent = [found.part_id for found in lease.parts[:many]]
@@ -258,15 +147,10 @@ class History:
             lane.leave(FORM + 1)
 
     async def renew(self, number: int) -> None:
-        """Also one that has lapsed is good until somebody takes the lane."""
+        """Renew a lease. A lapsed one is valid until another worker takes the lane."""
         if chosen := await self.held(number):
             chosen[0].lapsed = False
             await self.listen(chosen[0])
-
-    async def listen(self, lane: Lane) -> None:
-        """Who holds a lease hears the signals since it began."""
-        if lane.held is not None and not lane.lapsed:
-            assert await self.store.renew(lane.held, lease_seconds=60) == Control(tuple(lane.signals))
 
     async def die(self, number: int) -> None:
         if (chosen := await self.held(number)) is None:
@@ -275,14 +159,6 @@ class History:
         await self.store.renew(lease, lease_seconds=0.001)
         lane.lapsed = True
         await self.lapse(self.plain.stats().leased)
-
-    async def lapse(self, left: int) -> None:
-        """Returns when only so many leases are held, or who waits was given one that lapsed."""
-        async with asyncio.timeout(self.patience):
-            while (await self.store.stats()).leased > left and not (self.waiter and self.waiter.lease.done()):
-                pass
-        # Nobody knows the moment at which it lapses here, so nobody is asked to see that coming.
-        self.store.offset_seconds = self.began + self.plain.now
 
     async def zombie(self, number: int) -> None:
         gone = [lane.gone for lane in self.plain.lanes if lane.gone is not None]
@@ -341,7 +217,7 @@ class History:
         self.store.offset_seconds = self.began + plain.now
         await self.serve_waiter()
         plain.step += 1
-        plain.ring()
+        plain.fire_timers()
         wait = await self.store.run_timers()
         left = min((timed.due[0] - plain.now for timed in plain.timers.values()), default=None)
         assert (wait is None) == (left is None)
@@ -357,7 +233,7 @@ class History:
         await self.commit(name, cancel=[self.named(name)])
         self.plain.timers.pop(name, None)
 
-    # ───────────── what is kept ─────────────
+    # ───────────── records, logs, rates and dead letters ─────────────
 
     async def put(self, name: str, ends: bool) -> None:
         value, key = next(self.numbers), self.named(name)
@@ -413,10 +289,10 @@ class History:
     async def drop(self, name: str) -> None:
         assert await self.store.drop(self.named(name)) is (self.plain.letters.pop(name, None) is not None)
 
-    # ───────────── the end ─────────────
+    # ───────────── checks ─────────────
 
     async def check(self) -> None:
-        """The store says of everything what the model does."""
+        """Check that the store has the state of the model."""
         store, plain = self.store, self.plain
         assert replace(await store.stats(), oldest_waiting_seconds=0.0) == plain.stats()
         snapshot = await store.get([self.key(name) for name in "ab"])
@@ -437,7 +313,7 @@ class History:
         assert {letter.dead_id for letter in await store.dead_letters()} == set(map(self.named, plain.letters))
 
     async def clear(self) -> None:
-        """Leave nothing behind that another history could lease, whatever became of this one."""
+        """Remove all work that another history could lease, however this one ended."""
         store = self.store
         await self.give_up()
         for lane in self.plain.lanes:
@@ -454,14 +330,14 @@ class History:
             arriving = [event(conversation, body={"n": -1})]
             await store.commit(transaction(store, conversation=conversation, accept=arriving, **changes))
             for kind in ("turn", "action"):
-                lease = await self.ask(Wanted((kind,), conversation, knows=FORM + 1), wait_seconds=self.patience)
+                lease = await self.ask(LeaseQuery((kind,), conversation, knows=FORM + 1), wait_seconds=self.patience)
                 assert lease is not None
                 await store.commit(transaction(store, of=lease, finish="done", consume=seqs(lease.events)))
 
 
 @dataclass(slots=True)
 class Trials:
-    """The histories of a test, which share its store: each keeps to names of its own."""
+    """The histories of one test. They share its store, with names of their own."""
 
     numbers: Iterator[int] = field(default_factory=count)
     patience: float = PATIENCE

@@ -1,4 +1,4 @@
-"""Outboxes: parts are sent in order, one lane a conversation."""
+"""Outboxes: parts are sent in order, with one lane for each conversation."""
 
 from __future__ import annotations
 

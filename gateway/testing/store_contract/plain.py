@@ -1,4 +1,4 @@
-"""What a store holds and who may lease what, as plain Python that shares no code with any store."""
+"""A model of a store in plain Python, which shares no code with any store."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, Literal
 from gateway.store.form import FORM
 from gateway.store.types import FOLDED_AFTER_SECONDS, Kind, Lease, Stats
 
-__all__ = ["BURST", "FOREVER", "NEVER", "Item", "Kept", "Lane", "Moment", "Plain", "Timed", "Wanted"]
+__all__ = ["BURST", "FOREVER", "NEVER", "Item", "Kept", "Lane", "LeaseQuery", "Moment", "Plain", "Timed"]
 
 Moment = tuple[float, int]
-"""Seconds of the history, and which of its steps: what one step made ready has no order."""
+"""Seconds of the history, and the number of the step. Lanes that one step makes ready have no order."""
 NEVER: Moment = (0.0, 0)
 FOREVER = 1e12
 BURST = 3
@@ -20,7 +20,7 @@ BURST = 3
 
 @dataclass(eq=False, slots=True)
 class Item:
-    """An event, a part or a launch that waits."""
+    """A waiting event, part or launch of an action."""
 
     name: Any
     wakes: bool = True
@@ -36,8 +36,8 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a worker asks for."""
+class LeaseQuery:
+    """The lanes that a worker may be given."""
 
     kinds: tuple[Kind, ...]
     only: str | None = None
@@ -47,7 +47,7 @@ class Wanted:
 
 @dataclass(eq=False, slots=True)
 class Lane:
-    """What can be leased, by whom it is held, and what is remembered from one lease to the next."""
+    """A lane, its lease, and the state that is kept from one lease to the next."""
 
     kind: Kind
     name: str
@@ -55,7 +55,7 @@ class Lane:
     items: list[Item] = field(default_factory=list)
     ready: Moment | None = None
     rests: bool = False
-    """Only notes wait: it is ready once they are old."""
+    """True if only notes wait, so that it is ready once they are old."""
     due: Moment = NEVER
     needs: int = 1
     held: Lease | None = None
@@ -63,7 +63,7 @@ class Lane:
     gone: Lease | None = None
     """The last lease that was lost or ended."""
     handed: list[Item] = field(default_factory=list)
-    """What the lease is answerable for."""
+    """The items that the lease was given."""
     tries: int = 0
     died: bool = False
     steps: list[str] = field(default_factory=list)
@@ -113,7 +113,7 @@ class Lane:
             self.sleep(at)
 
     def sleep(self, at: Moment) -> None:
-        """No work is left but notes, if any."""
+        """Make the lane unready, as no work is left; or ready later, if notes wait."""
         self.ready, self.rests = None, False
         if self.notes:
             self.rest(at)
@@ -122,7 +122,7 @@ class Lane:
         if self.lapsed:
             self.tries += 1
             self.died = True
-            self.blame()
+            self.count_try()
         self.gone = self.held or self.gone
         self.held, self.lapsed, self.needs, self.signals = lease, False, 1, []
         self.handed = self.items[:1] if self.kind == "out" else self.items[:]
@@ -131,7 +131,7 @@ class Lane:
         self, outcome: Literal["done", "failed"], at: Moment, due: Moment = NEVER, collect_until: Moment = NEVER
     ) -> None:
         if outcome == "failed" or self.kind == "out":
-            self.blame()
+            self.count_try()
         if outcome == "done":
             self.steps = []
         if outcome == "done" and self.kind == "action":
@@ -149,14 +149,14 @@ class Lane:
     def leave(self, needs: int) -> None:
         self.gone, self.held, self.lapsed, self.needs = self.held, None, False, needs
 
-    def blame(self) -> None:
+    def count_try(self) -> None:
         for item in self.handed:
             item.tries += 1
 
 
 @dataclass(slots=True)
 class Kept:
-    """A record as it was last written; its version outlives it."""
+    """A record as it was last written. Its version is kept after its end."""
 
     value: int
     version: int
@@ -175,20 +175,20 @@ class Timed:
 
 @dataclass(slots=True)
 class Plain:
-    """All that a store holds."""
+    """The whole state of a store."""
 
     now: float = 0.0
     step: int = 0
     lanes: list[Lane] = field(default_factory=list)
     seen: dict[str, float] = field(default_factory=dict)
-    """Until when each id is known."""
+    """Event id -> the moment until which it is remembered."""
     records: dict[str, Kept] = field(default_factory=dict)
     logs: dict[str, list[int]] = field(default_factory=dict)
     timers: dict[str, Timed] = field(default_factory=dict)
     letters: dict[str, tuple[str | None, Item]] = field(default_factory=dict)
-    """Events with their id, and parts."""
+    """Name -> event id and item; the id of a part is None."""
     taken: int = 0
-    """Of a rate that comes back in so long that it never does."""
+    """The cost taken from a rate that is not refilled in the time of a history."""
 
     @property
     def at(self) -> Moment:
@@ -203,14 +203,14 @@ class Plain:
     def is_ready(self, lane: Lane) -> bool:
         return lane.free and lane.ready is not None and lane.ready <= self.at
 
-    def first(self, wanted: Wanted) -> list[Lane]:
-        """Of the lanes that are wanted and ready, the one that has been so longest; more if that was one step."""
+    def first(self, query: LeaseQuery) -> list[Lane]:
+        """Return the lane of a query that has been ready longest. Several, if one step made them ready."""
         found = [
             lane
             for lane in self.lanes
-            if lane.kind in wanted.kinds
-            and (lane.name == wanted.only if wanted.only else lane.kind != "out" or lane.pool == wanted.pool)
-            and lane.needs <= wanted.knows
+            if lane.kind in query.kinds
+            and (lane.name == query.only if query.only else lane.kind != "out" or lane.pool == query.pool)
+            and lane.needs <= query.knows
             and self.is_ready(lane)
         ]
         since = min((lane.ready or NEVER for lane in found), default=NEVER)
@@ -227,8 +227,8 @@ class Plain:
         before = self.records.get(name)
         self.records[name] = Kept(value, 1 if before is None else before.version + 1, ends)
 
-    def ring(self) -> None:
-        """Accept what timers have fallen due."""
+    def fire_timers(self) -> None:
+        """Accept the events of the timers that are due."""
         for name, timed in sorted(self.timers.items(), key=lambda item: item[1].due):
             if timed.due <= self.at:
                 del self.timers[name]

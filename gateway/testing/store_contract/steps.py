@@ -1,4 +1,4 @@
-"""What a random history of a store is made of."""
+"""The steps of random histories of a store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["HISTORIES", "KEPT", "KINDS", "PASSES", "SORTS", "Doom", "Rest", "Ste
 
 KINDS: tuple[Kind, ...] = ("turn", "action", "out")
 PASSES = 60.0
-"""Seconds of each step of time; what is set for a moment is set for one between two of them."""
+"""Seconds of each step of time. Other moments are between two steps."""
 SOON, LATER, KEPT = 30.0, 90.0, 100.0
 
 Rest = Literal["due", "collect_until"] | None
@@ -37,7 +37,7 @@ moments = st.sampled_from([SOON, LATER])
 
 
 def leases(*kinds: Kind) -> st.SearchStrategy[Any]:
-    """For some of these kinds, or for each of them."""
+    """Return a strategy for leases of all of these kinds or of one."""
     return st.tuples(
         st.sampled_from([kinds, *((kind,) for kind in kinds)]),
         st.sampled_from([None, None, None, "a", "b"]),
@@ -99,7 +99,7 @@ Step = tuple[str, tuple[Any, ...]]
 
 
 def histories(rules: Rules) -> st.SearchStrategy[list[Step]]:
-    """Long ones; one that fails is shrunk to the steps that matter."""
+    """Return a strategy for long histories. Hypothesis shrinks a failing one to its relevant steps."""
     often = (
         "accept",
         "accept",
@@ -109,7 +109,7 @@ def histories(rules: Rules) -> st.SearchStrategy[list[Step]]:
         "lease",
         "lease",
         "lease",
-    )  # without work no step does much
+    )  # most steps need work
     names = [*rules, *(name for name in often if name in rules)]
     steps = st.one_of([st.tuples(st.just(name), rules[name]) for name in names])
     drawn = st.lists(st.none() | steps, min_size=30, max_size=50)
@@ -125,4 +125,4 @@ COLLECTING: Rules = {
 }
 POOLS: Rules = {name: OTHERS[name] for name in ("queue", "finish", "die")} | {"lease": leases("out")}
 HISTORIES = st.one_of([histories(rules) for rules in (TURNS, OTHERS, KEEPING, COLLECTING, POOLS, ALL)])
-"""Of few rules, which meet often, and of all."""
+"""Histories of a few rules, which interact often, and of all rules."""

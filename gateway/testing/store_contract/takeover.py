@@ -1,4 +1,4 @@
-"""A holder that is gone: another goes on from where it was, and nothing it still says counts."""
+"""Takeover of a lost lease: another worker continues the work, and later commits of the old holder fail."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.testing.store_contract.helpers import arrive, event, later, part, s
 __all__ = ["TakeoverContract"]
 
 SHORT = 0.02
-"""Seconds of a lease that a test lets lapse."""
+"""Seconds of a lease that lapses in a test."""
 
 
 class TakeoverContract:

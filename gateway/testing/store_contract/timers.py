@@ -1,4 +1,4 @@
-"""Timers: events that come when they fall due."""
+"""Timers: events that are accepted when they are due."""
 
 from __future__ import annotations
 

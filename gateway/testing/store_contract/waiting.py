@@ -1,6 +1,6 @@
-"""Who waits for a lease is given it as soon as there is one: whatever makes a lane ready is heard of.
+"""Waiting for a lease: a waiter is given a lane as soon as one is ready, for any cause of that.
 
-A store may look again now and then, for what it did not hear; it is the tests of that store that keep it from doing so.
+A store may also look again from time to time, for events that it missed. The tests of that store prevent this here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PATIENCE = 5.0
 
 @asynccontextmanager
 async def waiting(store: Store, kind: Kind, **options: Any) -> AsyncIterator[asyncio.Task[Lease | None]]:
-    """Somebody who waits for a lease, and has looked; in the end it is there."""
+    """Yield a task that waits for a lease and has looked once. After the block it has the lease."""
     asked = asyncio.create_task(store.lease("waits", [kind], wait_seconds=3600, lease_seconds=60, **options))
     for _ in range(20):
         await store.has_work("c")
@@ -50,7 +50,7 @@ async def waiting(store: Store, kind: Kind, **options: Any) -> AsyncIterator[asy
 
 @asynccontextmanager
 async def several(store: Store, kind: Kind, lanes: Sequence[str]) -> AsyncIterator[None]:
-    """As many who wait for the same, and have looked; in the end each has one of these lanes."""
+    """Start a waiter for each of these lanes, all with the same query. After the block, each has one of the lanes."""
     worker = [f"w{number}" for number in range(len(lanes))]
     asked = [asyncio.create_task(store.lease(name, [kind], wait_seconds=3600, lease_seconds=3600)) for name in worker]
     for _ in range(20):
@@ -64,7 +64,7 @@ async def several(store: Store, kind: Kind, lanes: Sequence[str]) -> AsyncIterat
 
 
 def apart(store: Store) -> list[str]:
-    """Three conversations, in different partitions where there are some."""
+    """Return three conversations, in different partitions if the store has several."""
     names = [f"c{number}" for number in range(100)]
     first = {store.partition(name): name for name in reversed(names)}
     return list(dict.fromkeys([*first.values(), *names]))[:3]

@@ -16,7 +16,7 @@ from gateway.testing.store_contract.forms import FormsContract
 from gateway.testing.store_contract.lanes import LanesContract
 from gateway.testing.store_contract.model import ModelContract
 from gateway.testing.store_contract.outbox import OutboxContract
-from gateway.testing.store_contract.reads import KINDS, ReadsContract, shows_its_own
+from gateway.testing.store_contract.prefetch import KINDS, PrefetchContract, shows_its_own
 from gateway.testing.store_contract.takeover import TakeoverContract
 from gateway.testing.store_contract.waiting import WaitingContract
 
@@ -41,7 +41,7 @@ class TestNobodyLooksAgain(
     FormsContract,
     LanesContract,
     OutboxContract,
-    ReadsContract,
+    PrefetchContract,
     TakeoverContract,
     WaitingContract,
     ModelContract,

@@ -30,8 +30,8 @@ async def store(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
 
 async def heard(store: RedisStore, partitions: set[str]) -> None:
     """News of these has come."""
-    [known] = store._parts.leases._known.values()
-    while not partitions <= set(known.heard._places or ()):
+    [ready] = store._parts.leases._ready.values()
+    while not partitions <= set(ready.subscription._places or ()):
         await asyncio.sleep(0.001)
 
 
@@ -55,56 +55,56 @@ async def test_listeners_hear_of_lanes_left_after_another_took_one(store: RedisS
     here = [name for number in range(200) if partition_of(name := f"c{number}") == "03"][:4]
     waiting = [asyncio.create_task(take(store, wait_seconds=15, lease_seconds=FAR)) for _ in here]
     async with asyncio.timeout(15):
-        while not store._parts.leases._known:
+        while not store._parts.leases._ready:
             await asyncio.sleep(0.001)
         assert await store.accept([event(name) for name in here]) == [True] * len(here)
         assert {lease.lane for lease in await asyncio.gather(*waiting)} == set(here)
 
 
 @pytest.fixture
-async def known() -> leases._Known:
+async def ready() -> leases.ReadyLanes:
     """All partitions were looked at, and there was nothing."""
-    known = leases._Known(Subscription(), PARTITIONS)
-    known.hear(0)
-    known.begin(FAR)
+    ready = leases.ReadyLanes(Subscription(), PARTITIONS)
+    ready.take_notifications(0)
+    ready.begin(FAR)
     for partition in PARTITIONS:
-        known.saw(partition, -1, -1)
-    assert known.claim() is None
-    return known
+        ready.saw(partition, -1, -1)
+    assert ready.claim() is None
+    return ready
 
 
-async def test_news_of_a_partition_under_look_is_looked_at_again(known: leases._Known) -> None:
+async def test_news_of_a_partition_under_look_is_looked_at_again(ready: leases.ReadyLanes) -> None:
     """It may have come after his look, whose answer arrives last."""
-    known.heard.tell("03")
-    known.hear(1_000_000)
-    assert known.claim() == "03"
-    known.heard.tell("07")
-    known.heard.tell("03")
-    known.hear(2_000_000)
-    assert known.claim() == "07"
-    known.saw("03", -1, -1)
-    assert known.claim() == "03"
-    assert known.claim() is None
-    assert not known.is_old
+    ready.subscription.notify("03")
+    ready.take_notifications(1_000_000)
+    assert ready.claim() == "03"
+    ready.subscription.notify("07")
+    ready.subscription.notify("03")
+    ready.take_notifications(2_000_000)
+    assert ready.claim() == "07"
+    ready.saw("03", -1, -1)
+    assert ready.claim() == "03"
+    assert ready.claim() is None
+    assert not ready.is_old
 
 
 async def test_pause_while_hearing_news_keeps_their_order(
-    known: leases._Known, monkeypatch: pytest.MonkeyPatch
+    ready: leases.ReadyLanes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses = (float(number * number) for number in count())
     with monkeypatch.context() as patch:
         patch.setattr(time, "monotonic", lambda: next(pauses))
-        known.heard.tell("07")
-        known.heard.tell("03")
-        known.hear(100_000_000)
-    assert [known.claim(), known.claim()] == ["07", "03"]
+        ready.subscription.notify("07")
+        ready.subscription.notify("03")
+        ready.take_notifications(100_000_000)
+    assert [ready.claim(), ready.claim()] == ["07", "03"]
 
 
-async def test_look_does_not_erase_news_still_unheard(known: leases._Known) -> None:
-    known.heard.tell("03")
-    known.saw("03", -1, -1)
-    known.hear(1_000_000)
-    assert known.claim() == "03"
+async def test_look_does_not_erase_news_still_unheard(ready: leases.ReadyLanes) -> None:
+    ready.subscription.notify("03")
+    ready.saw("03", -1, -1)
+    ready.take_notifications(1_000_000)
+    assert ready.claim() == "03"
 
 
 @pytest.mark.parametrize("odd", [b"\xff\xffturn", b"zzturn", b"turn", b"0", b""])

@@ -16,7 +16,7 @@ import pytest
 from blockbuster import blockbuster_ctx
 
 from gateway.store.errors import Overloaded, StoreRefused, StoreUnavailable
-from gateway.store.sqlite import SqliteStore, disk_space, lanes, mailbox
+from gateway.store.sqlite import SqliteStore, disk_space, leases, mailbox
 from gateway.store.sqlite.clock import Clock, Moment
 from gateway.store.sqlite.writer import Writer
 from gateway.store.transaction import Put, Timer, Transaction
@@ -257,7 +257,7 @@ async def test_lane_falling_due_while_the_thread_is_busy_is_noticed() -> None:
 
     await writer.submit(makes_due)
     lease = writer.submit(
-        lambda db, at: lanes.lease(db, at, "w", ["out"], None, "", 6.0, 1, Prefetch()), topic="out", wait_seconds=60.0
+        lambda db, at: leases.lease(db, at, "w", ["out"], None, "", 6.0, 1, Prefetch()), topic="out", wait_seconds=60.0
     )
     await writer.submit(takes_long)
     async with asyncio.timeout(15):

@@ -1,4 +1,4 @@
-"""Whoever ends a lease may go on with another lane in the same step: after a turn, with the outbox it filled."""
+"""Chained leases: the commit that ends a turn may lease the outbox that it fills."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gateway.store.transaction import Chained, Put, Transaction
 from gateway.store.types import Lease, Prefetch, Record
 from gateway.testing.store_contract.helpers import arrive, event, later, near, part, seqs, take, transaction
 
-__all__ = ["GoingOnContract"]
+__all__ = ["ChainedContract"]
 
 PREFETCH = Prefetch(records=("open",), log="said", last=2)
 
 
 def ends(store: Store, turn: Lease, *, lease_seconds: float = 60.0, **changes: Any) -> Transaction:
-    """The end of a turn, which goes on with the outbox of its conversation."""
+    """Return a transaction that ends a turn, with the outbox of its conversation chained."""
     chain = Chained(kind="out", lane=turn.lane, prefetch=PREFETCH, lease_seconds=lease_seconds)
     return transaction(store, of=turn, consume=seqs(turn.events), finish="done", chain=chain, **changes)
 
@@ -31,7 +31,7 @@ async def begun(store: Store) -> Lease:
     return await take(store, lease_seconds=60)
 
 
-class GoingOnContract:
+class ChainedContract:
     async def test_the_end_of_a_turn_takes_the_outbox_it_fills(self, store: Store) -> None:
         turn = await begun(store)
         queued = [replace(part("p"), pool="slow"), replace(part("q"), pool="slow")]

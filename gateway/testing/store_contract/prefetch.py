@@ -1,4 +1,4 @@
-"""What a lease shows with its lane: records and the end of a log, as they were when it was taken."""
+"""Prefetch: a lease has records and the end of a log, as they were when it was taken."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gateway.store.transaction import Put
 from gateway.store.types import Key, Kind, Lease, Prefetch, Record
 from gateway.testing.store_contract.helpers import makes_ready, take, transaction
 
-__all__ = ["KINDS", "ReadsContract", "shows_its_own"]
+__all__ = ["KINDS", "PrefetchContract", "shows_its_own"]
 
 KINDS: tuple[Kind, ...] = ("turn", "out", "action")
 ODD = ["a/b//c", "/", "é 🎉", "x'; DROP TABLE lane; --", "{02}", "%s\r\n\x00", "open/c"]
@@ -25,8 +25,8 @@ PREFETCH = Prefetch(records=("open", "seal"), log="said", last=2)
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What somebody who waited is given, once the block has ended."""
+class AwaitedLease:
+    """The lease of a worker that waited, set after the block."""
 
     asked: asyncio.Task[Lease | None]
 
@@ -38,19 +38,19 @@ class Answer:
 
 
 @asynccontextmanager
-async def waiting(store: Store, kind: Kind, **options: Any) -> AsyncIterator[Answer]:
+async def waiting(store: Store, kind: Kind, **options: Any) -> AsyncIterator[AwaitedLease]:
     asked = asyncio.create_task(
         store.lease("w", [kind], wait_seconds=3600, lease_seconds=60, prefetch=PREFETCH, **options)
     )
     for _ in range(20):
         await store.has_work("c")
-    yield Answer(asked)
+    yield AwaitedLease(asked)
     async with asyncio.timeout(5):
         await asked
 
 
 def shown(lease: Lease) -> dict[str, Record]:
-    """The records by name; they are all of the partition of their lane."""
+    """Return the prefetched records by name. All of them are of the partition of the lane."""
     assert {key.partition for key in lease.prefetched.records} <= {lease.partition}
     return {key.name: record for key, record in lease.prefetched.records.items()}
 
@@ -60,7 +60,7 @@ def said(lease: Lease) -> list[Json]:
 
 
 async def shows_its_own(store: Store, kind: Kind, lane: str) -> None:
-    """Whoever takes this lane, by its name or not, sees what is of its name."""
+    """Check that a lease of this lane, taken by its name or not, has the records of its name."""
     own = {f"open/{lane}": Put("own"), f"seal/{lane}": Put("sealed")}
     lines: list[tuple[str, Json]] = [(f"said/{lane}", "own"), ("said/c", "another's")]
     await store.commit(transaction(store, conversation=lane, puts=own, appends=lines, **makes_ready(kind, lane)))
@@ -73,7 +73,7 @@ async def shows_its_own(store: Store, kind: Kind, lane: str) -> None:
         await store.commit(transaction(store, of=lease, finish="failed"))
 
 
-class ReadsContract:
+class PrefetchContract:
     @pytest.mark.parametrize("kind", KINDS)
     async def test_a_lease_shows_what_was_asked_for(self, store: Store, kind: Kind) -> None:
         value: Json = {"x": [1, None, "é"]}

@@ -1,0 +1,84 @@
+"""Timers of a Redis store: their events are accepted when they are due."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from gateway.store.codec import incoming_from_text, moment
+from gateway.store.form import NewerForm
+from gateway.store.redis import scripts, wire
+from gateway.store.redis.connection import Server
+from gateway.store.redis.keys import PARTITIONS
+
+__all__ = ["RedisTimers"]
+
+_TIMERS: Final = 500
+"""The most timers of one partition that are read in one call."""
+_PAGE: Final = 500
+"""The most events that are examined in one call, so that the call stays short."""
+
+
+class RedisTimers:
+    """Timers of all partitions, and the regular checks that are made with them."""
+
+    def __init__(self, partition: Callable[[str], str]) -> None:
+        self._partition = partition
+        self._ranks = dict.fromkeys(PARTITIONS, 0)
+        """Partition that is not tidied yet -> the rank at which to continue."""
+        self._no_decision = (-math.inf, 0)
+        """The last moment without a pending decision (time.monotonic()), and the clock's offset at that moment."""
+
+    def had_no_decision(self, within_seconds: float, offset: int) -> bool:
+        """Return True if no decision was pending within the last seconds, by a clock with the same offset."""
+        at, then = self._no_decision
+        return then == offset and time.monotonic() - at < within_seconds
+
+    async def run(self, server: Server) -> float | None:
+        """Accept the events of the timers that are due. Return the seconds to the next timer, or None.
+
+        It also looks for lost data, follows the server's clock and deletes expired records.
+        """
+        await server.look_for_losses()
+        await server.keep_clock()
+        began = time.monotonic(), server.offset
+        await self._tidy(server)
+        answers = await server.run(scripts.DUE_TIMERS, PARTITIONS, _TIMERS)
+        if not any(pointed for *_, pointed in answers):
+            self._no_decision = began
+        for partition, (timers, *_) in zip(PARTITIONS, answers, strict=True):
+            if timers:
+                await self._fire(server, partition, timers)
+        return min((wait / 1_000_000 for _, wait, _ in answers if wait >= 0), default=None)
+
+    async def _tidy(self, server: Server) -> None:
+        """Take notes out of the count of waiting events. An old release counted them.
+
+        One page of each partition at a time, once in the life of a process.
+        """
+        if self._ranks:
+            places = [(server.keys.base(partition), (rank, _PAGE)) for partition, rank in self._ranks.items()]
+            found = zip(self._ranks, await server.run_at(scripts.TIDY, places), strict=True)
+            self._ranks = {partition: int(rank) for partition, rank in found if int(rank) >= 0}
+
+    async def _fire(self, server: Server, partition: str, timers: Sequence[tuple[bytes, bytes, bytes]]) -> None:
+        sent: list[Any] = [len(timers)]
+        for timer_id, due, held in timers:
+            try:
+                event = replace(incoming_from_text(held.decode()), stamp=moment(int(due)))
+            except NewerForm:  # a worker of that release fires it
+                sent[0] -= 1
+                continue
+            sent += [timer_id, due, held]
+            if self._partition(event.conversation) == partition:
+                sent += [1, *wire.event_arguments(event)]
+            else:  # stored in its own partition first, with an id of the timer, so that a repeat is a twin
+                once = f"timer:{partition}:{wire.text_of(timer_id)}:{int(due)}"
+                event = replace(event, event_ids=(*event.event_ids, once), refusable=False)
+                alone = [0, 0, 0, 1, 1, *wire.event_arguments(event)]
+                await server.run(scripts.ACCEPT, [self._partition(event.conversation)], *alone)
+                sent.append(0)
+        await server.run(scripts.FIRE_TIMERS, [partition], *sent)

@@ -1,0 +1,55 @@
+"""Events and parts, read from their rows."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from gateway.store.codec import decode, moment
+from gateway.store.types import QueuedPart, Waiting
+
+__all__ = ["EVENT_COLUMNS", "numbered_parts", "outbox", "waiting_from_row"]
+
+EVENT_COLUMNS = "seq, conversation, stamp, body, pointed, collects, tries, needs"
+
+
+def waiting_from_row(row: tuple[Any, ...]) -> Waiting:
+    """Return the event of a row of `EVENT_COLUMNS`."""
+    seq, conversation, stamp, body, pointed, collects, tries, needs = row
+    return Waiting(
+        seq=seq,
+        conversation=conversation,
+        stamp=moment(stamp),
+        body=decode(body),
+        pointed=bool(pointed),
+        collects=bool(collects),
+        tries=tries,
+        needs=needs,
+    )
+
+
+def outbox(db: sqlite3.Connection, conversation: str, limit: int = -1) -> list[QueuedPart]:
+    """Return the unsent parts of a conversation, in order. A negative `limit` is none."""
+    return [part for _, part in numbered_parts(db, conversation, limit)]
+
+
+def numbered_parts(db: sqlite3.Connection, conversation: str, limit: int) -> list[tuple[int, QueuedPart]]:
+    """Return the unsent parts of a conversation, in order, each with its `seq`."""
+    found = db.execute(
+        "SELECT seq, part_id, body, pool, stamp, tries FROM part WHERE conversation = ? ORDER BY seq LIMIT ?",
+        (conversation, limit),
+    )
+    return [
+        (
+            seq,
+            QueuedPart(
+                part_id=part_id,
+                conversation=conversation,
+                body=decode(body),
+                pool=pool,
+                stamp=moment(stamp),
+                tries=tries,
+            ),
+        )
+        for seq, part_id, body, pool, stamp, tries in found
+    ]
