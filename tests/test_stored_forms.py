@@ -97,7 +97,7 @@ def test_a_body_that_is_no_event_is_refused(body: dict[str, Json]) -> None:
 def test_the_body_of_a_part_has_this_text() -> None:
     item = OutboxItem.of(
         HERE,
-        Part(text="Delete it?", buttons=(Button(label="Yes", token="t"),)),
+        Part(call="sendMessage", arguments={"text": "Delete it?"}, buttons=(Button(label="Yes", token="t"),)),
         shows=("a1",),
         asks=("a1",),
         tells=(),

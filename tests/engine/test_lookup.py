@@ -6,7 +6,6 @@ import secrets
 from typing import Any
 
 import pytest
-from gateway.store.transaction import Put, Transaction
 from redis.asyncio import Redis
 
 from channels import Json
@@ -18,6 +17,7 @@ from gateway.store.base import Store
 from gateway.store.form import FORM
 from gateway.store.redis import RedisStore
 from gateway.store.sqlite import SqliteStore
+from gateway.store.transaction import Put, Transaction
 from gateway.stored import keys
 from gateway.testing import ChatDriver
 from gateway.tools import Approvers, Confirm

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from gateway.store.transaction import Put, Timer, Transaction
-from gateway.store.types import Dead, Incoming, Key, Kind, QueuedPart
 
 from channels import Json
 from gateway import ChannelAgent
 from gateway.store.form import FORM, NewerForm
+from gateway.store.transaction import Put, Timer, Transaction
+from gateway.store.types import Dead, Incoming, Key, Kind, QueuedPart
 from tests.engine.bots import Invoices
 from tests.engine.rig import Platform, Rig, rig
 from tests.stored import action_of

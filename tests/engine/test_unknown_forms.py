@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from gateway.store.transaction import Put, Transaction
-from gateway.store.types import Incoming, Key
 
 from channels import Ambiguous, AskfirstError, DeliveryReport, Json, OptedOut, Reply, Unreachable
 from gateway.engine.calls import Calls
 from gateway.engine.event_bodies import received_body
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Incoming, Key
 from gateway.tools import PendingAction
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, rig

@@ -6,11 +6,11 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from gateway.store.types import Key
 
 from gateway import Agent, ChannelAgent
 from gateway.store.sqlite import SqliteStore
 from gateway.store.sqlite.clock import Moment
+from gateway.store.types import Key
 from gateway.testing import ScriptedProvider
 from tests.engine.rig import Rig, here, rig
 

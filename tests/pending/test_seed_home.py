@@ -9,9 +9,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from gateway.store.errors import Conflict, StoreUnavailable
-from gateway.store.transaction import Transaction
-from gateway.store.types import Key
 
 from channels import MissingSetting
 from gateway import Agent, ChannelAgent
@@ -19,9 +16,12 @@ from gateway.pending import InMemoryPendingStore, RedisPendingStore, RegexConfir
 from gateway.pending.loading import stored_action
 from gateway.pending.seal import Keyring
 from gateway.pending.seed import state as seed_state
+from gateway.store.errors import Conflict, StoreUnavailable
 from gateway.store.redis import RedisStore
 from gateway.store.secret import secret_of
 from gateway.store.sqlite import SqliteStore
+from gateway.store.transaction import Transaction
+from gateway.store.types import Key
 from gateway.testing import ScriptedProvider
 from tests import upgrade
 from tests.pending.seed_places import SECRET, Place, kept, place, prefix, redis_url
