@@ -43,6 +43,7 @@ style: .venv/test.installed
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/lint-imports
+	$(BIN)/python -m scripts.house
 
 format: .venv/test.installed
 	$(BIN)/ruff format $(SOURCES)
