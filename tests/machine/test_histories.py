@@ -22,7 +22,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from gateway.pending import transitions
 from gateway.store.errors import Fenced
 from gateway.store.redis import scripts
-from gateway.store.sqlite import lanes
+from gateway.store.sqlite import leases
 from gateway.store.types import Lease
 from tests.machine import defects
 from tests.machine.machine import Machine, Violated
@@ -140,14 +140,18 @@ async def test_who_lost_its_lease_launches_nothing(tmp_path: Path, places: Place
 async def test_action_happens_twice_with_the_fence_off(
     tmp_path: Path, places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who has lost a lease goes on writing, and the record takes any fence."""
+    """A worker that lost its lease goes on writing, and the record takes any fence."""
     real = transitions.launch
 
-    def hold(db: sqlite3.Connection, held: Lease) -> None:
-        if not db.execute("SELECT 1 FROM lane WHERE kind = ? AND lane = ?", (held.kind, held.lane)).fetchall():
+    def hold(db: sqlite3.Connection, held: Lease) -> int:
+        found: tuple[int | None] | None = db.execute(
+            "SELECT upto FROM lane WHERE kind = ? AND lane = ?", (held.kind, held.lane)
+        ).fetchone()
+        if found is None:
             raise Fenced
+        return found[0] or 0
 
-    monkeypatch.setattr(lanes, "hold", hold)
+    monkeypatch.setattr(leases, "hold", hold)
     for name in ("COMMIT", "RENEW"):
         script = copy.copy(getattr(scripts, name))
         text = script.text.replace("state.worker and state.fence == tonumber(fence)", "state.worker")

@@ -1,7 +1,7 @@
--- ARGV: the most timers
+-- ARGV: the most timers, the newest form that is known
 -- Returns the timers that are due, in order (id, due, event), the microseconds to the next one (-1: none), and the
--- count of pending decisions. It also removes some expired records, which no script returns any more.
-local most = tonumber(argument())
+-- count of pending decisions of the known forms. It also removes some expired records, which no script returns any more.
+local most, knows = tonumber(argument()), tonumber(argument())
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', key('ends'), '-inf', now, 'LIMIT', 0, most)) do remove_record(name) end
 local found = redis.call('ZRANGEBYSCORE', key('timers'), '-inf', now, 'WITHSCORES', 'LIMIT', 0, most)
 local timers = {}
@@ -9,4 +9,6 @@ for i = 1, #found, 2 do
   timers[#timers + 1] = { found[i], found[i + 1], redis.call('HGET', key('timer'), found[i]) }
 end
 local next_one = redis.call('ZRANGE', key('timers'), #timers, #timers, 'WITHSCORES')
-return { timers, next_one[2] and math.max(0, tonumber(next_one[2]) - now) or -1, redis.call('ZCARD', key('points')) }
+local pending = 0
+for needs = 1, knows do pending = pending + redis.call('ZCARD', key(points_of(needs))) end
+return { timers, next_one[2] and math.max(0, tonumber(next_one[2]) - now) or -1, pending }

@@ -131,7 +131,7 @@ class RedisStore:
         limit: int = 100,
         knows: int = FORM,
     ) -> list[Waiting]:
-        if conversation is None and knows == 1 and self._timers.had_no_decision(older_than_seconds, self._offset):
+        if conversation is None and knows <= FORM and self._timers.had_no_decision(older_than_seconds, self._offset):
             return []  # decisions that came since then are not old enough yet
         which: list[Value] = [0] if conversation is None else [1, to_bytes(conversation)]
         partitions = PARTITIONS if conversation is None else [self.partition(conversation)]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from gateway.store.codec import incoming_from_text, moment
-from gateway.store.form import NewerForm
+from gateway.store.form import FORM, NewerForm
 from gateway.store.redis import scripts, wire
 from gateway.store.redis.connection import Server
 from gateway.store.redis.keys import PARTITIONS
@@ -46,7 +46,7 @@ class RedisTimers:
         await server.keep_clock()
         began = time.monotonic(), server.offset
         await self._tidy(server)
-        answers = await server.run(scripts.DUE_TIMERS, PARTITIONS, _TIMERS)
+        answers = await server.run(scripts.DUE_TIMERS, PARTITIONS, _TIMERS, FORM)
         if not any(pointed for *_, pointed in answers):
             self._no_decision = began
         for partition, (timers, *_) in zip(PARTITIONS, answers, strict=True):

@@ -19,6 +19,7 @@ from gateway.testing.store_contract.outbox import OutboxContract
 from gateway.testing.store_contract.prefetch import KINDS, PrefetchContract, shows_its_own
 from gateway.testing.store_contract.takeover import TakeoverContract
 from gateway.testing.store_contract.waiting import WaitingContract
+from tests.store.redis_server import RedisServer
 
 
 @pytest.mark.ledger("TEST-08")
@@ -72,6 +73,24 @@ async def test_old_decisions_are_found_only_once_they_are_old_enough(redis_url: 
     assert [found.conversation for found in await store.pending_decisions(older_than_seconds=3600)] == ["c"]
     await store.close()
     await other.close()
+
+
+async def test_sweep_without_decisions_asks_the_server_nothing(server: RedisServer) -> None:
+    store = RedisStore(server.url, ack_seconds=5)
+    await store.open()
+    await store.run_timers()
+    before = await scripts_run(server)
+    assert await store.pending_decisions(older_than_seconds=3600) == []
+    assert await scripts_run(server) == before
+    assert await store.pending_decisions() == []
+    assert await scripts_run(server) > before
+    await store.close()
+
+
+async def scripts_run(server: RedisServer) -> int:
+    stats = await server.command("INFO", "commandstats")
+    assert isinstance(stats, dict)
+    return sum(stat["calls"] for name, stat in stats.items() if name.startswith("cmdstat_eval"))
 
 
 @pytest.mark.parametrize("yields", range(20))
