@@ -246,8 +246,11 @@ class AdapterState:
 
     async def _count(self, store: Store, now: datetime) -> None:
         self._counted = time.monotonic()
-        found, prefix = await store.scan(keys.seed_slot("")), keys.seed_slot("")
-        self._slots = {key.name.removeprefix(prefix): _end(record.value, now) for key, record in found}
+        before, prefix = self._slots.copy(), keys.seed_slot("")
+        found = await store.scan(prefix)
+        # A stash that commits while the scan runs may be missing from it.
+        new = {where: end for where, end in self._slots.items() if before.get(where) != end}
+        self._slots = {key.name.removeprefix(prefix): _end(record.value, now) for key, record in found} | new
 
     def start(self, task: asyncio.Future[Any]) -> None:
         """Keep a task until it has ended."""
