@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
-from channels import Address, Json, Media, Message, Person, Reply
+from channels import Address, Json, Message, Person, Reply
 from gateway.agent import Agent, AgentResult, Ask, Asked, Journal, Keep, LoopOutcome, LoopPorts, StopReason, Verdict
-from gateway.artifacts import Artifact
+from gateway.artifacts import media_of
 from gateway.memory import RESET, to_entries
 from gateway.options import WrongOption
 from gateway.providers.base import ModelMessage
@@ -33,7 +33,6 @@ __all__ = [
     "Runtime",
     "Turn",
     "answer_with_model",
-    "media_of",
     "split_command",
     "without_buttons",
 ]
@@ -316,17 +315,6 @@ def _group_messages(message: Message) -> list[ModelMessage]:
         return []
     lines = ["Written in the group before this message, not to you:", *message.before]
     return [ModelMessage(role="event", content="\n".join(lines))]
-
-
-def media_of(artifact: Artifact) -> Media:
-    """Return a kept file as a reply's media."""
-    return Media(
-        sha256=artifact.sha256 or "",
-        mime_type=artifact.mime_type or "application/octet-stream",
-        filename=artifact.filename or "file",
-        size=artifact.size or 0,
-        role=artifact.role,
-    )
 
 
 def without_buttons(reply: Reply | str) -> Reply:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from channels import AskfirstError
+from channels import AskfirstError, Media
 
-__all__ = ["MAX_BYTES", "MAX_PER_RUN", "Artifact", "OutsideRun", "collecting", "emit_artifact"]
+__all__ = ["MAX_BYTES", "MAX_PER_RUN", "Artifact", "OutsideRun", "collecting", "emit_artifact", "media_of"]
 
 MAX_BYTES = 25 * 1024 * 1024
 """The largest file that a tool may emit, in bytes."""
@@ -47,6 +47,17 @@ class Artifact:
     """The time for which the bytes are kept, in seconds; None: the store's default."""
     content: bytes | None = field(default=None, repr=False, compare=False)
     """The bytes, until they are stored; None for a file with only a URL."""
+
+
+def media_of(artifact: Artifact) -> Media:
+    """Return a kept file as a reply's media."""
+    return Media(
+        sha256=artifact.sha256 or "",
+        mime_type=artifact.mime_type or "application/octet-stream",
+        filename=artifact.filename or "file",
+        size=artifact.size or 0,
+        role=artifact.role,
+    )
 
 
 class _Collector:

@@ -15,7 +15,7 @@ import click
 from channels import Person
 from channels.direct import DirectChannel, own_place
 from gateway.agent import AgentResult
-from gateway.artifacts import Artifact
+from gateway.artifacts import Artifact, media_of
 from gateway.assembly import in_memory
 from gateway.channel_agent import ChannelAgent
 from gateway.cli.bots import BotRef, bot_argument, load_settings
@@ -24,7 +24,6 @@ from gateway.cli.terminal import from_markdown, visible
 from gateway.engine.engine import Engine
 from gateway.pending.prompt import labels
 from gateway.pending.words import Intent
-from gateway.turn import media_of
 
 __all__ = ["chat"]
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from channels import Button, Json, Media, Person, Reply, Settled
+from channels import Button, Json, Person, Reply, Settled
 from channels.formatting import is_quick
 from gateway.artifacts import Artifact
 from gateway.pending.words import Intent, safe_words
@@ -28,7 +28,6 @@ __all__ = [
     "full_text",
     "is_you",
     "labels",
-    "media_of",
     "outcome_key",
     "prompt",
     "question",
@@ -99,13 +98,6 @@ def attached(action: PendingAction) -> Artifact:
         size=len(content),
         mime_type=_TEXT,
         filename=f"{action.code}.txt",
-    )
-
-
-def media_of(artifact: Artifact) -> Media:
-    """Return the reference of a reply to the file of a question."""
-    return Media(
-        sha256=artifact.sha256 or "", mime_type=_TEXT, filename=artifact.filename or "", size=artifact.size or 0
     )
 
 

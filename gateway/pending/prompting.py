@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from channels import Address, Button, Reply
+from gateway.artifacts import media_of
 from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions, OutgoingReply, in_order
 from gateway.pending.changes import KEPT_SECONDS
@@ -16,7 +17,6 @@ from gateway.pending.prompt import (
     attached,
     brief,
     code_only,
-    media_of,
     prompt,
     question,
     settled,

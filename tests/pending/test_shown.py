@@ -14,10 +14,11 @@ from channels import Address, Json, Reply
 from channels.slack.render import render as render_slack
 from channels.twilio import SmsChannel, WhatsAppChannel
 from channels.twilio.render import render_whatsapp
+from gateway.artifacts import media_of
 from gateway.engine.parts import PartRenderer
 from gateway.pending import deciding, prompting
 from gateway.pending.actions import ConversationActions
-from gateway.pending.prompt import attached, code_only, full_text, media_of, prompt, settled_note
+from gateway.pending.prompt import attached, code_only, full_text, prompt, settled_note
 from gateway.pending.propose import ProposalRefused
 from gateway.pending.tokens import token_sha256
 from gateway.pending.transitions import approve, finish, launch, show
