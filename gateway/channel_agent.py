@@ -17,7 +17,7 @@ from pydantic import Field
 from channels import Address, AskfirstError, Attachment, Message, Person, Reply
 from channels.direct import DirectChannel, own_place, shared_place
 from gateway.agent import Agent, AgentResult
-from gateway.observe import describe_error
+from gateway.logs import describe_error
 from gateway.options import WrongOption, checked
 from gateway.providers.base import Provider
 from gateway.tools import Tool, unasked

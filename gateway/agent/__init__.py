@@ -8,7 +8,7 @@ from gateway.agent.journal import Journal
 from gateway.agent.loop import AgentSpec, LoopOutcome, run_loop
 from gateway.agent.model import OnEvent, OnText
 from gateway.agent.ports import LoopPorts
-from gateway.agent.results import AgentResult, StopReason, StreamChunk
+from gateway.observe.results import AgentResult, StopReason, StreamChunk
 
 __all__ = [
     "Agent",

@@ -15,7 +15,7 @@ from gateway.agent.confirming import OnConfirm
 from gateway.agent.loop import AgentSpec, LoopOutcome, run_loop
 from gateway.agent.model import OnEvent, OnText
 from gateway.agent.ports import LoopPorts, ignore_event
-from gateway.agent.results import AgentResult, StreamChunk
+from gateway.observe.results import AgentResult, StreamChunk
 from gateway.agent.unattended import Unattended
 from gateway.agent.window import Window
 from gateway.options import checked

@@ -17,7 +17,7 @@ from gateway.agent.journal import CallResult, Progress
 from gateway.agent.model import OnEvent, milliseconds_since
 from gateway.agent.unattended import Approved, Unattended
 from gateway.artifacts import Artifact, NotKept, collecting, emit_artifact
-from gateway.observe import describe_error
+from gateway.logs import describe_error
 from gateway.providers.base import ToolCall
 from gateway.tools import (
     NothingDone,

@@ -14,7 +14,7 @@ from gateway.agent.confirming import Asked, OnConfirm
 from gateway.agent.journal import CallResult, Progress
 from gateway.agent.model import ModelCaller, Stopped
 from gateway.agent.ports import LoopPorts
-from gateway.agent.results import StopReason
+from gateway.observe.results import StopReason
 from gateway.agent.unattended import Unattended
 from gateway.agent.window import LEAST_BYTES, Window, fitted, size
 from gateway.artifacts import Artifact

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gateway.agent.config import AgentConfig, ConfirmAction
 from gateway.agent.confirming import Ask, Asked, Verdict
-from gateway.observe import describe_error
+from gateway.logs import describe_error
 from gateway.tools import PendingAction, PendingConfirmation, ToolContext, compute_args_digest
 
 __all__ = ["Approved", "Unattended"]

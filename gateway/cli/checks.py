@@ -30,7 +30,7 @@ from gateway.cli.webhooks import polled, webhook_url
 from gateway.control_server import socket_file, store_file
 from gateway.engine.clock_skew import skew_of
 from gateway.environment import proxied
-from gateway.observe import describe_error
+from gateway.logs import describe_error
 from gateway.providers import KnowsModels, ModelMessage, Provider, ProviderConfigurationError, ProviderError, Request
 from gateway.settings import Settings
 from gateway.store.base import Store

@@ -19,7 +19,7 @@ from channels.catalogue import names, settings_of
 from channels.direct import DirectChannel
 from channels.keys import keys
 from gateway.app import Gateway
-from gateway.observe import configure_logging, pseudonyms
+from gateway.logs import configure_logging, pseudonyms
 from gateway.settings import LogLevel, Settings
 from gateway.web import serve
 

@@ -18,7 +18,7 @@ from gateway.engine.intake.inbox import Inbox
 from gateway.engine.leases import lease_lane
 from gateway.engine.runtime import BotRuntime
 from gateway.engine.turns.runner import TurnRunner
-from gateway.observe import describe_error
+from gateway.logs import describe_error
 from gateway.pending.seed.running import sweep_executors
 from gateway.store.errors import StoreError, StoreUnavailable
 from gateway.store.types import Kind, Lease

@@ -21,7 +21,7 @@ from channels import (
 )
 from gateway.engine.engine import Engine
 from gateway.engine.polling import Poller
-from gateway.observe import describe_error
+from gateway.logs import describe_error
 
 __all__ = ["Platforms"]
 

@@ -17,7 +17,7 @@ from typing import Protocol
 from channels import AskfirstError, CanPoll, Channel, Parsed, RateLimited, WebhookResponse
 from gateway.engine.context import EngineContext
 from gateway.engine.intake.inbox import Inbox
-from gateway.observe import describe_error
+from gateway.logs import describe_error
 from gateway.store.errors import Conflict, StoreError
 from gateway.store.transaction import Put, Transaction
 from gateway.stored import keys

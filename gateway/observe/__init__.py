@@ -1,8 +1,6 @@
-"""Observation for operators and authors: the live feed of events, and the logs."""
+"""What a run leaves behind: its events, their readers, its result."""
 
 from gateway.observe.feed import Feed, Notice
-from gateway.observe.logs import configure_logging, describe_error, redact
-from gateway.observe.people import pseudonyms
-from gateway.observe.ratelimit import RateLimitFilter
+from gateway.observe.results import AgentResult, StopReason, StreamChunk
 
-__all__ = ["Feed", "Notice", "RateLimitFilter", "configure_logging", "describe_error", "pseudonyms", "redact"]
+__all__ = ["AgentResult", "Feed", "Notice", "StopReason", "StreamChunk"]

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from channels import AskfirstError
-from gateway.observe import describe_error
+from gateway.logs import describe_error
 
 __all__ = [
     "NothingDone",

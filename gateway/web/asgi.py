@@ -21,7 +21,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from channels import AskfirstError
-from gateway.observe import describe_error
+from gateway.logs import describe_error
 from gateway.web.limits import MAX_BODY_BYTES, ClientLimits
 
 __all__ = ["ASGIApp", "Bridge", "asgi"]

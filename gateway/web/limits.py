@@ -15,7 +15,7 @@ from aiohttp import HttpVersion10, HttpVersion11, hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
-from gateway.observe import RateLimitFilter, describe_error
+from gateway.logs import RateLimitFilter, describe_error
 from gateway.web import webhooks
 from gateway.web.fast_path import SerializedResponse
 

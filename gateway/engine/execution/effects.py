@@ -19,7 +19,7 @@ from gateway.artifacts import Artifact, NotKept, collecting, emit_artifact
 from gateway.engine import event_log
 from gateway.engine.context import EngineContext
 from gateway.engine.leases import BEATS
-from gateway.observe import describe_error
+from gateway.logs import describe_error
 from gateway.pending.prompt import statement
 from gateway.pending.transitions import PROBED_NOT_DONE, may_relaunch
 from gateway.tools import (

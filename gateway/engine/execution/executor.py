@@ -21,7 +21,7 @@ from gateway.engine.execution.backlog import ActionBacklog
 from gateway.engine.execution.effects import EffectResult, Effects
 from gateway.engine.leases import HeldLease, release_to_newer, shielded_commit
 from gateway.engine.retrying import attempts
-from gateway.observe import describe_error
+from gateway.logs import describe_error
 from gateway.pending import settling
 from gateway.pending.actions import ConversationActions
 from gateway.pending.loading import conversation_of, stored_action

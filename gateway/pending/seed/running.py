@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from channels.cancellable_threads import hand_over
 from gateway.artifacts import Artifact, collecting
-from gateway.observe import describe_error
+from gateway.logs import describe_error
 from gateway.pending import transitions
 from gateway.pending.actions import ConversationActions
 from gateway.pending.seal import Keyring
