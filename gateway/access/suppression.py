@@ -12,7 +12,7 @@ from datetime import datetime
 from channels import ButtonPress, Channel, DeliveryReport, Event, Message, OptedOut, OptOut, Unreachable
 from gateway.store.base import Store
 from gateway.store.transaction import Put, Transaction
-from gateway.store.types import Key, Record
+from gateway.store.types import Record
 from gateway.stored import keys
 
 __all__ = [
@@ -20,23 +20,11 @@ __all__ = [
     "has_opted_out",
     "is_suppressed",
     "opt_out",
-    "opt_out_key",
     "unreachable",
-    "unreachable_key",
     "update_suppression",
 ]
 
 _UNREACHABLE_SECONDS = 86400.0
-
-
-def opt_out_key(store: Store, conversation: str) -> Key:
-    """Return the key of the record of an opt-out."""
-    return keys.key(store, conversation, keys.opted_out)
-
-
-def unreachable_key(store: Store, conversation: str) -> Key:
-    """Return the key of the record of an unreachable conversation."""
-    return keys.key(store, conversation, keys.unreachable)
 
 
 def opt_out(at: datetime, *, last_words: Iterable[str] = ()) -> Put:
@@ -53,10 +41,10 @@ def unreachable(at: datetime, code: str) -> Put:
 
 
 def update_suppression(
-    transaction: Transaction, store: Store, channel: Channel | None, conversation: str, event: Event, at: datetime
+    transaction: Transaction, channel: Channel | None, conversation: str, event: Event, at: datetime
 ) -> None:
     """Put this conversation on the suppression list, or take it off, as the event says."""
-    opted_out, shut = (key(store, conversation).name for key in (opt_out_key, unreachable_key))
+    opted_out, shut = keys.opted_out(conversation), keys.unreachable(conversation)
     can_still_write = channel is None or channel.capabilities.opt_out
     match event:
         case OptOut(opted_in=True):
@@ -74,7 +62,7 @@ def update_suppression(
 def is_suppressed(record: Record, part_id: str) -> bool:
     """Return True if a part must not be sent to a person that opted out.
 
-    `record` is the one of `opt_out_key`. A record that cannot be read suppresses every part.
+    `record` is the one of `keys.opted_out`. A record that cannot be read suppresses every part.
     """
     match record.value:
         case None:
@@ -87,7 +75,7 @@ def is_suppressed(record: Record, part_id: str) -> bool:
 
 async def has_opted_out(store: Store, conversation: str) -> bool:
     """Return True if the person of this conversation opted out."""
-    key = opt_out_key(store, conversation)
+    key = keys.key(store, conversation, keys.opted_out)
     return (await store.get([key]))[key].value is not None
 
 
@@ -96,7 +84,7 @@ async def check_suppression(store: Store, conversation: str) -> None:
 
     Raises OptedOut when the person opted out, and Unreachable when the platform refuses to deliver.
     """
-    both = opt_out_key(store, conversation), unreachable_key(store, conversation)
+    both = [keys.key(store, conversation, name) for name in (keys.opted_out, keys.unreachable)]
     snapshot = await store.get(both)
     opted_out, shut = (snapshot[key].value for key in both)
     if opted_out is not None:

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Self, cast
+from typing import Any, Self
 from weakref import WeakValueDictionary
 
 from pydantic import TypeAdapter
@@ -130,7 +130,7 @@ class Call:
 
     def _lines(self) -> AsyncGenerator[LogEntry, None]:
         log = keys.key(self.context.store, self.conversation, keys.visible_log)
-        return cast("AsyncGenerator[LogEntry, None]", self.context.store.watch(log, after=self.last_line))
+        return self.context.store.watch(log, after=self.last_line)
 
     async def read_posted_result(self, message_id: str) -> None:
         """Take over the end of this message's turn if another process posted it."""

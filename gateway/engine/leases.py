@@ -27,7 +27,7 @@ log = logging.getLogger("askfirst.leases")
 PREFETCH: Mapping[Kind, Prefetch] = {
     "turn": Prefetch(records=(keys.INDEX, keys.FOLDED_NOTES), log=keys.TRANSCRIPT, last=LINES_READ),
     "out": Prefetch(records=(keys.INDEX,)),
-    "action": Prefetch(records=("action",)),
+    "action": Prefetch(records=(keys.ACTION,)),
 }
 """The records and the log that are read with a lease, by the kind of its lane."""
 BEATS = 3

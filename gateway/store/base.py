@@ -7,7 +7,7 @@ actions, sessions and budgets are above it. Values are JSON. All stamps are of t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -136,7 +136,7 @@ class Store(Protocol):
         """Return the entries of a log after a sequence number, in order; at most the `last` of them."""
         ...
 
-    def watch(self, log: Key, *, after: int = 0) -> AsyncIterator[LogEntry]:
+    def watch(self, log: Key, *, after: int = 0) -> AsyncGenerator[LogEntry, None]:
         """Yield the entries of a log after a sequence number, for ever, as they are committed.
 
         Raises StoreUnavailable when the store closes.

@@ -12,6 +12,7 @@ from typing import Concatenate, Final, ParamSpec, Protocol
 from gateway.store.types import Key
 
 __all__ = [
+    "ACTION",
     "ADMITTED",
     "AUDIT",
     "FIRST_FORM",
@@ -49,6 +50,8 @@ __all__ = [
 
 _P = ParamSpec("_P")
 
+ACTION: Final = "action"
+"""The prefix of `action`, for a prefetch."""
 INDEX: Final = "open"
 """The prefix of `index`, for a prefetch."""
 FOLDED_NOTES: Final = "notes"
@@ -176,7 +179,7 @@ def poller(channel: str) -> str:
 
 def action(action_id: str) -> str:
     """Record: an action. Written by its changes; 30 days after it settled, kept before."""
-    return f"action/{action_id}"
+    return f"{ACTION}/{action_id}"
 
 
 def token(sha256: str) -> str:

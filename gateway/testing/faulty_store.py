@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from inspect import isawaitable
 from typing import Any
 
@@ -77,7 +77,7 @@ class FaultyStore:
     def partition(self, conversation: str) -> str:
         return self._store.partition(conversation)
 
-    def watch(self, log: Key, *, after: int = 0) -> AsyncIterator[LogEntry]:
+    def watch(self, log: Key, *, after: int = 0) -> AsyncGenerator[LogEntry, None]:
         self.calls["watch"] += 1
         return self._store.watch(log, after=after)
 

@@ -18,7 +18,7 @@ from gateway.engine.delivery.visible_log import person_line
 from gateway.engine.event_bodies import replay_body
 from gateway.engine.reply_limits import security_line
 from gateway.engine.retrying import attempts
-from gateway.observe import describe_error
+from gateway.logs import describe_error
 from gateway.pending.actions import ConversationActions
 from gateway.store.errors import StoreError
 from gateway.store.form import FORM, NewerForm, check_form, is_newer
@@ -143,7 +143,7 @@ class Decisions:
                 )
         if event is not None:
             channel = self._context.channels.get(event.address.channel)
-            update_suppression(transaction, self._context.store, channel, conversation, event, waiting.stamp)
+            update_suppression(transaction, channel, conversation, event, waiting.stamp)
 
     def _dead_letter(self, waiting: Waiting, error: str, *, genuine: bool = True) -> Transaction:
         """Return the transaction that makes a dead letter of an event."""

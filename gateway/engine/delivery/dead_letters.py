@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from channels import OptedOut, Person, Unreachable
-from gateway.access.suppression import opt_out, opt_out_key, unreachable, unreachable_key
+from gateway.access.suppression import opt_out, unreachable
 from gateway.engine.context import EngineContext
 from gateway.engine.delivery import attempt_record, reports
 from gateway.pending.deciding import withdraw
@@ -13,6 +13,7 @@ from gateway.pending.index import Showing
 from gateway.pending.settling import close_undelivered, end_tampered
 from gateway.store.transaction import Transaction
 from gateway.store.types import Dead, QueuedPart
+from gateway.stored import keys
 from gateway.stored.outbox import OutboxItem
 
 __all__ = ["dead_letter"]
@@ -34,7 +35,7 @@ async def dead_letter(
     actions of a person that opted out are withdrawn. `perhaps_seen`: the part may have arrived all the same.
     `forged`: the part has no valid seal, so its actions end as tampered.
     """
-    conversation, store = parts[0].conversation, context.store
+    conversation = parts[0].conversation
     for queued in parts:
         if refusal is None or _is_missed(queued):
             transaction.dead.append(Dead(dead_id=queued.part_id, conversation=conversation, reason=reason, part=queued))
@@ -57,9 +58,9 @@ async def dead_letter(
     match refusal:
         case OptedOut():
             withdraw(actions, _only_person(parts[0]), actions.now)
-            transaction.puts[opt_out_key(store, conversation).name] = opt_out(actions.now)
+            transaction.puts[keys.opted_out(conversation)] = opt_out(actions.now)
         case Unreachable():
-            transaction.puts[unreachable_key(store, conversation).name] = unreachable(actions.now, refusal.code)
+            transaction.puts[keys.unreachable(conversation)] = unreachable(actions.now, refusal.code)
     actions.write(transaction)
     if refusal is None:
         address, language = actions.index.address, actions.language

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from channels import Ambiguous, MissingSetting, Part, Receipt, Reply, SendError, Unavailable
-from gateway.access.suppression import is_suppressed, opt_out_key
+from gateway.access.suppression import is_suppressed
 from gateway.artifacts import NotKept, OfConversation
 from gateway.engine import event_log
 from gateway.engine.context import EngineContext
@@ -49,6 +49,7 @@ from gateway.pending.actions import OutgoingReply
 from gateway.store.errors import Fenced
 from gateway.store.form import NewerForm, check_form
 from gateway.store.types import Lease, QueuedPart
+from gateway.stored import keys
 from gateway.stored.outbox import OutboxItem
 from gateway.wording import say
 
@@ -192,7 +193,7 @@ class _Lane:
         )
 
     async def _has_opted_out(self, queued: QueuedPart) -> bool:
-        key = opt_out_key(self._context.store, queued.conversation)
+        key = keys.key(self._context.store, queued.conversation, keys.opted_out)
         return is_suppressed((await self._context.store.get([key]))[key], queued.part_id)
 
     async def _is_settled(self, out: OutgoingPart) -> bool:

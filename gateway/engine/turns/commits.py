@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from channels import Address, Person
-from gateway.access.suppression import unreachable_key
 from gateway.engine import event_log
 from gateway.engine.context import EngineContext
 from gateway.engine.delivery.visible_log import person_line
@@ -31,7 +30,7 @@ def finish_turn(context: EngineContext, lease: Lease, batch: Batch) -> Transacti
         person_line(transaction, context, conversation, message)
     forget_folded(transaction, context, lease, batch)
     if batch.messages:
-        transaction.deletes.append(unreachable_key(context.store, conversation).name)
+        transaction.deletes.append(keys.unreachable(conversation))
     return transaction
 
 

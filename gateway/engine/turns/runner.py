@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from channels import Address, CanType, Reply, SendError
 from channels.direct import DirectChannel
-from gateway.access.suppression import has_opted_out, opt_out_key
+from gateway.access.suppression import has_opted_out
 from gateway.engine import event_log
 from gateway.engine.calls import post_result
 from gateway.engine.concurrency import DelayedTask, KeyedLimit
@@ -28,14 +28,15 @@ from gateway.engine.turns.failures import AttemptHistory, FailurePolicy
 from gateway.engine.turns.interrupts import SignalInbox
 from gateway.engine.turns.notes import gather, is_said, keep_folded
 from gateway.engine.turns.running import RunningTurn, tool_context, turn_input, turn_language
+from gateway.logs import describe_error
 from gateway.memory import Transcripts, to_entries
-from gateway.observe import describe_error
 from gateway.options import WrongOption
 from gateway.providers.base import ModelMessage, ProviderError
 from gateway.store.errors import Fenced
 from gateway.store.form import NewerForm, check_form
 from gateway.store.transaction import Transaction
 from gateway.store.types import Lease, Snapshot
+from gateway.stored import keys
 from gateway.turn import Outcome, Turn
 from gateway.wording import FALLBACK, say
 
@@ -262,7 +263,7 @@ class TurnRunner:
         if not await has_opted_out(context.store, lease.lane):
             return False
         if any(message.opts_in for message in batch.messages):
-            deletes = [opt_out_key(context.store, lease.lane).name]
+            deletes = [keys.opted_out(lease.lane)]
             await context.commit(Transaction(partition=lease.partition, lease=lease, deletes=deletes))
             return False
         transaction = finish_turn(context, lease, batch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -249,7 +249,7 @@ class RedisStore:
             for seq, (stamp, _, _), value in zip(range(before + 1, before + 1 + len(parts)), parts, values, strict=True)
         ]
 
-    async def watch(self, log: Key, *, after: int = 0) -> AsyncIterator[LogEntry]:
+    async def watch(self, log: Key, *, after: int = 0) -> AsyncGenerator[LogEntry, None]:
         with self._server.notifications.subscribed_to_log(self._server.keys.log(*log)) as subscription:
             while True:
                 subscription.take()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Hashable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Hashable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -196,7 +196,7 @@ class SqliteStore:
     async def read(self, log: Key, *, after: int = 0, last: int | None = None) -> list[LogEntry]:
         return await self._do(lambda db, at: records.read(db, at, log, after, last))
 
-    async def watch(self, log: Key, *, after: int = 0) -> AsyncIterator[LogEntry]:
+    async def watch(self, log: Key, *, after: int = 0) -> AsyncGenerator[LogEntry, None]:
         news = asyncio.Event()
         self._watchers[log.name].add(news)
         try:

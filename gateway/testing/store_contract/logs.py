@@ -22,7 +22,7 @@ async def write(store: Store, *values: Json, log: str = "log") -> None:
 
 async def collect(store: Store, log: Key, count: int, after: int = 0) -> list[Json]:
     found: list[Json] = []
-    async with aclosing(store.watch(log, after=after)) as entries:  # type: ignore[type-var]
+    async with aclosing(store.watch(log, after=after)) as entries:
         async for entry in entries:
             found.append(entry.value)
             if len(found) == count:
