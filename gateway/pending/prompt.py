@@ -14,11 +14,11 @@ from channels import Button, Json, Person, Reply, Settled
 from channels.formatting import is_quick
 from gateway.artifacts import Artifact
 from gateway.pending.words import Intent, safe_words
-from gateway.tools.escape import has_right_to_left, isolated, legible, named, plain, shown, visible
+from gateway.tools.escape import has_right_to_left, legible, named, plain, shown, visible
 from gateway.tools.pending_action import PendingAction, why_closed
 from gateway.tools.template import as_text
 from gateway.tools.verbs import NO_VERBS
-from gateway.wording import clock_time, duration, listing, say
+from gateway.wording import clock_time, duration, isolated, listing, say
 
 __all__ = [
     "attached",

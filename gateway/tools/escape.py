@@ -15,8 +15,9 @@ from functools import lru_cache
 
 from channels import Json
 from gateway.tools.lookalikes import LIKE_ASCII
+from gateway.wording import isolated
 
-__all__ = ["has_right_to_left", "isolated", "legible", "link", "named", "plain", "shown", "visible"]
+__all__ = ["has_right_to_left", "legible", "link", "named", "plain", "shown", "visible"]
 
 _LONGEST_NAME = 40
 
@@ -39,7 +40,6 @@ _REMEMBERED = 64
 """The number of texts in the cache: the same question is rendered several times."""
 _QUOTED = re.compile('“[^“”]*”|"[^"]*"')
 _ESCAPE = re.compile(r"\\u[0-9a-f]{4}|\\U[0-9a-f]{8}")
-_ISOLATE, _ISOLATE_END = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}"
 _IN_AN_ADDRESS = re.compile(r"[\s<>\\^`{|}\"]")
 
 
@@ -115,11 +115,6 @@ def link(name: str | None, url: str) -> str:
 def has_right_to_left(text: str) -> bool:
     """Return True if the text has right-to-left letters."""
     return not text.isascii() and any(unicodedata.bidirectional(char) in ("R", "AL", "AN") for char in text)
-
-
-def isolated(text: str) -> str:
-    """Return the text in a directional isolate, so that its direction does not reorder its surroundings."""
-    return f"{_ISOLATE}{text}{_ISOLATE_END}"
 
 
 def _is_literal(text: str) -> bool:

@@ -16,7 +16,18 @@ from importlib.resources import files
 from math import inf
 from typing import Literal, NamedTuple
 
-__all__ = ["FALLBACK", "LANGUAGES", "clock_time", "direction", "duration", "listing", "prepare", "resolve", "say"]
+__all__ = [
+    "FALLBACK",
+    "LANGUAGES",
+    "clock_time",
+    "direction",
+    "duration",
+    "isolated",
+    "listing",
+    "prepare",
+    "resolve",
+    "say",
+]
 
 FALLBACK = "en"
 
@@ -106,7 +117,7 @@ def say(name: str, language: str | None, letters: Callable[[str], str] = str, /,
     sentence = letters(sentence)
     if direction(language) == "rtl":
         sentence = _with_isolated_commands(sentence)
-        values = {key: _isolated(str(value)) for key, value in values.items()}
+        values = {key: _isolated_unless_rtl(str(value)) for key, value in values.items()}
     return sentence.format_map(values)
 
 
@@ -158,8 +169,13 @@ def listing(items: Iterable[str], language: str | None) -> str:
     from babel.lists import format_list
 
     if direction(language) == "rtl":
-        items = map(_isolated, items)
+        items = map(_isolated_unless_rtl, items)
     return format_list(list(items), locale=resolve(language))
+
+
+def isolated(text: str) -> str:
+    """Return the text in a directional isolate, so that its direction does not reorder its surroundings."""
+    return f"{_ISOLATE}{text}{_ISOLATE_END}"
 
 
 def _category(count: object, language: str) -> str:
@@ -169,8 +185,8 @@ def _category(count: object, language: str) -> str:
     return Locale.parse(language).plural_form(int(str(count)))
 
 
-def _isolated(value: str) -> str:
-    """Return a value in an isolate, so that it stays readable in right-to-left text.
+def _isolated_unless_rtl(value: str) -> str:
+    """Return a value in an isolate, unless it needs none in right-to-left text: it is isolated or right-to-left itself.
 
     An isolate ends with its paragraph, so only the commands of a text with several lines are isolated.
     """
@@ -178,11 +194,11 @@ def _isolated(value: str) -> str:
         return _with_isolated_commands(value)
     if not value or _ISOLATED.fullmatch(value) or _runs_right_to_left(value):
         return value
-    return f"{_ISOLATE}{value}{_ISOLATE_END}"
+    return isolated(value)
 
 
 def _with_isolated_commands(text: str) -> str:
-    return _COMMAND.sub(lambda found: f"{_ISOLATE}{found[0]}{_ISOLATE_END}", text)
+    return _COMMAND.sub(lambda found: isolated(found[0]), text)
 
 
 def _runs_right_to_left(text: str) -> bool:
