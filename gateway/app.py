@@ -47,7 +47,7 @@ from gateway.settings import Role, ServeWay, Settings
 from gateway.store.base import Store
 from gateway.stored import keys
 from gateway.tools import permissions
-from gateway.web import ASGIApp, Bridge, Deaf, Ready, Webhooks, asgi, receive, web_app
+from gateway.web import ASGIApp, Bridge, Ready, RefusalMonitor, Webhooks, asgi, receive, web_app
 from gateway.web.chat import ChatPage, add_chat
 from gateway.wording import say
 
@@ -114,7 +114,7 @@ class Gateway:
         )
         self._platforms = Platforms(self.channels, self.engine, self.ways)
         self._skew = Skew(self._trust_clock)
-        self._deaf = Deaf()
+        self._refusals = RefusalMonitor()
         self._webhooks = Webhooks(self.channels)
         self._stack: contextlib.AsyncExitStack | None = None
         self._bridge: asyncio.Task[Bridge] | None = None
@@ -194,7 +194,7 @@ class Gateway:
             channels={name: c for name, c in self.channels.items() if name != WebChatChannel.name},
             accept=self.engine.inbox.accept,
             unstored=self._unstored,
-            deaf=self._deaf,
+            refusals=self._refusals,
             artifacts=context.artifacts,
             series=partial(series_of, context),
             ready=self._ready,
@@ -262,7 +262,12 @@ class Gateway:
         if found is None or found is self._webchat:
             return WebhookResponse(status=404)
         return await receive(
-            found, request, accept=self.engine.inbox.accept, now=utc_now(), unstored=self._unstored, deaf=self._deaf
+            found,
+            request,
+            accept=self.engine.inbox.accept,
+            now=utc_now(),
+            unstored=self._unstored,
+            refusals=self._refusals,
         )
 
     async def _for_app(self, app: web.Application) -> AsyncIterator[None]:
@@ -284,7 +289,7 @@ class Gateway:
         refused = self.engine.context.refusing.why
         new_messages = "taken" if refused is None else f"refused: {refused}"
         reported: dict[str, Json] = {"new_messages": new_messages, "channels": self._platforms.answering()}
-        if deaf := dict(self._deaf.why):
+        if deaf := dict(self._refusals.why):
             reported["deaf"] = {**deaf}
         if self._skew.is_off:
             reported["clock_ahead_seconds"] = round(self._skew.seconds or 0.0)

@@ -2,7 +2,7 @@
 
 from gateway.web.asgi import ASGIApp, Bridge, asgi
 from gateway.web.limits import ClientLimits
-from gateway.web.refusals import Deaf
+from gateway.web.refusals import RefusalMonitor
 from gateway.web.server import Ready, web_app
 from gateway.web.serving import Running, serve
 from gateway.web.webhooks import Accept, Webhooks, receive
@@ -12,8 +12,8 @@ __all__ = [
     "Accept",
     "Bridge",
     "ClientLimits",
-    "Deaf",
     "Ready",
+    "RefusalMonitor",
     "Running",
     "Webhooks",
     "asgi",

@@ -11,32 +11,33 @@ from typing import Final
 from channels import NotOurs, Stale
 from channels.catalogue import settings_of
 
-__all__ = ["Deaf"]
+__all__ = ["RefusalMonitor"]
 
 log = logging.getLogger("askfirst.web")
 
 _MINUTE: Final = 60.0
 _REFUSED: Final = 3
-"""Refusals within a minute that make a channel deaf, when it also accepted nothing for ten minutes."""
-_TAKEN_WITHIN: Final = 600.0
+"""Refusals within a minute that are reported, if the channel also accepted no request for ten minutes."""
+_ACCEPTED_WITHIN: Final = 600.0
 _SAID_SECONDS: Final = 3600.0
 
 
-class Deaf:
-    """Count of the requests that each channel refused as unproven. `now` is a monotonic clock in seconds.
+class RefusalMonitor:
+    """Counts the requests that each channel refused as unproven, and finds the channels that refuse every request.
 
-    Anybody can send requests that are refused, so a channel that accepts requests is never reported.
+    `now` is a monotonic clock in seconds. Anybody can send requests that are refused, so a channel that accepts requests is never reported.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._refused: dict[str, deque[tuple[float, Exception]]] = {}
         """Times and errors of the last refusals, by channel."""
-        self._taken: dict[str, float] = {}
+        self._accepted: dict[str, float] = {}
         self._said: dict[str, float] = {}
 
-    def took(self, channel: str) -> None:
-        self._taken[channel] = self._now()
+    def accepted(self, channel: str) -> None:
+        """Record an accepted request. It ends the count of refusals."""
+        self._accepted[channel] = self._now()
         self._refused.pop(channel, None)
 
     def refused(self, channel: str, error: Exception) -> None:
@@ -51,13 +52,13 @@ class Deaf:
 
     @property
     def why(self) -> Mapping[str, str]:
-        """Return the deaf channels, each with the way to mend it."""
+        """Return the channels that refuse every request, each with the way to mend it."""
         return {channel: why for channel in self._refused if (why := self._why(channel)) is not None}
 
     def _why(self, channel: str) -> str | None:
         now, refused = self._now(), self._refused.get(channel, ())
         recent = [error for at, error in refused if now - at < _MINUTE]
-        if len(recent) < _REFUSED or now - self._taken.get(channel, -_TAKEN_WITHIN) < _TAKEN_WITHIN:
+        if len(recent) < _REFUSED or now - self._accepted.get(channel, -_ACCEPTED_WITHIN) < _ACCEPTED_WITHIN:
             return None
         if all(isinstance(error, NotOurs) for error in recent):
             return str(recent[-1])

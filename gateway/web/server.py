@@ -17,7 +17,7 @@ from gateway.artifacts import ArtifactStore, BadLink, OfSession
 from gateway.store.errors import StoreUnavailable
 from gateway.web.fast_path import WEBHOOKS, Take, answer
 from gateway.web.limits import MAX_BODY_BYTES, ClientLimits, handler_args, limit_bodies
-from gateway.web.refusals import Deaf
+from gateway.web.refusals import RefusalMonitor
 from gateway.web.webhooks import Accept, Unstored, Webhooks, in_english, receive
 
 __all__ = ["SESSION", "Ready", "Series", "as_called", "headers_of", "web_app"]
@@ -50,7 +50,7 @@ def web_app(
     unstored: Unstored = in_english,
     public_url: str | None = None,
     limits: ClientLimits | None = None,
-    deaf: Deaf | None = None,
+    refusals: RefusalMonitor | None = None,
 ) -> web.Application:
     """Return the application, for `serve` or as a sub-application of another aiohttp application.
 
@@ -68,7 +68,7 @@ def web_app(
             channel = webhooks.addressed(name, called)
             if channel is None:
                 return _NOBODYS
-            return await receive(channel, called, accept=accept, now=now(), unstored=unstored, deaf=deaf)
+            return await receive(channel, called, accept=accept, now=now(), unstored=unstored, refusals=refusals)
 
         return take
 

@@ -22,7 +22,7 @@ from channels import (
     WebhookRequest,
     WebhookResponse,
 )
-from gateway.web.refusals import Deaf
+from gateway.web.refusals import RefusalMonitor
 from gateway.web.shared_timeout import Deadline
 from gateway.wording import say
 
@@ -89,7 +89,7 @@ async def receive(
     accept: Accept,
     now: datetime,
     unstored: Unstored = in_english,
-    deaf: Deaf | None = None,
+    refusals: RefusalMonitor | None = None,
 ) -> WebhookResponse:
     """Verify, parse and store one request. The status is 2xx only when its events are durable.
 
@@ -101,12 +101,12 @@ async def receive(
     try:
         channel.verify(request, now)
     except (Forged, Stale) as error:
-        return _refused(channel, error, deaf)
+        return _refused(channel, error, refusals)
     except Exception as error:
         log.error("verify broke its contract", exc_info=error, extra={"channel": channel.name})
         return _UNPROVEN
-    if deaf is not None:
-        deaf.took(channel.name)
+    if refusals is not None:
+        refusals.accepted(channel.name)
 
     parsed = _parse(channel, request)
     if parsed is None:
@@ -150,11 +150,11 @@ def _parse(channel: Channel, request: WebhookRequest) -> Parsed | None:
     return replace(parsed, payload=request.body) if parsed.not_understood else parsed
 
 
-def _refused(channel: Channel, error: Forged | Stale, deaf: Deaf | None) -> WebhookResponse:
+def _refused(channel: Channel, error: Forged | Stale, refusals: RefusalMonitor | None) -> WebhookResponse:
     about = {"channel": channel.name, "reason": type(error).__name__, "why": str(error)}
     log.info("a request was refused", extra=about)
-    if deaf is not None:
-        deaf.refused(channel.name, error)
+    if refusals is not None:
+        refusals.refused(channel.name, error)
     return _UNPROVEN
 
 
