@@ -10,7 +10,7 @@ MYPY = $(BIN)/mypy $(SOURCES)
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 -m "not chaos"
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation
 
-.PHONY: run test docs lowest chaos fuzz soak bench lint style format told words lock sbom
+.PHONY: run test docs lowest chaos fuzz soak bench lint style format sentences words lock sbom
 
 ## The invoices example in the browser: offline model, embedded store, no account.
 run: .venv/run.installed
@@ -50,8 +50,8 @@ format: .venv/test.installed
 	$(BIN)/ruff check --fix $(SOURCES)
 
 ## Writes the tables of docs/confirmation.md that are made from the wording files.
-told: .venv/test.installed
-	$(BIN)/python -m scripts.told
+sentences: .venv/test.installed
+	$(BIN)/python -m scripts.sentences
 
 ## Writes the index of gateway/pending/words and the table of docs/confirmation.md that says how well they are read.
 words: .venv/test.installed

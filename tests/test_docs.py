@@ -22,7 +22,7 @@ import gateway.testing
 from gateway.cli import main
 from gateway.environment import SECRETS
 from gateway.settings import Settings
-from scripts import told
+from scripts import sentences
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -232,13 +232,13 @@ def test_every_option_is_documented(page: str, function: object) -> None:
 
 
 def test_all_that_a_person_is_told_stands_there_word_for_word() -> None:
-    page = TEXT[told.PAGE.name]
-    assert told.written(page) == page, "write it anew: make told"
+    page = TEXT[sentences.PAGE.name]
+    assert sentences.written(page) == page, "write it anew: make sentences"
 
 
 def test_every_documented_sentence_has_an_occasion() -> None:
-    named = [name for section in told.OCCASIONS.values() for name in section]
-    table = TEXT[told.PAGE.name].partition("<!-- told")[2].partition("<!-- /told")[0]
+    named = [name for section in sentences.OCCASIONS.values() for name in section]
+    table = TEXT[sentences.PAGE.name].partition("<!-- sentences")[2].partition("<!-- /sentences")[0]
     assert sorted(named) == sorted(re.findall(r"\| `(\w+)` \|$", table, re.MULTILINE))
 
 

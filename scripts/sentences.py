@@ -1,7 +1,7 @@
-"""Writes the tables of docs/confirmation.md with the sentences that a person can be told about an action.
+"""Writes the tables of docs/confirmation.md that list the sentences about an action.
 
 The sentences come from gateway/wording/en.toml, in its order and under its headings. Their occasions are listed here.
-``python -m scripts.told`` rewrites the tables.
+``python -m scripts.sentences`` rewrites the tables.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ ROOT: Final = Path(__file__).parent.parent
 PAGE: Final = ROOT / "docs" / "confirmation.md"
 _SENTENCES: Final = ROOT / "gateway" / "wording" / f"{FALLBACK}.toml"
 
-_BEGIN: Final = "<!-- told: written by `make told` -->\n"
-_END: Final = "<!-- /told -->"
+_BEGIN: Final = "<!-- sentences: written by `make sentences` -->\n"
+_END: Final = "<!-- /sentences -->"
 
 OCCASIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "the prompt": {
@@ -143,7 +143,7 @@ def _tables() -> Iterator[str]:
             if name[1] not in occasions:
                 if partly:
                     continue
-                raise KeyError(f"scripts/told.py does not say when {name[1]} is said")
+                raise KeyError(f"scripts/sentences.py does not say when {name[1]} is said")
             sentence = LANGUAGES[FALLBACK][name[1]].replace("|", "\\|")
             yield f"| {sentence} | {occasions[name[1]]} | `{name[1]}` |\n"
 
