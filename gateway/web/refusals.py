@@ -25,7 +25,8 @@ _SAID_SECONDS: Final = 3600.0
 class RefusalMonitor:
     """Counts the requests that each channel refused as unproven, and finds the channels that refuse every request.
 
-    `now` is a monotonic clock in seconds. Anybody can send requests that are refused, so a channel that accepts requests is never reported.
+    `now` is a monotonic clock in seconds. Anybody can send requests that are refused, so a channel that accepts
+    requests is never reported.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
