@@ -1,4 +1,4 @@
-"""A turn that was taken over: what is finished is not done again, what is in doubt is not repeated."""
+"""A turn that was taken over repeats no finished call and no call in doubt."""
 
 from __future__ import annotations
 

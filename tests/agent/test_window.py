@@ -1,4 +1,4 @@
-"""What of a conversation a model is asked with."""
+"""The window chooses the part of a conversation that a model reads."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_several import idle, post, pressed, prompt, ready, taken, written
+from tests.e2e.test_several_processes import idle, post, pressed, prompt, ready, taken, written
 from tests.fakes.openai import Say
 from tests.kill.stage import Stage, on_stage
 from tests.store.redis_server import RedisServer

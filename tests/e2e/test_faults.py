@@ -1,4 +1,4 @@
-"""What Telegram refuses, delays and repeats, and who is not let in."""
+"""Telegram refuses, delays and repeats; a stranger is not let in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may talk: a stranger gets a code, whoever runs the bot lets them in by it, and it can be taken back."""
+"""A stranger gets a code, the bot's operator lets them in by it, and may take that back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people see of the bot's answers on Telegram: text, files, commands, typing, edits, topics."""
+"""People see the bot's answers on Telegram: text, files, commands, typing, edits, topics."""
 
 from __future__ import annotations
 

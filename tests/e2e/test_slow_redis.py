@@ -15,7 +15,7 @@ from gateway.store.redis import RedisStore, ingest
 from gateway.testing import ChannelCase
 from gateway.web import webhooks
 from tests.e2e.every_channel import case, settings_of
-from tests.e2e.test_several import idle, post, pressed, prompt, ready, taken, written
+from tests.e2e.test_several_processes import idle, post, pressed, prompt, ready, taken, written
 from tests.fakes.openai import Say
 from tests.kill.stage import Stage, on_stage
 from tests.store.redis_server import RedisServer

@@ -1,4 +1,4 @@
-"""What an operator finds in the log about one message: a line a station, each with the event's id."""
+"""An operator finds a line a station in the log for one message, each with the event's id."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from channels import Address, ConversationMoved, Message, MessageEdited
 from gateway.store.transaction import Transaction
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, message, rig
-from tests.engine.test_told_truly import code_of
+from tests.engine.test_answers_to_people import code_of
 
 DAY = 86_400.0
 TEAM = here("#team")

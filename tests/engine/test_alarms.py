@@ -1,4 +1,4 @@
-"""What operators hear at once of an outcome in doubt: the log, the live feed and the bot's own callbacks."""
+"""Operators hear at once of an outcome in doubt: by the log, the live feed and the bot's own callbacks."""
 
 from __future__ import annotations
 

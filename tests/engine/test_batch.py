@@ -1,4 +1,4 @@
-"""Which messages one turn is of: joined, in order, one turn at a time a conversation, conversations in parallel."""
+"""One turn takes joined messages in order: one turn at a time a conversation, conversations in parallel."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from gateway.store.sqlite import SqliteStore
 from gateway.store.sqlite.clock import Clock
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, rig
-from tests.engine.test_sealed import actions, ask, press, texts, work
+from tests.engine.test_tampered_records import actions, ask, press, texts, work
 
 STEP_SECONDS = 20 * 60
 DAYS_SECONDS = 2 * 86_400

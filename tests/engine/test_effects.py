@@ -1,4 +1,4 @@
-"""What is told of an effect: late ends of threads, errors of the network, probes, locks, and many at once."""
+"""An effect's outcome is told truly: late ends of threads, errors of the network, probes, locks, and many at once."""
 
 from __future__ import annotations
 

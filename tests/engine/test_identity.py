@@ -1,4 +1,4 @@
-"""Who is who in `ask_channel`: no two people are one, and nobody gets into another's own conversation."""
+"""`ask_channel` keeps people apart: no two are one, and none gets into another's own conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way in: who has to be there, and what the log says of fields that nobody knows."""
+"""The inbox requires a person in each event, and warns of unknown fields in the log."""
 
 from __future__ import annotations
 

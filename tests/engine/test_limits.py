@@ -1,4 +1,4 @@
-"""What one person may take of what all share: messages a minute, turns at once, replies to strangers, turns to send."""
+"""One person gets a bounded share: messages a minute, turns at once, replies to strangers, turns to send."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gateway.store.errors import Overloaded, StoreUnavailable
 from gateway.wording import say
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, message, rig
-from tests.engine.test_sealed import actions, work
+from tests.engine.test_tampered_records import actions, work
 
 TEN = Limits(messages=Share(10))
 

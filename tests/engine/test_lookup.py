@@ -1,4 +1,4 @@
-"""Which action a caller means, and what an unreadable record somewhere in the store hides: nothing but itself."""
+"""A caller's words find one action, and an unreadable record in the store hides nothing but itself."""
 
 from __future__ import annotations
 

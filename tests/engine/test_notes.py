@@ -11,7 +11,7 @@ from gateway.memory import HISTORY
 from gateway.store.types import FOLDED_AFTER_SECONDS
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here
-from tests.engine.test_sealed import actions, work
+from tests.engine.test_tampered_records import actions, work
 
 ANA = Person(channel="test", account="bot", user_id="ana", name="Ana")
 _numbers = itertools.count(1)

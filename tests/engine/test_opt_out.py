@@ -1,4 +1,4 @@
-"""Who wants to hear nothing more, and can still write: nothing goes out, and what waits for them ends."""
+"""A person who opts out can still write: nothing goes out to them, and waiting messages for them end."""
 
 from __future__ import annotations
 

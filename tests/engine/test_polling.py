@@ -1,4 +1,4 @@
-"""Who polls a platform: one process at a time, on both stores, whatever becomes of it."""
+"""One process at a time polls a platform, on both stores, through every kind of failure."""
 
 from __future__ import annotations
 

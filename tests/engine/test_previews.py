@@ -1,4 +1,4 @@
-"""What a preview showed is compared with what it would show at the launch."""
+"""The launch compares the preview that was shown with the one it would show now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a platform reports of messages that it took: in any order, more than once, before its answer or long after."""
+"""Reports of a platform on messages come in any order, more than once, before its answer or long after."""
 
 from __future__ import annotations
 

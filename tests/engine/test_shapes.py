@@ -1,4 +1,4 @@
-"""What nobody understood leaves its shape and a count, and nothing that somebody wrote."""
+"""An event that cannot be read leaves its shape and a count, and no words of any person."""
 
 from __future__ import annotations
 

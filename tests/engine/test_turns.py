@@ -1,4 +1,4 @@
-"""What becomes of a turn: it ends, fails, is stopped, takes too long, is taken over. No message is lost."""
+"""A turn ends, fails, is stopped, takes too long or is taken over, and no message is lost."""
 
 from __future__ import annotations
 

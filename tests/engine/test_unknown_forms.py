@@ -1,4 +1,4 @@
-"""What is stored and says something unknown is read as a refusal: nothing runs, is sent again or is taken for done."""
+"""The store's records with unknown values read as a refusal: nothing runs, is sent again or is taken for done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may stay when there are too many, who waits for a turn, and who is answered after the last word."""
+"""The server decides which connections may stay, wait for a turn, or get an answer after the last word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a hostile or broken client can do to the server: nothing much, and not for long."""
+"""A hostile or broken client takes little from the server, and not for long."""
 
 from __future__ import annotations
 

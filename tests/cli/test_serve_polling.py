@@ -1,0 +1,212 @@
+"""``askfirst serve`` works without a public address: by polling, with takeover, and through a proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from tests.cli.processes import askfirst, forked
+from tests.e2e.house import SIGNING
+from tests.fakes.slack import FakeSlack
+from tests.fakes.telegram import FakeTelegram
+from tests.store.conftest import server
+from tests.store.redis_server import RedisServer
+
+__all__ = ["server"]
+
+SERVE = ("serve", "bot.py", "--host", "127.0.0.1", "--port", "0")
+OURS = r"telegram is polled by this process"
+
+
+@pytest.fixture
+async def telegram() -> AsyncIterator[FakeTelegram]:
+    async with FakeTelegram() as telegram:
+        yield telegram
+
+
+def settings(telegram: FakeTelegram, **more: str) -> dict[str, str]:
+    return {
+        "ASKFIRST_ALLOW": "*",
+        "TELEGRAM_BOT_TOKEN": telegram.token,
+        "TELEGRAM_API_URL": telegram.url,
+        **more,
+    }
+
+
+async def answer(telegram: FakeTelegram, text: str) -> str:
+    """What the bot says next to somebody who writes this."""
+    ana = telegram.person("Ana")
+    await telegram.person_says(ana, ana, text, wait=False)
+    found = await telegram.wait_for(lambda: [sent for sent in telegram.sent if sent.chat.id == ana.id])
+    return found[0].text
+
+
+async def test_without_a_webhooks_secret_telegram_is_polled(here: Path, telegram: FakeTelegram) -> None:
+    async with forked(*SERVE, cwd=here, env=settings(telegram)) as process:
+        await process.says("telegram: by long polling")
+        assert "INV-7" in await answer(telegram, "list the invoices")
+        assert "webhooks set" not in process.said
+
+
+async def test_telegram_with_a_secret_uses_a_webhook_unless_told(here: Path, telegram: FakeTelegram) -> None:
+    env = settings(telegram, TELEGRAM_WEBHOOK_SECRET="kQ7vX2mB9tR4wZ8nL5cJ")
+    async with forked(*SERVE, cwd=here, env=env) as process:
+        await process.says("telegram: http://127.0.0.1:.*/webhooks/telegram")
+    async with forked(*SERVE, "--way", "polling", cwd=here, env=env) as process:
+        await process.says("telegram: by long polling")
+        assert "INV-7" in await answer(telegram, "list the invoices")
+
+
+async def test_slack_is_served_over_socket_mode(here: Path) -> None:
+    async with FakeSlack() as slack:
+        env = {
+            "ASKFIRST_ALLOW": "*",
+            "SLACK_BOT_TOKEN": slack.bot_token,
+            "SLACK_APP_TOKEN": slack.app_token,
+            "SLACK_API_URL": slack.api_url,
+        }
+        async with forked(*SERVE, cwd=here, env=env) as process:
+            await process.says("slack: over Socket Mode")
+            ana = slack.person("ana")
+            await slack.says(ana, slack.direct(ana), "list the invoices")
+            await slack.wait_for(lambda: slack.sent)
+        assert "INV-7" in str(slack.sent[0])
+
+
+async def test_of_several_processes_one_polls_and_another_takes_over(
+    here: Path, telegram: FakeTelegram, server: RedisServer
+) -> None:
+    env = settings(
+        telegram,
+        ASKFIRST_STORE=server.url,
+        ASKFIRST_SECRET=SIGNING,
+        ASKFIRST_ARTIFACTS=str(here / "artifacts"),
+    )
+    async with forked(*SERVE, cwd=here, env=env, lease_seconds=0.6) as first:
+        await first.says(OURS)
+        async with forked(*SERVE, cwd=here, env=env, lease_seconds=0.6) as second:
+            await second.says("telegram is polled by another process")
+            first.signal(signal.SIGKILL)
+            await second.says(OURS)
+            assert "INV-7" in await answer(telegram, "list the invoices")
+
+
+@pytest.mark.parametrize(
+    ("env", "options", "said"),
+    [
+        (
+            {"SLACK_BOT_TOKEN": "xoxb-1-a"},
+            (),
+            "SLACK_APP_TOKEN: set it to an App-Level Token with connections:write, of the app's page Basic "
+            "Information, or SLACK_SIGNING_SECRET for webhooks (slack is set up by half)",
+        ),
+        (
+            {"TELEGRAM_BOT_TOKEN": "7:AA"},
+            ("--way", "webhook"),
+            "TELEGRAM_WEBHOOK_SECRET: set it to a random value",
+        ),
+        (
+            {"TWILIO_ACCOUNT_SID": f"AC{1:032x}", "TWILIO_AUTH_TOKEN": "t" * 32, "TWILIO_SMS_FROM": "+15550001111"},
+            ("--way", "polling"),
+            "TWILIO_SMS_FROM: sms cannot be polled, its platform calls a webhook: unset it, or serve with --way auto",
+        ),
+    ],
+)
+async def test_way_a_channel_does_not_have_is_refused(
+    here: Path, env: dict[str, str], options: tuple[str, ...], said: str
+) -> None:
+    code, _, err = await askfirst(*SERVE, *options, cwd=here, env={"ASKFIRST_ALLOW": "*", **env})
+    assert code == 78
+    assert said in err
+
+
+async def test_the_port_is_that_of_the_environment(here: Path) -> None:
+    async with aiohttp.ClientSession() as http, Proxy() as taken:  # whose port is in use, and so is named
+        code, _, err = await askfirst(
+            "serve", "bot.py", "--host", "127.0.0.1", cwd=here, env={"ASKFIRST_ALLOW": "*", "PORT": str(taken.port)}
+        )
+        assert not http.closed
+    assert (code, f"cannot listen on 127.0.0.1:{taken.port}" in err) == (1, True)
+
+
+Socket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
+
+
+async def _copy(come_from: Socket, to: Socket) -> None:
+    async for frame in come_from:
+        await to.send_str(frame.data)
+
+
+class Proxy:
+    """A forward proxy for http://, which passes everything on and writes down what for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.connected = 0
+        """WebSockets."""
+        self.port = 0
+
+    async def __aenter__(self) -> Proxy:
+        self._http = aiohttp.ClientSession(auto_decompress=False)
+        self._runner = web.ServerRunner(web.Server(self._pass_on), shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.port = self._runner.addresses[0][1]
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._runner.cleanup()
+        await self._http.close()
+
+    async def _pass_on(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.asked.append(request.path_qs)
+        upgrades = request.headers.get("Upgrade", "").lower() == "websocket"
+        if upgrades:
+            self.connected += 1
+            ours = web.WebSocketResponse()
+            await ours.prepare(request)
+            async with self._http.ws_connect(request.url) as theirs:
+                await asyncio.wait(
+                    [asyncio.create_task(_copy(*ends)) for ends in ((ours, theirs), (theirs, ours))],
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+            return ours
+        kept = {name: value for name, value in request.headers.items() if name.lower() != "host"}
+        async with self._http.request(
+            request.method, request.url, headers=kept, data=await request.read(), allow_redirects=False
+        ) as said:
+            return web.Response(status=said.status, body=await said.read(), content_type=said.content_type)
+
+
+async def test_socket_mode_goes_through_the_proxy(here: Path) -> None:
+    async with FakeSlack() as slack, Proxy() as proxy:
+        env = {
+            "ASKFIRST_ALLOW": "*",
+            "SLACK_BOT_TOKEN": slack.bot_token,
+            "SLACK_APP_TOKEN": slack.app_token,
+            "SLACK_API_URL": slack.api_url,
+            "HTTP_PROXY": f"http://127.0.0.1:{proxy.port}",
+            "NO_PROXY": "",
+        }
+        async with forked(*SERVE, cwd=here, env=env) as process:
+            await process.says("slack: over Socket Mode")
+            ana = slack.person("ana")
+            await slack.says(ana, slack.direct(ana), "list the invoices")
+            await slack.wait_for(lambda: slack.sent)
+        assert proxy.connected == 1
+
+
+@pytest.mark.parametrize("around", [False, True])
+async def test_a_proxy_of_the_environment_is_obeyed(here: Path, telegram: FakeTelegram, *, around: bool) -> None:
+    async with Proxy() as proxy:
+        env = settings(telegram, HTTP_PROXY=f"http://127.0.0.1:{proxy.port}", NO_PROXY="127.0.0.1" if around else "")
+        async with forked(*SERVE, cwd=here, env=env) as process:
+            await process.says("telegram: by long polling")
+            assert "INV-7" in await answer(telegram, "list the invoices")
+        assert bool(proxy.asked) is not around

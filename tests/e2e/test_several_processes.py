@@ -1,0 +1,415 @@
+"""Several real ``askfirst serve`` share the work of one Redis, and outlive each other and the server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from gateway.store.redis import RedisStore
+from tests.cli.processes import Process
+from tests.e2e.house import SIGNED
+from tests.fakes.openai import Call, Say
+from tests.fakes.telegram import Message, Press, User
+from tests.kill.stage import LEASE_SECONDS, Stage, on_stage
+from tests.store.redis_server import RedisServer
+
+NOWHERE = "http://127.0.0.1:9"
+PRESSES = 20
+
+
+@pytest.fixture
+async def stage(tmp_path: Path, server: RedisServer) -> AsyncIterator[Stage]:
+    async with on_stage(tmp_path, server.url) as stage:
+        yield stage
+
+
+@contextlib.asynccontextmanager
+async def open_at(stage: Stage) -> AsyncIterator[RedisStore]:
+    """The store, seen from outside."""
+    store = RedisStore(stage.env["ASKFIRST_STORE"])
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def prompt(stage: Stage, invoice: str, tool: str = "pay_invoice", *, by: User) -> Message:
+    """Somebody asks for something with an invoice; the prompt that this brings, once its arrival is known."""
+    stage.model.script([Call(tool, {"invoice_id": invoice})])
+    await stage.telegram.person_says(by, by, f"{tool} {invoice}")
+    shown = await stage.until(lambda: [m for m in stage.telegram.sent if m.chat.id == by.id and invoice in m.text])
+    await idle(stage)
+    return shown[0]
+
+
+async def idle(stage: Stage) -> None:
+    """Nothing is under way."""
+    async with open_at(stage) as store:
+        while (stats := await store.stats()).parts or stats.leased:
+            await asyncio.sleep(0.01)
+
+
+@contextlib.contextmanager
+def nowhere(stage: Stage) -> Iterator[None]:
+    """What Telegram has to tell meanwhile stays with it."""
+    url = stage.telegram.webhook.pop("url")
+    yield
+    stage.telegram.webhook["url"] = url
+
+
+async def pressed(stage: Stage, message: Message, by: User) -> tuple[Press, dict[str, Any]]:
+    """A press that Telegram does not deliver, and its update."""
+    with nowhere(stage):
+        press = await stage.telegram.press(message, "Confirm", by, wait=False)
+    _, update = stage.telegram._pending.popitem()[1]
+    return press, update
+
+
+async def written(stage: Stage, text: str, by: User) -> dict[str, Any]:
+    """The update of a message that Telegram does not deliver."""
+    with nowhere(stage):
+        await stage.telegram.person_says(by, by, text, wait=False)
+    _, update = stage.telegram._pending.popitem()[1]
+    return update
+
+
+async def post(process: Process, update: dict[str, Any]) -> tuple[int, float]:
+    """Deliver an update: the status, and how many seconds it took."""
+    url = f"{await process.url()}/webhooks/telegram"
+    async with aiohttp.ClientSession() as http:
+        began = time.monotonic()
+        async with http.post(url, json=update, headers=SIGNED) as answer:
+            return answer.status, time.monotonic() - began
+
+
+async def taken(process: Process, update: dict[str, Any]) -> int:
+    """As Telegram does it: delivered again while it is answered 503."""
+    status = 503
+    while status == 503:
+        status, _ = await post(process, update)
+    return status
+
+
+async def ready(process: Process) -> int:
+    async with aiohttp.ClientSession() as http, http.get(f"{await process.url()}/readyz") as answer:
+        return answer.status
+
+
+def loud(process: Process) -> list[str]:
+    """What its log warns of."""
+    lines = [json.loads(line) for line in process.said.splitlines() if line.startswith("{")]
+    return [f"{line['logger']}: {line['message']}" for line in lines if line["level"] in ("WARNING", "ERROR")]
+
+
+# ───────────── together ─────────────
+
+
+async def test_an_ask_on_one_and_many_presses_over_both_are_one_effect(stage: Stage) -> None:
+    one, two = await stage.start(), await stage.start()
+    ana = stage.telegram.person("Ana")
+    await stage.webhook_to(one)
+    message = await prompt(stage, "INV-1", by=ana)
+    presses = [await pressed(stage, message, ana) for _ in range(PRESSES)]
+    answers = await asyncio.gather(*(taken(process, update) for _, update in presses for process in (one, two)))
+    assert answers == [200] * 2 * PRESSES
+    await stage.until(lambda: all(press.answered for press, _ in presses))
+    await stage.until(lambda: not message.buttons and "pay INV-1 ok" in stage.texts(ana))
+    assert len(stage.business.done) == 1
+    assert stage.texts(ana).count("pay INV-1 ok") == 1
+    assert len(stage.telegram.called("answerCallbackQuery")) == PRESSES, "each is answered once"
+    await stage.webhook_to(two)
+    late = await stage.telegram.press(message, "Confirm", ana)
+    await stage.until(lambda: late.answered)
+    assert late.text == "This is already done."
+    assert len(stage.business.done) == 1
+
+
+@pytest.mark.ledger("PEND-28")
+async def test_web_takes_and_decides_and_workers_do_the_rest(stage: Stage) -> None:
+    """The web process could reach neither model nor business: whatever it executed would fail."""
+    web = await stage.start("web", OPENAI_BASE_URL=NOWHERE, BUSINESS_URL=NOWHERE)
+    ana = stage.telegram.person("Ana")
+    stage.model.script([Call("pay_invoice", {"invoice_id": "INV-1"})])
+    await stage.telegram.person_says(ana, ana, "pay INV-1")
+    worker = await stage.start("worker")
+    message = await stage.until(lambda: stage.telegram.last(ana, button="Confirm"))
+    assert message is not None
+    await idle(stage)
+    worker.signal(signal.SIGTERM)
+    assert await worker.ended() == 0
+    press = await stage.telegram.press(message, "Confirm", ana)
+    await stage.until(lambda: press.answered)
+    assert press.text == "Confirmed."
+    async with open_at(stage) as store:
+        stats = await store.stats()
+    assert (stats.pointed, stats.leased, stats.ready) == (0, 0, 1)  # the action that was approved
+    assert (stage.business.done, message.buttons) == ([], ["Confirm", "Cancel"])
+    await asyncio.gather(stage.start("worker"), stage.start("worker"))
+    await stage.until(lambda: not message.buttons and "pay INV-1 ok" in stage.texts(ana))
+    assert len(stage.business.done) == 1
+    assert loud(web) == []
+
+
+# ───────────── one of them is gone ─────────────
+
+
+async def test_what_a_killed_process_ran_goes_on_in_another(stage: Stage) -> None:
+    one, ana, hold = await stage.start(), stage.telegram.person("Ana"), asyncio.Event()
+    stage.model.script([Say("never seen", hold=hold), Say("Hello!")])
+    await stage.telegram.person_says(ana, ana, "hi")
+    await stage.model.wait_for(1)
+    await stage.start()
+    began = time.monotonic()
+    await one.end()
+    await stage.model.wait_for(2)
+    took = time.monotonic() - began
+    hold.set()
+    await stage.until(lambda: stage.texts(ana) == ["Hello!"])
+    assert took < LEASE_SECONDS + 10, "and what a busy machine takes"
+
+
+async def test_a_process_that_was_frozen_wakes_and_is_refused(stage: Stage) -> None:
+    """It does not know that another has taken over: what it was about to say is not said, and the effect is one."""
+    one, ana, ben = await stage.start(), stage.telegram.person("Ana"), stage.telegram.person("Ben")
+    message = await prompt(stage, "INV-1", "delete_invoice", by=ben)
+    stage.business.hold_after = True
+    await stage.telegram.press(message, "Confirm", ben)
+    await stage.business.reached.wait()
+    too_late, in_time = asyncio.Event(), asyncio.Event()
+    stage.model.script([Say("Too late.", hold=too_late), Say("Hello!", hold=in_time)])
+    await stage.telegram.person_says(ana, ana, "hi")
+    await stage.model.wait_for(2)
+    one.signal(signal.SIGSTOP)
+    stage.business.hold_after = False
+    two = await stage.start()
+    await stage.until(lambda: "delete INV-1 ok" in stage.texts(ben))
+    await stage.model.wait_for(3)
+    too_late.set()
+    stage.business.release.set()
+    one.signal(signal.SIGCONT)
+    await one.says("turn of .*: somebody else has taken over")
+    await one.says("action .*: somebody else has taken over")
+    in_time.set()
+    await stage.until(lambda: stage.texts(ana) == ["Hello!"])
+    assert stage.texts(ben).count("delete INV-1 ok") == 1
+    assert stage.business.happened("delete") == ["INV-1"]
+    assert loud(two) == []
+
+
+async def test_finding_12_a_frozen_worker_knows_better_than_a_probe(stage: Stage) -> None:
+    one, ben = await stage.start(), stage.telegram.person("Ben")
+    message = await prompt(stage, "INV-1", "mail_invoice", by=ben)
+    stage.business.hold_before = True
+    await stage.telegram.press(message, "Confirm", ben)
+    await stage.business.reached.wait()
+    one.signal(signal.SIGSTOP)
+    await stage.start()
+    await stage.until(lambda: any("it failed" in text for text in stage.texts(ben)))
+    assert stage.business.done == []
+    stage.business.release.set()
+    one.signal(signal.SIGCONT)
+    await stage.until(lambda: "mail INV-1 ok" in stage.texts(ben))
+    assert stage.business.happened("mail") == ["INV-1"]
+
+
+async def test_thread_that_outlasts_its_timeout_settles_its_action(stage: Stage) -> None:
+    _, ben = await stage.start(), stage.telegram.person("Ben")
+    message = await prompt(stage, "INV-1", "mail_invoice", by=ben)
+    stage.business.hold_after = True
+    await stage.telegram.press(message, "Confirm", ben)
+    await stage.until(lambda: any("may or may not have happened" in text for text in stage.texts(ben)))
+    stage.business.release.set()
+    await stage.until(lambda: "mail INV-1 ok" in stage.texts(ben))
+
+
+# ───────────── the server is gone ─────────────
+
+
+@pytest.mark.parametrize("end", ["kill", "shut_down"])
+async def test_redis_restart_loses_nothing_that_was_acknowledged(stage: Stage, server: RedisServer, end: str) -> None:
+    processes = [await stage.start(), await stage.start()]
+    ana, *others = (stage.telegram.person(name) for name in ("Ana", "Ben", "Cleo", "Dan"))
+    message = await prompt(stage, "INV-1", by=ana)
+    stage.model.script([Say("ok") for _ in range(200)])
+    wanted = [f"message {number}" for number in range(12)]
+    for number, text in enumerate(wanted):
+        await stage.webhook_to(processes[number % 2])
+        for person in others:
+            await stage.telegram.person_says(person, person, text, wait=False)
+        if number % 4 == 1:
+            await getattr(server, end)()
+        elif number % 4 == 3:
+            await server.start()
+    press = await stage.telegram.press(message, "Confirm", ana, wait=False)
+    await getattr(server, end)()
+    await server.start()
+    await stage.until(lambda: not stage.telegram._pending)
+    await stage.until(lambda: press.answered and not message.buttons and "pay INV-1 ok" in stage.texts(ana))
+    assert len(stage.business.done) == 1
+
+    def heard() -> bool:
+        """The model was shown all that each of them wrote, each once and in order."""
+        histories = [[m["content"] for m in r["messages"] if m["role"] == "user"] for r in stage.model.requests]
+        return histories.count(wanted) >= len(others)
+
+    await stage.until(heard)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+async def test_redis_outage_acknowledges_nothing_and_then_all_resumes(
+    stage: Stage, server: RedisServer, frozen: bool
+) -> None:
+    one, two = await stage.start(), await stage.start()
+    ana = stage.telegram.person("Ana")
+    message = await prompt(stage, "INV-1", by=ana)
+    updates = [await written(stage, f"message {number}", ana) for number in range(50)]
+    press, update = await pressed(stage, message, ana)
+    if frozen:
+        server.freeze()
+    else:
+        await server.kill()
+    for process in (one, two):
+        assert await ready(process) == 503
+        answers = await asyncio.gather(*(post(process, each) for each in (*updates, update)))
+        assert {status for status, _ in answers} == {503}
+        assert max(took for _, took in answers) < 5, "0.25 s, and what a busy machine takes for 51 at once"
+    if frozen:
+        server.thaw()
+    else:
+        await server.start()
+    stage.model.script([Say("Hello!") for _ in updates])  # a frozen server may still take what was given up on
+    began = time.monotonic()
+    assert await taken(one, update) == 200
+    await stage.until(lambda: press.answered and "pay INV-1 ok" in stage.texts(ana))
+    assert time.monotonic() - began < 30
+    assert len(stage.business.done) == 1
+    for process in (one, two):
+        said = [line for line in loud(process) if "a request was not stored" not in line]
+        assert len(said) == len(set(said)), "each loop says once that it waits, and once that it goes on"
+
+
+async def test_effects_ended_during_a_redis_outage_are_recorded_later(stage: Stage, server: RedisServer) -> None:
+    """An effect that ends, and a prompt that arrives: neither is in doubt, though nobody could write it down."""
+    await stage.start()
+    ana, ben = stage.telegram.person("Ana"), stage.telegram.person("Ben")
+    message = await prompt(stage, "INV-1", by=ben)
+    stage.business.hold_after = True
+    await stage.telegram.press(message, "Confirm", ben)
+    await stage.business.reached.wait()
+    hold = stage.telegram.hold("sendMessage", "after")
+    stage.model.script([Call("pay_invoice", {"invoice_id": "INV-2"})])
+    await stage.telegram.person_says(ana, ana, "pay INV-2")
+    await hold.reached()
+    await server.kill()
+    stage.business.release.set()
+    hold.release()
+    await server.start()
+    await stage.until(lambda: "pay INV-1 ok" in stage.texts(ben) and not message.buttons)
+    [asked] = [message for message in stage.telegram.sent if message.chat.id == ana.id]
+    await stage.telegram.press(asked, "Confirm", ana)
+    await stage.until(lambda: "pay INV-2 ok" in stage.texts(ana) and not asked.buttons)
+    assert len(stage.texts(ana)) == 2
+    assert sorted(stage.business.happened("pay")) == ["INV-1", "INV-2"]
+    assert len(stage.business.done) == 2
+
+
+async def test_full_redis_takes_presses_but_refuses_messages(stage: Stage, server: RedisServer) -> None:
+    one, _ = await stage.start(), await stage.start()
+    ana = stage.telegram.person("Ana")
+    message = await prompt(stage, "INV-1", by=ana)
+    update = await written(stage, "hello", ana)
+    await server.command("CONFIG", "SET", "maxmemory", 1)
+    assert (await post(one, update))[0] == 503
+    assert await ready(one) == 200
+    press = await stage.telegram.press(message, "Confirm", ana)
+    await stage.until(lambda: press.answered)
+    await stage.start()  # one more can be started on it
+    assert stage.business.done == []
+    await server.command("CONFIG", "SET", "maxmemory", 0)
+    await stage.until(lambda: not message.buttons and "pay INV-1 ok" in stage.texts(ana))
+    assert len(stage.business.done) == 1
+    stage.model.script([Say("Hello!")])
+    assert await taken(one, update) == 200
+    await stage.until(lambda: "Hello!" in stage.texts(ana))
+
+
+async def test_emptied_redis_is_noticed_and_its_buttons_are_unknown(stage: Stage, server: RedisServer) -> None:
+    processes = [await stage.start("web"), await stage.start("worker")]
+    ana = stage.telegram.person("Ana")
+    message = await prompt(stage, "INV-1", by=ana)
+    await server.command("FLUSHALL")
+    press = await stage.telegram.press(message, "Confirm", ana)
+    await stage.until(lambda: press.answered)
+    assert press.text == "I no longer know this button. Ask again if you still want it."
+    for process in processes:
+        await process.says("Redis has lost what it had stored")
+    again = await prompt(stage, "INV-2", by=ana)
+    await stage.telegram.press(again, "Confirm", ana)
+    await stage.until(lambda: "pay INV-2 ok" in stage.texts(ana))
+    assert stage.business.happened("pay") == ["INV-2"]
+
+
+# ───────────── all at once ─────────────
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", range(3))
+async def test_random_kills_lose_and_repeat_nothing(stage: Stage, server: RedisServer, seed: int) -> None:
+    """Processes are killed, frozen and replaced, and so is the server, while people write and confirm."""
+    chance = random.Random(seed)
+    processes = [await stage.start() for _ in range(3)]
+    people = [stage.telegram.person(f"P{number}") for number in range(6)]
+    wanted = {person.id: [f"{person.first_name} writes {number}" for number in range(20)] for person in people}
+    messages = [await prompt(stage, f"INV-{number}", "delete_invoice", by=by) for number, by in enumerate(people)]
+    stage.model.script([Say("ok") for _ in range(2000)])
+    presses: list[Press] = []
+    for texts in zip(*wanted.values(), strict=True):
+        for person, text in zip(people, texts, strict=True):
+            await stage.telegram.person_says(person, person, text, wait=False)
+        if chance.random() < 0.5 and len(presses) < len(people):
+            number = len(presses)
+            presses.append(await stage.telegram.press(messages[number], "Confirm", people[number], wait=False))
+        victim = chance.randrange(len(processes))
+        match chance.choice(["kill", "freeze", "server", "server is frozen", "nothing"]):
+            case "kill":
+                await processes[victim].end()
+                processes[victim] = await stage.start()
+            case "freeze":
+                processes[victim].signal(signal.SIGSTOP)
+                await asyncio.sleep(chance.uniform(0, 8))  # longer than a lease, at times
+                processes[victim].signal(signal.SIGCONT)
+            case "server":
+                await getattr(server, chance.choice(["kill", "shut_down"]))()
+                await asyncio.sleep(chance.uniform(0, 2))
+                await server.start()
+            case "server is frozen":
+                server.freeze()
+                await asyncio.sleep(chance.uniform(0, 2))
+                server.thaw()
+        await stage.webhook_to(chance.choice(processes))
+
+    def unheard() -> list[str]:
+        """Of whom the model was never shown all that they wrote, each once and in order."""
+        asked = [[m["content"] for m in r["messages"] if m["role"] == "user"] for r in stage.model.requests]
+        lines = [[content.rpartition("\n")[2] for content in contents] for contents in asked]  # an outcome may precede
+        shown = [[line for line in those if " writes " in line] for those in lines]
+        return [texts[0] for texts in wanted.values() if texts not in shown]
+
+    await stage.telegram.wait_for(lambda: not stage.telegram._pending, timeout_seconds=60)
+    await stage.telegram.wait_for(lambda: not unheard(), timeout_seconds=60)
+    done = [f"INV-{number}" for number in range(len(presses))]
+    await stage.telegram.wait_for(lambda: sorted(stage.business.happened("delete")) == done, timeout_seconds=60)
+    async with open_at(stage) as store:
+        assert await store.dead_letters() == []

@@ -1,0 +1,393 @@
+"""An outcome is told in its action's own language, whichever path ends the action: here in a Portuguese chat.
+
+The platform names a person's language with their messages, and with nothing else: a press, a timer, an operator and a
+process that takes over know it from the action alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from string import Formatter
+from typing import Any, ClassVar
+
+import pytest
+
+from channels import ButtonPress, DeliveryReport, Person
+from gateway import Agent, ChannelAgent, Confirm, NothingDone, OutcomeUnknown, Preview, ToolContext, tool
+from gateway.engine.context import EngineContext
+from gateway.operations.operator import Operator
+from gateway.tools import Tool, ToolBusy
+from gateway.tools.pending_action import PendingAction
+from gateway.wording import LANGUAGES
+from tests.engine.bots import Model
+from tests.engine.rig import Platform, Rig, here, message, rig
+from tests.engine.test_tampered_records import actions, read, work, write
+
+ANA = Person(channel="test", account="bot", user_id="ana", name="Ana")
+_numbers = itertools.count()
+
+
+class Answering(Platform):
+    """One that shows a presser what the press came to."""
+
+    name: ClassVar[str] = "test"
+
+    def __init__(self, **capabilities: Any) -> None:
+        super().__init__(**capabilities)
+        self.answers: list[str] = []
+
+    async def answer(self, answer_to: str, text: str, *, private: bool = True) -> None:
+        self.answers.append(text)
+
+
+class Shop:
+    """A Portuguese bot, and what goes wrong with it."""
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+        self.preview_error: Exception | None = None
+        self.folder = 1
+
+    def delete_invoice(self, version: str = "1", **options: Any) -> Tool:
+        async def look(invoice_id: str, ctx: ToolContext) -> Preview:
+            assert ctx.language == "pt-BR"
+            if self.preview_error is not None:
+                raise self.preview_error
+            return Preview(text=f"Apagar {invoice_id}?", precondition=self.folder)
+
+        @tool(confirm=Confirm(look, verb="delete"), version=version, **options)
+        async def delete_invoice(invoice_id: str) -> None:
+            """Delete an invoice."""
+            if self.error is not None:
+                raise self.error
+
+        return delete_invoice
+
+    def bot(self, version: str = "1") -> ChannelAgent:
+        return ChannelAgent(Agent([self.delete_invoice(version)], provider=Model()))
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+@pytest.fixture
+async def chat(tmp_path: Path, shop: Shop) -> AsyncIterator[Rig]:
+    async with rig(shop.bot(), tmp_path, Answering(reports=True)) as chat:
+        yield chat
+
+
+# ── what was said ──
+
+
+@cache
+def _patterns(language: str) -> dict[str, re.Pattern[str]]:
+    """Each sentence as it looks once its values are put in."""
+    made = {}
+    for name, sentence in LANGUAGES[language].items():
+        pieces = [(re.escape(text), field) for text, field, *_ in Formatter().parse(sentence)]
+        pattern = "".join(text + (".+?" if field is not None else "") for text, field in pieces)
+        made[name] = re.compile(rf"(?<!\w){pattern}(?!\w)", re.DOTALL)
+    return made
+
+
+def told(chat: Rig) -> Iterator[str]:
+    """Everything that people were shown: texts, edits, the words of buttons, the answers to a press."""
+    for _, part in chat.platform.sent:
+        yield str(part.arguments["text"]).replace("\\", "")  # what keeps it from being Markdown
+        yield from (button.label for button in part.buttons)
+    if isinstance(chat.platform, Answering):
+        yield from chat.platform.answers
+
+
+def sentences(chat: Rig, language: str) -> set[str]:
+    """The names of our own sentences in this language that were said."""
+    return {name for text in told(chat) for name, each in _patterns(language).items() if each.search(text)}
+
+
+# ── what people do ──
+
+
+async def says(chat: Rig, text: str) -> None:
+    event = message("ana", text)
+    await chat.take(replace(event, person=replace(ANA, language="pt-BR")))
+
+
+async def asked(chat: Rig) -> PendingAction:
+    await says(chat, "delete INV-1")
+    await work(chat)
+    (action,) = await actions(chat)
+    return action
+
+
+async def press(chat: Rig, label: str) -> None:
+    """Press the newest button with these words; the platform names no language with a press."""
+    buttons = [button for _, part in chat.platform.sent for button in part.buttons if button.label == label]
+    await press_token(chat, buttons[-1].token)
+
+
+async def press_token(chat: Rig, token: str) -> None:
+    ids = (f"press {next(_numbers)}",)
+    await chat.take(ButtonPress(event_ids=ids, address=here("ana"), person=ANA, token=token, answer_to=ids[0]))
+
+
+async def yes(chat: Rig) -> None:
+    await press(chat, "Confirmar")
+
+
+def operator(chat: Rig) -> Operator:
+    context = chat.worker.context
+    return Operator(chat.store, context.channels, context.keyring, bot="agent")
+
+
+# ── the ways in which an action ends, and the sentences that must have been said ──
+
+Way = Callable[[Rig, Shop], Awaitable[None]]
+WAYS: dict[str, tuple[Way, set[str]]] = {}
+
+
+def way(*said: str) -> Callable[[Way], Way]:
+    def named(function: Way) -> Way:
+        WAYS[function.__name__] = function, set(said)
+        return function
+
+    return named
+
+
+def raising(error: BaseException) -> Way:
+    async def go(chat: Rig, shop: Shop) -> None:
+        shop.error = error
+        await yes(chat)
+
+    return go
+
+
+@way("done", "confirmed_by", "pressed_ok")
+async def confirmed(chat: Rig, shop: Shop) -> None:
+    await yes(chat)
+
+
+@way("cancelled", "cancelled_by", "pressed_no")
+async def refused(chat: Rig, shop: Shop) -> None:
+    await press(chat, "Cancelar")
+
+
+@way("cancelled_because", "cancelled_by_because")
+async def refused_with_a_reason(chat: Rig, shop: Shop) -> None:
+    (action,) = await actions(chat)
+    await says(chat, f"não {action.code} valor errado")
+
+
+@way("running_note")
+async def under_way(chat: Rig, shop: Shop) -> None:
+    await yes(chat)
+    (action,) = await actions(chat)
+    await chat.worker.engine._actions._show_progress(action)
+    await chat.worker.deliver()
+
+
+WAYS["failed"] = raising(ValueError("x")), {"failed", "failed_note"}
+WAYS["nothing done"] = raising(NothingDone("x")), {"nothing_done"}
+WAYS["busy"] = raising(ToolBusy("delete_invoice", "x")), {"busy"}
+WAYS["unknown"] = raising(OutcomeUnknown("x")), {"unknown", "unknown_note"}
+
+
+@way("expired", "expired_note", "button_again")
+async def expired(chat: Rig, shop: Shop) -> None:
+    await chat.advance(15 * 60 + 1)
+
+
+@way("not_started")
+async def not_launched(chat: Rig, shop: Shop) -> None:
+    await yes(chat)
+    await chat.advance(15 * 60 + 6)
+
+
+@way("already_expired")
+async def never_arrived(chat: Rig, shop: Shop) -> None:
+    ids = (f"report {next(_numbers)}",)
+    await chat.take(DeliveryReport(event_ids=ids, address=here("ana"), person=ANA, message_id="1", status="failed"))
+    await yes(chat)
+
+
+@way("cancelled", "withdrawn_note")
+async def withdrawn_by_an_operator(chat: Rig, shop: Shop) -> None:
+    (action,) = await actions(chat)
+    await operator(chat).cancel(action.pending_action_id)
+
+
+@way("stopped", "withdrawn_note")
+async def stopped(chat: Rig, shop: Shop) -> None:
+    await says(chat, "/stop")
+
+
+async def settled(chat: Rig, shop: Shop, state: Any) -> None:
+    await raising(OutcomeUnknown("x"))(chat, shop)
+    await work(chat)
+    (action,) = await actions(chat)
+    await operator(chat).settle(action.pending_action_id, state)
+
+
+@way("unknown", "done")
+async def settled_as_done(chat: Rig, shop: Shop) -> None:
+    await settled(chat, shop, "done")
+
+
+@way("unknown", "failed")
+async def settled_as_failed(chat: Rig, shop: Shop) -> None:
+    await settled(chat, shop, "failed")
+
+
+@way("unknown", "unknown_note")
+async def taken_over_after_a_crash(chat: Rig, shop: Shop) -> None:
+    await yes(chat)
+    lease = await chat.worker.lease("action", lease_seconds=0.05)
+    engine = chat.worker.engine
+    found = await engine._actions._find(lease)
+    assert found is not None
+    assert await engine._actions._launch(lease, found) is not None
+    other = chat.another()
+    await other.engine._actions.run(await other.lease("action", wait_seconds=15))
+
+
+@way("drifted", "drifted_note")
+async def changed(chat: Rig, shop: Shop) -> None:
+    shop.folder = 2
+    await yes(chat)
+
+
+@way("not_checked", "not_checked_note")
+async def not_checked(chat: Rig, shop: Shop) -> None:
+    shop.preview_error = RuntimeError("x")
+    await yes(chat)
+    await work(chat)
+    assert sentences(chat, "pt") & {"not_checked", "drifted"} == set(), "it is tried for a minute"
+    await chat.advance(61)
+
+
+@way("other_release", "other_release_note", "pressed_ok")
+async def other_release(chat: Rig, shop: Shop) -> None:
+    await yes(chat)
+    chat.worker.context.bot = shop.bot("2")
+    await work(chat)
+    await chat.advance(61)
+
+
+@way("tampered")
+async def tampered(chat: Rig, shop: Shop) -> None:
+    (action,) = await actions(chat)
+    name = f"action/{action.pending_action_id}"
+    stored = await read(chat, name)
+    await write(chat, name, {**stored, "body": stored["body"].replace("INV-1", "INV-9")})
+    await yes(chat)
+
+
+@way("tampered")
+async def deleted(chat: Rig, shop: Shop) -> None:
+    (action,) = await actions(chat)
+    await write(chat, f"action/{action.pending_action_id}", None)
+    await says(chat, f"ok {action.code}")
+
+
+@way("unknown_button")
+async def pressed_what_nobody_knows(chat: Rig, shop: Shop) -> None:
+    await press_token(chat, "nonsense")
+
+
+@way("held_up")
+async def pressed_what_was_held_up(chat: Rig, shop: Shop) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EngineContext, "may_decide", lambda self, waiting: False)
+        await yes(chat)
+
+
+@way("still_waiting", "prompt_code", "prompt_window")
+async def shown_again(chat: Rig, shop: Shop) -> None:
+    await says(chat, "olá")
+
+
+@way("not_done_yet")
+async def shown_often_enough(chat: Rig, shop: Shop) -> None:
+    for _ in range(3):
+        await says(chat, "olá")
+        await work(chat)
+
+
+@way("pending_list")
+async def listed(chat: Rig, shop: Shop) -> None:
+    await says(chat, "/pending")
+
+
+@way("say_code")
+async def unclear(chat: Rig, shop: Shop) -> None:
+    await says(chat, "olá")
+    await work(chat)
+    await says(chat, "sim")
+
+
+@way("expired", "one_moment")
+async def asked_again(chat: Rig, shop: Shop) -> None:
+    await chat.advance(15 * 60 + 1)
+    await work(chat)
+    await press(chat, "Perguntar de novo")
+
+
+@way("cannot_ask_again")
+async def refused_to_be_asked_again(chat: Rig, shop: Shop) -> None:
+    await chat.advance(15 * 60 + 1)
+    await work(chat)
+    shop.preview_error = ValueError("x")
+    await press(chat, "Perguntar de novo")
+
+
+@way("already_expired")
+async def pressed_too_late(chat: Rig, shop: Shop) -> None:
+    await chat.advance(15 * 60 + 1)
+    await work(chat)
+    await yes(chat)
+
+
+@pytest.mark.parametrize("name", WAYS)
+async def test_every_end_is_told_in_the_language_of_the_action(chat: Rig, shop: Shop, name: str) -> None:
+    go, expected = WAYS[name]
+    assert (await asked(chat)).language == "pt-BR"
+    await go(chat, shop)
+    await work(chat)
+    assert sentences(chat, "pt") >= expected, "\n".join(told(chat))
+    assert sentences(chat, "en") == set(), "\n".join(told(chat))
+
+
+@pytest.mark.parametrize("name", ["changed", "not_checked", "other_release", "tampered"])
+async def test_each_kind_of_drift_has_its_own_sentence(chat: Rig, shop: Shop, name: str) -> None:
+    """Four ways of not being as it was shown: the record says which, and each has a sentence of its own."""
+    await asked(chat)
+    await WAYS[name][0](chat, shop)
+    await work(chat)
+    assert [(action.reason, action.detail) for action in await actions(chat)] == [("drifted", name)]
+    four = {"drifted", "not_checked", "other_release", "tampered"}
+    assert sentences(chat, "pt") & four == {"drifted" if name == "changed" else name}
+
+
+@pytest.mark.parametrize("name", ["expired", "withdrawn_by_an_operator", "settled_as_done", "confirmed", "deleted"])
+async def test_a_note_that_it_may_come_twice_is_in_the_same_language(chat: Rig, shop: Shop, name: str) -> None:
+    await asked(chat)
+    await WAYS[name][0](chat, shop)
+    if name == "confirmed":
+        await chat.worker.engine._actions.run(await chat.worker.lease("action"))
+    queued = await chat.store.outbox("agent/test:bot:ana")
+    assert {part.body["language"] for part in queued} == {"pt-BR"}
+
+
+async def test_press_without_alerts_is_answered_in_the_chats_language(tmp_path: Path, shop: Shop) -> None:
+    async with rig(shop.bot(), tmp_path) as chat:
+        await asked(chat)
+        await pressed_too_late(chat, shop)
+        await work(chat)
+        assert "already_expired" in sentences(chat, "pt")
+        assert sentences(chat, "en") == set()

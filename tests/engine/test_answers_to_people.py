@@ -1,0 +1,363 @@
+"""Every press, stop, reason and open question of a person gets an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels import ButtonPress, Person
+from gateway import Agent, ChannelAgent, Confirm, NothingDone, OutcomeUnknown, Preview, ToolFailed, tool
+from gateway.agent import AgentConfig
+from gateway.providers.base import ProviderError
+from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
+from tests.engine.bots import Invoices
+from tests.engine.rig import Rig, here, message, rig
+
+_numbers = itertools.count(1)
+DELETE = ToolCall("delete_invoice", {"invoice_id": "INV-1"})
+
+
+def bot(script: ScriptedProvider, *, after: Any = "receipt", **options: Any) -> tuple[ChannelAgent, list[str]]:
+    done: list[str] = []
+
+    @tool(confirm=Confirm("Delete {invoice_id}?", after=after))
+    async def delete_invoice(invoice_id: str) -> str:
+        """Delete an invoice."""
+        done.append(invoice_id)
+        return f"{invoice_id} is gone"
+
+    @tool(read_only=True)
+    async def look() -> str:
+        """Look."""
+        return "nothing"
+
+    return ChannelAgent(Agent([delete_invoice, look], provider=script), **options), done
+
+
+def code_of(text: str) -> str:
+    return text.partition("**OK ")[2][:4]
+
+
+# ── presses where there are no alerts ──
+
+
+async def press(chat: Rig, token: str) -> list[str]:
+    """What the chat is told of it."""
+    before = len(chat.platform.sent)
+    person = Person(channel="test", account="bot", user_id="ana", name="Ana")
+    ids = (f"press {next(_numbers)}",)
+    await chat.take(ButtonPress(event_ids=ids, address=here("ana"), person=person, token=token))
+    lease = await chat.store.lease("w", ["action"])
+    if lease is not None:
+        await chat.worker.engine._actions.run(lease)
+    await chat.turns()
+    return [str(part.arguments["text"]) for _, part in chat.platform.sent[before:] if part.call == "show"]
+
+
+async def test_finding_17_stale_press_is_answered_once_a_minute(tmp_path: Path) -> None:
+    async with rig(Invoices().bot(), tmp_path) as chat:
+        await chat.says("ana", "delete INV-1")
+        await chat.turns()
+        token = chat.platform.sent[-1][1].buttons[0].token
+        assert await press(chat, token) == ["Invoice INV-1 is deleted."]
+        (told,) = await press(chat, token)
+        assert told.startswith("This is already done")
+        assert "INV" in told
+        assert await press(chat, token) == []
+        await chat.advance(61)
+        assert len(await press(chat, token)) == 1
+
+
+async def test_finding_17_an_unknown_press_is_answered_in_the_chat(tmp_path: Path) -> None:
+    async with rig(Invoices().bot(), tmp_path) as chat:
+        (told,) = await press(chat, "nonsense")
+        assert told.startswith("I no longer know this button")
+
+
+# ── stops ──
+
+
+async def test_finding_17_stop_says_what_runs_and_cannot_be_stopped() -> None:
+    invoices = Invoices()
+    invoices.hold = asyncio.Event()
+    async with ChatDriver(invoices.bot()) as chat:
+        await chat.says("ana", "delete INV-1")
+        pressing = asyncio.create_task(chat.presses("ana", "Confirm"))
+        await invoices.running.wait()
+        stopping = asyncio.create_task(chat.says("ana", "/stop"))
+        while not any("cannot be stopped" in message.text for message in chat.messages):
+            await asyncio.sleep(0.001)
+        invoices.hold.set()
+        await asyncio.gather(pressing, stopping)
+        texts = [message.text for message in chat.messages]
+        assert not any("There is nothing to stop" in text for text in texts)
+        assert "Invoice INV-1 is deleted." in texts
+
+
+async def test_finding_32_message_behind_a_stopped_turn_asks_nothing() -> None:
+    hold = asyncio.Event()
+    script = ScriptedProvider([hold, "First.", DELETE])
+    own, done = bot(script)
+    async with ChatDriver(own) as chat:
+        first = asyncio.create_task(chat.says("ana", "first"))
+        while not script.requests:
+            await asyncio.sleep(0.001)
+        second = asyncio.create_task(chat.says("ana", "delete INV-1"))
+        await asyncio.sleep(0.05)
+        stop = asyncio.create_task(chat.says("ana", "/stop"))
+        while not any("Stopped" in message.text for message in chat.messages):
+            await asyncio.sleep(0.001)
+        hold.set()
+        await asyncio.gather(first, second, stop)
+        assert not any(message.buttons for message in chat.messages)
+        assert done == []
+
+
+# ── what is still open ──
+
+
+def lines(chat: ChatDriver) -> list[str]:
+    return [message.text for message in chat.messages if message.text.startswith("Not done yet")]
+
+
+async def test_finding_19_done_of_the_models_never_stands_alone() -> None:
+    script = ScriptedProvider([DELETE, *["Done: Delete INV-1 for good."] * 5])
+    own, _ = bot(script)
+    async with ChatDriver(own) as chat:
+        await chat.says("ana", "delete INV-1")
+        for number in range(1, 6):
+            await chat.says("ana", "and?")
+            last = chat.messages[-1].text
+            assert "Nothing has been done yet" in last or last.startswith("Not done yet"), number
+        assert len(lines(chat)) == 3
+
+
+async def test_what_is_open_is_said_under_a_new_question() -> None:
+    script = ScriptedProvider([DELETE, ToolCall("delete_invoice", {"invoice_id": "INV-2"})])
+    own, _ = bot(script)
+    async with ChatDriver(own) as chat:
+        await chat.says("ana", "delete INV-1")
+        await chat.says("ana", "delete INV-2")
+        (line,) = lines(chat)
+        assert "INV" in line and "1" in line
+        assert "2”?" in chat.messages[-2].text
+
+
+async def test_what_is_open_is_said_under_a_resumed_turn() -> None:
+    calls = [ToolCall("delete_invoice", {"invoice_id": f"INV-{number}"}) for number in (1, 2)]
+    own, _ = bot(ScriptedProvider([calls, "Both are gone!"]), after="resume")
+    async with ChatDriver(own) as chat:
+        await chat.says("ana", "delete both")
+        await chat.presses("ana", next(label for label in chat.last.buttons if label.startswith("Confirm")))
+        texts = [message.text for message in chat.messages]
+        assert texts[texts.index("Both are gone!") + 1].startswith("Not done yet")
+
+
+async def test_what_is_open_is_said_under_a_failure() -> None:
+    script = ScriptedProvider([DELETE, ProviderError("test", "down", retryable=False)])
+    own, _ = bot(script)
+    async with ChatDriver(own) as chat:
+        await chat.says("ana", "delete INV-1")
+        await chat.says("ana", "and?")
+        assert chat.messages[-2].text.startswith("I cannot reach the model")
+        assert chat.messages[-1].text.startswith("Not done yet")
+
+
+async def test_what_is_open_is_said_under_a_turn_of_too_many_steps() -> None:
+    script = ScriptedProvider([DELETE, ToolCall("look", {}), ToolCall("look", {})])
+    own, _ = bot(script)
+    own.agent.config = AgentConfig(max_iterations=1)
+    async with ChatDriver(own) as chat:
+        await chat.says("ana", "delete INV-1")
+        await chat.says("ana", "look")
+        assert "Nothing has been done yet" in chat.last.text or chat.last.text.startswith("Not done yet")
+
+
+# ── resumed plans ──
+
+
+@pytest.mark.parametrize("end", ["refused", "expired"])
+async def test_finding_18_resumed_turn_does_not_repeat_a_failed_ask(end: str) -> None:
+    script = ScriptedProvider([DELETE, DELETE, "As you like.", DELETE])
+    own, _ = bot(script, after="resume")
+    async with ChatDriver(own) as chat:
+        await chat.says("ana", "delete INV-1")
+        if end == "refused":
+            await chat.presses("ana", "Cancel")
+        else:
+            await chat.clock.advance(901)
+        assert chat.last.text == "As you like."
+        assert len([message for message in chat.messages if "Delete" in message.text and "**OK" in message.text]) <= 1
+        (error,) = [
+            m.content for m in script.requests[-1].messages if m.role == "tool" and "not confirmed since" in m.content
+        ]
+        assert "do not ask again" in error
+        await chat.says("ana", "try it once more")
+        assert "**OK" in chat.last.text, "the person has written since"
+
+
+async def test_finding_18_yes_after_a_resumed_turn_reaches_the_model() -> None:
+    script = ScriptedProvider([DELETE, "Shall I also tell you about B?", "B is fine."])
+    own, done = bot(script, after="resume")
+    async with ChatDriver(own) as chat:
+        await chat.says("ana", "delete INV-1, then ask me about B")
+        await chat.presses("ana", "Confirm")
+        assert done == ["INV-1"]
+        await chat.says("ana", "yes")
+        assert chat.last.text == "B is fine."
+
+
+async def test_finding_18_yes_after_a_notice_reaches_the_model() -> None:
+    script = ScriptedProvider([DELETE, "You are booked."])
+    own, _ = bot(script)
+    async with ChatDriver(own) as chat:
+        await chat.says("ana", "delete INV-1")
+        await chat.presses("ana", "Confirm")
+        await own.notify("test:bot:ana", "Shall I book the usual table?")
+        await chat.clock.advance(1)
+        await chat.says("ana", "yes")
+        assert chat.last.text == "You are booked."
+
+
+async def test_a_yes_right_after_the_outcome_is_still_answered() -> None:
+    own, _ = bot(ScriptedProvider([DELETE]))
+    async with ChatDriver(own) as chat:
+        await chat.says("ana", "delete INV-1")
+        await chat.presses("ana", "Confirm")
+        for _ in range(2):
+            await chat.says("ana", "yes")
+            assert chat.last.text.startswith("This is already done")
+
+
+# ── a reason ──
+
+
+async def test_a_no_with_its_reason_is_told_to_people_and_to_the_model() -> None:
+    script = ScriptedProvider([DELETE, "I see."])
+    own, done = bot(script)
+    async with ChatDriver(own) as chat:
+        await chat.says("ana", "delete INV-1")
+        await chat.says("ana", f"NO {code_of(chat.last.text)} wrong *amount*, see [x](https://evil.example)")
+        assert chat.last.text.startswith("Not done. Ana said “wrong ")
+        assert "](https" not in chat.last.text, "a person's words are never live"
+        assert "Ana said “wrong" in chat.messages[0].text
+        await chat.says("ana", "why?")
+        (event,) = [m.content for m in script.requests[-1].messages if m.role == "event" and "refused" in m.content]
+        assert "They said: wrong *amount*" in event
+        assert done == []
+
+
+async def test_a_yes_with_something_behind_it_is_no_yes() -> None:
+    script = ScriptedProvider([DELETE, "Only half?"])
+    own, done = bot(script)
+    async with ChatDriver(own) as chat:
+        await chat.says("ana", "delete INV-1")
+        await chat.says("ana", f"OK {code_of(chat.last.text)} but only half")
+        assert done == []
+        assert len(script.requests) == 2
+
+
+async def test_finding_12_failure_is_told_twice_in_different_words() -> None:
+    @tool(confirm=True)
+    async def risky(n: int) -> str:
+        """Fail."""
+        raise RuntimeError(n)
+
+    script = ScriptedProvider([ToolCall("risky", {"n": 3})])
+    async with ChatDriver(ChannelAgent(Agent([risky], provider=script))) as chat:
+        await chat.says("ana", "go")
+        assert chat.last.text.startswith("**Run “risky”?**\n- n: 3\n")
+        await chat.presses("ana", "Confirm")
+        question, outcome = (message.text for message in chat.messages)
+    assert re.fullmatch(r"\*\*Run “risky”\*\*\n- n: 3\n\n❌ Confirmed by Ana, failed \d\d:\d\d UTC\.", question)
+    assert outcome == "This was confirmed, but it failed. It will not be tried again by itself: Run “risky”"
+    sentences = [set(re.split(r"(?<=[.:]) |\n", text)) for text in (question, outcome)]
+    assert not sentences[0] & sentences[1]
+
+
+async def test_finding_14_settled_question_keeps_its_table() -> None:
+    async def about_to_delete(invoice_id: str) -> Preview:
+        return Preview(text=f"Delete {invoice_id}?", table=[("Amount", "410.20 EUR")])
+
+    @tool(confirm=about_to_delete)
+    async def delete_invoice(invoice_id: str) -> str:
+        """Delete an invoice."""
+        return "gone"
+
+    async with ChatDriver(ChannelAgent(Agent([delete_invoice], provider=ScriptedProvider([DELETE])))) as chat:
+        await chat.says("ana", "delete it")
+        await chat.presses("ana", "Confirm")
+        assert "- Amount: “410\\.20 EUR”\n- invoice\\_id: INV\\-1\n" in chat.messages[0].text
+        for number in (1, 2):
+            await chat.says("ana", "yes")
+            assert [message.text for message in chat.messages[2:]] == [
+                "This is already done\\.\n\nDelete INV\\-1"
+            ] * number
+
+
+async def test_a_person_without_a_name_is_told_what_they_said(tmp_path: Path) -> None:
+    own, done = bot(ScriptedProvider([DELETE]))
+    async with rig(own, tmp_path) as chat:
+        await chat.says("ana", "delete INV-1")
+        await chat.turns()
+        code = code_of(chat.platform.texts()[0])
+        nobody = Person(channel="test", account="bot", user_id="ana")
+        await chat.take(replace(message("ana", f"NO {code} wrong amount"), person=nobody))
+        await chat.turns()
+        told, question = chat.platform.texts()[1:]
+    assert told == "Not done. You said “wrong amount”: Delete “INV\\-1”"
+    assert question.endswith("🚫 Not done. You said “wrong amount”.")
+    assert done == []
+
+
+async def test_the_feed_says_whose_effect_it_was_and_how_long_it_took() -> None:
+    own, _ = bot(ScriptedProvider([DELETE]))
+    async with ChatDriver(own) as chat:
+        await chat.says("ana", "delete INV-1")
+        await chat.presses("ana", "Confirm")
+        found: dict[str, Any] = {}
+        async with aclosing(chat.engine.context.feed.subscribe()) as notices:
+            async for notice in notices:
+                found[notice.name] = notice.fields
+                if notice.name == "effect.finished":
+                    break
+    for name in ("effect.started", "effect.finished"):
+        assert (found[name]["conversation"], found[name]["tool"]) == ("agent/test:bot:ana", "delete_invoice")
+    assert found["effect.finished"]["milliseconds"] >= 0
+
+
+# ── why a confirmed action failed ──
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ToolFailed("the card was declined"), r"error: ToolFailed: the card was declined"),
+        (NothingDone("the card has expired"), r"error: NothingDone: the card has expired"),
+        (OutcomeUnknown("the bank hung up"), r"error: OutcomeUnknown: the bank hung up"),
+        (ValueError("card 4111 1111"), r"error: ValueError \(test_answers_to_people\.py:\d+ pay\)"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_the_model_reads_what_a_confirmed_tool_says_on_purpose(error: Exception, told: str) -> None:
+    @tool(confirm="Pay?")
+    async def pay() -> str:
+        """Pay."""
+        raise error
+
+    script = ScriptedProvider([ToolCall("pay", {}), "Sorry."])
+    async with ChatDriver(ChannelAgent(Agent([pay])), provider=script) as chat:
+        await chat.says("ana", "pay")
+        await chat.presses("ana", "Confirm")
+        await chat.says("ana", "why not?")
+        said = [message.text for message in chat.messages]
+    (noted,) = [line.content for line in script.requests[-1].messages if line.content.startswith("pay (")]
+    assert re.search(rf" Result: {told}$", noted), noted
+    assert str(error) not in str(said)

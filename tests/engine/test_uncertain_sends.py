@@ -1,0 +1,233 @@
+"""The engine looks for a reply that may have arrived; else it says the reply again with a note, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels import Address, Ambiguous, Part, Receipt, Reply, Unavailable, Unreachable
+from channels.channel import Pace
+from gateway.wording import say
+from tests.engine.bots import Invoices
+from tests.engine.rig import Platform, Rig, here, message, rig
+
+NOTE = say("may_be_duplicate", "en")
+LOST = Ambiguous("timeout")
+
+
+class Library(Platform):
+    """A platform on which a message can be looked up by its text."""
+
+    silent = 0
+    """So many of the next look-ups fail."""
+
+    def __init__(self, **capabilities: Any) -> None:
+        super().__init__(**capabilities)
+        self.looked = 0
+
+    async def look_up(self, address: Address, part: Part, *, key: str, since: datetime) -> Receipt | None:
+        self.looked += 1
+        if self.silent:
+            self.silent -= 1
+            raise Unavailable("503")
+        shown = [number for number, (_, each) in enumerate(self.sent, 1) if each.arguments == part.arguments]
+        return Receipt(message_id=str(shown[-1])) if shown else None
+
+
+def taken() -> asyncio.Event:
+    """The platform shows it."""
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
+async def notify(chat: Rig, *texts: str) -> None:
+    for text in texts:
+        await chat.worker.engine.runtime.notify(here("ana"), Reply(text=text))
+
+
+async def deliver(chat: Rig, times: int = 6) -> None:
+    """Until nothing more happens, however often it is put off."""
+    for _ in range(times):
+        await chat.turns()
+        await chat.advance(20)
+
+
+async def dead(chat: Rig) -> list[str]:
+    return [letter.reason for letter in await chat.store.dead_letters()]
+
+
+# ── where nobody can tell ──
+
+
+@pytest.fixture
+async def chat(tmp_path: Path) -> AsyncIterator[Rig]:
+    async with rig(Invoices().bot(), tmp_path) as chat:
+        yield chat
+
+
+async def test_a_later_part_of_a_lease_is_in_doubt_too(chat: Rig) -> None:
+    await notify(chat, "one", "two", "three")
+    chat.platform.will = [taken(), LOST]
+    await deliver(chat)
+    assert chat.platform.texts() == ["one", NOTE, "two", "three"]
+
+
+async def test_reply_in_doubt_is_sent_once_more_with_a_note(chat: Rig) -> None:
+    await notify(chat, "one", "two")
+    chat.platform.will = [LOST]
+    await deliver(chat)
+    assert chat.platform.texts() == [NOTE, "one", "two"]
+    assert await dead(chat) == []
+
+
+async def test_duplicate_note_is_in_the_persons_language(tmp_path: Path) -> None:
+    async with rig(Invoices().bot(), tmp_path) as chat:
+        hello = message("ana", "hola")
+        assert hello.person is not None
+        await chat.take(replace(hello, person=replace(hello.person, language="es")))
+        chat.platform.will = [LOST]
+        await deliver(chat)
+        assert chat.platform.texts() == [say("may_be_duplicate", "es"), "You said: hola"]
+
+
+async def test_twice_in_doubt_it_is_put_aside_and_what_follows_goes_on(chat: Rig) -> None:
+    await notify(chat, "one", "two")
+    chat.platform.will = [LOST, taken(), LOST]
+    await deliver(chat)
+    assert chat.platform.texts() == [NOTE, "two"]
+    assert await dead(chat) == ["it may have been sent"]
+
+
+async def test_duplicate_note_is_said_once_despite_repeated_outages(chat: Rig) -> None:
+    await notify(chat, "one")
+    chat.platform.will = [LOST, Unavailable("502"), taken(), Unavailable("502"), Unavailable("502")]
+    await deliver(chat)
+    assert chat.platform.texts() == [NOTE, "one"]
+
+
+async def test_a_note_that_may_have_been_sent_is_not_sent_again(chat: Rig) -> None:
+    await notify(chat, "one")
+    chat.platform.will = [LOST, LOST]
+    await deliver(chat, 8)
+    assert chat.platform.texts() == ["one"] and len(chat.platform.keys) == 3
+
+
+async def test_duplicate_note_keeps_the_pace(tmp_path: Path) -> None:
+    async with rig(Invoices().bot(), tmp_path, pace=Pace(group_per_minute=1.0)) as chat:
+        await chat.worker.engine.runtime.notify(here("#team"), Reply(text="one"))
+        chat.platform.will = [LOST]
+        for _ in range(12):
+            await chat.turns()
+            await chat.advance(61)
+        assert chat.platform.texts("#team") == [NOTE, "one"]
+
+
+async def test_reply_in_doubt_to_a_blocked_chat_is_put_aside(chat: Rig) -> None:
+    await notify(chat, "one")
+    chat.platform.will = [LOST, Unreachable("blocked")]
+    await deliver(chat)
+    assert chat.platform.sent == []
+    assert await dead(chat) == ["not deliverable: blocked"]
+
+
+async def test_replayed_reply_is_sent_without_a_note(chat: Rig) -> None:
+    await notify(chat, "one")
+    chat.platform.will = [LOST, taken(), LOST]
+    await deliver(chat)
+    (letter,) = await chat.store.dead_letters()
+    assert await chat.store.replay(letter.dead_id)
+    chat.platform.will = [Unavailable("502")]
+    await deliver(chat)
+    assert chat.platform.texts() == [NOTE, "one"]
+
+
+async def test_reply_in_doubt_is_dropped_if_the_bot_says_drop(tmp_path: Path) -> None:
+    async with rig(Invoices().bot(in_doubt="drop"), tmp_path) as chat:
+        await notify(chat, "one", "two")
+        chat.platform.will = [LOST]
+        await deliver(chat)
+        assert chat.platform.texts() == ["two"]
+        assert await dead(chat) == ["it may have been sent"]
+
+
+async def test_reply_of_a_dead_sender_is_dropped_if_the_bot_says_drop(tmp_path: Path) -> None:
+    async with rig(Invoices().bot(in_doubt="drop"), tmp_path) as chat:
+        await notify(chat, "one", "two")
+        await chat.worker.lease("out", lease_seconds=0.0)
+        await deliver(chat)
+        assert chat.platform.texts() == ["two"]
+
+
+async def test_question_and_edit_in_doubt_are_sent_even_with_drop(tmp_path: Path) -> None:
+    async with rig(Invoices().bot(in_doubt="drop"), tmp_path) as chat:
+        await chat.says("ana", "delete INV-1")
+        chat.platform.will = [LOST, LOST]
+        await deliver(chat)
+        assert [part.call for _, part in chat.platform.sent] == ["show"]
+        await chat.says("ana", "/stop")
+        chat.platform.will = [taken(), LOST, LOST]
+        await deliver(chat)
+        assert [part.call for _, part in chat.platform.sent] == ["show", "show", "edit"]
+        assert await dead(chat) == []
+
+
+# ── where the platform lets us look ──
+
+
+@pytest.fixture(params=["repeat", "drop"])
+async def library(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
+    async with rig(Invoices().bot(in_doubt=request.param), tmp_path, Library()) as chat:
+        yield chat
+
+
+async def test_reply_missing_on_look_up_is_sent_again_without_a_note(library: Rig) -> None:
+    await notify(library, "one", "two")
+    library.platform.will = [LOST, LOST, LOST]
+    await deliver(library)
+    assert library.platform.texts() == ["one", "two"]
+    assert await dead(library) == []
+
+
+async def test_reply_found_on_look_up_is_not_sent_again(library: Rig) -> None:
+    await notify(library, "one", "two")
+    show = Part(call="show", arguments={"text": "one"})
+    library.platform.sent.append(("ana", show))
+    library.platform.will = [LOST]
+    await deliver(library)
+    assert library.platform.texts() == ["one", "two"]
+
+
+async def test_failed_look_up_is_repeated_later(library: Rig) -> None:
+    platform: Any = library.platform
+    await notify(library, "one")
+    platform.silent = 1
+    platform.will = [LOST]
+    await deliver(library)
+    assert (platform.texts(), platform.looked) == (["one"], 2)
+
+
+async def test_reply_that_cannot_be_looked_up_is_resent_with_a_note(tmp_path: Path) -> None:
+    library = Library()
+    async with rig(Invoices().bot(), tmp_path, library) as chat:
+        await notify(chat, "one")
+        library.silent = 9
+        library.will = [LOST]
+        await deliver(chat)
+        assert library.texts() == [NOTE, "one"]
+
+
+async def test_look_up_does_not_match_an_earlier_equal_reply(tmp_path: Path) -> None:
+    """The platform keeps no key, and the same was said before."""
+    library = Library(reports=True)
+    async with rig(Invoices().bot(), tmp_path, library) as chat:
+        await notify(chat, "the same", "the same")
+        library.will = [taken(), LOST]
+        await deliver(chat)
+        assert library.texts() == ["the same", "the same"]
