@@ -1,17 +1,33 @@
-"""The live feed: notices of the events in this process, for readers that are connected now."""
+"""The live feed: notices of the events in this process, for consoles that are connected now."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from threading import Lock
 from traceback import format_exception
 
-from channels import Json
+from channels import Address, Json, Person
+from gateway.observe.events import (
+    EVENTS,
+    EventSettled,
+    IterationEnd,
+    IterationStart,
+    ObservedEvent,
+    RunEnd,
+    RunStart,
+    RunUsage,
+    SessionLoad,
+    SessionSave,
+    TurnStart,
+    WebhookHandled,
+)
+from gateway.providers.base import ModelMessage, Response, Usage
+from gateway.tools.pending_action import PendingAction
 
 __all__ = ["BACKLOG", "Feed", "Notice"]
 
@@ -39,14 +55,35 @@ class Feed:
     notices.
     """
 
+    kinds = frozenset(EVENTS.values()) - {
+        *(EventSettled, IterationEnd, IterationStart, RunEnd, RunStart, RunUsage),
+        *(SessionLoad, SessionSave, WebhookHandled),
+    }
+    """All events but those that say nothing new beside the others."""
+
     def __init__(self, *, now: Callable[[], datetime]) -> None:
         self._now = now
+        self._places: OrderedDict[str, str] = OrderedDict()
+        """Run id -> its conversation."""
         # The fields of a Notice, which is made only when a reader asks: mostly there is none.
         self._notices: deque[tuple[int, datetime, str, Mapping[str, Json]]] = deque(maxlen=BACKLOG)
         self._readers: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
         # Milliseconds, not 0: a reader that reconnects after a restart gets the new notices.
         self._last = int(now().timestamp() * 1000)
         self._lock = Lock()
+
+    def read(self, event: ObservedEvent) -> None:
+        """Publish an event, with the conversation of its run and in words that a person can read."""
+        if isinstance(event, TurnStart):
+            self._places[event.run_id] = event.conversation
+            if len(self._places) > BACKLOG:
+                self._places.popitem(last=False)
+        fields: dict[str, object] = {}
+        for name, value in event.values().items():
+            fields |= _words(name, value)
+        if "conversation" not in fields and (place := self._places.get(str(fields.get("run_id")))) is not None:
+            fields["conversation"] = place
+        self.publish(event.name, **fields)
 
     def publish(self, name: str, /, **fields: object) -> None:
         """Publish a notice to all readers, from any thread. Never raises, for any fields.
@@ -80,6 +117,25 @@ class Feed:
         finally:
             with self._lock:
                 del self._readers[changed]
+
+
+def _words(name: str, value: object) -> dict[str, object]:
+    """Return the fields of a notice for one field of an event."""
+    match value:
+        case PendingAction():
+            shown = {"action": value.pending_action_id, "args": value.args, "preview": value.preview}
+            return {"tool": value.kind, "conversation": value.conversation, **shown}
+        case Response():
+            calls = [call.name for call in value.tool_calls]
+            return {"content": value.content, "calls": calls, "finish": value.finish, "model": value.model}
+        case Usage():
+            return {"total_tokens": value.total_tokens, "cost_usd": value.cost_usd}
+        case Address() | Person():
+            return {name: str(value)}
+        case [ModelMessage(), *_]:
+            return {name: len(value)}
+        case _:
+            return {"tool" if name == "tool_name" else "args" if name == "tool_args" else name: value}
 
 
 def _plain(value: object, depth: int = 0) -> Json:

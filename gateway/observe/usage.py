@@ -1,0 +1,60 @@
+"""The meter: what the runs of one agent have used in this process, and the analytics of its tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from channels import Json
+from gateway.providers.base import ToolUsage, Usage
+
+__all__ = ["AgentAnalytics", "UsageMeter", "usage_text"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentAnalytics:
+    """How the tools of one agent were used in this process."""
+
+    by_tool: Mapping[str, ToolUsage]
+
+    def to_dict(self) -> dict[str, Json]:
+        """Return each tool's calls, failures, their share, and the mean duration in milliseconds."""
+        return {
+            name: {
+                "calls": used.calls,
+                "failed": used.failed,
+                "failure_rate": used.failed / used.calls if used.calls else 0.0,
+                "average_duration_ms": used.duration_ms / used.calls if used.calls else 0.0,
+            }
+            for name, used in self.by_tool.items()
+        }
+
+    def summary(self) -> str:
+        """Return a line for each tool, the most used first."""
+        lines = [
+            f"{name}: {used.calls} calls, {used.failed} failed, {used.duration_ms / max(used.calls, 1):.0f} ms each"
+            for name, used in sorted(self.by_tool.items(), key=lambda each: (-each[1].calls, each[0]))
+        ]
+        return "\n".join(lines) or "no tool was called"
+
+
+class UsageMeter:
+    """Sums the usage of runs. It is safe in several threads: a sum is replaced as a whole."""
+
+    def __init__(self) -> None:
+        self.total = Usage()
+
+    def add(self, usage: Usage) -> None:
+        """Add the usage of one call to the model, or of the tools of one run."""
+        self.total += usage
+
+    def reset(self) -> None:
+        """Begin anew at 0."""
+        self.total = Usage()
+
+
+def usage_text(usage: Usage) -> str:
+    """Return a usage in one line: tokens, cached ones apart, and the cost or that it is unknown."""
+    cached = f", {usage.cached_prompt_tokens} of them cached" if usage.cached_prompt_tokens else ""
+    cost = "cost unknown" if usage.cost_usd is None else f"${usage.cost_usd:.4f}"
+    return f"{usage.total_tokens} tokens ({usage.prompt_tokens} in{cached}, {usage.completion_tokens} out), {cost}"
