@@ -82,6 +82,7 @@ class HeldLease:
     def __init__(self, context: EngineContext, lease: Lease, on_signal: Callable[[Json], None] | None = None) -> None:
         self._context, self.lease, self._on_signal = context, lease, on_signal
         self.ends = False
+        """True while a commit that gives this lease back runs, and after it. A renewal refused then is no loss."""
         self._every = context.lease_seconds / BEATS
         self._sure_until = lease.sure_until
         self._lost: Fenced | None = None

@@ -142,8 +142,10 @@ def settle(
 
 
 def close_if_drifted(actions: ConversationActions, action: PendingAction, at: datetime) -> bool:
-    """Close an action whose tool or policy has changed since it was shown. Returns False if neither has, or after the
-    launch."""
+    """Close an action whose tool or policy has changed since it was shown.
+
+    Returns False if neither has changed, or if the action was already launched.
+    """
     detail = actions.drift(action) if transitions.may_close(action) else None
     if detail is None:
         return False

@@ -75,9 +75,9 @@ class Store(Protocol):
     async def accept(self, events: Sequence[Incoming]) -> list[bool]:
         """Store events. Return for each event True if it is new, False for a twin, also of one in the same batch.
 
-        The events are durable when it returns. Raises Overloaded for a new `refusable` event if the limit of all
-        waiting events is reached, and its subclass MailboxFull if that of its conversation is (`conversation_limit`);
-        Overloaded if both are. The events before it in the batch count towards the limits. No other event is refused.
+        The events are durable when it returns. Only a new `refusable` event is refused. Raises Overloaded if the limit
+        of all waiting events is reached. Raises its subclass MailboxFull if only the limit of the conversation
+        (`conversation_limit`) is reached. The events before it in the batch count towards the limits.
         """
         ...
 
@@ -113,7 +113,7 @@ class Store(Protocol):
         that a slow platform does not hold up the others.
 
         A lane is ready when it has work, is due, and is not held by a lease that has not lapsed. The work of a turn is
-        an event that wakes and has no pointer, together with the events before it, or a note that is
+        one of two things. (a) A waking event without a pointer, with the events before it. (b) A note that is
         `FOLDED_AFTER_SECONDS` old. The work of an outbox is its parts. The work of an action is its id in
         `Transaction.actions`. A lane that was left to a form above `knows` is not leased. A caller that is cancelled
         holds no lease: the lane is there for the next caller.

@@ -9,7 +9,7 @@
     noted     the person was told that the next message may be a duplicate
     repeated  a second call was about to be made after that warning: the part may have arrived twice
 
-An unanswered call leaves any other state than `none` as it is, and a refused one any other than `repeated`.
+`unanswered` changes only the state `none`. `refused` changes only the state `repeated`.
 
 A platform that reports on its messages, or lets them be looked up, is asked before a second call. If it knows the
 message, the part has its receipt. If it knows that there is none, the part is sent again without a warning, and its
@@ -54,7 +54,7 @@ AttemptState: TypeAlias = Literal["none", "sent", "noted", "repeated"]
 GIVE_UP_AFTER = timedelta(hours=24)
 """The age at which a part is no longer tried."""
 _REPORTED_WITHIN_SECONDS = 10.0
-"""A platform that reports names a message within this time after it took a call that it did not answer."""
+"""Time within which a reporting platform names the message of a call that it took but did not answer."""
 _BACKOFF_SECONDS = (1.0, 2.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0)
 """The wait after a failed call, by the number of failures before it."""
 
@@ -203,9 +203,9 @@ def plan_after_failure(
 ) -> Drop | Suppress | GiveUp | Wait:
     """Return the next step for a part after its call raised this error.
 
-    `droppable` and `edits` are the part's: a typing notice is not retried, and an edit of a deleted message is not
-    missed. `failures` counts the failed leases of the lane before this one. `reports` is True for a platform that
-    reports on its messages: after a call without an answer it gets the time to do so.
+    `droppable`: the part, such as a typing notice, is never retried. `edits`: the part is an edit. It is dropped if it
+    cannot be delivered, because its message may be deleted. `failures` counts the failed leases of the lane before this
+    one. `reports`: the platform reports on its messages. After a call without an answer it gets the time to do so.
     """
     if droppable:
         return Drop()

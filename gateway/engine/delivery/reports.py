@@ -116,8 +116,10 @@ async def message_of(context: EngineContext, queued: QueuedPart) -> str | None:
 
 
 async def is_known(context: EngineContext, conversation: str, message_id: str) -> bool:
-    """Return True if a receipt or a report has named this message. It is then another part's, unless `message_of` says
-    otherwise."""
+    """Return True if a receipt or a report has named this message.
+
+    The message belongs to another part, unless `message_of` of this part returns its id.
+    """
     key = _message_key(context, conversation, message_id)
     return (await context.store.get([key]))[key].value is not None
 

@@ -79,9 +79,9 @@ def choose(
     """Return the first of these events, in order, that one turn takes together.
 
     Messages are joined if they are of the same person. A message that reads as yes or no, or is a command, is never
-    joined. With `one`, the batch has at most one message, since one of several may make turns fail. With `only`, it has
-    these sequence numbers and no others: a turn that another worker began. The edit of a taken message is applied
-    wherever it waits. An edit to a text that `is_said` already is ignored.
+    joined. With `one`, the batch has at most one message, since one of several may make turns fail. `only`: the
+    sequence numbers of a turn that another worker began. The batch takes no other events. The edit of a taken message
+    is applied wherever it waits. An edit to a text that `is_said` already is ignored.
 
     Raises NewerForm when the first event needs a newer release. A later one waits.
     """

@@ -36,7 +36,8 @@ class TurnConcluder:
     async def conclude(self, running: RunningTurn, outcome: Outcome, language: str) -> None:
         """Commit the outcome of a turn. Retried while the store is unavailable. Raises Fenced.
 
-        A commit without an answer that was applied has given the lease back, so its retry raises Fenced.
+        If a commit was applied and only its answer was lost, the lease is already given back. The retry then raises
+        Fenced.
         """
         at_first = True
         for attempt in attempts(patient=True):
@@ -94,8 +95,8 @@ class TurnConcluder:
         transaction.chain = Chained(kind="out", lane=first.conversation, prefetch=PREFETCH["out"], lease_seconds=long)
 
         async def committed() -> Lease | None:
-            # Not where parts are being sent, since this one is not the next; and once at most, since a commit that
-            # fails counts too.
+            # Ask ahead only if no part of this outbox is being sent: this part would not be next. Ask once: a place in
+            # the rate is used up even if the commit fails.
             if at_first and ("out", first.conversation) not in context.held:
                 context.pacing.ask_ahead(first.part_id, context.channels[address.channel], address)
             lease = None
@@ -114,7 +115,8 @@ class TurnConcluder:
     async def _give_back(self, unanswered: Transaction) -> None:
         """Give back the outbox that a commit without an answer may have leased.
 
-        No worker has it, and if its lease lapsed, its first part would count as perhaps sent.
+        No worker sends this outbox. If its lease lapsed, the next worker would have to assume that the first part may
+        have been sent.
         """
         for attempt in attempts(patient=True):
             async with attempt:

@@ -50,7 +50,7 @@ class AttemptHistory:
     deaths: int = 0
     """Attempts without a recorded end: the process was killed, or lost its lease."""
     earlier: int = 0
-    """Failed attempts at these events together with others, which have ended since."""
+    """Failed attempts at batches that held these events and others. The others have ended since."""
 
     @property
     def one_by_one(self) -> bool:
@@ -59,7 +59,10 @@ class AttemptHistory:
 
     @property
     def suspect(self) -> bool:
-        """True if the turn may be the one that kills its workers, or may only have run beside it."""
+        """True if this turn may be what kills its workers.
+
+        It may also only have been running when another turn killed them.
+        """
         return self.deaths >= _ONE_BY_ONE_AFTER
 
     @property
