@@ -19,6 +19,7 @@ from gateway import turn
 from gateway.agent import Agent, AgentConfig, AgentResult, StreamChunk
 from gateway.artifacts import Artifact, emit_artifact
 from gateway.channel_agent import ChannelAgent, NotAllowed
+from gateway.observe import AgentObserver, LoggingObserver
 from gateway.providers import Provider, ProviderError, Request, Response
 from gateway.tools import (
     Ambiguous,
@@ -49,6 +50,7 @@ __all__ = [
     "Address",
     "Agent",
     "AgentConfig",
+    "AgentObserver",
     "AgentResult",
     "Ambiguous",
     "Approvers",
@@ -60,6 +62,7 @@ __all__ = [
     "Confirm",
     "Gateway",
     "Json",
+    "LoggingObserver",
     "NotAllowed",
     "NotFound",
     "NothingDone",

@@ -92,17 +92,29 @@ class Teller:
             found = self._listeners[kind] = _Listeners(readers, observers) if readers or observers else None
             return found
 
+    def listeners_changed(self) -> None:
+        """Ask the observers anew which events they want."""
+        self._listeners.clear()
+
     async def pass_on(self, event: ObservedEvent, listeners: _Listeners) -> None:
         """Give an event to its listeners, and wait for the blocking observers."""
         for reader in listeners.readers:
             reader.read(event)
+        blocking: list[tuple[AgentObserver, Awaitable[Any]]] = []
         for observer in listeners.observers:
             if (unfinished := self._call(observer, event)) is None:
                 continue
             if observer.blocking:
-                await self.finish(observer, event.name, unfinished)
+                blocking.append((observer, unfinished))
             else:
                 self._lanes[id(observer)].add(event.name, unfinished)
+        try:
+            while blocking:  # after all were called: the async methods end after the sync ones of the same event
+                observer, unfinished = blocking.pop(0)
+                await self.finish(observer, event.name, unfinished)
+        finally:  # it is empty, unless the run was cancelled
+            for _, unfinished in blocking:
+                _close(unfinished)
 
     def pass_on_now(self, event: ObservedEvent, listeners: _Listeners) -> None:
         """Give an event to its listeners, and wait for none."""
@@ -116,7 +128,7 @@ class Teller:
         """Call an observer. Return what is left to await, or None."""
         try:
             result = observer.on_event(event)
-        except Exception as error:  # noqa: BLE001 - an observer's error must not change the run
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - it must not change the run
             self._note_failure(observer, event.name, error)
             return None
         return result if inspect.isawaitable(result) else None
@@ -126,10 +138,15 @@ class Teller:
         try:
             async with asyncio.timeout(observer.timeout_seconds):
                 await unfinished
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            self._note_failure(observer, name, error)  # the observer's own: it awaited a task that was cancelled
         except Exception as error:  # noqa: BLE001 - an observer's error must not change the run
             self._note_failure(observer, name, error)
 
-    def _note_failure(self, observer: AgentObserver, name: str, error: Exception) -> None:
+    def _note_failure(self, observer: AgentObserver, name: str, error: BaseException) -> None:
         who = type(observer).__name__
         self.failed[who] += 1
         if (who, name) not in self._logged:
@@ -159,8 +176,11 @@ class _Lane:
         """Have this awaited after what waits already. It is dropped when too many wait."""
         loop = asyncio.get_running_loop()
         if self._waiting is None or self._task is None or self._task.get_loop() is not loop or self._task.done():
-            self._waiting = asyncio.Queue(MOST_WAITING)
-            self._task = loop.create_task(self._work(self._waiting))
+            waiting: asyncio.Queue[tuple[str, Awaitable[Any]]] = asyncio.Queue(MOST_WAITING)
+            self._waiting = waiting
+            self._task = loop.create_task(self._work(waiting))
+            # A loop that ends cancels the task, also before its start, so this is no part of it.
+            self._task.add_done_callback(lambda _: self._drop_all(waiting))
         try:
             self._waiting.put_nowait((name, unfinished))
         except asyncio.QueueFull:
@@ -171,8 +191,11 @@ class _Lane:
         self._teller.dropped[who] += 1
         if self._teller.dropped[who] == 1:
             log.warning("observer %s is too slow: events are dropped (logged once)", who)
-        if isinstance(unfinished, Coroutine):
-            unfinished.close()
+        _close(unfinished)
+
+    def _drop_all(self, waiting: asyncio.Queue[tuple[str, Awaitable[Any]]]) -> None:
+        while not waiting.empty():
+            self._drop(waiting.get_nowait()[1])
 
     async def _work(self, waiting: asyncio.Queue[tuple[str, Awaitable[Any]]]) -> None:
         while True:
@@ -191,10 +214,15 @@ class _Lane:
             async with asyncio.timeout(limit_seconds):
                 await waiting.join()
         except TimeoutError:
-            while not waiting.empty():
-                self._drop(waiting.get_nowait()[1])
+            self._drop_all(waiting)
         task.cancel()
         await asyncio.wait({task})
+
+
+def _close(unfinished: Awaitable[Any]) -> None:
+    """Close a coroutine that is never awaited, so that Python does not warn."""
+    if isinstance(unfinished, Coroutine):
+        unfinished.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.testing.clock import FakeClock
 from gateway.testing.driver import ChatDriver, Shown
 from gateway.testing.faulty_store import FaultyStore
+from gateway.testing.observer import RecordingObserver
 from gateway.testing.provider import ScriptedProvider, ToolCall
 from gateway.testing.tools import ToolRun, run_tool
 
@@ -40,6 +41,7 @@ __all__ = [
     "FaultyStore",
     "MessageField",
     "Platform",
+    "RecordingObserver",
     "ScriptedProvider",
     "Shown",
     "StoreContract",
