@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Self, TypeVar
 
@@ -275,30 +275,32 @@ class PendingStore:
         return actions
 
     async def _changed(self, scope: Scope, change: Callable[[ConversationActions], T], *, expires: bool = True) -> T:
-        """Read, change and write; repeat after a Conflict. Raises Conflict after 50 attempts."""
+        """Read, change and write; see `_until_written`."""
         store, state = await self._ready()
-        for _ in range(_CONFLICTS):
+
+        async def attempt() -> T:
             actions = await self._read(store, state, scope, expires=expires)
             changed = change(actions)
-            with contextlib.suppress(Conflict):
-                await state.write(store, actions)
-                return changed
-        raise _never_alone(scope)
+            await state.write(store, actions)
+            return changed
+
+        return await _until_written(scope, attempt)
 
     async def _answered(self, scope: Scope, answer: ScopeAnswer) -> ConfirmOutcome | None:
         store, state = await self._ready()
-        for _ in range(_CONFLICTS):
+
+        async def attempt() -> ConfirmOutcome | None:
             actions = await self._read(store, state, scope)
             verdict = rules.judge(actions, answer, lambda action: self._executor(state, action) is not None)
-            with contextlib.suppress(Conflict):
-                if verdict is not None and verdict.status is None:
-                    executor = self._executor(state, verdict.action) or _gone
-                    return await run(store, state, actions, verdict.action, executor)
-                await state.write(store, actions)
-                if verdict is None or verdict.status is None:
-                    return None
-                return ConfirmOutcome(verdict.status, verdict.action, detail=verdict.detail)
-        raise _never_alone(scope)
+            if verdict is not None and verdict.status is None:
+                executor = self._executor(state, verdict.action) or _gone
+                return await run(store, state, actions, verdict.action, executor)
+            await state.write(store, actions)
+            if verdict is None or verdict.status is None:
+                return None
+            return ConfirmOutcome(verdict.status, verdict.action, detail=verdict.detail)
+
+        return await _until_written(scope, attempt)
 
     def _executor(self, state: AdapterState, action: PendingAction) -> Executor | None:
         """Return the executor of an action in this process: from its factory, else its closure; None: neither."""
@@ -312,5 +314,9 @@ def _gone() -> None:
     raise RuntimeError("the executor is gone")
 
 
-def _never_alone(scope: Scope) -> Conflict:
-    return Conflict(f"others change what waits in {scope.conversation} all the time: try again")
+async def _until_written(scope: Scope, attempt: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of an attempt to read and write. A Conflict repeats it; after 50 attempts it is raised."""
+    for _ in range(_CONFLICTS):
+        with contextlib.suppress(Conflict):
+            return await attempt()
+    raise Conflict(f"others change what waits in {scope.conversation} all the time: try again")
