@@ -24,12 +24,12 @@ from gateway.engine.retrying import attempts
 from gateway.limits import Limits
 from gateway.observe import Feed
 from gateway.pending.actions import ConversationActions
-from gateway.pending.index import Index
 from gateway.pending.loading import Counters, Find, ReadIndex, load_actions, read_index
 from gateway.pending.seal import Keyring, Purpose
 from gateway.pending.upgrade import upgrade
 from gateway.pending.words import prepare, prepared
 from gateway.store.base import Store
+from gateway.store.form import NewerForm
 from gateway.store.transaction import Committed, Transaction
 from gateway.store.types import Lease, QueuedPart, Record, Snapshot, Waiting
 from gateway.stored import keys
@@ -38,7 +38,7 @@ from gateway.wording import FALLBACK
 
 _OTHER_RELEASE_WITHIN = timedelta(seconds=60)
 
-__all__ = ["EngineContext", "last_asked_language"]
+__all__ = ["EngineContext"]
 
 
 class Holding(Protocol):
@@ -137,7 +137,11 @@ class EngineContext:
                     transaction = Transaction(partition=actions.partition)
                     actions.write(transaction)
                     transaction.parts = self.parts.render(
-                        conversation, actions.index.address, actions.says, cause="upgrade", language=actions.language
+                        conversation,
+                        actions.index.address,
+                        actions.says,
+                        cause="upgrade",
+                        language=self.language_of(actions),
                     )
                     await self.commit(transaction)
 
@@ -173,14 +177,25 @@ class EngineContext:
         if not prepared(*wanted):
             await asyncio.to_thread(prepare, *wanted)
 
+    def language_of(self, actions: ConversationActions) -> str:
+        """Return the language of what is said about these actions, else the one for a person that names none."""
+        return actions.language or self.language(None)
+
     async def language_there(self, conversation: str, person: Person | None) -> str:
         """Return `language`, with that of the conversation's newest question for a person that names none."""
-        return self.language(person, last_asked_language((await self.load_index(conversation)).index))
+        return self.language(person, (await self.load_index(conversation)).index.last_asked_language())
+
+    async def language_of_place(self, conversation: str) -> str:
+        """Return the language for a conversation whose person is not known, also if a newer release wrote there."""
+        try:
+            return await self.language_there(conversation, None)
+        except NewerForm:
+            return self.language(None)
 
     def language_asked(self, lease: Lease) -> str | None:
         """Return the language of the newest question, from the index that came with the lease; None without one."""
         read = self.prefetched_index(lease)
-        return last_asked_language(read.index) if read is not None else None
+        return read.index.last_asked_language() if read is not None else None
 
     # ── actions ──
 
@@ -286,9 +301,3 @@ class EngineContext:
         held = self.held.get((kind, lane))
         if held is not None:
             held.look()
-
-
-def last_asked_language(index: Index) -> str | None:
-    """Return the language of the newest question; None if there is no question."""
-    latest = max(index.entries, key=lambda entry: entry.at, default=None)
-    return latest.language if latest is not None else None

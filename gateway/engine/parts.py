@@ -30,7 +30,7 @@ class PartRenderer:
         replies: Iterable[OutgoingReply],
         *,
         cause: str,
-        language: str = "en",
+        language: str,
     ) -> list[QueuedPart]:
         """Return the parts of these replies: new messages in order, then edits, so that no answer waits for an edit.
 

@@ -74,14 +74,15 @@ class BotRuntime:
                 return await self.decide(str(person), intent, action_id=message.reply_to, code=None, token=None)
         message_id = f"app/{make_action_id()}"
         await context.read_words(person.language)
-        if reads_as_answer(message.text, context.language(person)):  # it answers the message before the call
+        language = context.language(person)
+        if reads_as_answer(message.text, language):  # it answers the message before the call
             message = replace(message, after=await self._newest_message(context.conversation(address)))
         async with self._calls.begin(context.conversation(address)) as call:
             await self._work(call)
             message = replace(message, message_id=message_id)
             body = event_body(context.keyring, call.conversation, message, await context.clock.now())
             incoming = Incoming(
-                conversation=call.conversation, event_ids=(message_id,), body=body, decides=decides(message)
+                conversation=call.conversation, event_ids=(message_id,), body=body, decides=decides(message, language)
             )
             call.turn_result = call.error = None
             await context.store.accept([incoming])
@@ -137,8 +138,8 @@ class BotRuntime:
             due = await context.store.now() + timedelta(seconds=after_seconds)
             transaction.timers = [schedule_reply(context.keyring, conversation, address, reply, due)]
         else:
-            replies = [OutgoingReply(reply=reply)]
-            transaction.parts = context.parts.render(conversation, address, replies, cause="notify")
+            replies, language = [OutgoingReply(reply=reply)], await context.language_of_place(conversation)
+            transaction.parts = context.parts.render(conversation, address, replies, cause="notify", language=language)
         await context.store.commit(transaction)
 
     async def run_turn(self, lease: Lease) -> None:

@@ -52,7 +52,7 @@ class Strangers:
             text = say("newcomer", language, code=code)
         else:
             text = say("stranger", language)
-        await self._say(message.address, text)
+        await self._say(message.address, text, language)
 
     def may_admit(self, person: Person) -> bool:
         """Return True for a person that the allow-list names. Only these may admit newcomers."""
@@ -64,11 +64,13 @@ class Strangers:
         if newcomer is None:
             return say("no_such_newcomer", language)
         log.info("%s let in %s", by, newcomer.person)
-        await self._say(Address.parse(newcomer.address), say("admitted", newcomer.language))
+        told_in = newcomer.language
+        await self._say(Address.parse(newcomer.address), say("admitted", told_in), told_in)
         return say("has_admitted", language, person=plain(newcomer.name or newcomer.person))
 
-    async def _say(self, address: Address, text: str) -> None:
-        context = self._context
+    async def _say(self, address: Address, text: str, language: str) -> None:
+        """Queue a text in this language."""
+        context, reply = self._context, OutgoingReply(reply=Reply(text=text))
         conversation = context.conversation(address)
-        parts = context.parts.render(conversation, address, [OutgoingReply(reply=Reply(text=text))], cause="stranger")
+        parts = context.parts.render(conversation, address, [reply], cause="stranger", language=language)
         await context.store.commit(Transaction(partition=context.store.partition(conversation), parts=parts))

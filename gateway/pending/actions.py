@@ -122,9 +122,11 @@ class ConversationActions:
             raise NewerForm(max(needs))
 
     @property
-    def language(self) -> str:
-        """The language of the changed actions and of all sentences about them; English if no action was changed."""
-        return next((action.language for action in self.changes.actions.values()), "en")
+    def language(self) -> str | None:
+        """The language of the changed actions and of all sentences about them; else that of the newest question; None
+        without one."""
+        changed = next((action.language for action in self.changes.actions.values()), None)
+        return changed or self.index.last_asked_language()
 
     # ── changing ──
 

@@ -42,6 +42,7 @@ class IndexEntry:
     requester: str
     approvers: tuple[str, ...] = ()
     language: str = "en"
+    """Stored only when it is another than this default."""
     prompts: tuple[str, ...] = ()
     """The platform's ids of the messages of its prompts."""
     at: datetime
@@ -125,6 +126,11 @@ class Index:
     def entries(self) -> tuple[IndexEntry, ...]:
         """All entries: the open ones, then the settled ones, the last one first."""
         return (*self.open, *self.settled)
+
+    def last_asked_language(self) -> str | None:
+        """Return the language of the newest question; None if there is no question."""
+        latest = max(self.entries, key=lambda entry: entry.at, default=None)
+        return latest.language if latest is not None else None
 
     def get(self, action_id: str) -> IndexEntry | None:
         return next((entry for entry in self.entries if entry.action_id == action_id), None)

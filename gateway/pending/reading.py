@@ -197,8 +197,11 @@ def looks_like_decision(
     return read_code(text, lang) is not None or read_refused_code(text, lang) is not None
 
 
-def decides(event: Event) -> bool:
-    """Return True for an event of the decision lane: presses, opt-outs, reports, messages that look like a decision."""
+def decides(event: Event, lang: Spoken) -> bool:
+    """Return True for an event of the decision lane: presses, opt-outs, reports, messages that look like a decision.
+
+    `lang` is the language in which its writer is answered.
+    """
     if isinstance(event, Message):
         person = event.person
         return (
@@ -206,7 +209,7 @@ def decides(event: Event) -> bool:
             and not person.is_bot
             and looks_like_decision(
                 event.text,
-                person.language or "en",
+                lang,
                 stop=event.command == "stop",
                 command=event.command is not None,
                 spoiled=bool(event.spoiled_by) or event.replayed,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from channels import Address, ConversationMoved, Message, MessageEdited
+from gateway.store.errors import Conflict
 from gateway.store.transaction import Transaction
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, message, rig
@@ -276,6 +277,20 @@ async def test_two_instances_that_keep_at_once_lose_no_line(
         await group.hears(said("bob", "which place?", mentions_bot=True))
         (context,) = (line for line in group.told if line.startswith("Written"))
         assert context.splitlines()[1:] == ["Bob: pizza", "Ana: lunch?"]
+
+
+async def test_message_is_read_though_its_record_conflicts(
+    tmp_path: Path, invoices: Invoices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(invoices.bot(), tmp_path) as chat:
+
+        async def never(transaction: Transaction) -> object:
+            raise Conflict("another instance is always quicker")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(chat.wire, "commit", never)
+            await chat.take(said("bob", "which place?", mentions_bot=True))
+        assert await chat.ready() == 1
 
 
 @pytest.mark.parametrize(

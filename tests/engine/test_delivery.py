@@ -83,7 +83,7 @@ async def test_what_leaves_a_turn_leaves_as_text_media_prompt(tmp_path: Path) ->
 async def test_new_messages_are_sent_before_edits(chat: Rig) -> None:
     says = [Reply(text="then", edits="1"), Reply(text="one"), Reply(text="now", edits="2"), Reply(text="two")]
     conversation = chat.worker.context.conversation(here("ana"))
-    parts = chat.worker.context.parts.render(conversation, here("ana"), map(said, says), cause="a test")
+    parts = chat.worker.context.parts.render(conversation, here("ana"), map(said, says), cause="a test", language="en")
     await chat.store.commit(Transaction(partition=chat.store.partition(conversation), parts=parts))
     await chat.worker.deliver()
     assert chat.platform.texts() == ["one", "two", "then", "now"]

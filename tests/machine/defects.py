@@ -163,4 +163,4 @@ def command_read_as_text(patch: pytest.MonkeyPatch) -> None:
         return replace(event, command=None) if is_command else event
 
     patch.setattr(judging, "is_typed", lambda message: is_typed(bare(message)))
-    patch.setattr(inbox, "decides", lambda event: decides(bare(event)))
+    patch.setattr(inbox, "decides", lambda event, lang: decides(bare(event), lang))

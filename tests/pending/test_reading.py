@@ -506,7 +506,7 @@ def message(text: str, person: Person | None = ANA, **more: Any) -> Message:
     ids=repr,
 )
 def test_answer_goes_through_the_decision_lane(event: Event) -> None:
-    assert decides(event)
+    assert decides(event, "en")
 
 
 @pytest.mark.parametrize(
@@ -533,7 +533,7 @@ def test_answer_goes_through_the_decision_lane(event: Event) -> None:
     ids=repr,
 )
 def test_other_message_is_read_in_its_place(event: Event) -> None:
-    assert not decides(event)
+    assert not decides(event, "pt")
 
 
 def test_nothing_edited_looks_like_a_decision() -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 from channels import ButtonPress, CanAnswer, ConversationMoved, DeliveryReport, Event, Message, OptOut, Person, Reply
-from gateway.engine.context import EngineContext, last_asked_language
+from gateway.engine.context import EngineContext
 from gateway.engine.delivery.links import end_links
 from gateway.engine.delivery.reports import LostMessage, record_report
 from gateway.engine.messages import is_typed, replies_by_thread
@@ -195,7 +195,7 @@ class Judge:
         if code is None and (code := read_refused_code(message.text, language)) is not None:
             read, remark = read_refusal, reason_of(message.text)
         actions = await self._context.actions(conversation, find=partial(_meant, code=code, message=message))
-        language = self._context.language(message.person, last_asked_language(actions.index))
+        language = self._context.language(message.person, actions.index.last_asked_language())
         await self._context.read_words(language, *(entry.language for entry in actions.index.entries))
 
         def reads(verb: str | None, asked: str) -> Answer:

@@ -63,7 +63,7 @@ async def dead_letter(
             transaction.puts[keys.unreachable(conversation)] = unreachable(actions.now, refusal.code)
     actions.write(transaction)
     if refusal is None:
-        address, language = actions.index.address, actions.language
+        address, language = actions.index.address, context.language_of(actions)
         transaction.parts += context.parts.render(
             conversation, address, actions.says, cause="put aside", language=language
         )

@@ -87,8 +87,9 @@ class Outbox:
         )
         note_arrived(actions, showing)
         actions.write(transaction)
+        cause, language = str(item.cause), context.language_of(actions)
         transaction.parts += context.parts.render(
-            queued.conversation, out.address, actions.says, cause=str(item.cause), language=actions.language
+            queued.conversation, out.address, actions.says, cause=cause, language=language
         )
 
     async def drop(self, queued: QueuedPart) -> None:

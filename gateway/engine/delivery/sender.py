@@ -167,8 +167,8 @@ class _Lane:
     async def _facts(self, out: OutgoingPart) -> tuple[AttemptState, PartFacts]:
         """Read the facts that `plan` needs in this state, and no others.
 
-        A part may have been tried in a lease that failed although it has no `tries`: the store counts these for the
-        first part of a lease alone, and the failed lease may have sent others before this one.
+        A part without `tries` may have been tried. The store counts tries only for the first part of a lease. A failed
+        lease may have sent its first parts and failed at this one.
         """
         context, queued = self._context, out.queued
         died = self._outbox.died(queued)
@@ -211,6 +211,7 @@ class _Lane:
             out.address,
             [OutgoingReply(reply=Reply(text=text))],
             cause=str(out.item.cause),
+            language=out.item.language,
         )
         for number, note in enumerate(notes):
             named = replace(note, part_id=f"{out.queued.part_id}/note/{number}")
@@ -239,7 +240,7 @@ class _Lane:
     async def _paced(self, out: OutgoingPart) -> float:
         """Wait for the pace of the account. Returns 0, or the seconds after which the place may be sent to.
 
-        The store is waited for: no call was made yet, so its absence leaves no attempt state.
+        Waits while the store is unavailable. No call was made yet, so no attempt state is recorded.
         """
         wait = 0.0
         for attempt in attempts(patient=True):

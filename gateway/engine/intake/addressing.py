@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from channels import Event, Json, Message, MessageEdited, Person
 from gateway.engine.context import EngineContext
+from gateway.engine.retrying import attempts
 from gateway.pending.reading import decides, reads_as_answer
 from gateway.store.errors import Conflict, StoreUnavailable
 from gateway.store.form import NewerForm
@@ -29,8 +30,6 @@ _IDS_KEPT = 50
 """Ids of messages for the bot that are kept for a conversation. Edits of other messages are not read."""
 _MOST_CHARACTERS = 500
 """Characters that are kept of a message that was not for the bot."""
-_TRIES = 10
-"""Attempts to change a record that other processes change too. After them the change is dropped, not the message."""
 _MENTION = re.compile(r"(?<![\w./])@\w")
 
 
@@ -90,7 +89,7 @@ class Addressing:
     async def _may_decide(self, message: Message, conversation: str) -> bool:
         """Return True for a yes, a no or a code by a person who may decide an open action of this conversation."""
         language = self._context.language(message.person)
-        if message.person is None or not (decides(message) or reads_as_answer(message.text, language)):
+        if message.person is None or not (decides(message, language) or reads_as_answer(message.text, language)):
             return False
         try:
             read = await self._context.load_index(conversation)
@@ -124,20 +123,24 @@ class Addressing:
     async def _change(self, key: Key, change: Callable[[Json], Json]) -> None:
         """Change a record with `change`, which gets its newest value, and keep it for a day. An empty value deletes it.
 
-        Other processes may change the record at the same time.
+        Other processes may change the record at the same time. After the last attempt the change is dropped, not the
+        message.
         """
+        with suppress(Conflict):
+            for attempt in attempts():
+                async with attempt:
+                    await self._change_once(key, change)
+
+    async def _change_once(self, key: Key, change: Callable[[Json], Json]) -> None:
         store = self._context.store
-        for _ in range(_TRIES):
-            record = (await store.get([key]))[key]
-            value = change(record.value)
-            transaction = Transaction(partition=key.partition, expect={key.name: record.version})
-            if value:
-                transaction.puts[key.name] = Put(value, ttl_seconds=_FOLLOWED_SECONDS)
-            else:
-                transaction.deletes.append(key.name)
-            with suppress(Conflict):
-                await store.commit(transaction)
-                return
+        record = (await store.get([key]))[key]
+        value = change(record.value)
+        transaction = Transaction(partition=key.partition, expect={key.name: record.version})
+        if value:
+            transaction.puts[key.name] = Put(value, ttl_seconds=_FOLLOWED_SECONDS)
+        else:
+            transaction.deletes.append(key.name)
+        await store.commit(transaction)
 
     async def _before(self, message: Message, conversation: str, *, begins: bool) -> tuple[str, ...]:
         """Return the kept messages before this one.

@@ -192,17 +192,18 @@ class Inbox:
         A message decides if it names an action of this conversation, by code or as a reply. Its form alone is not
         enough.
         """
+        language = self._context.language(event.person)
         if not isinstance(event, Message) or event.command == "stop":
-            return decides(event)
+            return decides(event, language)
         if event.command in OVERTAKING:
             return True
-        if not decides(event):
+        if not decides(event, language):
             return False
         try:
             read = await self._context.load_index(conversation)
         except NewerForm:
             return True
-        return read.kind != "sealed" or bool(named_actions(read.index, event, self._context.language(event.person)))
+        return read.kind != "sealed" or bool(named_actions(read.index, event, language))
 
     async def _is_above_its_rate(self, event: Event, conversation: str, decisive: bool) -> bool:
         """Return True for an event above the rate of its person, its place or all together. It is not stored.
@@ -218,8 +219,9 @@ class Inbox:
         context, person = self._context, event.person
         self._note_rate(whose, person, conversation)
         if isinstance(event, Message) and not await context.store.acquire([once_a_minute(f"fast/{person}")]):
-            text = OutgoingReply(reply=Reply(text=say("too_fast", context.language(person))))
-            parts = context.parts.render(conversation, event.address, [text], cause="too fast")
+            language = context.language(person)
+            text = OutgoingReply(reply=Reply(text=say("too_fast", language)))
+            parts = context.parts.render(conversation, event.address, [text], cause="too fast", language=language)
             await context.commit(Transaction(partition=context.store.partition(conversation), parts=parts))
         return True
 

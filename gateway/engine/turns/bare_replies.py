@@ -25,7 +25,6 @@ from gateway.pending.reading import Answer, read_words, reads_as_answer
 from gateway.store.types import Lease, QueuedPart
 from gateway.stored.outbox import OutboxItem
 from gateway.turn import Outcome
-from gateway.wording import FALLBACK
 
 __all__ = ["BareReplyHandler"]
 
@@ -52,7 +51,7 @@ class BareReplyHandler:
         person = message.person
         if len(batch.messages) > 1 or message.command is not None or message.attachments or person is None:
             return None
-        asked_in = self._context.language_asked(lease) or FALLBACK
+        asked_in = self._context.language_asked(lease)
         language = self._context.language(person, asked_in)
         await self._context.read_words(language, asked_in)
         if not reads_as_answer(message.text, language):

@@ -64,7 +64,7 @@ async def write_acted(transaction: Transaction, context: EngineContext, lease: L
         note_acted(actions, batch)
         actions.write(transaction)
         address = batch.messages[0].address
-        language, cause = actions.language, event_log.event_id_of(batch.taken[-1])
+        language, cause = context.language_of(actions), event_log.event_id_of(batch.taken[-1])
         transaction.parts += context.parts.render(lease.lane, address, actions.says, cause=cause, language=language)
 
 

@@ -44,7 +44,7 @@ class SignalInbox:
 
 async def interrupt(context: EngineContext, message: Message, conversation: str) -> None:
     """Signal to the running turn of this conversation, in any process, that its person wrote another message."""
-    if not is_plain(message, context.bot.language or "en"):
+    if not is_plain(message, context.language(None)):
         return
     signal: Json = {"interrupt": str(message.person), "event": "".join(message.event_ids[:1])}
     partition = context.store.partition(conversation)

@@ -38,7 +38,7 @@ from gateway.store.transaction import Transaction
 from gateway.store.types import Lease, Snapshot
 from gateway.stored import keys
 from gateway.turn import Outcome, Turn
-from gateway.wording import FALLBACK, say
+from gateway.wording import say
 
 __all__ = ["TurnRunner"]
 
@@ -122,7 +122,7 @@ class TurnRunner:
         context = self._context
         return choose(
             lease.events,
-            language=context.bot.language or FALLBACK,
+            language=context.language(None),
             one=history.one_by_one and not lease.steps,
             only=events_of(lease) if are_genuine(context, lease) else (),
             genuine=lambda waiting: context.is_genuine("event", lease.lane, waiting.body),
