@@ -27,7 +27,7 @@ _NAMES: Final = frozenset({
     "stop_reason", "tool_name", "what", "why",
 })  # fmt: skip
 """The fields with names, ids and fixed words. Every other text may be a person's, so an unknown field is redacted."""
-_TEXTS: Final = frozenset({("cancelled", "reason")})
+_TEXTS: Final = frozenset({("cancelled", "reason"), ("webhook_rejected", "why")})
 """The fields of single events that have one of these names and hold a free text."""
 _CLASSES: Final = frozenset({("poll_failed", "error")})
 """The fields of single events that hold the name of an error's class."""
@@ -55,7 +55,8 @@ class LoggingObserver(AgentObserver):
         if log.isEnabledFor(logging.INFO):
             line: dict[str, Any] = {"event": event.name, "timestamp": self._now().astimezone(UTC).isoformat()}
             for key, value in event.values().items():
-                line |= self._said(event.name, key, value)
+                said = self._said(event.name, key, value)
+                line |= {name: each for name, each in said.items() if name not in line}
             log.info("%s", json.dumps(line, default=_content_of))
 
     def _said(self, event: str, key: str, value: Any) -> dict[str, Any]:

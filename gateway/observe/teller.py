@@ -33,8 +33,10 @@ Kind: TypeAlias = type[ObservedEvent]
 class Reader(Protocol):
     """A reader of the gateway's own. `read` does not block, wait or raise."""
 
-    kinds: Collection[Kind] | None
-    """The classes of the events that it reads; None: all."""
+    @property
+    def kinds(self) -> Collection[Kind] | None:
+        """The classes of the events that it reads; None: all."""
+        ...
 
     def read(self, event: ObservedEvent) -> None: ...
 
@@ -42,7 +44,10 @@ class Reader(Protocol):
 class RunReader(Protocol):
     """A reader of the events of one run: its trace."""
 
-    kinds: Collection[Kind]
+    @property
+    def kinds(self) -> Collection[Kind]:
+        """The classes of the events that it reads."""
+        ...
 
     def read(self, event: RunEvent) -> None: ...
 
