@@ -19,7 +19,7 @@ from gateway import turn
 from gateway.agent import Agent, AgentConfig, AgentResult, StreamChunk
 from gateway.artifacts import Artifact, emit_artifact
 from gateway.channel_agent import ChannelAgent, NotAllowed
-from gateway.observe import AgentObserver, LoggingObserver
+from gateway.observe import AgentObserver, AgentTrace, LoggingObserver, TraceStep
 from gateway.providers import Provider, ProviderError, Request, Response
 from gateway.tools import (
     Ambiguous,
@@ -52,6 +52,7 @@ __all__ = [
     "AgentConfig",
     "AgentObserver",
     "AgentResult",
+    "AgentTrace",
     "Ambiguous",
     "Approvers",
     "Artifact",
@@ -84,6 +85,7 @@ __all__ = [
     "ToolPolicy",
     "ToolRegistry",
     "ToolResult",
+    "TraceStep",
     "WebhookRequest",
     "WebhookResponse",
     "emit_artifact",

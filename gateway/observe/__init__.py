@@ -1,8 +1,19 @@
-"""What a run leaves behind: its events, their readers, its result."""
+"""The record of a run: its events, their readers, its trace, its result."""
 
 from gateway.observe.feed import Feed, Notice
 from gateway.observe.logging_observer import LoggingObserver
 from gateway.observe.observer import AgentObserver
 from gateway.observe.results import AgentResult, StopReason, StreamChunk
+from gateway.observe.trace import AgentTrace, TraceStep
 
-__all__ = ["AgentObserver", "AgentResult", "Feed", "LoggingObserver", "Notice", "StopReason", "StreamChunk"]
+__all__ = [
+    "AgentObserver",
+    "AgentResult",
+    "AgentTrace",
+    "Feed",
+    "LoggingObserver",
+    "Notice",
+    "StopReason",
+    "StreamChunk",
+    "TraceStep",
+]

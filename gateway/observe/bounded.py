@@ -1,0 +1,131 @@
+"""The bounded form of a trace, for storage: however long the run was, its JSON has at most so many bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
+
+import orjson
+
+from channels import Json
+from gateway.observe.trace import AgentTrace, TraceStep
+
+__all__ = ["LEAST_BYTES", "MOST_BYTES", "bounded"]
+
+_Size: TypeAlias = Callable[[Json], int]
+
+MOST_BYTES: Final = 16_384
+"""The bytes of a stored trace."""
+LEAST_BYTES: Final = 2_048
+"""The least bound: the head of a trace has room in it."""
+
+_TEXTS: Final[Mapping[str, int]] = {
+    "type": 40,
+    "summary": 200,
+    "error": 500,
+    "reasoning": 500,
+    "tool_name": 100,
+    "tool_result": 200,
+    "model": 100,
+    "call_id": 100,
+    "provider": 100,
+    "error_type": 100,
+}
+"""Field of a step -> the characters that are kept of its text."""
+_ARGS_BYTES: Final = 500
+_VALUE_CHARACTERS: Final = 100
+_METADATA_SHARE: Final = 4
+_MARK_BYTES: Final = 160
+"""The bytes of the step that stands for those that are left out."""
+
+
+def bounded(trace: AgentTrace, max_bytes: int = MOST_BYTES) -> AgentTrace:
+    """Return the trace with at most so many bytes of compact JSON. A trace that fits is returned as it is.
+
+    Otherwise the texts of its steps and its metadata are cut. If that does not do, steps of its middle are left out,
+    and a step of the type ``left_out`` says how many. Raises ValueError for a bound below LEAST_BYTES.
+    """
+    if max_bytes < LEAST_BYTES:
+        raise ValueError(f"a trace is bounded to {LEAST_BYTES} bytes or more, not {max_bytes}")
+    size = _measure(whole := trace.to_dict())
+    if size(whole) <= max_bytes:
+        return trace
+    cut = replace(
+        trace,
+        metadata=_cut_mapping(trace.metadata, max_bytes // _METADATA_SHARE, size),
+        steps=tuple([_cut(step, size) for step in trace.steps]),
+    )
+    if size(cut.to_dict()) <= max_bytes:
+        return cut
+    room = max_bytes - size(replace(cut, steps=()).to_dict()) - _MARK_BYTES
+    return replace(cut, steps=_ends(cut.steps, room, size))
+
+
+def _measure(value: Json) -> _Size:
+    """Return the function that measures JSON as `json_text` writes this value: in UTF-8, or all of it in ASCII."""
+    try:
+        orjson.dumps(value)
+    except TypeError:
+        return lambda part: len(json.dumps(part, separators=(",", ":"), default=dict))
+    return lambda part: len(orjson.dumps(part))
+
+
+def _ends(trace_steps: Sequence[TraceStep], room: int, size: _Size) -> tuple[TraceStep, ...]:
+    """Return the first and the last steps that have room, with a step in the place of those between."""
+    steps = [(step, size(step.to_dict()) + 1) for step in trace_steps]
+    head: list[TraceStep] = []
+    tail: list[TraceStep] = []
+    # The last step first: it says how the run ended.
+    while steps:
+        step, length = steps[0 if len(tail) > len(head) else -1]
+        if length > room or step.left_out:
+            break
+        room -= length
+        if len(tail) > len(head):
+            head.append(steps.pop(0)[0])
+        else:
+            tail.append(steps.pop()[0])
+    count = sum(step.left_out or 1 for step, _ in steps)
+    between = [step.started_at for step, _ in steps]
+    mark = TraceStep(type="left_out", started_at=between[0], summary=_steps(count), left_out=count)
+    return (*head, mark, *reversed(tail))
+
+
+def _steps(count: int) -> str:
+    return "1 step" if count == 1 else f"{count} steps"
+
+
+def _cut(step: TraceStep, size: _Size) -> TraceStep:
+    changed: dict[str, Any] = {
+        name: f"{text[: most - 1]}…"
+        for name, most in _TEXTS.items()
+        if (text := getattr(step, name)) is not None and len(text) > most
+    }
+    args = None if step.tool_args is None else _cut_mapping(step.tool_args, _ARGS_BYTES, size)
+    return replace(step, tool_args=args, **changed)
+
+
+def _cut_mapping(value: Mapping[str, Json], most: int, size: _Size) -> Mapping[str, Json]:
+    """Return a mapping of at most so many bytes of JSON: with its long values cut, then without its last keys."""
+    if size(dict(value)) <= most:
+        return value
+    kept: dict[str, Json] = {}
+    room = most - len('{"\\u2026":"1000000 more"}')
+    for key, each in value.items():
+        short = _cut_value(each, size)
+        length = size({key: short}) - 1  # without the braces, with a comma
+        if length > room:
+            kept["…"] = f"{len(value) - len(kept)} more"
+            break
+        room -= length
+        kept[key] = short
+    return kept
+
+
+def _cut_value(value: Json, size: _Size) -> Json:
+    if isinstance(value, str):
+        return value if len(value) <= _VALUE_CHARACTERS else f"{value[: _VALUE_CHARACTERS - 1]}…"
+    length = size(value)
+    return value if length <= _VALUE_CHARACTERS else f"… ({length} bytes of JSON)"

@@ -1,0 +1,231 @@
+"""The trace of a run: its steps in order, as text, as JSON and as OpenTelemetry spans.
+
+A trace is for operators. It holds arguments and results of tools and texts of the model, so it is never written to a
+log, and only `to_otel_spans(content=True)` gives them to a collector.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Self
+
+import orjson
+
+from channels import Json
+from gateway.observe.genai import spans
+
+__all__ = ["FORM", "AgentTrace", "TraceStep"]
+
+FORM: Final = 1
+"""The form of a trace as JSON. A release that reads the form n ignores fields that it does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceStep:
+    """One step of a run.
+
+    A step of a tool call has its `call_id`. Only `error_type` is sure to have no text of people.
+    """
+
+    type: str
+    started_at: datetime
+    duration_ms: float | None = 0.0
+    """0: the step is a moment. None: it is unknown."""
+    summary: str = ""
+    error: str | None = None
+    reasoning: str | None = None
+    """The model's text beside the call."""
+    tool_name: str | None = None
+    tool_args: Mapping[str, Json] | None = None
+    tool_result: str | None = None
+    model: str | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cost_usd: float | None = None
+    """US dollars; None: the price is unknown."""
+    call_id: str | None = None
+    from_checkpoint: bool = False
+    """An earlier attempt at the turn made this step, so its duration is unknown."""
+    provider: str | None = None
+    error_type: str | None = None
+    """The class of the error, for statistics."""
+    left_out: int = 0
+    """The number of steps that this step of the type ``left_out`` stands for."""
+
+    def to_dict(self) -> dict[str, Json]:
+        """Return the step as JSON, without the fields that are not set."""
+        value: dict[str, Json] = {
+            "type": self.type,
+            "started_at": self.started_at.astimezone(UTC).isoformat(),
+            "duration_ms": self.duration_ms,
+        }
+        for name, unset in _OPTIONAL:
+            if (found := getattr(self, name)) != unset:
+                value[name] = dict(found) if name == "tool_args" else found
+        return value
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Json]) -> Self:
+        """Return the step that `to_dict` gave. Raises ValueError."""
+        return cls(
+            type=_of_kind(value, "type", str),
+            started_at=_time(_of_kind(value, "started_at", str)),
+            duration_ms=_of_kind(value, "duration_ms", float | int | None, None),
+            **{name: _of_kind(value, name, _KINDS[name], unset) for name, unset in _OPTIONAL},
+        )
+
+
+_OPTIONAL: Final = tuple((each.name, each.default) for each in fields(TraceStep)[3:])
+"""The fields that the JSON form of a step may lack, with their defaults."""
+_KINDS: Final[Mapping[str, Any]] = {name: str | None for name, _ in _OPTIONAL} | {
+    "summary": str,
+    "tool_args": dict | None,
+    "prompt_tokens": int | None,
+    "completion_tokens": int | None,
+    "cost_usd": float | int | None,
+    "from_checkpoint": bool,
+    "left_out": int,
+}
+"""The kinds of these fields."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentTrace:
+    """The steps of one run, in order. It may be iterated, and has a length."""
+
+    run_id: str
+    parent_run_id: str | None = None
+    """The run that handed this one its task."""
+    metadata: Mapping[str, Json] = field(default_factory=dict)
+    steps: tuple[TraceStep, ...] = ()
+    started_at: datetime
+    ended_at: datetime | None = None
+    stop_reason: str | None = None
+    total_duration_ms: float = 0.0
+
+    def __iter__(self) -> Iterator[TraceStep]:
+        return iter(self.steps)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def filter(self, *, type: str) -> list[TraceStep]:
+        """Return the steps of a type, in order."""
+        return [step for step in self.steps if step.type == type]
+
+    def to_dict(self) -> dict[str, Json]:
+        """Return the trace as JSON. Its times are ISO 8601 in UTC."""
+        value: dict[str, Json] = {
+            "form": FORM,
+            "run_id": self.run_id,
+            "start_time": self.started_at.astimezone(UTC).isoformat(),
+            "end_time": None if self.ended_at is None else self.ended_at.astimezone(UTC).isoformat(),
+            "stop_reason": self.stop_reason,
+            "total_duration_ms": self.total_duration_ms,
+            "step_count": len(self.steps),
+            "steps": [step.to_dict() for step in self.steps],
+        }
+        if self.parent_run_id is not None:
+            value["parent_run_id"] = self.parent_run_id
+        if self.metadata:
+            value["metadata"] = dict(self.metadata)
+        return value
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Json]) -> Self:
+        """Return the trace that `to_dict` gave, also from a later release that has further fields.
+
+        Raises ValueError for another form, or a value that is no trace.
+        """
+        form = value.get("form")
+        if isinstance(form, bool) or form != FORM:
+            raise ValueError(f"the trace has the form {form!r}: this release reads the form {FORM}")
+        steps = _of_kind(value, "steps", list, [])
+        ended = _of_kind(value, "end_time", str | None, None)
+        return cls(
+            run_id=_of_kind(value, "run_id", str),
+            parent_run_id=_of_kind(value, "parent_run_id", str | None, None),
+            metadata=_of_kind(value, "metadata", dict, {}),
+            steps=tuple([TraceStep.from_dict(step if isinstance(step, dict) else {}) for step in steps]),
+            started_at=_time(_of_kind(value, "start_time", str)),
+            ended_at=None if ended is None else _time(ended),
+            stop_reason=_of_kind(value, "stop_reason", str | None, None),
+            total_duration_ms=_of_kind(value, "total_duration_ms", float | int, 0.0),
+        )
+
+    def to_json(self, path: str | Path) -> None:
+        """Write the trace to a file, atomically: the file has its old content, or all of the new one.
+
+        Only its owner may read a new file. Raises OSError.
+        """
+        target, content = Path(path), _indented(self.to_dict())
+        with tempfile.NamedTemporaryFile(prefix=f".{target.name}.", dir=target.parent, delete=False) as file:
+            aside = Path(file.name)
+            try:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+                aside.replace(target)
+            except BaseException:
+                aside.unlink(missing_ok=True)
+                raise
+
+    def timeline(self) -> str:
+        """Return the trace as text: a line for the run, and one for each step, with its offset from the start."""
+        count = "1 step" if len(self.steps) == 1 else f"{len(self.steps)} steps"
+        lines = [f"run {self.run_id}: {self.stop_reason or 'not ended'}, {self.total_duration_ms:.1f} ms, {count}"]
+        for step in self.steps:
+            offset = (step.started_at - self.started_at).total_seconds() * 1000
+            lasted = "?" if step.duration_ms is None else f"{step.duration_ms:.1f} ms" if step.duration_ms else ""
+            line = f"{offset:>10.1f} ms  {step.type:<18} {lasted:>12}  {_described(step)}"
+            lines.append("".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line).rstrip())
+        return "\n".join(lines)
+
+    def to_otel_spans(self, *, content: bool = False, agent_name: str = "") -> list[dict[str, Any]]:
+        """Return the trace as OpenTelemetry spans: a root and one child for each step.
+
+        The names are of the GenAI semantic conventions (`gateway.observe.genai`). The trace id is the run id, and the
+        same trace always gives the same span ids. A run of another run links to it. Arguments, results, the model's
+        text, error texts and the metadata are left out unless `content` is set.
+        """
+        return spans(self, content=content, agent_name=agent_name)
+
+
+_MISSING: Final = object()
+
+
+def _of_kind(value: Mapping[str, Json], key: str, kind: Any, default: Any = _MISSING) -> Any:
+    """Return a field of the JSON form. Raises ValueError if it is missing without a default, or of another kind."""
+    found = value.get(key, default)
+    if found is _MISSING or not isinstance(found, kind):
+        raise ValueError(f"not a trace: its field {key} is " + ("missing" if found is _MISSING else "of a wrong kind"))
+    return found
+
+
+def _time(text: str) -> datetime:
+    at = datetime.fromisoformat(text)
+    if at.tzinfo is None:
+        raise ValueError(f"not a trace: the time {text} has no time zone")
+    return at
+
+
+def _described(step: TraceStep) -> str:
+    parts = [step.summary, "from an earlier attempt" if step.from_checkpoint else "", step.error and f"! {step.error}"]
+    return " ".join(", ".join(part for part in parts if part).split())
+
+
+def _indented(value: Any) -> bytes:
+    """Return JSON for a person to read.
+
+    A value that orjson cannot write (lone surrogates, integers of more than 64 bits) is written in ASCII.
+    """
+    try:
+        return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    except TypeError:
+        return json.dumps(value, indent=2, allow_nan=False, default=dict).encode() + b"\n"
