@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
+from channels.errors import AskfirstError
 from channels.events import Address, Attachment, Event, Message, Person
 from channels.replies import Part, Receipt, Reply
 
@@ -70,10 +71,6 @@ __all__ = [
 
 Way: TypeAlias = Literal["webhook", "polling"]
 """The way in which a platform's messages come in."""
-
-
-class AskfirstError(Exception):
-    """The base class of every error of Askfirst."""
 
 
 class MissingSetting(AskfirstError):

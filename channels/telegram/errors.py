@@ -13,23 +13,24 @@ from channels.channel import (
     Undeliverable,
     Unreachable,
 )
+from channels.errors import Portable
 
 __all__ = ["Moved", "NoAnswer", "NotTaken", "Refused", "TooManyRequests", "bad_token", "send_error"]
 
 
-class NotTaken(NetworkError):
+class NotTaken(Portable, NetworkError):
     """The Bot API certainly did not accept the request: not reached, answered 5xx, or refused by a proxy."""
 
 
-class Refused(NetworkError):
+class Refused(Portable, NetworkError):
     """An answered 4xx for which the library has no error."""
 
 
-class NoAnswer(NetworkError):
+class NoAnswer(Portable, NetworkError):
     """The request may have gone out completely, and no complete answer came back."""
 
 
-class TooManyRequests(NetworkError):
+class TooManyRequests(Portable, NetworkError):
     """An answered 429. The library's own error for it cannot be built without a deprecation warning."""
 
     def __init__(self, retry_after_seconds: float) -> None:

@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from typing import Any, TypeVar, get_args
 
 from channels.cancellable_threads import hand_over
+from channels.errors import Portable
 from gateway.tools.context import ToolContext
 from gateway.tools.errors import OutcomeUnknown
 
@@ -28,7 +29,7 @@ class NotBegun(Exception):
     """The caller was cancelled before a thread began the call. The call never runs."""
 
 
-class GoesOn(Exception):
+class GoesOn(Portable):
     """The caller was cancelled while the function runs on in its thread. `call` is the future of its result."""
 
     def __init__(self, call: Future[Any]) -> None:

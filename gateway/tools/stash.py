@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from math import isfinite
 from typing import Any
 
-from channels import Json
+from channels import AskfirstError, Json
 from gateway.tools.context import ToolContext
 from gateway.tools.errors import ToolError
 from gateway.tools.executor import Executor, check_executor
@@ -37,7 +37,7 @@ ADAPTER = "adapter"
 DEFAULT_TTL_SECONDS = 60.0
 
 
-class PendingActionExistsError(RuntimeError):
+class PendingActionExistsError(AskfirstError, RuntimeError):
     """An action of this person waits for an answer here already. That action stays open."""
 
 

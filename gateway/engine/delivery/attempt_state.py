@@ -26,6 +26,7 @@ from datetime import timedelta
 from typing import Literal, TypeAlias
 
 from channels import Ambiguous, Json, OptedOut, RateLimited, Receipt, SendError, Undeliverable, Unreachable
+from channels.errors import Portable
 
 __all__ = [
     "GIVE_UP_AFTER",
@@ -59,7 +60,7 @@ _BACKOFF_SECONDS = (1.0, 2.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0)
 """The wait after a failed call, by the number of failures before it."""
 
 
-class WrongAttempt(ValueError):
+class WrongAttempt(Portable, ValueError):
     """The event cannot happen in this state."""
 
     def __init__(self, state: AttemptState, event: str) -> None:
