@@ -189,6 +189,7 @@ TRACES = st.builds(
 )
 
 
+@pytest.mark.ledger("PYG-31")
 @given(TRACES)
 def test_a_trace_comes_back_from_its_json(trace: AgentTrace) -> None:
     assert AgentTrace.from_dict(json.loads(json_text(trace.to_dict()))) == trace
@@ -429,7 +430,6 @@ def test_a_trace_that_fits_stays_whole() -> None:
     assert bounded(TRACE) is TRACE
 
 
-@pytest.mark.ledger("TRC-01")
 def test_a_long_trace_keeps_its_ends_and_counts_the_rest() -> None:
     trace = of_steps(300)
     short = bounded(trace)
