@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gateway.store.base import Store
-from gateway.store.sqlite import SqliteStore, writer
+from gateway.store.sqlite import SqliteStore
+from gateway.store.sqlite.timings import SqliteTimings
 from gateway.testing import StoreContract
 from gateway.testing.store_contract.model import ModelContract
 from gateway.testing.store_contract.waiting import WaitingContract
@@ -36,10 +37,8 @@ class TestNobodyLooksAgain(WaitingContract, ModelContract):
     """Who waits for a lane is tried when it was woken, and not only because the thread looks after all now and then."""
 
     @pytest.fixture
-    async def store(self, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Store]:
-        for seconds in ("_LOOK_AGAIN_SECONDS", "_LOOK_UP_SECONDS"):
-            monkeypatch.setattr(writer, seconds, 3600.0)
-        store = SqliteStore(":memory:")
+    async def store(self) -> AsyncIterator[Store]:
+        store = SqliteStore(":memory:", timings=SqliteTimings(look_again_seconds=3600.0, look_up_seconds=3600.0))
         await store.open()
         yield store
         await store.close()

@@ -10,9 +10,9 @@ import pytest
 
 from gateway.store.base import Store
 from gateway.store.redis import RedisStore
-from gateway.store.redis import ingest as redis_ingest
+from gateway.store.redis.timings import RedisTimings
 from gateway.store.sqlite import SqliteStore
-from gateway.store.sqlite import ingest as sqlite_ingest
+from gateway.store.sqlite.timings import SqliteTimings
 from gateway.testing.store_contract.helpers import arrive, take
 
 MANY = 5
@@ -24,22 +24,20 @@ async def some_rounds() -> None:
 
 
 @pytest.fixture(params=["sqlite", "redis"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path, redis_url: str, prefix: str) -> AsyncIterator[Store]:
-    store: Store = SqliteStore(tmp_path / "askfirst.db")
+async def store(
+    request: pytest.FixtureRequest, gather_seconds: float, tmp_path: Path, redis_url: str, prefix: str
+) -> AsyncIterator[Store]:
+    store: Store = SqliteStore(tmp_path / "askfirst.db", timings=SqliteTimings(gather_seconds=gather_seconds))
     if request.param == "redis":
-        store = RedisStore(redis_url, prefix=prefix, ack_seconds=15)
+        timings = RedisTimings(gather_seconds=gather_seconds)
+        store = RedisStore(redis_url, prefix=prefix, ack_seconds=15, timings=timings)
     await store.open()
     yield store
     await store.close()
 
 
-def gathers(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    for ingest in (sqlite_ingest, redis_ingest):
-        monkeypatch.setattr(ingest, "GATHER_SECONDS", seconds)
-
-
-async def test_what_follows_soon_is_stored_together(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    gathers(monkeypatch, 2.0)
+@pytest.mark.parametrize("gather_seconds", [2.0])
+async def test_what_follows_soon_is_stored_together(store: Store) -> None:
     await asyncio.gather(arrive(store), arrive(store))
     following = []
     for _ in range(MANY):
@@ -51,9 +49,9 @@ async def test_what_follows_soon_is_stored_together(store: Store, monkeypatch: p
     assert len(set(stamps)) == 2
 
 
-async def test_who_comes_alone_is_stored_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("gather_seconds", [3600.0])
+async def test_who_comes_alone_is_stored_at_once(store: Store) -> None:
     """Again and again: somebody who writes as soon as he is answered."""
-    gathers(monkeypatch, 3600.0)
     async with asyncio.timeout(15):
         for _ in range(3):
             await arrive(store)

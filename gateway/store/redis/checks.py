@@ -18,7 +18,6 @@ __all__ = ["Watch", "check", "judge"]
 log = logging.getLogger("askfirst.store")
 
 _OLDEST: Final = (7, 0)
-_LOOK_SECONDS: Final = 1.0
 _KEEPS: Final = "noeviction"
 
 
@@ -60,18 +59,19 @@ class Watch:
     one, was emptied, or was replaced by a replica that was behind.
     """
 
-    def __init__(self, client: Client, keys: Keys) -> None:
+    def __init__(self, client: Client, keys: Keys, *, look_seconds: float) -> None:
         self._client, self._keys = client, keys
+        self._look_seconds = look_seconds
         self._count = 0
         self._policy = _KEEPS
         self._next = 0.0
 
     async def look(self) -> None:
-        """Look again, at most once a second. It raises no error: the next call finds out if the server answers."""
+        """Look at most once in `look_seconds`. It raises no error: the next call finds out if the server answers."""
         now = time.monotonic()
         if now < self._next:
             return
-        self._next = now + _LOOK_SECONDS
+        self._next = now + self._look_seconds
         with contextlib.suppress(StoreUnavailable):
             before, self._count = self._count, int(await self._client.command("INCR", self._keys.looks))
             if self._count <= before:

@@ -17,12 +17,12 @@ from gateway.store.redis.keys import PARTITIONS, Keys
 from gateway.store.redis.notifications import Notifications
 from gateway.store.redis.pipelining import AutoPipeline
 from gateway.store.redis.scripts import Script
+from gateway.store.redis.timings import RedisTimings
 
 __all__ = ["Server"]
 
 T = TypeVar("T")
 
-_WORK_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 1.0
 _AHEAD_KEPT_MILLISECONDS: Final = 60_000
 """How long a step of the clock is kept for the next process to start. A later one uses the server's clock as it is."""
@@ -45,7 +45,9 @@ class Server:
     the processes that start while one of these runs. So no open question expires early.
     """
 
-    def __init__(self, url: str, prefix: str, ack_seconds: float, elapsed_ns: Callable[[], int]) -> None:
+    def __init__(
+        self, url: str, prefix: str, ack_seconds: float, elapsed_ns: Callable[[], int], timings: RedisTimings
+    ) -> None:
         """Check the address. Raises StoreRefused."""
         self.keys = Keys(prefix)
         self.offset = 0
@@ -61,11 +63,11 @@ class Server:
         self._url = url
         self.doubted = 0
         """By how much the server's clock was ahead at the start, in microseconds; 0 once it is trusted."""
-        self._work = Client(url, timeout_seconds=_WORK_SECONDS, connections=32)
+        self._work = Client(url, timeout_seconds=timings.work_seconds, connections=32)
         self._pipeline = AutoPipeline(self._work)
         self._ack = Client(url, timeout_seconds=ack_seconds, connections=16)
         self.notifications = Notifications(url, self.keys.notifications)
-        self._watch = checks.Watch(self._work, self.keys)
+        self._watch = checks.Watch(self._work, self.keys, look_seconds=timings.watch_seconds)
 
     async def open(self) -> None:
         """Connect, and check the server. Raises StoreRefused and StoreUnavailable."""

@@ -20,18 +20,14 @@ from gateway.store.redis import scripts
 from gateway.store.redis.client import Call, Value, unavailable
 from gateway.store.redis.connection import Server
 from gateway.store.redis.keys import PARTITIONS
+from gateway.store.redis.timings import RedisTimings
 from gateway.store.redis.wire import event_arguments, text_of
 from gateway.store.types import Incoming, conversation_limit
 
 __all__ = ["RedisBatcher"]
 
-_COUNTED_SECONDS: Final = 1.0
-"""Greatest age of the count of events in the other partitions."""
 _COUNTED_ANEW_SECONDS: Final = 0.1
 """Greatest age of the count when an event is refused because of it."""
-GATHER_SECONDS: Final = 0.002
-"""After a call with several batches, the next ones wait this long for more, as they do during a call. One call for many
-takes a fraction of the time of several calls. An event that arrives alone does not wait."""
 _MOST: Final = 200
 """The most batches of one partition in one call, so that the call stays short."""
 
@@ -58,8 +54,11 @@ class RedisBatcher:
     The count of its own partition is exact; the counts of the others are up to a second old.
     """
 
-    def __init__(self, server: Server, partition: Callable[[str], str], max_waiting: int) -> None:
+    def __init__(
+        self, server: Server, partition: Callable[[str], str], max_waiting: int, timings: RedisTimings
+    ) -> None:
         self._server = server
+        self._timings = timings
         self._partition = partition
         self._max_waiting = max_waiting
         self._waiting: defaultdict[str, list[_Batch]] = defaultdict(list)
@@ -117,7 +116,7 @@ class RedisBatcher:
                     for batch, verdict in zip(batches, verdicts[partition], strict=True):
                         self._settle(batch, verdict)
                 if sum(map(len, groups.values())) > 1:
-                    self._not_before = asyncio.get_running_loop().time() + GATHER_SECONDS
+                    self._not_before = asyncio.get_running_loop().time() + self._timings.gather_seconds
         finally:
             self._busy = None
 
@@ -131,7 +130,7 @@ class RedisBatcher:
 
     async def _deliver(self, groups: Mapping[str, Sequence[_Batch]], *, look: bool = False) -> _Verdicts:
         if any(batches[0].refusable for batches in groups.values()):
-            await self._count(_COUNTED_SECONDS)
+            await self._count(self._timings.counted_seconds)
         verdicts = await self._send(groups, look=look)
         refused = {
             p: [n for n, verdict in enumerate(found) if isinstance(verdict, int)] for p, found in verdicts.items()

@@ -23,10 +23,6 @@ __all__ = ["LaneQuery", "Leases", "ReadyLanes"]
 
 T = TypeVar("T")
 
-_LOOK_AGAIN_SECONDS: Final = 5.0
-"""A waiter looks into all partitions at least this often, or as often as a lease may lapse. New work is notified, and
-the look before shows which lanes become ready by time. So no lease that was taken since then lapses before the next
-look."""
 _GIVE_BACK_SECONDS: Final = 1.0
 """The longest time for which a cancelled caller waits until its lease is given back."""
 
@@ -109,8 +105,9 @@ class ReadyLanes:
 class Leases:
     """Leases for the callers of this process."""
 
-    def __init__(self, server: Server, partition: Callable[[str], str]) -> None:
+    def __init__(self, server: Server, partition: Callable[[str], str], look_again_seconds: float) -> None:
         self._server = server
+        self._look_again_seconds = look_again_seconds
         self._partition = partition
         self._queues: WeakValueDictionary[LaneQuery, asyncio.Lock] = WeakValueDictionary()
         self._ready: dict[LaneQuery, ReadyLanes] = {}
@@ -177,7 +174,7 @@ class Leases:
         """Take the notifications, and look into all partitions if they do not suffice."""
         ready.take_notifications(self._server.carried())
         if ready.is_old:
-            ready.begin(min(_LOOK_AGAIN_SECONDS, request.lease_seconds))
+            ready.begin(min(self._look_again_seconds, request.lease_seconds))
             try:
                 looks = await self._server.run(scripts.PEEK, ready.partitions, *lane_arguments(*request.query))
             except BaseException:

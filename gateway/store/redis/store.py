@@ -20,6 +20,7 @@ from gateway.store.redis.ingest import RedisBatcher
 from gateway.store.redis.keys import PARTITIONS, partition_of, to_bytes
 from gateway.store.redis.leases import LaneQuery, Leases
 from gateway.store.redis.timers import RedisTimers
+from gateway.store.redis.timings import RedisTimings
 from gateway.store.transaction import Committed, Transaction
 from gateway.store.types import (
     Cell,
@@ -73,12 +74,14 @@ class RedisStore:
         max_waiting: int = 10_000,
         ack_seconds: float = 0.25,
         elapsed_ns: Callable[[], int] = elapsed_ns,
+        timings: RedisTimings | None = None,
     ) -> None:
         self._url = url
         self._prefix = prefix
         self._max_waiting = max_waiting
         self._ack_seconds = ack_seconds
         self._elapsed_ns = elapsed_ns
+        self._timings = timings or RedisTimings()
         self._offset = 0
         self._open: _Parts | None = None
         self._timers = RedisTimers(self.partition)
@@ -99,11 +102,11 @@ class RedisStore:
         """Connect to the server, and check its settings. Raises StoreRefused and StoreUnavailable."""
         if self._open is not None:
             return
-        server = Server(self._url, self._prefix, self._ack_seconds, self._elapsed_ns)
+        server = Server(self._url, self._prefix, self._ack_seconds, self._elapsed_ns, self._timings)
         server.offset = self._offset
         await server.open()
-        batcher = RedisBatcher(server, self.partition, self._max_waiting)
-        self._open = _Parts(server, batcher, Leases(server, self.partition))
+        batcher = RedisBatcher(server, self.partition, self._max_waiting, self._timings)
+        self._open = _Parts(server, batcher, Leases(server, self.partition, self._timings.look_again_seconds))
 
     async def close(self) -> None:
         """Complete the calls in progress, end the waits for leases and log lines, and disconnect."""

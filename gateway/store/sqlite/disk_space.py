@@ -29,17 +29,25 @@ class DiskSpace:
     A change is logged once.
     """
 
-    def __init__(self, file: Path | None) -> None:
+    def __init__(
+        self,
+        file: Path | None,
+        *,
+        reserve_bytes: int = _RESERVE_BYTES,
+        look_seconds: float = _LOOK_SECONDS,
+        thread: ThreadPoolExecutor = _THREAD,
+    ) -> None:
         self._file = file
+        self._reserve_bytes, self._look_seconds, self._thread = reserve_bytes, look_seconds, thread
         self._enough = True
         self._next = 0.0
 
     async def enough(self) -> bool:
         """Return True if more than the reserve is free. If no thread can be started, return the last result."""
         if self._file is not None and not self._fresh:
-            self._next = time.monotonic() + _LOOK_SECONDS
+            self._next = time.monotonic() + self._look_seconds
             with suppress(RuntimeError):
-                await asyncio.get_running_loop().run_in_executor(_THREAD, self._look, self._file)
+                await asyncio.get_running_loop().run_in_executor(self._thread, self._look, self._file)
         return self._enough
 
     @property
@@ -53,7 +61,7 @@ class DiskSpace:
 
     def _look(self, file: Path) -> None:
         """Look in the thread. Its result is kept even if the caller was cancelled."""
-        enough = _free(file) >= _RESERVE_BYTES
+        enough = _free(file) >= self._reserve_bytes
         if enough is not self._enough:
             self._enough = enough
             if enough:
@@ -62,7 +70,7 @@ class DiskSpace:
                 log.warning(
                     "the disk of %s has less than %d MiB left: new messages and launches wait; make room",
                     file,
-                    _RESERVE_BYTES // 1024**2,
+                    self._reserve_bytes // 1024**2,
                 )
 
 

@@ -11,19 +11,17 @@ import sqlite3
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 __all__ = ["Files"]
 
 log = logging.getLogger("askfirst.store")
 
-_LOOK_SECONDS: Final = 1.0
-
 
 class Files:
     """The database at `path` (None: in memory, without files), its write-ahead log and its lock."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, *, look_seconds: float) -> None:
+        self._look_seconds = look_seconds
         self._path = path or Path()
         self._log = Path(f"{path}-wal")
         self._lock = Path(f"{path}.lock")
@@ -39,11 +37,11 @@ class Files:
     def lost(self, *, now: bool = False) -> str | None:
         """Return why the database must not be used any more, or None. It is logged once, and does not change again.
 
-        It looks at most once a second, unless `now`.
+        It looks at most once in `look_seconds`, unless `now`.
         """
         at = time.monotonic()
         if self._lost is None and (now or at >= self._next):
-            self._next = at + _LOOK_SECONDS
+            self._next = at + self._look_seconds
             gone = next((file for file in self._opened if not self._in_place(file)), None)
             if gone is not None:
                 self._lost = self._text(gone)

@@ -17,9 +17,6 @@ from gateway.store.types import Incoming
 
 __all__ = ["SqliteBatcher"]
 
-GATHER_SECONDS = 0.003
-"""After an operation with several batches, the next ones wait this long for more: one transaction for many takes a
-fraction of the time of several. An event that arrives alone does not wait."""
 _MOST = 200
 """The most batches in one operation, so that it stays short."""
 
@@ -30,8 +27,9 @@ class SqliteBatcher:
     """Stores events in batches. A new message is refused while `max_waiting` events wait, or a tenth of that in its
     conversation."""
 
-    def __init__(self, writer: Writer, max_waiting: int) -> None:
+    def __init__(self, writer: Writer, max_waiting: int, gather_seconds: float) -> None:
         self._writer = writer
+        self._gather_seconds = gather_seconds
         self._max_waiting = max_waiting
         self._waiting: deque[_Put] = deque()
         self._idle = asyncio.Event()
@@ -66,7 +64,7 @@ class SqliteBatcher:
     def _stored(self, group: list[_Put], stored: asyncio.Future[list[list[bool] | Overloaded]]) -> None:
         loop = asyncio.get_running_loop()
         if len(group) > 1:
-            self._not_before = loop.time() + GATHER_SECONDS
+            self._not_before = loop.time() + self._gather_seconds
         if len(self._waiting) >= _MOST:
             self._store()
         elif self._waiting:

@@ -23,6 +23,7 @@ from gateway.store.sqlite.disk_space import DiskSpace
 from gateway.store.sqlite.ingest import SqliteBatcher
 from gateway.store.sqlite.jobs import Operation
 from gateway.store.sqlite.rewriting import rewrite
+from gateway.store.sqlite.timings import SqliteTimings
 from gateway.store.sqlite.writer import Writer
 from gateway.store.transaction import Committed, Transaction
 from gateway.store.types import (
@@ -61,10 +62,18 @@ class SqliteStore:
 
     shared = False
 
-    def __init__(self, path: Path | str, *, max_waiting: int = 10_000) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        max_waiting: int = 10_000,
+        disk_space: DiskSpace | None = None,
+        timings: SqliteTimings | None = None,
+    ) -> None:
         self._path = None if str(path) == ":memory:" else Path(path)
         self._max_waiting = max_waiting
-        self._disk_space = DiskSpace(self._path)
+        self._disk_space = disk_space or DiskSpace(self._path)
+        self._timings = timings or SqliteTimings()
         self._clock = Clock(time.time_ns, elapsed_ns)
         self._open: Writer | None = None
         self._batcher: SqliteBatcher | None = None
@@ -89,10 +98,10 @@ class SqliteStore:
     async def open(self) -> None:
         """Lock the file, and create or migrate it. Raises StoreRefused."""
         if self._open is None:
-            writer = Writer(self._path, self._clock)
+            writer = Writer(self._path, self._clock, self._timings)
             await writer.start()
             self._open = writer
-            self._batcher = SqliteBatcher(writer, self._max_waiting)
+            self._batcher = SqliteBatcher(writer, self._max_waiting, self._timings.gather_seconds)
 
     async def close(self) -> None:
         """Complete the calls in progress, end the waits for leases and log lines, and release the file."""

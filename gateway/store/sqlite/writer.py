@@ -25,18 +25,15 @@ from gateway.store.sqlite.clock import Clock, Moment, Woken
 from gateway.store.sqlite.files import Files
 from gateway.store.sqlite.growth import Growth
 from gateway.store.sqlite.jobs import Job, JobResult, Operation, Waiters
+from gateway.store.sqlite.timings import SqliteTimings
 
 __all__ = ["Writer"]
 
 T = TypeVar("T")
 
 _GROUP = 1000
-_LOOK_AGAIN_SECONDS = 0.05
-"""A busy thread looks at least this often for lanes that time alone has made ready."""
 _NO_HURRY_SECONDS = 0.002
 """How long the thread is not woken for a job that only joins others that wait for the same."""
-_LOOK_UP_SECONDS = 30.0
-"""The thread wakes at least this often, to remove expired rows, and in case the machine was suspended."""
 
 
 class _HalfDone(Exception):
@@ -53,8 +50,9 @@ class WriterCommand(Enum):
 class Writer:
     """Runs operations on the database at `path` (None: in memory), many in one transaction, in a thread of its own."""
 
-    def __init__(self, path: Path | None, clock: Clock) -> None:
+    def __init__(self, path: Path | None, clock: Clock, timings: SqliteTimings | None = None) -> None:
         self._path = path
+        self._timings = timings or SqliteTimings()
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._asked: list[Job] = []
@@ -163,7 +161,7 @@ class Writer:
                 path = None if self._path is None else self._path.resolve()
                 if path is not None:
                     resources.callback(schema.lock(path).release)
-                files = Files(path)
+                files = Files(path, look_seconds=self._timings.files_seconds)
                 db = schema.connect(path)
                 resources.callback(files.close, db)
                 self._clock.start_after(cleanup.high_water(db))
@@ -190,7 +188,7 @@ class Writer:
             if at.real >= next_clean:
                 growth.look()
                 with suppress(sqlite3.Error):  # it is retried later
-                    next_clean = at.real + (0.0 if cleanup.clean(db, at) else _LOOK_UP_SECONDS)
+                    next_clean = at.real + (0.0 if cleanup.clean(db, at) else self._timings.look_up_seconds)
         if lost is None:
             with suppress(sqlite3.Error):  # the last write has stored a moment already
                 cleanup.set_high_water(db, self._clock.tick())
@@ -213,7 +211,7 @@ class Writer:
 
     def _patience(self, db: sqlite3.Connection) -> float:
         if not self._waiting:
-            return _LOOK_UP_SECONDS
+            return self._timings.look_up_seconds
         at = self._clock.tick()
         give_up = self._waiting.give_up - at.real
         try:
@@ -221,10 +219,10 @@ class Writer:
         except sqlite3.Error:  # the next job reports it
             return 1.0
         if ready is None:
-            ready = _LOOK_UP_SECONDS
+            ready = self._timings.look_up_seconds
         elif ready <= 0:  # became ready while the thread was busy, and may be leased already
-            ready = self._looked.real + _LOOK_AGAIN_SECONDS - at.real
-        return max(0.0, min(_LOOK_UP_SECONDS, give_up, ready))
+            ready = self._looked.real + self._timings.look_again_seconds - at.real
+        return max(0.0, min(self._timings.look_up_seconds, give_up, ready))
 
     def _run(self, db: sqlite3.Connection, jobs: list[Job], *, look_up: bool, apart: bool = False) -> None:
         """Commit the jobs together. If the database fails, commit each alone, so that few fail.
@@ -289,7 +287,7 @@ class Writer:
             else:
                 waiting.add(job)
         at, looked = self._clock.tick(), self._looked
-        if look_up or at.real >= looked.real + _LOOK_AGAIN_SECONDS:
+        if look_up or at.real >= looked.real + self._timings.look_again_seconds:
             look_up, looked = True, at
         answers += waiting.served(None if look_up else woken, lambda job: self._attempt(db, job, woken, apart))
         answers += waiting.given_up(time.monotonic())

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from gateway.store.errors import StoreRefused, StoreUnavailable
-from gateway.store.redis import RedisStore, connection
+from gateway.store.redis import RedisStore
+from gateway.store.redis.timings import RedisTimings
 from gateway.store.types import Incoming
 from tests.store.redis_server import RedisServer, tls_front
 
@@ -57,10 +58,10 @@ async def tls(server: RedisServer, tmp_path: Path) -> AsyncIterator[Tls]:
         yield Tls(server, port, ca, context)
 
 
-async def refusal(url: str) -> str:
+async def refusal(url: str, timings: RedisTimings | None = None) -> str:
     """Why it does not open."""
     with pytest.raises((StoreRefused, StoreUnavailable)) as caught:
-        await asyncio.wait_for(RedisStore(url).open(), 15)
+        await asyncio.wait_for(RedisStore(url, timings=timings).open(), 15)
     assert SECRET not in str(caught.value)
     assert "ASKFIRST_STORE" in str(caught.value)
     return str(caught.value)
@@ -212,8 +213,8 @@ async def test_plain_address_for_a_tls_port_is_refused(tls: Tls) -> None:
     assert "if its port takes TLS, write rediss://" in await refusal(tls.url(scheme="redis"))
 
 
-async def test_tls_address_for_a_plain_port_is_refused(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tls_address_for_a_plain_port_is_refused(server: RedisServer) -> None:
     """Redis waits for the end of what it takes for a command: the handshake is never answered."""
-    monkeypatch.setattr(connection, "_WORK_SECONDS", 0.3)
-    told = await refusal(server.url.replace("redis://", f"rediss://:{SECRET}@"))
+    url = server.url.replace("redis://", f"rediss://:{SECRET}@")
+    told = await refusal(url, RedisTimings(work_seconds=0.3))
     assert "did not answer in time: see that its port takes TLS, or write redis://" in told

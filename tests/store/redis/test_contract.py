@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.store.base import Store
-from gateway.store.redis import RedisStore, leases
+from gateway.store.redis import RedisStore
+from gateway.store.redis.timings import RedisTimings
 from gateway.store.types import Incoming, Kind
 from gateway.testing import StoreContract
 from gateway.testing.store_contract.actions import ActionsContract
@@ -50,9 +51,9 @@ class TestNobodyLooksAgain(
     """Who waits for a lane hears of it, or knows when it is ready: an idle worker asks the server next to nothing."""
 
     @pytest.fixture
-    async def store(self, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Store]:
-        monkeypatch.setattr(leases, "_LOOK_AGAIN_SECONDS", 3600.0)
-        store = RedisStore(redis_url, prefix=prefix, ack_seconds=5)
+    async def store(self, redis_url: str, prefix: str) -> AsyncIterator[Store]:
+        timings = RedisTimings(look_again_seconds=3600.0)
+        store = RedisStore(redis_url, prefix=prefix, ack_seconds=5, timings=timings)
         await store.open()
         yield store
         await store.close()

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from gateway.store.errors import StoreUnavailable
-from gateway.store.redis import RedisStore, connection
+from gateway.store.redis import RedisStore
+from gateway.store.redis.timings import RedisTimings
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Incoming, Key
 from tests.store.redis.test_server import looked
@@ -55,12 +56,10 @@ async def test_what_was_acknowledged_is_there_and_it_goes_on_by_itself(
     replica: RedisServer,
     wire: Wire,
     how: How,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    if how == "frozen":
-        monkeypatch.setattr(connection, "_WORK_SECONDS", 1.0)
-    store = RedisStore(wire.url, ack_seconds=1)
+    timings = RedisTimings(work_seconds=1.0) if how == "frozen" else RedisTimings()
+    store = RedisStore(wire.url, ack_seconds=1, timings=timings)
     await store.open()
     await looked(store, server, 1)
     assert await accepted(store, 0)

@@ -12,6 +12,7 @@ import pytest
 from gateway.store.redis import RedisStore, leases
 from gateway.store.redis.keys import PARTITIONS, partition_of
 from gateway.store.redis.notifications import Subscription
+from gateway.store.redis.timings import RedisTimings
 from gateway.testing.store_contract.helpers import arrive, event, take
 from tests.store.redis_server import RedisServer
 
@@ -19,10 +20,9 @@ FAR = 3600.0
 
 
 @pytest.fixture
-async def store(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RedisStore]:
+async def store(server: RedisServer) -> AsyncIterator[RedisStore]:
     """A store that looks nowhere without a reason."""
-    monkeypatch.setattr(leases, "_LOOK_AGAIN_SECONDS", FAR)
-    store = RedisStore(server.url, ack_seconds=15)
+    store = RedisStore(server.url, ack_seconds=15, timings=RedisTimings(look_again_seconds=FAR))
     await store.open()
     yield store
     await store.close()

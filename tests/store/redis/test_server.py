@@ -18,8 +18,9 @@ from gateway.assembly import home_of, open_store
 from gateway.settings import Settings
 from gateway.store.base import Store
 from gateway.store.errors import Overloaded, StoreRefused, StoreUnavailable
-from gateway.store.redis import RedisStore, checks
+from gateway.store.redis import RedisStore
 from gateway.store.redis.checks import judge
+from gateway.store.redis.timings import RedisTimings
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Incoming, Key, Prefetch, QueuedPart
 from tests.store.redis_server import Cutting, RedisServer
@@ -82,15 +83,17 @@ async def test_a_server_that_throws_keys_away_is_refused(server: RedisServer) ->
 
 
 async def test_eviction_policy_set_while_in_use_is_told_once(
-    store: RedisStore, server: RedisServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    server: RedisServer, ack_seconds: float, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(checks, "_LOOK_SECONDS", 0.0)
+    store = RedisStore(server.url, ack_seconds=ack_seconds, timings=RedisTimings(watch_seconds=0.0))
+    await store.open()
     for policy, said in (("allkeys-lru", 1), ("noeviction", 1), ("volatile-ttl", 2)):
         await server.command("CONFIG", "SET", "maxmemory-policy", policy)
         for _ in range(3):
             await store.run_timers()
         assert caplog.text.count("Set it back to noeviction") == said
     assert "maxmemory-policy was set to allkeys-lru" in caplog.text
+    await store.close()
 
 
 async def test_a_server_that_forgets_at_its_end_is_warned_of(

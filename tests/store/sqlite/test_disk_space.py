@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from gateway.store.sqlite import SqliteStore, disk_space
+from gateway.store.sqlite import SqliteStore
+from gateway.store.sqlite.disk_space import DiskSpace
 from gateway.store.types import Incoming
 from tests.threads import no_more_threads
 
@@ -34,14 +37,11 @@ async def test_message_is_stored_while_all_loop_threads_wait_for_dns(tmp_path: P
         await looking_up
 
 
-async def test_a_message_is_stored_where_no_thread_can_be_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = SqliteStore(tmp_path / "askfirst.db")
+async def test_a_message_is_stored_where_no_thread_can_be_started(tmp_path: Path) -> None:
+    file = tmp_path / "askfirst.db"
+    full = DiskSpace(file, reserve_bytes=1 << 62, look_seconds=0.0, thread=ThreadPoolExecutor(1))
+    store = SqliteStore(file, disk_space=full)
     await store.open()
-    monkeypatch.setattr(disk_space, "_LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(disk_space, "_RESERVE_BYTES", 1 << 62)
-    monkeypatch.setattr(disk_space, "_THREAD", ThreadPoolExecutor(1))
     with no_more_threads():
         assert await store.accept([NEW]) == [True]
         assert await store.has_headroom(), "nobody could look"
@@ -53,10 +53,9 @@ async def test_lack_of_room_and_its_end_are_logged_once_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "askfirst.db"
-    monkeypatch.setattr(disk_space, "_LOOK_SECONDS", 0.0)
-    looks = disk_space.DiskSpace(file)
-    for reserve, enough in ((1, True), (1 << 62, False), (1, True)):
-        monkeypatch.setattr(disk_space, "_RESERVE_BYTES", reserve)
+    looks = DiskSpace(file, reserve_bytes=1024, look_seconds=0.0)
+    for free, enough in ((1024, True), (1023, False), (1024, True)):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: SimpleNamespace(free=free))
         assert [await looks.enough() for _ in range(3)] == [enough] * 3
     none, again = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert none.startswith(f"the disk of {file} has less than ")

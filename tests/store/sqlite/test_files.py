@@ -15,7 +15,8 @@ import pytest
 
 from gateway.store.errors import StoreRefused, StoreUnavailable
 from gateway.store.secret import kept_secret
-from gateway.store.sqlite import SqliteStore, files
+from gateway.store.sqlite import SqliteStore
+from gateway.store.sqlite.timings import SqliteTimings
 from gateway.store.types import Incoming
 
 LOST = "was removed or replaced while it was open: stop, "
@@ -27,9 +28,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def store(path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SqliteStore]:
-    monkeypatch.setattr(files, "_LOOK_SECONDS", 0.0)
-    store = SqliteStore(path)
+async def store(path: Path) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(path, timings=SqliteTimings(files_seconds=0.0))
     await store.open()
     yield store
     await store.close()

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.sqlite import SqliteStore, writer
+from gateway.store.sqlite import SqliteStore
 from gateway.store.sqlite.growth import KEPT_BYTES
+from gateway.store.sqlite.timings import SqliteTimings
 from gateway.store.transaction import Put, Transaction
 
 MIB = 1024**2
@@ -23,9 +24,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def store(path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SqliteStore]:
-    monkeypatch.setattr(writer, "_LOOK_UP_SECONDS", 0.0)
-    store = SqliteStore(path)
+async def store(path: Path) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(path, timings=SqliteTimings(look_up_seconds=0.0))
     await store.open()
     yield store
     await store.close()

@@ -16,8 +16,9 @@ import pytest
 from blockbuster import blockbuster_ctx
 
 from gateway.store.errors import Overloaded, StoreRefused, StoreUnavailable
-from gateway.store.sqlite import SqliteStore, disk_space, leases, mailbox
+from gateway.store.sqlite import SqliteStore, leases, mailbox
 from gateway.store.sqlite.clock import Clock, Moment
+from gateway.store.sqlite.disk_space import DiskSpace
 from gateway.store.sqlite.writer import Writer
 from gateway.store.transaction import Put, Timer, Transaction
 from gateway.store.types import Dead, Incoming, Key, Prefetch, QueuedPart
@@ -195,26 +196,25 @@ async def test_a_disk_that_nothing_can_be_written_to_is_not_ready(store: SqliteS
     await store.ping()
 
 
-async def test_nearly_full_disk_refuses_only_new_messages(
-    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nearly_full_disk_refuses_only_new_messages(store: SqliteStore, path: Path) -> None:
     """What was begun comes to its end, and what is decided is kept."""
     new = Incoming(conversation="c", event_ids=(), body=BODY, refusable=True)
     assert await store.accept([new]) == [True]
-    monkeypatch.setattr(disk_space, "_LOOK_SECONDS", 0.0)
-    for reserve, enough in ((1 << 62, False), (1, True)):
-        store._disk_space = disk_space.DiskSpace(path)
-        monkeypatch.setattr(disk_space, "_RESERVE_BYTES", reserve)
-        assert await store.has_headroom() is enough
-        if not enough:
-            with pytest.raises(Overloaded, match="make room"):
-                await store.accept([new])
-            press = Incoming(conversation="c", event_ids=(), body=BODY, decides=True)
-            assert await store.accept([press]) == [True]
-            lease = await store.lease("w", ["turn"])
-            assert lease is not None
-            consume = [(event.conversation, event.seq) for event in lease.events]
-            await store.commit(Transaction(partition="00", lease=lease, consume=consume, finish="done"))
+    await store.close()
+    full = SqliteStore(path, disk_space=DiskSpace(path, reserve_bytes=1 << 62, look_seconds=0.0))
+    await full.open()
+    assert not await full.has_headroom()
+    with pytest.raises(Overloaded, match="make room"):
+        await full.accept([new])
+    press = Incoming(conversation="c", event_ids=(), body=BODY, decides=True)
+    assert await full.accept([press]) == [True]
+    lease = await full.lease("w", ["turn"])
+    assert lease is not None
+    consume = [(event.conversation, event.seq) for event in lease.events]
+    await full.commit(Transaction(partition="00", lease=lease, consume=consume, finish="done"))
+    await full.close()
+    await store.open()
+    assert await store.has_headroom()
     assert await store.accept([new]) == [True]
 
 
