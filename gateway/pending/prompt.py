@@ -164,7 +164,8 @@ def settled(action: PendingAction, at: datetime) -> Settled:
         case "pending":
             return Settled(state="open")
         case "closed":
-            return Settled(state="expired" if action.reason == "expired" else "not_done")
+            unanswered = action.reason == "expired" and action.decided_at is None
+            return Settled(state="expired" if unanswered else "not_done")
         case "done" | "failed":
             when = action.finished_at or at
             return Settled(state=action.state, at=when, written=clock_time(when, action.language))
@@ -191,6 +192,8 @@ def settled_note(action: PendingAction, at: datetime) -> str:
             key = "cancelled_by_you" if is_you(action) else "cancelled_by"
             key = f"{key}_because" if action.remark else key
             note = say(key, language, name=name, remark=remark(action))
+        case "closed", "expired" if action.decided_at is not None:  # confirmed, but not launched in time
+            note = say("not_started_note", language)
         case "closed", ("expired" | "withdrawn" | "undelivered" | "drifted" | "changed") as reason:
             note = say(f"{why_closed(reason, action.detail)}_note", language)
         case _:

@@ -33,6 +33,8 @@ __all__ = [
 
 def expire(actions: ConversationActions, action_id: str, at: datetime) -> None:
     """Close an open action whose deadline has come, as expired or drifted."""
+    # The timer comes with the stamp of the deadline itself and comes once, so that moment must count here. An answer of
+    # the same stamp is still in time (`transitions.expired`): the first of the two in the lane decides.
     action = actions.get(action_id)
     if action is None or not action.open or action.expires_at is None or at < action.expires_at:
         return

@@ -30,8 +30,22 @@ async def test_an_approval_that_nobody_takes_up_is_told_by_its_timer(chat: Rig, 
     await chat.advance(15 * 60 + 6)
     assert [(action.state, action.reason) for action in await actions(chat)] == [("closed", "expired")]
     await work(chat)
-    assert texts(chat).count("could not be started in time") == 1
+    assert texts(chat).count("could not be started in time, so nothing was done: ") == 1
     assert invoices.deleted == []
+
+
+async def test_prompt_and_model_say_that_a_yes_came_to_nothing(chat: Rig, invoices: Invoices) -> None:
+    (one,) = await ask(chat, 1)
+    await chat.says("ana", f"ok {one.code}")
+    await chat.advance(15 * 60 + 6)
+    await work(chat)
+    await chat.says("ana", "what now?")
+    await work(chat)
+    edited = [str(part.arguments["text"]) for _, part in chat.platform.sent if part.call == "edit"]
+    assert "confirmed, but could not be started in time" in edited[-1] and "Expired" not in edited[-1]
+    heard = "\n".join(each.content for each in invoices.model.requests[-1].messages if each.role == "event")
+    assert "confirmed by the person, but it could not be started in time: it was NOT done." in heard
+    assert "not answered" not in heard
 
 
 async def test_an_approval_of_fourteen_minutes_is_launched(chat: Rig, invoices: Invoices) -> None:

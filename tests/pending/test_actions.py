@@ -67,6 +67,19 @@ async def test_an_expiry_before_its_time_does_nothing(private: Table) -> None:
     assert actions.open and not actions.says
 
 
+@pytest.mark.parametrize(("first", "ends"), [("answer", "approved"), ("timer", "closed")])
+async def test_at_the_deadline_itself_the_first_event_decides(private: Table, first: str, ends: str) -> None:
+    action = await private.asked()
+    assert action.expires_at is not None
+    actions = await private.actions()
+    for event in ("answer", "timer") if first == "answer" else ("timer", "answer"):
+        if event == "timer":
+            settling.expire(actions, action.pending_action_id, action.expires_at)
+        else:
+            deciding.decide(actions, action.pending_action_id, "confirm", ANA, action.expires_at)
+    assert actions.by_id[action.pending_action_id].state == ends
+
+
 async def test_a_prompt_that_never_arrived_ends_the_action(private: Table) -> None:
     action = await private.ask()
     private.later(601)

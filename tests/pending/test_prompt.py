@@ -202,6 +202,7 @@ def test_every_end_has_its_note_and_its_late_answer() -> None:
         "refused": close(action, "refused", NOW, by=str(ANA), name="Ana"),
         "withdrawn": close(action, "withdrawn", NOW),
         "expired": close(action, "expired", NOW),
+        "not started": close(approve(action, str(ANA), "Ana", NOW), "expired", NOW),
         "undelivered": close(record(), "undelivered", NOW),
         "drifted": close(action, "drifted", NOW),
     }
@@ -212,7 +213,7 @@ def test_every_end_has_its_note_and_its_late_answer() -> None:
     late = {name: what_became(end, NOW) for name, end in ends.items()}
     assert late["done"] == "This is already done."
     assert late["refused"] == late["withdrawn"] == "This is already cancelled."
-    assert late["expired"] == late["undelivered"]
+    assert late["expired"] == late["undelivered"] == late["not started"]
     assert what_became(running, NOW) == "This is already confirmed and running."
     assert what_became(action, NOW) == "Nothing has been done yet."
     assert what_became(action, NOW + timedelta(seconds=901)) == late["expired"]
@@ -353,6 +354,7 @@ def test_right_to_left_name_moves_nothing_around_it() -> None:
         (close(show(record(), NOW, "m"), "refused", NOW, by=str(ANA), name="Ana"), "not_done"),
         (close(show(record(), NOW, "m"), "withdrawn", NOW), "not_done"),
         (close(show(record(), NOW, "m"), "expired", NOW), "expired"),
+        (close(approve(show(record(), NOW, "m"), str(ANA), "Ana", NOW), "expired", NOW), "not_done"),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )

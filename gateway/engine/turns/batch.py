@@ -201,6 +201,7 @@ _ENDED: Final[Mapping[str, str]] = {
     "unknown": "confirmed by the person; it may or may not have happened",
     "refused": "refused by the person: it was NOT done",
     "expired": "not answered in time: it was NOT done",
+    "not_started": "confirmed by the person, but it could not be started in time: it was NOT done",
     "withdrawn": "withdrawn: it was NOT done",
     "undelivered": "never shown to the person: it was NOT done",
     "drifted": "no longer as it was shown: it was NOT done",
@@ -214,7 +215,10 @@ _ENDED: Final[Mapping[str, str]] = {
 
 def _outcome_note(event: ActionSettled) -> ModelMessage:
     """Return the note that tells the model how an action ended."""
-    how = _ENDED.get(event.reason or event.state, event.state)
+    why = event.reason or event.state
+    if why == "expired" and event.by is not None:  # a person had decided: the approval became too old to launch
+        why = "not_started"
+    how = _ENDED.get(why, event.state)
     outcome = f" Result: {event.outcome}" if event.outcome else ""
     remark = f" They said: {event.remark}" if event.remark else ""
     return ModelMessage(role="event", content=f"{event.tool} ({event.preview}): {how}.{outcome}{remark}")
