@@ -22,6 +22,7 @@ from gateway.providers.base import (
     Response,
     ToolCall,
     ToolSpec,
+    ToolUsage,
     Usage,
 )
 
@@ -35,6 +36,7 @@ __all__ = [
     "Response",
     "ToolCall",
     "ToolSpec",
+    "ToolUsage",
     "Usage",
     "make_provider",
 ]

@@ -22,6 +22,7 @@ __all__ = [
     "Response",
     "ToolCall",
     "ToolSpec",
+    "ToolUsage",
     "Usage",
 ]
 
@@ -106,21 +107,84 @@ class ToolSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolUsage:
+    """The calls of one tool. `tokens` is its share of the replies that called it."""
+
+    calls: int = 0
+    failed: int = 0
+    duration_ms: float = 0.0
+    tokens: int = 0
+
+    def __add__(self, other: ToolUsage) -> ToolUsage:
+        return ToolUsage(
+            calls=self.calls + other.calls,
+            failed=self.failed + other.failed,
+            duration_ms=self.duration_ms + other.duration_ms,
+            tokens=self.tokens + other.tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """The tokens of one call, or the sum of several."""
+    """The usage of one call, or the sum of several. ``Usage()`` changes no sum."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cached_prompt_tokens: int = 0
+    """The part of `prompt_tokens` that the vendor read from its prompt cache."""
+    cache_write_tokens: int = 0
+    """The part of `prompt_tokens` that the vendor wrote to its prompt cache, which has a price of its own."""
+    cost_usd: float | None = None
+    """The price in US dollars. None: it is unknown. A sum with an unknown price has none."""
+    saved_usd: float | None = None
+    """The price of the replies that a cache of the gateway's gave in place of the model. None: it gave none."""
+    model: str = ""
+    """The model that replied. A sum over several models has none."""
+    provider: str = ""
+    """The name of the provider. A sum over several providers has none."""
+    by_tool: Mapping[str, ToolUsage] = field(default_factory=dict, hash=False)
 
     @property
     def total_tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
 
     def __add__(self, other: Usage) -> Usage:
+        used, others_used = self.total_tokens > 0, other.total_tokens > 0
+        cost = self.cost_usd
+        if cost is None:
+            cost = None if used else other.cost_usd
+        elif other.cost_usd is not None:
+            cost += other.cost_usd
+        elif others_used:
+            cost = None
+        saved = self.saved_usd
+        if other.saved_usd is not None:
+            saved = other.saved_usd + (saved or 0.0)
         return Usage(
             prompt_tokens=self.prompt_tokens + other.prompt_tokens,
             completion_tokens=self.completion_tokens + other.completion_tokens,
+            cached_prompt_tokens=self.cached_prompt_tokens + other.cached_prompt_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            cost_usd=cost,
+            saved_usd=saved,
+            model=_common(self.model, used, other.model, others_used),
+            provider=_common(self.provider, used, other.provider, others_used),
+            by_tool=_by_tool(self.by_tool, other.by_tool),
         )
+
+
+def _common(name: str, used: bool, other: str, others_used: bool) -> str:
+    """Return the name of both summands. A summand without a name and without tokens takes the other's."""
+    if name == other or not (other or others_used):
+        return name
+    return "" if name or used else other
+
+
+def _by_tool(first: Mapping[str, ToolUsage], second: Mapping[str, ToolUsage]) -> Mapping[str, ToolUsage]:
+    if not (first and second):
+        return first or second
+    added = {name: first[name] + used if name in first else used for name, used in second.items()}
+    return {**first, **added}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
