@@ -16,6 +16,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Literal
 
+from channels.errors import Portable
 from gateway.tools.pending_action import Detail, PendingAction, Reason, Vote
 
 __all__ = [
@@ -49,7 +50,7 @@ RELAUNCHES = 3
 RELAUNCH_WITHIN = timedelta(hours=24)
 
 
-class WrongState(ValueError):
+class WrongState(Portable, ValueError):
     """The action is in a state that allows no such transition."""
 
     def __init__(self, action: PendingAction, wanted: str) -> None:
@@ -74,7 +75,10 @@ def may_close(action: PendingAction) -> bool:
 
 
 def expired(action: PendingAction, at: datetime) -> bool:
-    """Return True if its deadline had passed at this stamp. An action that was never shown has no deadline yet."""
+    """Return True if its deadline had passed at this stamp: an answer at the deadline itself is in time.
+
+    An action that was never shown has no deadline yet.
+    """
     return action.expires_at is not None and at > action.expires_at
 
 
