@@ -30,8 +30,9 @@ class LibrarySession:
 
     closed = False
 
-    def __init__(self, http: aiohttp.ClientSession) -> None:
-        self._http = http
+    def __init__(self, http: aiohttp.ClientSession, *, longest_answer: int = _LONGEST_ANSWER) -> None:
+        """`longest_answer`: in bytes."""
+        self._http, self._longest_answer = http, longest_answer
 
     @asynccontextmanager
     async def request(
@@ -43,7 +44,7 @@ class LibrarySession:
         """
         timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS, connect=_CONNECT_SECONDS)
         async with self._http.request(method, url, timeout=timeout, allow_redirects=False, **arguments) as response:
-            payload = await read_bounded(response, _LONGEST_ANSWER)
+            payload = await read_bounded(response, self._longest_answer)
         if payload is None:
             raise Ambiguous("answer_too_large")
         yield _Answer(response.status, response.headers, payload)

@@ -37,11 +37,14 @@ class SessionRequest(BaseRequest):
     holds it.
     """
 
-    __slots__ = ("_http", "_root")
+    __slots__ = ("_http", "_longest_answer", "_root")
 
-    def __init__(self, http: aiohttp.ClientSession, root: str) -> None:
-        """`root` is the Bot API's URL with the token. The URLs of requests are relative to it."""
-        self._http, self._root = http, root
+    def __init__(self, http: aiohttp.ClientSession, root: str, *, longest_answer: int = _LONGEST_ANSWER) -> None:
+        """`root` is the Bot API's URL with the token. The URLs of requests are relative to it.
+
+        `longest_answer`: in bytes.
+        """
+        self._http, self._root, self._longest_answer = http, root, longest_answer
 
     @property
     def read_timeout(self) -> float | None:
@@ -73,7 +76,7 @@ class SessionRequest(BaseRequest):
             async with self._http.request(
                 method, self._root + url, timeout=timeout, allow_redirects=False, **body
             ) as response:
-                status, payload = response.status, await read_bounded(response, _LONGEST_ANSWER)
+                status, payload = response.status, await read_bounded(response, self._longest_answer)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
             raise NotTaken("no_connection") from None
         except (aiohttp.ClientError, OSError):

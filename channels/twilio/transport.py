@@ -52,8 +52,12 @@ class SessionClient(AsyncHttpClient):  # type: ignore[misc]  # the library has n
     message twice. It logs no requests, because the library's log lines hold numbers and addresses.
     """
 
-    def __init__(self, http: aiohttp.ClientSession, api_url: str, login: Login) -> None:
+    def __init__(
+        self, http: aiohttp.ClientSession, api_url: str, login: Login, *, longest_answer: int = _LONGEST_ANSWER
+    ) -> None:
+        """`longest_answer`: in bytes."""
         super().__init__(_log, is_async=True)
+        self._longest_answer = longest_answer
         self._http, self._api_url, self._login = http, api_url, login
 
     async def request(
@@ -78,7 +82,7 @@ class SessionClient(AsyncHttpClient):  # type: ignore[misc]  # the library has n
                 timeout=aiohttp.ClientTimeout(total=_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
                 allow_redirects=False,
             ) as response:
-                payload = await read_bounded(response, _LONGEST_ANSWER)
+                payload = await read_bounded(response, self._longest_answer)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
             raise Unavailable("no_connection") from None
         except (aiohttp.ClientError, OSError):

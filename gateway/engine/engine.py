@@ -44,11 +44,19 @@ class Engine:
     """One process's part in the work. `start` starts the loops. Without them, the calls of `runtime` do their own
     work."""
 
-    def __init__(self, context: EngineContext) -> None:
+    def __init__(
+        self,
+        context: EngineContext,
+        *,
+        actions: ActionExecutor | None = None,
+        sends: int = _SENDS,
+        takers: int = _TAKERS,
+    ) -> None:
         self.context = context
+        self._sends, self._takers = sends, takers
         self._decisions = Decisions(context)
         self.inbox = Inbox(context, self._decisions)
-        self._actions = ActionExecutor(context)
+        self._actions = actions or ActionExecutor(context)
         self._delivery = PartSender(context)
         turns = TurnRunner(context, self._decisions)
         self.runtime = BotRuntime(context, self._decisions, turns, self._actions, self._delivery)
@@ -71,7 +79,7 @@ class Engine:
             works.append(self._sweep_executors())
             # Each channel has a pool of its own, so that a slow platform delays no other.
             self.context.sending = {
-                channel: self._pool("out", _SENDS, self._delivery.run) for channel in self.context.channels
+                channel: self._pool("out", self._sends, self._delivery.run) for channel in self.context.channels
             }
             sends = [self._work("out", workers, pool=channel) for channel, workers in self.context.sending.items()]
             self._sending = [asyncio.ensure_future(send) for send in sends]
@@ -131,7 +139,7 @@ class Engine:
             await workers.take(lease)
             return 0.0
 
-        await self._repeat(f"{pool or kind} work", take, times=_TAKERS)
+        await self._repeat(f"{pool or kind} work", take, times=self._takers)
 
     async def _time(self) -> None:
         """Fire due timers for ever, and work off the pointers that other processes have left behind."""

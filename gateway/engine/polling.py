@@ -39,8 +39,11 @@ class Polled(Channel, CanPoll, Protocol):
 class Poller:
     """The poller of one channel in one process."""
 
-    def __init__(self, context: EngineContext, inbox: Inbox, channel: Polled) -> None:
+    def __init__(
+        self, context: EngineContext, inbox: Inbox, channel: Polled, *, again_seconds: float = _AGAIN_SECONDS
+    ) -> None:
         self._context, self._inbox, self._channel = context, inbox, channel
+        self._again_seconds = again_seconds
         self._key = keys.key(context.store, channel.name, keys.poller)
         self._every = context.lease_seconds / _BEATS
 
@@ -116,7 +119,7 @@ class Poller:
         """Store the platform's events for ever. The platform is asked again for events that were not stored."""
         name, context, logged = self._channel.name, self._context, ""
         while True:
-            wait, events = _AGAIN_SECONDS, self._channel.poll()
+            wait, events = self._again_seconds, self._channel.poll()
             try:
                 async for several in events:
                     held = Parsed(events=several, response=WebhookResponse())

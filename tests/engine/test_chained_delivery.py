@@ -12,7 +12,7 @@ import pytest
 from channels import Unavailable
 from channels.channel import Pace
 from gateway import Agent, ChannelAgent
-from gateway.engine import engine
+from gateway.engine.engine import Engine
 from gateway.store.errors import Conflict, Fenced, StoreUnavailable
 from gateway.testing import ScriptedProvider
 from tests.engine.rig import Rig, rig
@@ -50,13 +50,12 @@ async def test_a_commit_whose_answer_is_lost_leaves_no_doubt(
         await chat.worker.engine.stop()
 
 
-async def test_busy_sender_leaves_the_outbox_to_a_free_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_SENDS", 1)
-    monkeypatch.setattr(engine, "_TAKERS", 1)
+async def test_busy_sender_leaves_the_outbox_to_a_free_one(tmp_path: Path) -> None:
     answers = [f"answer {number}" for number in range(5)]
     bot = ChannelAgent(Agent(provider=ScriptedProvider(answers)))
     async with rig(bot, tmp_path) as chat:
         chat.platform.will = [Unavailable("down")]
+        chat.worker.engine = Engine(chat.worker.context, sends=1, takers=1)
         chat.worker.engine.start()
         for number in range(5):
             await chat.says(f"person {number}", "hi")

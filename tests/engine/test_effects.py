@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 
 from gateway import Agent, ChannelAgent, Confirm, NothingDone, ToolContext, tool
-from gateway.engine.execution import executor
+from gateway.engine.engine import Engine
 from gateway.engine.execution.executor import MOST_OF_A_TOOL, ActionExecutor
 from gateway.testing import ChatDriver
 from gateway.tools import Tool
@@ -74,9 +74,9 @@ async def confirmed(chat: Rig, *people: str) -> None:
         await chat.says(person, f"ok {code}")
 
 
-async def effect(worker: Worker, **options: float) -> ActionExecutor:
+async def effect(worker: Worker, *, shown_after_seconds: float = 0.5, **options: float) -> ActionExecutor:
     """Run the action that has been ready longest, in a process of its own."""
-    process = ActionExecutor(worker.context)
+    process = ActionExecutor(worker.context, shown_after_seconds=shown_after_seconds)
     async with asyncio.timeout(15):
         await process.run(await worker.lease("action", **options))
     return process
@@ -272,9 +272,7 @@ async def test_a_probe_that_finds_it_done_counts_at_once(tmp_path: Path) -> None
         assert len(await told(chat)) == 1
 
 
-async def test_a_probe_is_asked_after_a_timeout_of_a_worker_that_lives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_probe_is_asked_after_a_timeout_of_a_worker_that_lives(tmp_path: Path) -> None:
     frozen = Frozen()
     frozen.tool.timeout_seconds = 0.02
     async with rig(bot(frozen.tool), tmp_path) as chat:
@@ -287,10 +285,7 @@ async def test_a_probe_is_asked_after_a_timeout_of_a_worker_that_lives(
         assert (await told(chat))[-1].startswith("Done: ")
 
 
-async def test_waiting_effect_begins_when_another_of_its_tool_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(executor, "_AGAIN_SECONDS", 3600.0)
+async def test_waiting_effect_begins_when_another_of_its_tool_ends(tmp_path: Path) -> None:
     hold, begun = asyncio.Event(), list[str]()
 
     @tool(confirm="Delete {invoice_id}?")
@@ -303,6 +298,8 @@ async def test_waiting_effect_begins_when_another_of_its_tool_ends(
     async with rig(bot(delete_invoice), tmp_path) as chat, asyncio.timeout(30):
         people = [f"person {number}" for number in range(2 * MOST_OF_A_TOOL)]
         await confirmed(chat, *people)
+        patient = ActionExecutor(chat.worker.context, again_seconds=3600.0)
+        chat.worker.engine = Engine(chat.worker.context, actions=patient)
         chat.worker.engine.start()
         while len(begun) < MOST_OF_A_TOOL or (stats := await chat.store.stats()).ready or stats.leased > MOST_OF_A_TOOL:
             await asyncio.sleep(0.001)
@@ -316,14 +313,11 @@ def edits(chat: Rig) -> list[tuple[str, int]]:
     return [(str(part.arguments["text"]), len(part.buttons)) for _, part in chat.platform.sent if part.call == "edit"]
 
 
-async def test_an_effect_that_takes_a_while_is_shown_to_be_under_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(executor, "_SHOWN_AFTER_SECONDS", 0.0)
+async def test_an_effect_that_takes_a_while_is_shown_to_be_under_way(tmp_path: Path) -> None:
     frozen = Frozen()
     async with rig(bot(frozen.tool), tmp_path) as chat, asyncio.timeout(15):
         await confirmed(chat)
-        effect_runs = asyncio.create_task(effect(chat.worker))
+        effect_runs = asyncio.create_task(effect(chat.worker, shown_after_seconds=0.0))
         while not (await chat.store.stats()).parts:
             await asyncio.sleep(0.001)
         await chat.worker.deliver()
@@ -357,14 +351,11 @@ async def test_what_has_ended_is_not_shown_to_be_under_way(tmp_path: Path) -> No
         assert [note for note, _ in edits(chat) if "Working" in note] == []
 
 
-async def test_a_change_that_a_newer_one_has_overtaken_is_not_sent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(executor, "_SHOWN_AFTER_SECONDS", 0.0)
+async def test_a_change_that_a_newer_one_has_overtaken_is_not_sent(tmp_path: Path) -> None:
     frozen = Frozen()
     async with rig(bot(frozen.tool), tmp_path) as chat, asyncio.timeout(15):
         await confirmed(chat)
-        effect_runs = asyncio.create_task(effect(chat.worker))
+        effect_runs = asyncio.create_task(effect(chat.worker, shown_after_seconds=0.0))
         while not (await chat.store.stats()).parts:
             await asyncio.sleep(0.001)
         frozen.let_go.set()

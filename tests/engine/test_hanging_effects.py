@@ -6,20 +6,13 @@ import asyncio
 import threading
 from pathlib import Path
 
-import pytest
-
 from gateway import Agent, ChannelAgent, Confirm, Preview, tool
-from gateway.engine.execution import effects, executor
+from gateway.engine.execution.effects import Effects
+from gateway.engine.execution.executor import ActionExecutor
 from gateway.tools import Tool
 from gateway.tools.function import THREADS
 from tests.engine.bots import Model
 from tests.engine.rig import Rig, Worker, rig
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(effects, "_TIMEOUT_SECONDS", 0.02)
-    monkeypatch.setattr(executor, "LAUNCH_PREVIEW_SECONDS", 0.02)
 
 
 def bot(delete_invoice: Tool) -> ChannelAgent:
@@ -34,8 +27,11 @@ async def confirmed(chat: Rig) -> None:
 
 
 async def effect(worker: Worker, **options: float) -> None:
+    """Run the action that has been ready longest, in a process that waits milliseconds for it."""
+    effects = Effects(worker.context, timeout_seconds=0.02)
     async with asyncio.timeout(15):
-        await worker.engine._actions.run(await worker.lease("action", **options))
+        process = ActionExecutor(worker.context, effects=effects, preview_seconds=0.02)
+        await process.run(await worker.lease("action", **options))
 
 
 async def test_preview_hanging_at_the_launch_is_retried_for_a_minute(tmp_path: Path) -> None:

@@ -52,9 +52,12 @@ async def house(tmp_path: Path, platform: Polled) -> AsyncIterator[Rig]:
 
 
 @contextlib.asynccontextmanager
-async def polling(worker: Worker, platform: Polled, lease_seconds: float) -> AsyncIterator[asyncio.Task[None]]:
+async def polling(
+    worker: Worker, platform: Polled, lease_seconds: float, again_seconds: float = 1.0
+) -> AsyncIterator[asyncio.Task[None]]:
     worker.context.lease_seconds = lease_seconds
-    task = asyncio.create_task(Poller(worker.context, worker.engine.inbox, platform).run())
+    poller = Poller(worker.context, worker.engine.inbox, platform, again_seconds=again_seconds)
+    task = asyncio.create_task(poller.run())
     try:
         yield task
     finally:
@@ -143,10 +146,9 @@ async def test_polling_stops_when_a_hanging_store_outlasts_the_lease(
 
 
 async def test_a_channel_that_breaks_is_polled_again_and_told_once(
-    house: Rig, platform: Polled, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    house: Rig, platform: Polled, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("gateway.engine.polling._AGAIN_SECONDS", 0.001)
-    async with polling(house.worker, platform, LONG):
+    async with polling(house.worker, platform, LONG, again_seconds=0.001):
         for _ in range(3):
             await platform.waits.put(KeyError("a person's words"))
         await heard(house, platform, "ana")

@@ -63,8 +63,8 @@ class EffectResult:
 class Effects:
     """The effects of this process: runs the tools of launched actions, and their probes."""
 
-    def __init__(self, context: EngineContext) -> None:
-        self._context = context
+    def __init__(self, context: EngineContext, *, timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
+        self._context, self._timeout_seconds = context, timeout_seconds
         self.instead: Callable[[PendingAction], None] | None = None
         """Called with a launched action in place of its tool. None: tools run."""
 
@@ -109,7 +109,7 @@ class Effects:
         with collecting() as emitted:
             try:
                 result = await tool.run(
-                    action.args, self.tool_context(action), timeout_seconds=_TIMEOUT_SECONDS, on_late=late
+                    action.args, self.tool_context(action), timeout_seconds=self._timeout_seconds, on_late=late
                 )
             except ToolError as error:
                 end = self._failure(action, tool, error)
@@ -140,12 +140,12 @@ class Effects:
 
     def _longest_run(self, tool: Tool) -> timedelta:
         """Return the time after its launch in which an effect may still run in a worker that was taken for dead."""
-        limit, lease = tool.limit(_TIMEOUT_SECONDS) or 0.0, self._context.lease_seconds
+        limit, lease = tool.limit(self._timeout_seconds) or 0.0, self._context.lease_seconds
         return timedelta(seconds=limit + lease + lease / BEATS)
 
     async def _probe(self, action: PendingAction, tool: Tool) -> Literal["done", "not_done", "unknown"]:
         try:
-            return await tool.probe(action.args, self.tool_context(action), timeout_seconds=_TIMEOUT_SECONDS)
+            return await tool.probe(action.args, self.tool_context(action), timeout_seconds=self._timeout_seconds)
         except ToolError as error:
             log.warning("the probe of %s failed: %s", action.kind, describe_error(cause_of(error)))
             return "unknown"

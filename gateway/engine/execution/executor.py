@@ -58,9 +58,19 @@ _CHANNEL_BACK_WITHIN = timedelta(hours=1)
 class ActionExecutor:
     """Executes confirmed actions."""
 
-    def __init__(self, context: EngineContext) -> None:
+    def __init__(
+        self,
+        context: EngineContext,
+        *,
+        effects: Effects | None = None,
+        again_seconds: float = _AGAIN_SECONDS,
+        shown_after_seconds: float = _SHOWN_AFTER_SECONDS,
+        preview_seconds: float = LAUNCH_PREVIEW_SECONDS,
+    ) -> None:
         self._context = context
-        self._effects = Effects(context)
+        self._effects = effects or Effects(context)
+        self._again_seconds, self._shown_after_seconds = again_seconds, shown_after_seconds
+        self._preview_seconds = preview_seconds
         self._running = KeyedLimit(MOST_OF_A_TOOL)
         self._queue = ActionBacklog(context, self._running)
         self._going_on: set[str] = set()
@@ -92,7 +102,7 @@ class ActionExecutor:
                         log.warning("action %s waits: %s", lease.lane, why)
                         if why == _ELSEWHERE:
                             await self._ask_for_patience(found)
-                    seconds = _ELSEWHERE_SECONDS if why == _ELSEWHERE else _AGAIN_SECONDS
+                    seconds = _ELSEWHERE_SECONDS if why == _ELSEWHERE else self._again_seconds
                     await self._give_back(lease, again=True, after_seconds=seconds)
                 elif found.state == "running" and (left := await self._effects.after_a_death(found)) is not None:
                     ended = await self._end(found, left, lease)
@@ -106,7 +116,7 @@ class ActionExecutor:
                             await self._give_back(lease, again=await self._is_approved(lease))
                         else:
                             showing = DelayedTask(
-                                _SHOWN_AFTER_SECONDS, partial(self._show_progress, launched), "progress"
+                                self._shown_after_seconds, partial(self._show_progress, launched), "progress"
                             )
                             try:
                                 end = await self._effects.run(launched, partial(self._follow, launched))
@@ -228,7 +238,7 @@ class ActionExecutor:
             return None
         try:
             now = await tool.preview(
-                action.args, self._effects.tool_context(action), timeout_seconds=LAUNCH_PREVIEW_SECONDS
+                action.args, self._effects.tool_context(action), timeout_seconds=self._preview_seconds
             )
         except ValueError:
             return "changed"
@@ -341,7 +351,8 @@ class ActionExecutor:
                 action.conversation, action.address, actions.says, cause=cause, language=action.language
             )
 
-    async def _give_back(self, lease: Lease, *, again: bool = False, after_seconds: float = _AGAIN_SECONDS) -> None:
+    async def _give_back(self, lease: Lease, *, again: bool = False, after_seconds: float | None = None) -> None:
+        after_seconds = self._again_seconds if after_seconds is None else after_seconds
         due = await self._context.store.now() + timedelta(seconds=after_seconds) if again else None
         transaction = Transaction(partition=lease.partition, lease=lease, finish="failed" if again else "done", due=due)
         await self._context.commit(transaction)

@@ -39,6 +39,7 @@ from channels import (
 )
 from channels.slack import SlackChannel
 from channels.slack.stamps import moment
+from channels.slack.transport import LibrarySession
 from tests.channels.slack.conftest import place
 from tests.fakes.slack import FakeSlack
 from tests.fakes.slack_limits import as_markdown
@@ -219,12 +220,11 @@ async def test_send_failures_are_told_apart_as_later_or_in_doubt(
     assert len(slack.called("chat.postMessage")) == 1, "nothing is repeated by itself"
 
 
-async def test_an_answer_without_end_is_not_read_to_its_end(
-    slack: FakeSlack, channel: SlackChannel, ana: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("channels.slack.transport._LONGEST_ANSWER", 50)
-    with pytest.raises(Ambiguous, match="answer_too_large"):
-        await say(channel, place(slack, slack.direct(ana)), "hi")
+async def test_an_answer_without_end_is_not_read_to_its_end(slack: FakeSlack) -> None:
+    async with aiohttp.ClientSession() as http:
+        with pytest.raises(Ambiguous, match="answer_too_large"):
+            async with LibrarySession(http, longest_answer=10).request("POST", f"{slack.api_url}auth.test"):
+                pass
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,8 @@ from channels import (
     Unreachable,
 )
 from channels.telegram import TelegramChannel
+from channels.telegram.errors import NoAnswer, send_error
+from channels.telegram.transport import SessionRequest
 from tests.channels.telegram.conftest import SECRET, group, private
 from tests.fakes.telegram import FakeTelegram, User
 from tests.threads import all_threads_hang
@@ -351,12 +353,12 @@ async def test_unreadable_success_answer_is_ambiguous(
         await say(channel, private(channel, ana), "hi")
 
 
-async def test_an_answer_without_end_is_not_read_to_its_end(
-    channel: TelegramChannel, ana: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("channels.telegram.transport._LONGEST_ANSWER", 50)
-    with pytest.raises(Ambiguous):
-        await say(channel, private(channel, ana), "hi")
+async def test_an_answer_without_end_is_not_read_to_its_end(telegram: FakeTelegram) -> None:
+    async with aiohttp.ClientSession() as http:
+        request = SessionRequest(http, f"{telegram.url}/bot{telegram.token}", longest_answer=50)
+        with pytest.raises(NoAnswer, match="answer_too_large") as raised:
+            await request.post("/getMe")
+    assert isinstance(send_error(raised.value), Ambiguous)
 
 
 @pytest.mark.parametrize("result", [True, None, [], {}, {"chat": {"id": 5001}}])

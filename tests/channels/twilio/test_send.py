@@ -29,6 +29,7 @@ from channels.events import Attachment
 from channels.twilio import SmsChannel, WhatsAppChannel
 from channels.twilio.errors import Patience, refusal
 from channels.twilio.media import LARGEST_DOWNLOAD
+from channels.twilio.transport import API_URL, Login, SessionClient
 from tests.channels.twilio.conftest import ANA, Moment, place
 from tests.fakes.twilio import FakeTwilio, Media
 
@@ -188,10 +189,12 @@ async def test_a_token_that_was_revoked_names_its_mend(sms: SmsChannel, twilio: 
     assert raised.value.mend.setting == "TWILIO_AUTH_TOKEN"
 
 
-async def test_an_answer_without_end_is_not_read_to_its_end(sms: SmsChannel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("channels.twilio.transport._LONGEST_ANSWER", 50)
-    with pytest.raises(Ambiguous, match="answer_too_large"):
-        await sms.send(place(sms), TEXT, key="1")
+async def test_an_answer_without_end_is_not_read_to_its_end(twilio: FakeTwilio) -> None:
+    login = Login(twilio.account_sid, twilio.auth_token, "TWILIO_AUTH_TOKEN")
+    path = f"{API_URL}/2010-04-01/Accounts/{twilio.account_sid}/Messages.json"
+    async with aiohttp.ClientSession() as http:
+        with pytest.raises(Ambiguous, match="answer_too_large"):
+            await SessionClient(http, twilio.url, login, longest_answer=10).request("GET", path)
 
 
 @pytest.mark.parametrize("said", ["", "{}", "[]", "true", "no JSON"])
