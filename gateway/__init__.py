@@ -16,10 +16,10 @@ if not hasattr(channels, "AskfirstError"):  # the package that was installed las
 
 from channels import Address, AskfirstError, Attachment, Button, Json, Reply, WebhookRequest, WebhookResponse
 from gateway import turn
-from gateway.agent import Agent, AgentConfig, AgentResult, StreamChunk
+from gateway.agent import Agent, AgentConfig
 from gateway.artifacts import Artifact, emit_artifact
 from gateway.channel_agent import ChannelAgent, NotAllowed
-from gateway.observe import AgentObserver, AgentTrace, LoggingObserver, TraceStep
+from gateway.observe import AgentObserver, AgentResult, AgentTrace, LoggingObserver, StopReason, StreamChunk, TraceStep
 from gateway.providers import Provider, ProviderError, Request, Response
 from gateway.tools import (
     Ambiguous,
@@ -78,6 +78,7 @@ __all__ = [
     "Request",
     "Response",
     "Settings",
+    "StopReason",
     "StreamChunk",
     "Tool",
     "ToolContext",

@@ -40,6 +40,9 @@ from gateway.engine.platforms import Platforms
 from gateway.engine.turns.language import prepare_detection
 from gateway.environment import proxied
 from gateway.observe import Feed
+from gateway.observe.event_log import EventLog
+from gateway.observe.events import RequestUnstored, ToolListed
+from gateway.observe.teller import Reader, Teller
 from gateway.operations.operator import Operator
 from gateway.operations.ownership import claim
 from gateway.options import WrongOption, checked
@@ -101,14 +104,17 @@ class Gateway:
         self.log_key = _derived(home.keys[0], "log")
         """Key of the pseudonyms of people in the log, the same after a restart and in every instance."""
         self.feed = Feed(now=utc_now)
+        """The notices for the console of `askfirst dev`."""
         self._console = console
+        readers: list[Reader] = [EventLog(), *([self.feed] if console else [])]
+        self._events = Teller(readers=readers, observers=self.bot.observers)
         self._draining = False
         self.engine = assemble(
             self.bot,
             home,
             self.channels,
             allowed=allowed,
-            feed=self.feed,
+            events=self._events,
             public_url=self.settings.public_url,
             limits=self.settings.limits,
         )
@@ -150,7 +156,7 @@ class Gateway:
             self._doubt_clock()
             if self._console:
                 for each in permissions(self.bot.agent.tools.values(), self.bot.agent.policy):
-                    self.feed.publish("tool.listed", **asdict(each))
+                    self._events.tell_now(ToolListed, **asdict(each))
             self.engine.start(self.role)
             stack.push_async_callback(self.engine.stop)
             context = self.engine.context
@@ -195,6 +201,7 @@ class Gateway:
             accept=self.engine.inbox.accept,
             unstored=self._unstored,
             refusals=self._refusals,
+            events=self._events,
             artifacts=context.artifacts,
             series=partial(series_of, context),
             ready=self._ready,
@@ -268,6 +275,7 @@ class Gateway:
             now=utc_now(),
             unstored=self._unstored,
             refusals=self._refusals,
+            events=self._events,
         )
 
     async def _for_app(self, app: web.Application) -> AsyncIterator[None]:
@@ -296,7 +304,7 @@ class Gateway:
         return Ready(all(checks.values()), {**checks, **reported})
 
     def _unstored(self, channel: Channel, parsed: Parsed) -> str:
-        self.feed.publish("not_stored", channel=channel.name)
+        self._events.tell_now(RequestUnstored, channel=channel.name)
         person = next((event.person for event in parsed.events if event.person is not None), None)
         return say("not_stored", self.engine.context.language(person))
 

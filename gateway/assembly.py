@@ -21,7 +21,8 @@ from gateway.channel_agent import ChannelAgent
 from gateway.engine.context import EngineContext
 from gateway.engine.engine import Engine
 from gateway.limits import Limits
-from gateway.observe import Feed
+from gateway.observe.event_log import EventLog
+from gateway.observe.teller import Teller
 from gateway.pending.seal import Keyring
 from gateway.pending.words import prepare as prepare_words
 from gateway.settings import Settings
@@ -93,7 +94,7 @@ def assemble(
     channels: Mapping[str, Channel],
     *,
     allowed: AllowList,
-    feed: Feed,
+    events: Teller,
     public_url: str | None = None,
     limits: Limits | None = None,
 ) -> Engine:
@@ -105,7 +106,7 @@ def assemble(
         allowed=allowed,
         keyring=Keyring(home.keys),
         artifacts=ArtifactStore(home.artifacts, home.keys, public_url=public_url, now=utc_now),
-        feed=feed,
+        events=events,
         worker=secrets.token_hex(8),
         limits=limits or Limits(),
     )
@@ -154,7 +155,9 @@ def load_language(language: str | None) -> None:
 @contextlib.asynccontextmanager
 async def _unserved(bot: ChannelAgent, home: Storage, channels: Mapping[str, Channel]) -> AsyncIterator[Engine]:
     """Run the bot's lifespan on an open store, with an engine that is not started."""
-    engine = assemble(bot, home, channels, allowed=AllowList(["*"]), feed=Feed(now=utc_now))
+    engine = assemble(
+        bot, home, channels, allowed=AllowList(["*"]), events=Teller(readers=[EventLog()], observers=bot.observers)
+    )
     await asyncio.to_thread(load_language, bot.language)
     async with contextlib.AsyncExitStack() as stack:
         await home.store.open()

@@ -7,7 +7,6 @@ import contextlib
 import inspect
 import logging
 import re
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Any, Literal, Self, TypeAlias
@@ -16,15 +15,18 @@ from pydantic import Field
 
 from channels import Address, AskfirstError, Attachment, Message, Person, Reply
 from channels.direct import DirectChannel, own_place, shared_place
-from gateway.agent import Agent, AgentResult
+from gateway.agent import Agent
 from gateway.logs import describe_error
+from gateway.observe.callbacks import Callbacks
+from gateway.observe.observer import AgentObserver
+from gateway.observe.results import AgentResult
 from gateway.options import WrongOption, checked
 from gateway.providers.base import Provider
 from gateway.tools import Tool, unasked
-from gateway.tools.executor import Factory, check_factory, made_by
+from gateway.tools.executor import Factory
 from gateway.tools.pending_action import Detail, PendingAction
 from gateway.tools.stash import ADAPTER
-from gateway.tools.stashed import StashedTool
+from gateway.tools.stashed import Executors
 from gateway.turn import (
     ActionProposer,
     BotCommands,
@@ -48,8 +50,6 @@ _STORE = re.compile(r"sqlite:///.|rediss?://.")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
 """The shape of a BCP 47 tag."""
 _CALLBACK_SECONDS = 60.0
-_STASHED = 5000
-"""Maximum number of executors kept for stashed actions that have not ended."""
 
 
 class NotAllowed(AskfirstError):
@@ -132,11 +132,13 @@ class ChannelAgent:
         self.groups, self.group_context = groups, group_context
         self.deps: Any = None
         self._lifespan = lifespan
-        self._commands = BotCommands()
+        self.commands = BotCommands()
+        """The commands of the bot: the built-in ones, and those that `command` registered."""
         self._on_outcome: list[ActionCallback] = []
-        self._stashed: OrderedDict[str, StashedTool] = OrderedDict()
-        self._factories: dict[str, Factory] = {}
+        self.executors = Executors()
+        """The executors of stashed actions."""
         self._on_doubt: list[ActionCallback] = []
+        self._callbacks = Callbacks()
         self._runtime: Runtime | None = None
         self._entered: contextlib.AsyncExitStack | None = None
 
@@ -236,10 +238,10 @@ class ChannelAgent:
         It may return a Reply with files, but not with buttons, which have no handlers yet. Raises ValueError for a name
         that is taken or that a platform could not show.
         """
-        self._commands.check_name(name)
+        self.commands.check_name(name)
 
         def register(handler: CommandHandler) -> CommandHandler:
-            self._commands.register(name, handler, description)
+            self.commands.register(name, handler, description)
             return handler
 
         return register
@@ -254,8 +256,19 @@ class ChannelAgent:
         Without a factory, only the process that stashed an action can run it, and only until it restarts. Raises
         ValueError for a factory that is async or not a function.
         """
-        check_factory(kind, factory)
-        self._factories[kind] = factory
+        self.executors.add_factory(kind, factory)
+
+    def on(self, event: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Register a function for an event, named like a method of AgentObserver without ``on_``: ``turn_end``.
+
+        It gets the arguments of that method, and may be sync or async. Raises ValueError for an unknown name.
+        """
+
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            self._callbacks.add(event, function)
+            return function
+
+        return register
 
     def on_doubt(self, callback: ActionCallback) -> None:
         """Register a callback, sync or async, for every action of doubtful outcome that this process finds.
@@ -276,6 +289,11 @@ class ChannelAgent:
     def name(self) -> str:
         return self.agent.name
 
+    @property
+    def observers(self) -> Sequence[AgentObserver]:
+        """The observers of the agent, and the callbacks that `on` registered."""
+        return (*self.agent.observers, self._callbacks)
+
     def tool(self, name: str) -> Tool | None:
         return self.agent.tools.get(name)
 
@@ -283,16 +301,7 @@ class ChannelAgent:
         """Return the tool that an action runs, or the executor stashed with it. None if this process has neither."""
         if action.tool_version != ADAPTER:
             return self.tool(action.kind)
-        if (factory := self._factories.get(action.kind)) is not None:
-            return StashedTool(action, made_by(factory, action))
-        stashed = self._stashed.get(action.pending_action_id)
-        return stashed if stashed is not None and stashed.runs else None
-
-    def keep_stashed(self, action_id: str, tool: StashedTool) -> None:
-        """Keep the executor of an action until it has ended. Beyond _STASHED, the oldest is dropped."""
-        self._stashed[action_id] = tool
-        while len(self._stashed) > _STASHED:
-            self._stashed.popitem(last=False)
+        return self.executors.tool_of(action)
 
     def drifted(self, action: PendingAction) -> Detail | None:
         """Return the reason why an action may not run as it was shown, or None.
@@ -309,10 +318,6 @@ class ChannelAgent:
         policy = self.agent.policy
         denied = policy is not None and policy.decide(tool.name, action.args)[0] == "deny"
         return "changed" if denied or asks_more(tool, action) else None
-
-    def commands(self, language: str) -> dict[str, str]:
-        """Return every command with its description, in display order."""
-        return self._commands.described(language)
 
     @contextlib.asynccontextmanager
     async def attached(self, runtime: Runtime) -> AsyncIterator[None]:
@@ -333,13 +338,9 @@ class ChannelAgent:
             finally:
                 self._runtime = self.deps = None
 
-    def help(self, language: str) -> str:
-        """Return the answer to /help, as Markdown."""
-        return self._commands.help(language)
-
     async def tell_outcome(self, action: PendingAction) -> None:
         """Call the callbacks of `on_outcome`."""
-        self._stashed.pop(action.pending_action_id, None)
+        self.executors.forget(action.pending_action_id)
         await self._call(self._on_outcome, "on_outcome", action)
 
     async def tell_doubt(self, action: PendingAction) -> None:
@@ -364,10 +365,10 @@ class ChannelAgent:
 
         Raises ProviderError when the model cannot be reached.
         """
-        if self._commands.are_meant(turn):
-            return await self._commands.answer(turn, greeting=self.greeting)
+        if self.commands.are_meant(turn):
+            return await self.commands.answer(turn, greeting=self.greeting)
         proposer = ActionProposer(
-            turn, answer_window_seconds=self.answer_window_seconds, keep_stashed=self.keep_stashed
+            turn, answer_window_seconds=self.answer_window_seconds, keep_stashed=self.executors.keep
         )
         return await answer_with_model(turn, self.agent, proposer)
 

@@ -9,9 +9,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from channels import Address, Json, Message, Person, Reply
-from gateway.agent import Agent, AgentResult, Ask, Asked, Journal, Keep, LoopOutcome, LoopPorts, StopReason, Verdict
+from gateway.agent import Agent, Ask, Asked, Journal, Keep, LoopOutcome, LoopPorts, Verdict
 from gateway.artifacts import media_of
 from gateway.memory import RESET, to_entries
+from gateway.observe.results import AgentResult, StopReason
+from gateway.observe.teller import RunTeller
 from gateway.options import WrongOption
 from gateway.providers.base import ModelMessage
 from gateway.tools import PendingConfirmation, ToolContext
@@ -71,8 +73,8 @@ class Turn:
     keep: Keep
     actions: Callable[[], Awaitable[ConversationActions]]
     """Loads the conversation's open actions, anew at each call."""
-    publish: Callable[..., None]
-    """Publishes to the live feed."""
+    events: RunTeller
+    """Tells the events of the turn."""
     admit: Callable[[str, str], Awaitable[str]] | None = None
     """Admits the person with this pairing code and returns the answer in this language. None if this person may not
     admit others."""
@@ -201,11 +203,7 @@ async def answer_with_model(turn: Turn, agent: Agent, proposer: ActionProposer) 
         [*turn.history, *turn.notes, *reminders, *turn.model_messages],
         context=turn.context,
         on_confirm=proposer,
-        ports=LoopPorts(
-            journal=turn.journal,
-            keep=turn.keep,
-            on_event=lambda name, fields: turn.publish(name, conversation=turn.conversation, **fields),
-        ),
+        ports=LoopPorts(journal=turn.journal, keep=turn.keep, events=turn.events),
     )
     outcome = Outcome(
         stop_reason=done.stop_reason,

@@ -55,6 +55,6 @@ async def test_the_console_shows_which_tools_run_and_which_ask(tmp_path: Path) -
     ):
         first = await anext(notices)
     assert (first.name, first.fields) == (
-        "tool.listed",
+        "tool_listed",
         {"tool": "wipe", "how": "asks", "why": "confirm=", "unasked": False},
     )

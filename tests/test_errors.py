@@ -22,6 +22,7 @@ import channels
 import gateway
 from channels import AskfirstError, MissingSetting, RateLimited, SendError, Unavailable
 from channels.telegram.errors import Moved, TooManyRequests
+from gateway.agent.calls import CallFailed
 from gateway.agent.journal import UnreadableStep
 from gateway.channel_agent import LifespanFailed
 from gateway.engine.delivery.attempt_state import WrongAttempt
@@ -42,6 +43,7 @@ def by(*args: Any, **kwargs: Any) -> Make:
 
 
 MADE: dict[type, Make] = {
+    CallFailed: by("Tool 'pay' was not run", ToolError("no")),
     GoesOn: by(Future()),
     LifespanFailed: by(ConnectionRefusedError(111, "Connection refused")),
     MailboxFull: by("telegram:42", 50),

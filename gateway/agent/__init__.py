@@ -6,14 +6,12 @@ from gateway.agent.config import AgentConfig, ConfirmAction, StopCondition
 from gateway.agent.confirming import Ask, Asked, OnConfirm, Verdict
 from gateway.agent.journal import Journal
 from gateway.agent.loop import AgentSpec, LoopOutcome, run_loop
-from gateway.agent.model import OnEvent, OnText
+from gateway.agent.model import OnText
 from gateway.agent.ports import LoopPorts
-from gateway.observe.results import AgentResult, StopReason, StreamChunk
 
 __all__ = [
     "Agent",
     "AgentConfig",
-    "AgentResult",
     "AgentSpec",
     "Ask",
     "Asked",
@@ -23,11 +21,8 @@ __all__ = [
     "LoopOutcome",
     "LoopPorts",
     "OnConfirm",
-    "OnEvent",
     "OnText",
     "StopCondition",
-    "StopReason",
-    "StreamChunk",
     "Verdict",
     "run_loop",
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import secrets
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,13 +12,19 @@ from typing import Any, Self
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import OnConfirm
 from gateway.agent.loop import AgentSpec, LoopOutcome, run_loop
-from gateway.agent.model import OnEvent, OnText
-from gateway.agent.ports import LoopPorts, ignore_event
-from gateway.observe.results import AgentResult, StreamChunk
+from gateway.agent.model import OnText, milliseconds_since
+from gateway.agent.ports import LoopPorts
 from gateway.agent.unattended import Unattended
 from gateway.agent.window import Window
+from gateway.observe.events import BatchEnd, BatchStart
+from gateway.observe.hooks import HooksObserver
+from gateway.observe.observer import AgentObserver
+from gateway.observe.results import AgentResult, StreamChunk
+from gateway.observe.runs import new_run_id
+from gateway.observe.teller import Teller, begin_run
+from gateway.observe.usage import AgentAnalytics, UsageMeter, usage_text
 from gateway.options import checked
-from gateway.providers import ModelMessage, Provider, ProviderConfigurationError, ProviderError, make_provider
+from gateway.providers import ModelMessage, Provider, make_provider
 from gateway.tools import Tool, ToolContext, ToolPolicy, ToolRegistry
 
 __all__ = ["Agent"]
@@ -55,7 +60,10 @@ class Agent:
         self.instructions = instructions
         self._provider = provider
         self._making = threading.Lock()
-        self._window = Window()
+        self._window, self._meter = Window(), UsageMeter()
+        hooks = [HooksObserver(self.config.hooks)] if self.config.hooks else []
+        self.observers: tuple[AgentObserver, ...] = (*self.config.observers, *hooks)
+        self._teller = Teller(observers=self.observers)
 
     @property
     def name(self) -> str:
@@ -88,38 +96,27 @@ class Agent:
         *,
         context: ToolContext | None = None,
         on_text: OnText | None = None,
-        on_event: OnEvent | None = None,
+        parent_run_id: str | None = None,
     ) -> AgentResult:
         """Answer a message, or a conversation that ends with one.
 
+        `parent_run_id`: the run that this one belongs to; None: the one of the config. The run's own id is random.
+
         An unreachable model raises no exception: the result's `stop_reason` is ``provider_error``. Raises
-        ProviderConfigurationError when no provider can be made.
+        ProviderConfigurationError when no provider can be made. A cancelled run tells its observers so.
         """
         context = context or ToolContext(person="app:-:-")
         if not context.idempotency_key:
-            context = replace(context, idempotency_key=secrets.token_hex(16))
-        messages = [ModelMessage(role="user", content=message)] if isinstance(message, str) else message
-        try:
-            outcome = await self._loop(
-                messages,
-                context=context,
-                on_confirm=Unattended(self.config, context),
-                ports=LoopPorts(on_text=on_text, on_event=on_event or ignore_event),
-            )
-        except ProviderConfigurationError:
-            raise
-        except ProviderError as error:
-            return AgentResult(content="", stop_reason="provider_error", error=str(error))
-        return AgentResult(
-            content=outcome.content,
-            artifacts=outcome.artifacts,
-            pending=tuple(asked.action for asked in outcome.asked),
-            stop_reason="needs_confirmation" if outcome.stop_reason == "asked" else outcome.stop_reason,
-            usage=outcome.usage,
-            iterations=outcome.iterations,
-            tool_calls=outcome.tool_calls,
-            messages=outcome.messages,
+            context = replace(context, idempotency_key=new_run_id())
+        events = begin_run(
+            self._teller,
+            clock=context.clock,
+            parent_run_id=parent_run_id or self.config.parent_run_id,
+            metadata=self.config.trace_metadata or {},
         )
+        ports = LoopPorts(on_text=on_text, events=events)
+        messages = [ModelMessage(role="user", content=message)] if isinstance(message, str) else message
+        return await self._loop(messages, context=context, on_confirm=Unattended(self.config, context), ports=ports)
 
     __call__ = run
 
@@ -134,7 +131,11 @@ class Agent:
                     return await agent.run(message, **options)
                 finally:
                     await agent.provider.close()
-            return await self.run(message, **options)
+                    await self.drain()
+            try:
+                return await self.run(message, **options)
+            finally:
+                await self.drain()
 
         return asyncio.run(once())
 
@@ -160,15 +161,56 @@ class Agent:
         self, messages: Sequence[str | Sequence[ModelMessage]], *, max_concurrency: int = 5, **options: Any
     ) -> list[AgentResult]:
         """Run the agent for each message, at most `max_concurrency` at once. Return the results in order."""
-        slots = asyncio.Semaphore(max_concurrency)
+        slots, batch_id = asyncio.Semaphore(max_concurrency), new_run_id()
 
         async def one(message: str | Sequence[ModelMessage]) -> AgentResult:
             async with slots:
                 return await self.run(message, **options)
 
+        await self._teller.tell(BatchStart, batch_id=batch_id, prompts_count=len(messages))
+        began = asyncio.get_running_loop().time()
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(message)) for message in messages]
-        return [task.result() for task in tasks]
+        results = [task.result() for task in tasks]
+        await self._teller.tell(
+            BatchEnd,
+            batch_id=batch_id,
+            results_count=len(results),
+            errors_count=sum(result.stop_reason == "provider_error" for result in results),
+            total_duration_ms=milliseconds_since(began),
+        )
+        return results
+
+    async def drain(self) -> None:
+        """Wait until the observers in the background have handled the events of all runs, at most 10 seconds.
+
+        `run_sync` and a Gateway do it by themselves. A script with its own event loop does it before it ends.
+        """
+        await self._teller.drain()
+
+    # ── usage ──
+
+    @property
+    def total_tokens(self) -> int:
+        """The tokens of all runs of this agent in this process since the last `reset_usage`."""
+        return self._meter.total().total_tokens
+
+    @property
+    def total_cost(self) -> float | None:
+        """The cost of these runs in US dollars. None: the price of a model is unknown."""
+        return self._meter.total().cost_usd
+
+    def get_usage_summary(self) -> str:
+        """Return the usage of these runs in one line."""
+        return usage_text(self._meter.total())
+
+    def reset_usage(self) -> None:
+        """Begin to count anew at 0."""
+        self._meter.reset()
+
+    def get_analytics(self) -> AgentAnalytics | None:
+        """Return how the tools were used since the last `reset_usage`. None without `enable_analytics`."""
+        return AgentAnalytics(by_tool=self._meter.total().by_tool) if self.config.enable_analytics else None
 
     async def turn(
         self,
@@ -200,7 +242,13 @@ class Agent:
     ) -> LoopOutcome:
         system = self.instructions(context) if callable(self.instructions) else self.instructions
         return await run_loop(
-            AgentSpec(tools=self._tools_on(context), config=self.config, policy=self.policy, window=self._window),
+            AgentSpec(
+                tools=self._tools_on(context),
+                config=self.config,
+                policy=self.policy,
+                window=self._window,
+                meter=self._meter,
+            ),
             messages,
             provider=await self._made(),
             context=context,

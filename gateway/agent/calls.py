@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -14,10 +13,12 @@ from channels import Json, Media
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import Ask, Asked, OnConfirm, Verdict
 from gateway.agent.journal import CallResult, Progress
-from gateway.agent.model import OnEvent, milliseconds_since
+from gateway.agent.model import milliseconds_since
 from gateway.agent.unattended import Approved, Unattended
 from gateway.artifacts import Artifact, NotKept, collecting, emit_artifact
 from gateway.logs import describe_error
+from gateway.observe.events import PendingStashed, PolicyDecision, ToolChunk, ToolEnd, ToolErrorRaised, ToolStart
+from gateway.observe.teller import RunTeller
 from gateway.providers.base import ToolCall
 from gateway.tools import (
     NothingDone,
@@ -47,8 +48,6 @@ CALLS_IN_ONE_REPLY = 32
 CALLS_AT_ONCE = 8
 _ERROR_LENGTH = 2000
 """The most characters of an error in a result for the model."""
-_SHOWN = 2000
-"""The most characters of a result in an event."""
 
 _log = logging.getLogger(__name__)
 
@@ -72,6 +71,14 @@ class _Ran:
     result: object
 
 
+class CallFailed(ToolError):
+    """A call that did not run, or whose tool raised `error`. The text is for the model."""
+
+    def __init__(self, text: str, error: ToolError | None = None) -> None:
+        super().__init__(text)
+        self.text, self.error = text, error
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRunner:
     """A runner for the tool calls of one turn."""
@@ -82,7 +89,7 @@ class CallRunner:
     context: ToolContext
     progress: Progress
     on_confirm: OnConfirm | Unattended
-    on_event: OnEvent
+    events: RunTeller
     keep: Keep | None
     collect: Callable[[], AbstractContextManager[list[Artifact]]] = collecting
 
@@ -99,9 +106,9 @@ class CallRunner:
             if (known := await self._known(key, call)) is not None:
                 results[key] = known
                 continue
-            checked = self._check(key, call) if number < CALLS_IN_ONE_REPLY else _too_many(call)
+            checked = await self._check(key, call) if number < CALLS_IN_ONE_REPLY else _too_many(call)
             if isinstance(checked, str):
-                results[key] = self._failed(call, checked)
+                results[key] = await self._refused(call, checked)
             else:
                 decided = key in self.progress.verdicts(reply)
                 (asks if decided or checked.reason is not None else runs).append(checked)
@@ -121,11 +128,11 @@ class CallRunner:
         """
         result = self.progress.result(key)
         if result is None and self.progress.was_started(key):
-            result = self._failed(call, f"Tool {call.name!r} was interrupted: {_UNKNOWN}")
+            result = await self._refused(call, f"Tool {call.name!r} was interrupted: {_UNKNOWN}")
             await self.progress.finished(key, result)
         return result
 
-    def _check(self, key: str, call: ToolCall) -> _Checked | str:
+    async def _check(self, key: str, call: ToolCall) -> _Checked | str:
         if call.parse_error is not None:
             return (
                 f"Tool call for {call.name!r} had malformed arguments ({call.parse_error}). "
@@ -141,7 +148,7 @@ class CallRunner:
         reason = "this tool always asks" if tool.confirm is not None else None
         if self.policy is not None:
             decision, rule = self.policy.decide(tool.name, args)
-            self.on_event("policy.decided", {"tool": tool.name, "decision": decision, "reason": rule})
+            await self.events.tell(PolicyDecision, tool_name=tool.name, decision=decision, reason=rule, tool_args=args)
             if decision == "deny":
                 return f"Tool {tool.name!r} is not allowed here ({rule}). Do not try it again."
             if decision == "review" and reason is None:
@@ -164,45 +171,58 @@ class CallRunner:
                 await asyncio.wait(unfinished)
 
     async def _run(self, each: _Checked) -> CallResult:
-        tool, call = each.tool, each.call
+        tool, call, tell = each.tool, each.call, self.events.tell
         if each.reason is not None and not isinstance(self.on_confirm, Unattended):
             # This should not be reached: the engine executes confirmed calls from their sealed record.
-            return self._failed(call, f"Tool {tool.name!r} was not run: a person has to confirm it first.")
+            return await self._refused(call, f"Tool {tool.name!r} was not run: a person has to confirm it first.")
         if self.context.cancelled:
-            return self._failed(call, f"Tool {tool.name!r} was not run: the person has ended this turn.")
+            return await self._refused(call, f"Tool {tool.name!r} was not run: the person has ended this turn.")
         if not tool.repeatable:
             await self.progress.started(each.key)
-        self.on_event("tool.started", {**_call_fields(call), "args": dict(each.args)})
-        began = asyncio.get_running_loop().time()
-        result = await self._execute(each)
+        await tell(ToolStart, call_id=call.call_id, tool_name=tool.name, tool_args=each.args)
+        began, failure = asyncio.get_running_loop().time(), None
+        try:
+            result = await self._execute(each)
+        except CallFailed as error:
+            failure, result = error, CallResult(text=error.text, failed=True)
+        took = milliseconds_since(began)
         await self.progress.finished(each.key, result)
-        if not result.failed:
-            files: list[Json] = [artifact.filename or artifact.url for artifact in result.artifacts]
-            shown: dict[str, Json] = {"result": result.text[:_SHOWN], "artifacts": files}
-            shown["milliseconds"] = milliseconds_since(began)
-            self.on_event("tool.finished", {**_call_fields(call), **shown})
+        if failure is not None:
+            await self._tell_failure(call, each.args, failure, took)
+        else:
+            files = [artifact.filename or artifact.url or "" for artifact in result.artifacts]
+            await tell(
+                ToolEnd,
+                call_id=call.call_id,
+                tool_name=tool.name,
+                result=result.text,
+                duration_ms=took,
+                artifacts=files,
+            )
         return result
 
     async def _execute(self, each: _Checked) -> CallResult:
+        """Run the tool. Raises CallFailed."""
         tool, call = each.tool, each.call
         context = replace(
             self.context, idempotency_key=f"{self.context.idempotency_key}/{each.key}", emit=emit_artifact
         )
+
+        def on_chunk(text: str) -> None:
+            self.events.tell_now(ToolChunk, call_id=call.call_id, tool_name=tool.name, chunk=text)
+
         with self.collect() as emitted, stashing(context) as stashed:
             try:
                 raw = await tool.run(
-                    each.args,
-                    context,
-                    timeout_seconds=self.config.tool_timeout_seconds,
-                    on_chunk=lambda text: self.on_event("tool.chunk", {**_call_fields(call), "text": text}),
+                    each.args, context, timeout_seconds=self.config.tool_timeout_seconds, on_chunk=on_chunk
                 )
             except ToolError as error:
-                return self._failed(call, _error_text(tool, error), error)
+                raise CallFailed(_error_text(tool, error), error) from error
         asked: Asked | None = None
         for stash in stashed:
             verdict = await self._stashed(call, stash, context)
             if isinstance(verdict, str):
-                return self._failed(call, verdict)
+                raise CallFailed(verdict)
             asked, raw = (verdict, verdict.confirmation) if isinstance(verdict, Asked) else (None, verdict.result)
         text = serialise(raw)
         try:
@@ -221,8 +241,7 @@ class CallRunner:
         if isinstance(verdict, str):
             return f"Tool {call.name!r}: {verdict}"
         if isinstance(verdict, Asked):
-            shown: dict[str, Json] = {"preview": action.preview, "action": verdict.action.pending_action_id}
-            self.on_event("tool.asked", {**_call_fields(call), "args": dict(action.args), **shown})
+            await self.events.tell(PendingStashed, action=verdict.action, call_id=call.call_id)
             return verdict
         if not tool.runs:
             return f"Tool {call.name!r}: what it stashed has no executor, so nothing was done."
@@ -258,14 +277,12 @@ class CallRunner:
         for each in asks:
             verdict = verdicts[each.key]
             if isinstance(verdict, Asked):
-                confirmation = verdict.confirmation
-                asked: dict[str, Json] = {"preview": confirmation.preview, "action": verdict.action.pending_action_id}
-                self.on_event("tool.asked", {**_call_fields(each.call), "args": dict(each.args), **asked})
+                await self.events.tell(PendingStashed, action=verdict.action, call_id=each.call.call_id)
                 results[each.key] = CallResult(text=serialise(verdict.confirmation), asked=verdict)
             elif isinstance(verdict, Approved):
                 results[each.key] = await self._run(each)
             else:
-                results[each.key] = self._failed(each.call, verdict)
+                results[each.key] = await self._refused(each.call, verdict)
         return results
 
     async def _decide(self, asks: Sequence[_Checked]) -> dict[str, Verdict | Approved]:
@@ -291,15 +308,24 @@ class CallRunner:
             verdicts |= zip(prepared, await self.on_confirm(list(prepared.values())), strict=True)
         return verdicts
 
-    def _failed(self, call: ToolCall, text: str, error: ToolError | None = None) -> CallResult:
-        cause = cause_of(error) if error is not None else None
-        shown = "".join(traceback.format_exception(cause)) if isinstance(error, ToolExecutionError) else None
-        cause_text = describe_error(cause) if cause is not None else "it was not run"
-        about = _call_fields(call)
-        if call.name not in self.tools:
-            about["tool"] = "(unknown)"  # the name is the model's text, and it would get into the log
-        self.on_event("tool.failed", {**about, "error": text[:_SHOWN], "what": cause_text, "traceback": shown})
+    async def _refused(self, call: ToolCall, text: str) -> CallResult:
+        """Return the result of a call that does not run."""
+        await self._tell_failure(call, call.args, CallFailed(text), 0.0)
         return CallResult(text=text, failed=True)
+
+    async def _tell_failure(
+        self, call: ToolCall, args: Mapping[str, Json], failure: CallFailed, duration_ms: float
+    ) -> None:
+        cause = cause_of(failure.error) if failure.error is not None else None
+        await self.events.tell(
+            ToolErrorRaised,
+            call_id=call.call_id,
+            tool_name=call.name if call.name in self.tools else "(unknown)",  # the model's own text is in no log
+            error=failure if cause is None else cause,
+            tool_args=args,
+            duration_ms=duration_ms,
+            what=describe_error(cause) if cause is not None else "it was not run",
+        )
 
 
 _FILES_LOST = "But its files could not be kept: nobody gets them. Tell the person."
@@ -323,7 +349,3 @@ def _error_text(tool: Tool, error: ToolError) -> str:
     if isinstance(error, ToolFailed):
         return f"Error executing tool {tool.name!r}: {text}"
     return text
-
-
-def _call_fields(call: ToolCall) -> dict[str, Json]:
-    return {"call_id": call.call_id, "tool": call.name}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from channels import Json
+from gateway.observe.observer import AgentObserver
 from gateway.options import WrongOption, wrong_options
 
 __all__ = ["AgentConfig", "ConfirmAction", "StopCondition"]
@@ -18,13 +19,13 @@ ConfirmAction: TypeAlias = Callable[[str, Mapping[str, Json], str], bool | Await
 """(tool name, arguments, reason) -> True to run the call. Any other value, an error or a timeout denies it."""
 
 _Wait: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-_Limit: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class AgentConfig(BaseModel):
     """The settings of one agent, frozen. An unknown name or a value outside its limits raises WrongOption."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     if not TYPE_CHECKING:  # type checkers read the fields from the class
 
@@ -48,6 +49,22 @@ class AgentConfig(BaseModel):
     """The most calls to the model in one turn."""
     max_total_tokens: int | None = Field(default=None, ge=1)
     """The most tokens of one turn, checked before each call to the model."""
+    max_cost_usd: _Positive | None = None
+    """The most that one turn may cost, in US dollars, checked before each call to the model. A model without a known
+    price costs nothing here: only `max_total_tokens` limits it."""
+    cost_warning_threshold: _Positive | None = None
+    """The cost of one turn, in US dollars, at which observers are told once: `on_cost_warning`."""
+
+    observers: tuple[AgentObserver, ...] = ()
+    """The observers of every run, in the order in which they are called."""
+    hooks: Mapping[str, Callable[..., Any]] | None = None
+    """Callbacks by name, as one more observer. Deprecated: write an AgentObserver."""
+    trace_metadata: Mapping[str, Json] | None = None
+    """Values that every trace has as its metadata."""
+    parent_run_id: str | None = None
+    """The run that all runs of this agent belong to, if a run does not name its own."""
+    enable_analytics: bool = False
+    """True to count each tool's calls, failures and durations: `Agent.get_analytics`."""
 
     max_retries: int = Field(default=2, ge=0, le=10)
     """The retries after a provider's error that may pass."""
@@ -55,10 +72,10 @@ class AgentConfig(BaseModel):
     """The backoff before a retry, multiplied by the number of the failed attempt."""
     rate_limit_cooldown_seconds: _Wait = 5.0
     """An addition to the backoff after a rate limit, multiplied by the attempt. A Retry-After overrides both."""
-    request_timeout_seconds: _Limit = 30.0
+    request_timeout_seconds: _Positive = 30.0
     """The timeout of one call to the model, or between two pieces of a stream."""
 
-    tool_timeout_seconds: _Limit = 30.0
+    tool_timeout_seconds: _Positive = 30.0
     """The timeout of a tool without a `timeout_seconds`."""
     parallel_tool_execution: bool = True
     """True to run the calls of one reply concurrently, unless one of them asks a person."""
@@ -68,5 +85,5 @@ class AgentConfig(BaseModel):
 
     confirm_action: ConfirmAction | None = None
     """The callback that decides on calls that need a confirmation, if there is no chat to ask in."""
-    approval_timeout_seconds: _Limit = 60.0
+    approval_timeout_seconds: _Positive = 60.0
     """The timeout of `confirm_action`."""

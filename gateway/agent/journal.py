@@ -98,12 +98,15 @@ class Progress:
         return self._verdicts.get(reply, {})
 
     async def replied(self, response: Response) -> None:
-        await self._record({"reply": asdict(response)})
+        if self._journal is not None:
+            await self._record({"reply": asdict(response)})
 
     async def started(self, key: str) -> None:
         await self._record({"started": key})
 
     async def finished(self, key: str, result: CallResult) -> None:
+        if self._journal is None:
+            return
         artifacts: list[Json] = []
         for artifact in result.artifacts:
             fields = asdict(replace(artifact, content=None))

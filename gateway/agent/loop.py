@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,11 +15,35 @@ from gateway.agent.confirming import Asked, OnConfirm
 from gateway.agent.journal import CallResult, Progress
 from gateway.agent.model import ModelCaller, Stopped
 from gateway.agent.ports import LoopPorts
-from gateway.observe.results import StopReason
 from gateway.agent.unattended import Unattended
 from gateway.agent.window import LEAST_BYTES, Window, fitted, size
-from gateway.artifacts import Artifact
-from gateway.providers.base import ModelMessage, Provider, ProviderError, Request, Response, ToolCall, ToolSpec, Usage
+from gateway.observe.events import (
+    BudgetExceeded,
+    Cancelled,
+    CostWarning,
+    IterationEnd,
+    IterationStart,
+    LlmEnd,
+    MemoryTrim,
+    RunEnd,
+    RunError,
+    RunStart,
+    ToolLoopDetected,
+)
+from gateway.observe.results import AgentResult, StopReason
+from gateway.observe.teller import SILENT, RunTeller, begin_run
+from gateway.observe.usage import UsageMeter
+from gateway.providers.base import (
+    ModelMessage,
+    Provider,
+    ProviderConfigurationError,
+    ProviderError,
+    Request,
+    Response,
+    ToolCall,
+    ToolSpec,
+    Usage,
+)
 from gateway.tools import Tool, ToolContext, ToolPolicy
 
 __all__ = ["AgentSpec", "LoopOutcome", "run_loop"]
@@ -36,23 +61,16 @@ class AgentSpec:
     policy: ToolPolicy | None = None
     window: Window = field(default_factory=Window)
     """The window that all turns of one agent share."""
+    meter: UsageMeter = field(default_factory=UsageMeter)
+    """The meter that all turns of one agent share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoopOutcome:
-    """The outcome of one turn."""
+class LoopOutcome(AgentResult):
+    """The result of one turn. Its `content` is the answer, or the text beside the model's last calls."""
 
-    content: str
-    """The answer, or the text that the model wrote beside its last calls."""
-    stop_reason: StopReason
-    messages: tuple[ModelMessage, ...]
-    """The messages that the turn adds to the conversation, in order. Every call among them has its result."""
-    artifacts: tuple[Artifact, ...]
-    asked: tuple[Asked, ...]
+    asked: tuple[Asked, ...] = ()
     """The actions that people are asked about, also those of an earlier attempt at this turn."""
-    tool_calls: tuple[ToolCall, ...]
-    usage: Usage
-    iterations: int
 
 
 async def run_loop(
@@ -71,14 +89,17 @@ async def run_loop(
     the model cannot be reached. All recorded steps stay.
     """
     progress = Progress(ports.journal)
+    events = ports.events or begin_run(SILENT, clock=context.clock)
     loop = _Loop(
         spec=spec,
+        events=events,
+        attended=not isinstance(on_confirm, Unattended),
         caller=ModelCaller(
             provider=provider,
             config=spec.config,
             stopping=context.stopping,
             on_text=ports.on_text,
-            on_event=ports.on_event,
+            events=events,
             sleep=ports.sleep,
             jitter=ports.jitter,
         ),
@@ -89,7 +110,7 @@ async def run_loop(
             context=context,
             progress=progress,
             on_confirm=on_confirm,
-            on_event=ports.on_event,
+            events=events,
             keep=ports.keep,
         ),
         progress=progress,
@@ -104,7 +125,32 @@ async def run_loop(
             language=context.language,
         ),
     )
-    return await loop.run()
+    return await _told(loop)
+
+
+async def _told(loop: _Loop) -> LoopOutcome:
+    """Run a loop, and tell its begin and its end."""
+    events, provider, request = loop.events, loop.caller.provider.name, loop.request
+    await events.tell(
+        RunStart,
+        messages=request.messages,
+        system_prompt=request.system,
+        model=request.model or "",
+        provider=provider,
+        parent_run_id=events.trace.parent_run_id,
+    )
+    try:
+        outcome = await loop.run()
+    except asyncio.CancelledError:
+        events.tell_now(Cancelled, iteration=loop.iterations, reason="its task was cancelled")
+        raise
+    except Exception as error:
+        await events.tell(RunError, error=error, context={"iteration": loop.iterations, "provider": provider})
+        if loop.attended or not isinstance(error, ProviderError) or isinstance(error, ProviderConfigurationError):
+            raise
+        outcome = loop.failed(error)
+    await events.tell(RunEnd, result=outcome)
+    return outcome
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,6 +158,9 @@ class _Loop:
     """The state of one turn."""
 
     spec: AgentSpec
+    events: RunTeller
+    attended: bool
+    """There is a chat in which a person can be asked."""
     caller: ModelCaller
     runner: CallRunner
     progress: Progress
@@ -128,35 +177,64 @@ class _Loop:
         config = self.spec.config
         while self.iterations < config.max_iterations:
             if self.caller.stopping.is_set():
-                return self._end("cancelled")
-            if config.max_total_tokens is not None and self.usage.total_tokens >= config.max_total_tokens:
+                return await self._cancelled()
+            if (spent := self._spent()) is not None:
+                tokens, cost = self.usage.total_tokens, self.usage.cost_usd
+                await self.events.tell(BudgetExceeded, reason=spent, tokens_used=tokens, cost_used=cost)
                 return self._end("budget")
             try:
                 response = await self._reply()
             except Stopped:
-                return self._end("cancelled")
+                return await self._cancelled()
             self.content = response.content
             self.calls += response.tool_calls
             if config.routing_only and response.tool_calls:
                 return self._end("routed")
             self.messages.append(response.message)
             if not response.tool_calls:
+                await self.events.tell(IterationEnd, iteration=self.iterations, response=response)
                 return self._end("answered")
             results = await self._results(response)
+            await self.events.tell(IterationEnd, iteration=self.iterations, response=response)
             if (reason := self._reason_to_stop(response.tool_calls, results)) is not None:
+                if reason == "loop_detected":
+                    details = f"{EQUAL_ROUNDS} equal calls of {', '.join(call.name for call in response.tool_calls)}"
+                    await self.events.tell(ToolLoopDetected, detector_name="equal_rounds", details=details)
                 return self._end(reason)
         return self._end("max_iterations")
 
+    async def _cancelled(self) -> LoopOutcome:
+        await self.events.tell(Cancelled, iteration=self.iterations, reason="it was stopped")
+        return self._end("cancelled")
+
+    def _spent(self) -> str | None:
+        """Return which budget of the turn is used up; None if none is. A cost that is unknown counts as 0."""
+        config, tokens, cost = self.spec.config, self.usage.total_tokens, self.usage.cost_usd
+        if config.max_total_tokens is not None and tokens >= config.max_total_tokens:
+            return f"max_total_tokens: {tokens} of {config.max_total_tokens} tokens are used"
+        if config.max_cost_usd is not None and cost is not None and cost >= config.max_cost_usd:
+            return f"max_cost_usd: {cost:.6f} of {config.max_cost_usd:g} US dollars are used"
+        return None
+
     async def _reply(self) -> Response:
         self.iterations += 1
+        messages = (*self.request.messages, *self.messages)
+        await self.events.tell(IterationStart, iteration=self.iterations, messages=messages)
         response = self.progress.reply(self.iterations)
-        if response is None:
-            response = _plain(
-                _with_ids(await self._call_model((*self.request.messages, *self.messages)), self.iterations)
+        if response is not None:
+            name, usage = self.caller.provider.name, response.usage
+            await self.events.tell(
+                LlmEnd, response=response, usage=usage, provider=name, duration_ms=0.0, from_checkpoint=True
             )
+        else:
+            response = _plain(_with_ids(await self._call_model(messages), self.iterations))
+            self.spec.meter.add(response.usage)
             if response.tool_calls and not self.spec.config.routing_only:
                 await self.progress.replied(response)
-        self.usage += response.usage
+        before, self.usage = self.usage, self.usage + response.usage
+        limit, cost = self.spec.config.cost_warning_threshold, self.usage.cost_usd
+        if limit is not None and cost is not None and (before.cost_usd or 0.0) < limit <= cost:
+            await self.events.tell(CostWarning, cost_used=cost, threshold=limit)
         return response
 
     async def _call_model(self, messages: Sequence[ModelMessage]) -> Response:
@@ -166,6 +244,7 @@ class _Loop:
         """
         window = self.spec.window
         fitting = fitted(messages, window.most)
+        await self._tell_trim(messages, fitting, "the conversation is larger than the window")
         try:
             return await self.caller.call(replace(self.request, messages=tuple(fitting)))
         except ProviderError as error:
@@ -173,7 +252,13 @@ class _Loop:
             if error.refusal != "too_long" or size(shorter) >= size(fitting):
                 raise
             window.was_too_large(fitting)
+            await self._tell_trim(messages, shorter, "the model refused the conversation as too long")
             return await self.caller.call(replace(self.request, messages=tuple(shorter)))
+
+    async def _tell_trim(self, messages: Sequence[ModelMessage], kept: Sequence[ModelMessage], reason: str) -> None:
+        if len(kept) < len(messages):
+            removed = len(messages) - len(kept)
+            await self.events.tell(MemoryTrim, messages_removed=removed, messages_remaining=len(kept), reason=reason)
 
     async def _results(self, response: Response) -> list[CallResult]:
         if response.finish == "length":
@@ -201,16 +286,31 @@ class _Loop:
         self.seen.update(rounds)
         return "loop_detected" if any(self.seen[each] >= EQUAL_ROUNDS for each in rounds) else None
 
+    def failed(self, error: ProviderError) -> LoopOutcome:
+        """Return the outcome of a run whose model cannot be reached."""
+        return replace(self._end("provider_error"), content="", error=str(error))
+
     def _end(self, reason: StopReason) -> LoopOutcome:
+        asked = tuple(result.asked for result in self.results if result.asked is not None)
+        if reason == "asked" and not self.attended:
+            reason = "needs_confirmation"
+        self.events.trace.end(reason)
+        by_tool = self.events.trace.by_tool()
+        usage = replace(self.usage, by_tool=by_tool) if by_tool else self.usage
+        if self.spec.config.enable_analytics:
+            self.spec.meter.add(Usage(by_tool=by_tool))
         return LoopOutcome(
             content=self.content,
             stop_reason=reason,
             messages=tuple(self.messages),
             artifacts=tuple(artifact for result in self.results for artifact in result.artifacts),
-            asked=tuple(result.asked for result in self.results if result.asked is not None),
+            pending=tuple(each.action for each in asked),
+            asked=asked,
             tool_calls=tuple(self.calls),
-            usage=self.usage,
+            usage=usage,
             iterations=self.iterations,
+            record=self.events.trace,
+            provider_used=self.caller.provider.name,
         )
 
 

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
-from channels import Json
 from gateway.agent.config import AgentConfig
+from gateway.observe.events import LlmEnd, LlmError, LlmRetry, LlmStart, RunUsage
+from gateway.observe.teller import RunTeller
 from gateway.providers.base import Provider, ProviderError, Request, Response
 
-__all__ = ["ModelCaller", "OnEvent", "OnText", "Stopped"]
+__all__ = ["ModelCaller", "OnText", "Stopped", "milliseconds_since"]
 
 T = TypeVar("T")
 
 OnText: TypeAlias = Callable[[str], Awaitable[None] | None]
 """A callback for the pieces of the model's text as they come."""
-OnEvent: TypeAlias = Callable[[str, Mapping[str, Json]], None]
-"""A callback for events, by name, with plain fields.
-
-It is for a console or a trace, not for a log: the fields contain people's words.
-"""
-
 _LONGEST_RETRY_AFTER_SECONDS = 30.0
 
 
@@ -39,7 +34,7 @@ class ModelCaller:
     config: AgentConfig
     stopping: asyncio.Event
     on_text: OnText | None
-    on_event: OnEvent
+    events: RunTeller
     sleep: Callable[[float], Awaitable[None]]
     jitter: Callable[[], float]
     """A function that returns a number from 0 to 1: the share of a tenth that is added to a wait."""
@@ -50,23 +45,44 @@ class ModelCaller:
         A reply is not retried after a part of its text was passed on, because the person would read it twice. Raises
         ProviderError, Stopped.
         """
+        tell, provider, model = self.events.tell, self.provider.name, request.model or ""
         attempt = 0
         while True:
             attempt += 1
             pieces: list[str] = []
-            self.on_event("model.started", {"attempt": attempt, "provider": self.provider.name})
+            await tell(
+                LlmStart,
+                messages=request.messages,
+                model=model,
+                system_prompt=request.system,
+                provider=provider,
+                attempt=attempt,
+            )
             began = asyncio.get_running_loop().time()
             try:
                 response = await self._unless_stopped(self._once(request, pieces))
             except ProviderError as error:
                 final = attempt > self.config.max_retries or bool(pieces)
                 wait = None if final else self._wait(error, attempt)
-                self.on_event("model.failed", {"attempt": attempt, "error": str(error), "retry_in_seconds": wait})
+                took = milliseconds_since(began)
+                await tell(
+                    LlmError,
+                    attempt=attempt,
+                    error=error,
+                    model=model,
+                    provider=provider,
+                    duration_ms=took,
+                    retry_in_seconds=wait,
+                )
                 if wait is None:
                     raise
+                retries = self.config.max_retries
+                await tell(LlmRetry, attempt=attempt, max_retries=retries, error=error, backoff_seconds=wait)
                 await self._unless_stopped(self._sleep(wait))
             else:
-                self.on_event("model.finished", {**_finished(response), "milliseconds": milliseconds_since(began)})
+                took, usage = milliseconds_since(began), response.usage
+                await tell(LlmEnd, response=response, usage=usage, provider=provider, duration_ms=took)
+                await tell(RunUsage, usage=usage)
                 return response
 
     async def _once(self, request: Request, pieces: list[str]) -> Response:
@@ -137,16 +153,6 @@ class ModelCaller:
                 raise Stopped from None
 
 
-def milliseconds_since(began: float) -> int:
+def milliseconds_since(began: float) -> float:
     """Return the milliseconds since `began`, by the event loop's clock."""
-    return round((asyncio.get_running_loop().time() - began) * 1000)
-
-
-def _finished(response: Response) -> dict[str, Json]:
-    return {
-        "content": response.content,
-        "calls": [call.name for call in response.tool_calls],
-        "finish": response.finish,
-        "model": response.model,
-        "total_tokens": response.usage.total_tokens,
-    }
+    return (asyncio.get_running_loop().time() - began) * 1000

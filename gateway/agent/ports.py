@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from gateway.agent.calls import Keep
 from gateway.agent.journal import Journal
-from gateway.agent.model import OnEvent, OnText
+from gateway.agent.model import OnText
+from gateway.observe.teller import RunTeller
 
-__all__ = ["LoopPorts", "ignore_event"]
-
-
-def ignore_event(name: str, fields: Mapping[str, object]) -> None:
-    """Ignore an event."""
+__all__ = ["LoopPorts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +28,8 @@ class LoopPorts:
     """Makes files durable, since the journal records them by their hash."""
     on_text: OnText | None = None
     """Receives the model's text. With it the model streams."""
-    on_event: OnEvent = ignore_event
+    events: RunTeller | None = None
+    """Tells the events of the run; None: only to its trace, under a random id."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     """Waits for some seconds before a retry of the model."""
     jitter: Callable[[], float] = random.random

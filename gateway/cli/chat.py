@@ -14,7 +14,6 @@ import click
 
 from channels import Person
 from channels.direct import DirectChannel, own_place
-from gateway.agent import AgentResult
 from gateway.artifacts import Artifact, media_of
 from gateway.assembly import in_memory
 from gateway.channel_agent import ChannelAgent
@@ -22,6 +21,7 @@ from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.process import log_to_stderr
 from gateway.cli.terminal import from_markdown, visible
 from gateway.engine.engine import Engine
+from gateway.observe.results import AgentResult
 from gateway.pending.prompt import labels
 from gateway.pending.words import Intent
 

@@ -92,7 +92,7 @@ def _commands(agent: ChannelAgent, name: str) -> Iterator[tuple[str, str]]:
     """Yield the bot's commands that Slack allows, with descriptions. A name of Slack's own gets the bot's name as
     prefix."""
     prefix = "_".join(re.findall(r"[a-z0-9]+", name.lower())) or "bot"
-    for command, description in agent.commands(agent.language or "en").items():
+    for command, description in agent.commands.described(agent.language or "en").items():
         registered = (
             command if command not in _SLACKS_OWN else f"{prefix[: _LONGEST_COMMAND - 1 - len(command)]}-{command}"
         )

@@ -56,7 +56,7 @@ def set_webhooks(bot: BotRef | None) -> None:
                 click.echo(f"{name}: {url}")
                 if agent is not None and isinstance(channel, CanShowCommands):
                     await channel.set_commands(_menu(agent))
-                    click.echo(f"{name}: {len(agent.commands('en'))} commands in the menu")
+                    click.echo(f"{name}: {len(agent.commands.described('en'))} commands in the menu")
 
     asyncio.run(register())
 
@@ -142,7 +142,7 @@ def _menu(bot: ChannelAgent) -> dict[str, dict[str, str]]:
     """Return language -> command -> description. The language "" is the default of all others."""
     languages = {"": bot.language or "en"} | {language: bot.language or language for language in LANGUAGES}
     return {
-        shown_to: {name: _line(description) for name, description in bot.commands(language).items()}
+        shown_to: {name: _line(description) for name, description in bot.commands.described(language).items()}
         for shown_to, language in languages.items()
     }
 

@@ -1,4 +1,4 @@
-"""Alarms for operators: an outcome in doubt is logged, published to the live feed, and given to the bot's callbacks."""
+"""Alarms for operators: an outcome in doubt is logged, told as an event, and given to the bot's callbacks."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Literal, TypeAlias
 
 from gateway.channel_agent import ChannelAgent
 from gateway.engine.concurrency import BackgroundTasks
-from gateway.engine.event_log import ACTION
-from gateway.observe import Feed
+from gateway.observe.events import DoubtRaised
+from gateway.observe.runs import ACTION
+from gateway.observe.teller import Teller
 from gateway.store.types import QueuedPart
 from gateway.stored.outbox import OutboxItem
 from gateway.tools.pending_action import PendingAction
@@ -32,8 +33,8 @@ _REMEMBERED = 1000
 class Alarms:
     """The alarms of this process. Each is raised once."""
 
-    def __init__(self, bot: ChannelAgent, feed: Feed, tasks: BackgroundTasks) -> None:
-        self._bot, self._feed, self._tasks = bot, feed, tasks
+    def __init__(self, bot: ChannelAgent, events: Teller, tasks: BackgroundTasks) -> None:
+        self._bot, self._events, self._tasks = bot, events, tasks
         self._raised: deque[tuple[str, Why]] = deque(maxlen=_REMEMBERED)
 
     def sound(self, action: PendingAction, why: Why) -> None:
@@ -45,7 +46,9 @@ class Alarms:
         log.error(
             "action %s (%s) of %s: %s", action_id, action.kind or "unreadable", action.conversation, _SENTENCES[why]
         )
-        self._feed.publish("doubt", action=action_id, tool=action.kind, conversation=action.conversation, why=why)
+        self._events.tell_now(
+            DoubtRaised, conversation=action.conversation, why=why, action_id=action_id, kind=action.kind
+        )
         self._tasks.start(self._bot.tell_doubt(action), "on_doubt")
 
 

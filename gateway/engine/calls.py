@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Self
@@ -18,9 +18,10 @@ from pydantic import TypeAdapter
 
 from channels import AskfirstError, Message
 from channels.direct import DirectChannel
-from gateway.agent import AgentResult, StopReason
 from gateway.artifacts import Artifact
 from gateway.engine.context import EngineContext
+from gateway.observe.results import NO_TRACE, AgentResult, StopReason, StoredTrace
+from gateway.observe.trace import AgentTrace
 from gateway.providers.base import ModelMessage, ProviderError, ToolCall, Usage
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Key, LogEntry
@@ -42,6 +43,8 @@ class TurnResult:
     stop_reason: StopReason
     asked: tuple[str, ...] = ()
     """Action ids."""
+    run_id: str = ""
+    """The run, whose trace is a record of its own; empty for a turn without one."""
     usage: Usage = field(default_factory=Usage)
     iterations: int = 0
     tool_calls: tuple[ToolCall, ...] = ()
@@ -60,6 +63,7 @@ class TurnResult:
             iterations=loop.iterations,
             tool_calls=loop.tool_calls,
             messages=loop.messages,
+            run_id=loop.trace.run_id,
         )
 
 
@@ -169,7 +173,16 @@ class Call:
             iterations=ended.iterations,
             tool_calls=ended.tool_calls,
             messages=ended.messages,
+            record=StoredTrace(await self._trace(ended.run_id)),
         )
+
+    async def _trace(self, run_id: str) -> AgentTrace:
+        """Return the trace that the turn stored. It has no steps when none is kept."""
+        key = keys.key(self.context.store, self.conversation, keys.trace, run_id)
+        record = (await self.context.store.get([key]))[key] if run_id else None
+        if record is None or not isinstance(record.value, Mapping):
+            return NO_TRACE
+        return AgentTrace.from_dict(record.value)
 
     async def _pending(self, asked: Sequence[str]) -> tuple[PendingAction, ...]:
         if not asked:

@@ -12,7 +12,6 @@ from channels import Address, Channel, Json, Person
 from gateway.access import AllowList
 from gateway.artifacts import ArtifactStore
 from gateway.channel_agent import ChannelAgent
-from gateway.engine import event_log
 from gateway.engine.alarms import Alarms, outcomes
 from gateway.engine.clock import StoreClock, is_timely
 from gateway.engine.concurrency import BackgroundTasks, WorkerPool
@@ -21,8 +20,9 @@ from gateway.engine.overload import Overload
 from gateway.engine.pacing import Pacing
 from gateway.engine.parts import PartRenderer
 from gateway.engine.retrying import attempts
+from gateway.engine.telling import tell_audited
 from gateway.limits import Limits
-from gateway.observe import Feed
+from gateway.observe.teller import Teller
 from gateway.pending.actions import ConversationActions
 from gateway.pending.loading import Counters, Find, ReadIndex, load_actions, read_index
 from gateway.pending.seal import Keyring, Purpose
@@ -63,11 +63,14 @@ class EngineContext:
     """The people that may talk to the bot."""
     keyring: Keyring
     artifacts: ArtifactStore
-    feed: Feed
+    events: Teller
+    """Tells what happens in this process to the log, the metrics, the console and the authors' observers."""
     worker: str
     """The name of this process in its leases. It is new at every start, so that no process passes for the one before
     it."""
     limits: Limits = field(default_factory=Limits)
+    traces_ttl_seconds: float = 604_800.0
+    """Life of the stored trace of a turn; 0: none is stored."""
     lease_seconds: float = 6.0
     """Life of a lease that is not renewed. After it, another process takes over the work of one that died."""
     tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
@@ -99,7 +102,7 @@ class EngineContext:
         self.pacing = Pacing(self.store)
         self.parts = PartRenderer(self.channels, self.keyring)
         self.files = FileKeeper(self.artifacts, self.store, self.limits.files)
-        self.alarms = Alarms(self.bot, self.feed, self.tasks)
+        self.alarms = Alarms(self.bot, self.events, self.tasks)
 
     # ── the store ──
 
@@ -119,7 +122,7 @@ class EngineContext:
                 raise
         self.clock.observe(committed.at)
         if transaction.appends:
-            event_log.audited(transaction)
+            await tell_audited(self.events, transaction)
         return committed
 
     @property

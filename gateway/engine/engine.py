@@ -111,6 +111,7 @@ class Engine:
         self.context.sending = {}
         await self._actions.late.drain(0)
         await self.context.tasks.drain(0)
+        await self.context.events.drain()
 
     def _pool(self, kind: Kind, at_once: int, run: Callable[[Lease], Awaitable[None]]) -> WorkerPool:
         return WorkerPool(self.context.tasks, kind, at_once, run)

@@ -14,6 +14,7 @@ from channels import Json
 from gateway.engine.concurrency import DelayedTask
 from gateway.engine.context import EngineContext
 from gateway.memory import LINES_READ
+from gateway.observe.events import LeaseLost, LeaseTakenOver
 from gateway.store.errors import Fenced, StoreError
 from gateway.store.form import NewerForm
 from gateway.store.transaction import Transaction
@@ -95,6 +96,8 @@ class HeldLease:
         self._body, self._cancelled_before = body, body.cancelling()
         self._beating = DelayedTask(self._every, self._beat, f"beat {self.lease.kind}")
         self._context.held[(self.lease.kind, self.lease.lane)] = self
+        if self.lease.died:
+            self._context.events.tell_now(LeaseTakenOver, kind=self.lease.kind, conversation=self.lease.lane)
         return self
 
     def __exit__(
@@ -102,6 +105,8 @@ class HeldLease:
     ) -> None:
         self._beating.end()
         self._context.held.pop((self.lease.kind, self.lease.lane), None)
+        if self._lost is not None or isinstance(error, Fenced):
+            self._context.events.tell_now(LeaseLost, kind=self.lease.kind, conversation=self.lease.lane)
         if error is not None and self._lost is not None and self._body.uncancel() <= self._cancelled_before:
             raise self._lost from None
 

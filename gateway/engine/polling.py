@@ -18,6 +18,7 @@ from channels import AskfirstError, CanPoll, Channel, Parsed, RateLimited, Webho
 from gateway.engine.context import EngineContext
 from gateway.engine.intake.inbox import Inbox
 from gateway.logs import describe_error
+from gateway.observe.events import PollFailed
 from gateway.store.errors import Conflict, StoreError
 from gateway.store.transaction import Put, Transaction
 from gateway.stored import keys
@@ -131,7 +132,7 @@ class Poller:
                 if logged != (logged := says):
                     log.warning("%s: %s", name, says)
                 context.down.add(name)
-                context.feed.publish("poll.failed", channel=name, error=type(error).__name__)
+                context.events.tell_now(PollFailed, channel=name, error=type(error).__name__)
                 if isinstance(error, RateLimited):
                     wait = max(wait, error.retry_after_seconds)
             finally:

@@ -9,7 +9,6 @@ from typing import Literal
 from channels import Address, Message, Person, Reply
 from channels.direct import DirectChannel
 from gateway.access.suppression import check_suppression
-from gateway.agent import AgentResult
 from gateway.channel_agent import NotAllowed
 from gateway.engine.calls import Call, Calls, TurnResult
 from gateway.engine.context import EngineContext
@@ -21,6 +20,7 @@ from gateway.engine.leases import lease_lane
 from gateway.engine.lookup import find_by_code, find_by_id, find_by_token
 from gateway.engine.parts import schedule_reply
 from gateway.engine.turns.runner import TurnRunner
+from gateway.observe.results import AgentResult
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.prompt import code_only
 from gateway.pending.reading import decides, read_words, reads_as_answer

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from datetime import UTC, datetime
+from typing import Final, Literal, Protocol, TypeAlias
 
 from gateway.artifacts import Artifact
+from gateway.observe.trace import AgentTrace
 from gateway.providers.base import ModelMessage, ToolCall, Usage
 from gateway.tools import PendingAction
 
-__all__ = ["AgentResult", "StopReason", "StreamChunk"]
+__all__ = ["NO_TRACE", "AgentResult", "RunRecord", "StopReason", "StoredTrace", "StreamChunk"]
 
 StopReason: TypeAlias = Literal[
     "answered",
@@ -27,6 +29,40 @@ StopReason: TypeAlias = Literal[
     "decided",
     "command",
 ]
+
+
+NO_TRACE: Final = AgentTrace(run_id="", started_at=datetime.min.replace(tzinfo=UTC))
+"""The trace of a result without a run: of a command or a decision."""
+
+
+class RunRecord(Protocol):
+    """The record of a run: its recorder, or the trace that it has left."""
+
+    def trace(self) -> AgentTrace: ...
+
+    @property
+    def reasoning(self) -> str: ...
+
+    @property
+    def reasoning_history(self) -> tuple[str, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTrace:
+    """The record of a run that was stored, or of none."""
+
+    stored: AgentTrace = NO_TRACE
+
+    def trace(self) -> AgentTrace:
+        return self.stored
+
+    @property
+    def reasoning(self) -> str:
+        return history[-1] if (history := self.reasoning_history) else ""
+
+    @property
+    def reasoning_history(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(step.reasoning or "" for step in self.stored.filter(type="tool_selection")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +83,33 @@ class AgentResult:
     """The calls of the model, in order; with `routing_only`, the calls that it chose."""
     messages: tuple[ModelMessage, ...] = ()
     """The messages that the run adds to the conversation, in order."""
+    provider_used: str = ""
+    """The provider that gave the last reply."""
     error: str = ""
     """The reason why the model could not be reached: for operators, not for the person in the chat."""
+
+    record: RunRecord = field(default=StoredTrace(), compare=False, repr=False)
+    """The record of which `trace` and `reasoning` are made when they are asked for."""
+
+    @property
+    def trace(self) -> AgentTrace:
+        """The steps of the run. Two results are equal whatever their times are."""
+        return self.record.trace()
+
+    @property
+    def reasoning(self) -> str:
+        """The text that the model wrote beside its last tool calls. It is for operators: no channel shows it."""
+        return self.record.reasoning
+
+    @property
+    def reasoning_history(self) -> tuple[str, ...]:
+        """The text beside the tool calls of each reply that made some."""
+        return self.record.reasoning_history
+
+    @property
+    def cost_usd(self) -> float | None:
+        """The cost of the run in US dollars; None if a price is unknown."""
+        return self.usage.cost_usd
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
-"""The ids of runs. They are made from the event that began the run, so every process makes the same one."""
+"""The ids of runs. One that an event began is made from that event, so every process makes the same id."""
 
 from __future__ import annotations
 
 import hashlib
+import secrets
 from typing import Final
 
-__all__ = ["ACTION", "action_event_id", "run_id_of"]
+__all__ = ["ACTION", "action_event_id", "new_run_id", "run_id_of"]
 
 ACTION: Final = "action/"
 """The prefix of the id under which an action's end is told, and which its parts have as their cause."""
@@ -17,6 +18,11 @@ def run_id_of(conversation: str, event_id: str) -> str:
     A turn that another process takes over has the same id, and so have the parts of its reply.
     """
     return hashlib.sha256(f"{conversation}\n{event_id}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def new_run_id() -> str:
+    """Return a random id for a run that no event began: 32 hex digits."""
+    return secrets.token_hex(16)
 
 
 def action_event_id(action_id: str) -> str:

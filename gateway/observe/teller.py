@@ -6,15 +6,19 @@ import asyncio
 import inspect
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
+from channels import Json
 from gateway.logs import describe_error
 from gateway.observe.events import ObservedEvent, RunEvent
 from gateway.observe.observer import AgentObserver
+from gateway.observe.recorder import TraceRecorder
+from gateway.observe.runs import new_run_id
 
-__all__ = ["MOST_WAITING", "Reader", "RunReader", "RunTeller", "Teller"]
+__all__ = ["MOST_WAITING", "SILENT", "Reader", "RunTeller", "Teller", "begin_run"]
 
 P = ParamSpec("P")
 E = TypeVar("E", bound=ObservedEvent)
@@ -41,17 +45,6 @@ class Reader(Protocol):
     def read(self, event: ObservedEvent) -> None: ...
 
 
-class RunReader(Protocol):
-    """A reader of the events of one run: its trace."""
-
-    @property
-    def kinds(self) -> Collection[Kind]:
-        """The classes of the events that it reads."""
-        ...
-
-    def read(self, event: RunEvent) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Listeners:
     """The readers and observers that want events of one class."""
@@ -66,7 +59,7 @@ class Teller:
     def __init__(self, *, readers: Sequence[Reader] = (), observers: Sequence[AgentObserver] = ()) -> None:
         self._readers, self._observers = readers, observers
         self._listeners: dict[object, _Listeners | None] = {}
-        self._lanes = {id(observer): _Lane(observer, self) for observer in observers}
+        self._queues = {id(observer): _ObserverQueue(observer, self) for observer in observers}
         self.dropped: Counter[str] = Counter()
         """Name of an observer's class -> the events that it did not get, because too many were waiting."""
         self.failed: Counter[str] = Counter()
@@ -82,10 +75,6 @@ class Teller:
         """Tell an event where nothing may wait. A blocking observer gets it in the background."""
         if (listeners := self.listeners(kind)) is not None:
             self.pass_on_now(kind(*args, **fields), listeners)
-
-    def of_run(self, run_id: str, reader: RunReader) -> RunTeller:
-        """Return the teller of the events of one run, which `reader` reads too."""
-        return RunTeller(self, run_id, reader)
 
     def listeners(self, kind: Any) -> _Listeners | None:
         """Return the listeners of a class of events, in list order; None if there are none."""
@@ -112,7 +101,7 @@ class Teller:
             if observer.blocking:
                 blocking.append((observer, unfinished))
             else:
-                self._lanes[id(observer)].add(event.name, unfinished)
+                self._queues[id(observer)].add(event.name, unfinished)
         try:
             while blocking:  # after all were called: the async methods end after the sync ones of the same event
                 observer, unfinished = blocking.pop(0)
@@ -127,7 +116,7 @@ class Teller:
             reader.read(event)
         for observer in listeners.observers:
             if (unfinished := self._call(observer, event)) is not None:
-                self._lanes[id(observer)].add(event.name, unfinished)
+                self._queues[id(observer)].add(event.name, unfinished)
 
     def _call(self, observer: AgentObserver, event: ObservedEvent) -> Awaitable[Any] | None:
         """Call an observer. Return what is left to await, or None."""
@@ -160,12 +149,12 @@ class Teller:
 
     async def drain(self, limit_seconds: float = DRAIN_SECONDS) -> None:
         """Wait until the observers have handled the events that wait for them, or this time is over."""
-        lanes = [lane for lane in self._lanes.values() if lane.is_busy]
-        if lanes:
-            await asyncio.gather(*(lane.drain(limit_seconds) for lane in lanes))
+        queues = [queue for queue in self._queues.values() if queue.is_busy]
+        if queues:
+            await asyncio.gather(*(queue.drain(limit_seconds) for queue in queues))
 
 
-class _Lane:
+class _ObserverQueue:
     """The events that wait for one observer in the background, in order."""
 
     def __init__(self, observer: AgentObserver, teller: Teller) -> None:
@@ -236,26 +225,44 @@ class RunTeller:
 
     teller: Teller
     run_id: str
-    reader: RunReader
+    trace: TraceRecorder
 
     async def tell(self, kind: Callable[Concatenate[str, P], R], /, *args: P.args, **fields: P.kwargs) -> None:
         """Tell an event of this run, and wait for the blocking observers."""
-        listeners, is_read = self.teller.listeners(kind), kind in self.reader.kinds
+        listeners, is_read = self.teller.listeners(kind), kind in self.trace.kinds
         if listeners is None and not is_read:
             return
         event = kind(self.run_id, *args, **fields)
         if is_read:
-            self.reader.read(event)
+            self.trace.read(event)
         if listeners is not None:
             await self.teller.pass_on(event, listeners)
 
     def tell_now(self, kind: Callable[Concatenate[str, P], R], /, *args: P.args, **fields: P.kwargs) -> None:
         """Tell an event of this run where nothing may wait."""
-        listeners, is_read = self.teller.listeners(kind), kind in self.reader.kinds
+        listeners, is_read = self.teller.listeners(kind), kind in self.trace.kinds
         if listeners is None and not is_read:
             return
         event = kind(self.run_id, *args, **fields)
         if is_read:
-            self.reader.read(event)
+            self.trace.read(event)
         if listeners is not None:
             self.teller.pass_on_now(event, listeners)
+
+
+SILENT = Teller()
+"""A teller without a listener."""
+
+
+def begin_run(
+    teller: Teller,
+    run_id: str | None = None,
+    *,
+    clock: Callable[[], datetime],
+    parent_run_id: str | None = None,
+    metadata: Mapping[str, Json] | None = None,
+) -> RunTeller:
+    """Return the teller of a new run with an empty trace. None: the run gets a random id."""
+    run_id = run_id or new_run_id()
+    trace = TraceRecorder(run_id, clock=clock, parent_run_id=parent_run_id, metadata=metadata)
+    return RunTeller(teller, run_id, trace)

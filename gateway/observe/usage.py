@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from threading import Lock
 
 from channels import Json
 from gateway.providers.base import ToolUsage, Usage
 
 __all__ = ["AgentAnalytics", "UsageMeter", "usage_text"]
+
+_MOST_UNSUMMED = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,18 +42,30 @@ class AgentAnalytics:
 
 
 class UsageMeter:
-    """Sums the usage of runs. It is safe in several threads: a sum is replaced as a whole."""
+    """Sums the usage of runs. It is safe in several threads."""
 
     def __init__(self) -> None:
-        self.total = Usage()
+        self._sum = Usage()
+        self._new: list[Usage] = []
+        self._lock = Lock()
 
     def add(self, usage: Usage) -> None:
         """Add the usage of one call to the model, or of the tools of one run."""
-        self.total += usage
+        self._new.append(usage)
+        if len(self._new) >= _MOST_UNSUMMED:
+            self.total()
+
+    def total(self) -> Usage:
+        """Return the sum since the last reset."""
+        with self._lock:
+            new, self._new = self._new, []
+            self._sum = sum(new, self._sum)
+            return self._sum
 
     def reset(self) -> None:
         """Begin anew at 0."""
-        self.total = Usage()
+        with self._lock:
+            self._sum, self._new = Usage(), []
 
 
 def usage_text(usage: Usage) -> str:

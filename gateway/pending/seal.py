@@ -19,7 +19,7 @@ from gateway.tools.pending_action import PendingAction, canonical_json, json_tex
 
 __all__ = ["Keyring", "Purpose", "Sealed", "compute_digest", "is_sealed", "step_context"]
 
-Purpose: TypeAlias = Literal["record", "event", "part", "step", "note"]
+Purpose: TypeAlias = Literal["record", "event", "part", "step", "note", "person"]
 
 _MAC_HEX = 32
 """The hex digits of the seal of an event, a part or a step: 128 bits. Slack's and Twilio's signatures have no less."""
@@ -119,6 +119,10 @@ class Keyring:
             return False
         macs = [hmac.digest(key, body, hashlib.sha256).hex() for key in self._first_form_keys]
         return any(_same(mac, str(stored.get("seal"))) for mac in macs) and _same(digest, action.digest)
+
+    def pseudonym(self, person: str) -> str:
+        """Return a keyed pseudonym of a person: 16 hex digits, the same in every process with these keys."""
+        return self._mac("person", "", person)[:_MAC_HEX][:16]
 
     # ── events, parts, steps ──
 

@@ -112,7 +112,7 @@ class ToolUsage:
 
     calls: int = 0
     failed: int = 0
-    duration_ms: float = 0.0
+    duration_ms: float = field(default=0.0, compare=False)
     tokens: int = 0
 
     def __add__(self, other: ToolUsage) -> ToolUsage:

@@ -42,6 +42,7 @@ __all__ = [
     "seed_slot",
     "shape",
     "token",
+    "trace",
     "transcript",
     "turn_result",
     "unreachable",
@@ -153,6 +154,11 @@ def unreachable(conversation: str) -> str:
 def turn_result(conversation: str, message_id: str) -> str:
     """Record: how the turn of a call of the bot's own code ended. Written by that turn; ten minutes."""
     return f"word/{message_id}/{conversation}"
+
+
+def trace(conversation: str, run_id: str) -> str:
+    """Record: the trace of a turn, in its bounded form. Written by that turn; `ASKFIRST_TRACES_TTL_SECONDS`."""
+    return f"trace/{run_id}/{conversation}"
 
 
 def attempt_state(conversation: str, part_id: str) -> str:

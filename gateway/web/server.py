@@ -14,6 +14,7 @@ from aiohttp.typedefs import Handler
 
 from channels import Channel, Json, WebhookRequest, WebhookResponse
 from gateway.artifacts import ArtifactStore, BadLink, OfSession
+from gateway.observe.teller import SILENT, Teller
 from gateway.store.errors import StoreUnavailable
 from gateway.web.fast_path import WEBHOOKS, Take, answer
 from gateway.web.limits import MAX_BODY_BYTES, ClientLimits, handler_args, limit_bodies
@@ -51,6 +52,7 @@ def web_app(
     public_url: str | None = None,
     limits: ClientLimits | None = None,
     refusals: RefusalMonitor | None = None,
+    events: Teller = SILENT,
 ) -> web.Application:
     """Return the application, for `serve` or as a sub-application of another aiohttp application.
 
@@ -68,7 +70,9 @@ def web_app(
             channel = webhooks.addressed(name, called)
             if channel is None:
                 return _NOBODYS
-            return await receive(channel, called, accept=accept, now=now(), unstored=unstored, refusals=refusals)
+            return await receive(
+                channel, called, accept=accept, now=now(), unstored=unstored, refusals=refusals, events=events
+            )
 
         return take
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -22,6 +23,8 @@ from channels import (
     WebhookRequest,
     WebhookResponse,
 )
+from gateway.observe.events import WebhookHandled, WebhookRejected
+from gateway.observe.teller import SILENT, Teller
 from gateway.web.refusals import RefusalMonitor
 from gateway.web.shared_timeout import Deadline
 from gateway.wording import say
@@ -90,10 +93,31 @@ async def receive(
     now: datetime,
     unstored: Unstored = in_english,
     refusals: RefusalMonitor | None = None,
+    events: Teller = SILENT,
+) -> WebhookResponse:
+    """Verify, parse and store one request, and tell what became of it; see `_receive`. Never raises for any bytes."""
+    began = time.monotonic()
+    response = await _receive(
+        channel, request, accept=accept, now=now, unstored=unstored, refusals=refusals, events=events
+    )
+    took = (time.monotonic() - began) * 1000
+    events.tell_now(WebhookHandled, channel=channel.name, status=response.status, duration_ms=took)
+    return response
+
+
+async def _receive(
+    channel: Channel,
+    request: WebhookRequest,
+    *,
+    accept: Accept,
+    now: datetime,
+    unstored: Unstored,
+    refusals: RefusalMonitor | None,
+    events: Teller,
 ) -> WebhookResponse:
     """Verify, parse and store one request. The status is 2xx only when its events are durable.
 
-    Never raises for any input bytes. Answers 401 for a forged or stale request, 400 for an unreadable one, 503 when it
+    Answers 401 for a forged or stale request, 400 for an unreadable one, 503 when it
     was not stored in time. If the platform delivers only once, the answer asks the person to send it again instead of
     503. An exception that the channel's contract does not allow counts as a refused request, so unverified events are
     never stored.
@@ -101,16 +125,20 @@ async def receive(
     try:
         channel.verify(request, now)
     except (Forged, Stale) as error:
-        return _refused(channel, error, refusals)
+        if refusals is not None:
+            refusals.refused(channel.name, error)
+        said = {"reason": type(error).__name__, "why": str(error)}
+        log.info("a request was refused", extra={"channel": channel.name, **said})
+        return _rejected(events, channel, _UNPROVEN, error)
     except Exception as error:
         log.error("verify broke its contract", exc_info=error, extra={"channel": channel.name})
-        return _UNPROVEN
+        return _rejected(events, channel, _UNPROVEN, error)
     if refusals is not None:
         refusals.accepted(channel.name)
 
     parsed = _parse(channel, request)
     if parsed is None:
-        return _UNREADABLE
+        return _rejected(events, channel, _UNREADABLE, Malformed())
     try:
         if parsed.doubt and parsed.events:
             parsed = await cast("CanVouch", channel).vouch(request, parsed)
@@ -123,18 +151,20 @@ async def receive(
             await _insist(channel, parsed, accept)
     except Forged as error:
         log.warning("%s: a request was refused: %s", channel.name, error)
-        return _UNPROVEN
+        return _rejected(events, channel, _UNPROVEN, error)
     except (AskfirstError, TimeoutError) as error:
-        about = {"channel": channel.name, "reason": type(error).__name__}
-        if isinstance(error, AskfirstError):  # AskfirstError texts say how to mend the fault
-            about["why"] = str(error)
+        why: BaseException = error
+        mend = {"why": str(error)} if isinstance(error, AskfirstError) else {}
+        about = {"channel": channel.name, "reason": type(error).__name__, **mend}
         log.warning("a request was not stored", extra=about)
     except Exception as error:
+        why = error
         log.error("a request was not stored", exc_info=error, extra={"channel": channel.name})
     else:
         return parsed.response
     text = unstored(channel, parsed)
-    return channel.ask_again(text) if _says(parsed) and isinstance(channel, CanAskAgain) else _NOT_STORED
+    again = channel.ask_again(text) if _says(parsed) and isinstance(channel, CanAskAgain) else _NOT_STORED
+    return _rejected(events, channel, again, why)
 
 
 def _parse(channel: Channel, request: WebhookRequest) -> Parsed | None:
@@ -150,12 +180,11 @@ def _parse(channel: Channel, request: WebhookRequest) -> Parsed | None:
     return replace(parsed, payload=request.body) if parsed.not_understood else parsed
 
 
-def _refused(channel: Channel, error: Forged | Stale, refusals: RefusalMonitor | None) -> WebhookResponse:
-    about = {"channel": channel.name, "reason": type(error).__name__, "why": str(error)}
-    log.info("a request was refused", extra=about)
-    if refusals is not None:
-        refusals.refused(channel.name, error)
-    return _UNPROVEN
+def _rejected(events: Teller, channel: Channel, response: WebhookResponse, error: BaseException) -> WebhookResponse:
+    why = str(error) if isinstance(error, AskfirstError) else ""
+    reason = type(error).__name__
+    events.tell_now(WebhookRejected, channel=channel.name, status=response.status, reason=reason, why=why)
+    return response
 
 
 async def _insist(channel: Channel, parsed: Parsed, accept: Accept) -> None:

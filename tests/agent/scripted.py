@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -13,9 +13,11 @@ from channels import Json
 from gateway.agent import Ask, Asked, LoopOutcome, LoopPorts, Verdict
 from gateway.agent.config import AgentConfig
 from gateway.agent.loop import AgentSpec, run_loop
+from gateway.observe.teller import RunTeller, Teller, begin_run
 from gateway.providers import ModelMessage, ProviderError, Request, Response, ToolCall, Usage
 from gateway.tools import PendingConfirmation, Tool, ToolContext, ToolPolicy
 from gateway.tools.pending_action import PendingAction
+from tests.told import Told
 
 ASKED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -123,7 +125,8 @@ class Turn:
     person: Person = field(default_factory=Person)
     journal: Notebook = field(default_factory=Notebook)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    told: Told = field(default_factory=Told)
+    """The events of the turn."""
     waits: list[float] = field(default_factory=list)
 
     async def run(self, text: str = "hello", *, system: str = "", **ports: Any) -> LoopOutcome:
@@ -136,14 +139,13 @@ class Turn:
             ),
             on_confirm=self.person,
             system=system,
-            ports=LoopPorts(journal=self.journal, on_event=self._heard, sleep=self._sleep, jitter=lambda: 0.0, **ports),
+            ports=LoopPorts(
+                journal=self.journal, events=self._events(), sleep=self._sleep, jitter=lambda: 0.0, **ports
+            ),
         )
 
-    def names(self, *, of: str = "") -> list[str]:
-        return [name for name, _ in self.events if name.startswith(of)]
-
-    def _heard(self, name: str, fields: Mapping[str, Json]) -> None:
-        self.events.append((name, dict(fields)))
+    def _events(self) -> RunTeller:
+        return begin_run(Teller(readers=[self.told]), clock=lambda: datetime.now(UTC))
 
     async def _sleep(self, seconds: float) -> None:
         self.waits.append(seconds)

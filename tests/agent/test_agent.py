@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from gateway.agent import Agent, AgentConfig, AgentResult, StreamChunk
+from gateway import Agent, AgentConfig, AgentResult, StreamChunk
 from gateway.artifacts import emit_artifact
 from gateway.options import WrongOption
 from gateway.providers import ModelMessage, ProviderConfigurationError, ProviderError, Request, Response

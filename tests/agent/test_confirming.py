@@ -12,6 +12,7 @@ import pytest
 from channels import Json
 from gateway.agent import Agent, AgentConfig, Asked, Verdict
 from gateway.agent.unattended import Approved
+from gateway.observe.events import PolicyDecision
 from gateway.tools import Confirm, Preview, Tool, ToolContext, ToolPolicy, compute_args_digest, tool
 from tests.agent.scripted import Person, Script, Turn, call, calls, told
 
@@ -128,8 +129,9 @@ async def test_the_policy_runs_asks_or_denies() -> None:
     assert "not allowed" in denied
     assert json.loads(asked)["preview"] == "Run “write”?"
     assert ran == []
-    decided = [fields["decision"] for name, fields in turn.events if name == "policy.decided"]
-    assert decided == ["allow", "deny", "review"]
+    decided = turn.told.of_kind(PolicyDecision)
+    assert [event.decision for event in decided] == ["allow", "deny", "review"]
+    assert (decided[2].tool_name, decided[2].tool_args) == ("write", {"path": "/a"})
 
 
 async def test_deny_beats_a_tool_that_asks() -> None:

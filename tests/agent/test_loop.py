@@ -12,6 +12,19 @@ import pytest
 
 from gateway.agent import AgentConfig
 from gateway.agent.calls import CALLS_IN_ONE_REPLY
+from gateway.observe.events import (
+    IterationEnd,
+    IterationStart,
+    LlmEnd,
+    LlmStart,
+    RunEnd,
+    RunEvent,
+    RunStart,
+    RunUsage,
+    ToolEnd,
+    ToolErrorRaised,
+    ToolStart,
+)
 from gateway.providers import ProviderError, Response, ToolCall
 from gateway.tools import NothingDone, OutcomeUnknown, Tool, ToolContext, ToolFailed, tool
 from tests.agent.scripted import Script, Turn, call, calls, told
@@ -102,8 +115,9 @@ async def test_tool_error_reaches_the_model_as_its_type_and_place() -> None:
     pattern = r"Error executing tool 'divide': ValueError \(test_loop\.py:\d+ divide\) from KeyError"
     assert re.fullmatch(pattern, text)
     assert outcome.content == "can't"
-    failed = dict(turn.events)["tool.failed"]
-    assert "ValueError: postgres" in failed["traceback"]  # the console of the author shows it
+    (failed,) = turn.told.of_kind(ToolErrorRaised)
+    assert str(failed.error).startswith("postgres")  # the console of the author shows it
+    assert re.fullmatch(pattern, f"Error executing tool 'divide': {failed.what}")
 
 
 @pytest.mark.parametrize(
@@ -340,23 +354,38 @@ async def test_a_long_error_is_cut() -> None:
     assert 2000 < len(text) < 2050
 
 
+@pytest.mark.ledger("OBS-02", "OBS-03", "OBS-04", "OBS-06", "OBS-07", "OBS-09", "OBS-11", "OBS-12", "OBS-15")
 async def test_each_step_is_an_event() -> None:
     turn = Turn(Script([call("search", query="a"), "ok"]), [searching()[0]])
-    await turn.run()
-    assert turn.names() == [
-        "model.started",
-        "model.finished",
-        "tool.started",
-        "tool.finished",
-        "model.started",
-        "model.finished",
+    outcome = await turn.run(system="be kind")
+    of_a_call = ["llm_start", "llm_end", "usage"]
+    of_a_tool = ["tool_start", "tool_end"]
+    assert turn.told.names() == [
+        "run_start",
+        *("iteration_start", *of_a_call, *of_a_tool, "iteration_end"),
+        *("iteration_start", *of_a_call, "iteration_end"),
+        "run_end",
     ]
-    started = dict(turn.events)["tool.started"]
-    assert (started["tool"], started["args"]) == ("search", {"query": "a"})
-    json.dumps(turn.events)
+    (run_id,) = {event.run_id for event in turn.told.events if isinstance(event, RunEvent)}
+    assert run_id == outcome.trace.run_id
+    (started,), (ended,) = turn.told.of_kind(ToolStart), turn.told.of_kind(ToolEnd)
+    assert (started.tool_name, started.tool_args) == ("search", {"query": "a"})
+    assert (ended.call_id, ended.result) == (started.call_id, told(outcome)[0])
+    (run_start,), (run_end,) = turn.told.of_kind(RunStart), turn.told.of_kind(RunEnd)
+    assert ([each.content for each in run_start.messages], run_start.system_prompt) == (["hello"], "be kind")
+    assert run_end.result is outcome
+    assert [(event.iteration, len(event.messages)) for event in turn.told.of_kind(IterationStart)] == [(1, 1), (2, 3)]
+    assert [event.response.content for event in turn.told.of_kind(IterationEnd)] == ["", "ok"]
+    assert [event.usage for event in turn.told.of_kind(RunUsage)] == [
+        event.usage for event in turn.told.of_kind(LlmEnd)
+    ]
+    assert [(event.system_prompt, len(event.messages)) for event in turn.told.of_kind(LlmStart)] == [
+        ("be kind", 1),
+        ("be kind", 3),
+    ]
 
 
-@pytest.mark.ledger("PAR-01", "PAR-04", "PAR-05", "PAR-06", "LOOP-15")
+@pytest.mark.ledger("PAR-01", "PAR-04", "PAR-05", "PAR-06", "LOOP-15", "OBS-13")
 async def test_calls_of_one_reply_run_together_and_keep_call_order() -> None:
     all_here = asyncio.Barrier(3)
     finish_order: list[int] = []
@@ -379,8 +408,9 @@ async def test_calls_of_one_reply_run_together_and_keep_call_order() -> None:
     outcome = await turn.run()
     assert finish_order == [3, 1, 2]
     assert told(outcome) == ["did 1", ANY, "did 3"]
-    names = turn.names(of="tool.")
-    assert (names.count("tool.started"), names.count("tool.finished"), names.count("tool.failed")) == (3, 2, 1)
+    begun, ended, failed = turn.told.of_kind(ToolStart), turn.told.of_kind(ToolEnd), turn.told.of_kind(ToolErrorRaised)
+    assert [event.call_id for event in begun] == ["id-0", "id-1", "id-2"]
+    assert ({event.call_id for event in ended}, [event.call_id for event in failed]) == ({"id-0", "id-2"}, ["id-1"])
 
 
 @pytest.mark.ledger("PAR-02", "CFG-16")

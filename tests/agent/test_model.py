@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.agent import AgentConfig
+from gateway.observe.events import LlmError, LlmRetry
 from gateway.providers import ProviderError, Request, Response
 from gateway.tools import tool
 from tests.agent.scripted import Script, Turn, call
@@ -36,8 +37,20 @@ async def test_other_errors_back_off_and_the_last_one_is_raised() -> None:
     with pytest.raises(ProviderError, match="boom 3"):
         await turn.run()
     assert turn.waits == [1.0, 2.0]
-    failed = [fields["retry_in_seconds"] for name, fields in turn.events if name == "model.failed"]
-    assert failed == [1.0, 2.0, None]
+    assert [event.retry_in_seconds for event in turn.told.of_kind(LlmError)] == [1.0, 2.0, None]
+
+
+@pytest.mark.ledger("OBS-10")
+async def test_each_backoff_is_told_before_it_is_waited_for() -> None:
+    turn = Turn(Script([error("boom 1"), error("boom 2"), "here"]), [])
+    await turn.run()
+    retries = turn.told.of_kind(LlmRetry)
+    assert [(event.attempt, event.max_retries, event.backoff_seconds) for event in retries] == [
+        (1, 2, 1.0),
+        (2, 2, 2.0),
+    ]
+    assert [str(event.error) for event in retries] == ["script: boom 1", "script: boom 2"]
+    assert turn.waits == [event.backoff_seconds for event in retries]
 
 
 @pytest.mark.ledger("RTY-02", "RTY-03")

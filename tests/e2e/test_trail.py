@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from channels import Address, Message, WebhookRequest
-from gateway.engine import event_log
+from channels import Address, WebhookRequest
+from gateway.observe.event_log import EventLog
+from gateway.observe.events import MessageReceived
 from tests.e2e.house import SIGNED, House, open_house
 
 ANSWERED = ["accepted", "turn begun", "model answered", "committed"]
@@ -100,8 +101,9 @@ async def test_messages_accepted_together_share_a_log_line(tmp_path: Path, caplo
 
 async def test_accepted_line_names_at_most_fifty_events(caplog: pytest.LogCaptureFixture) -> None:
     address = Address(channel="telegram", account="1", place="2")
+    log = EventLog()
     for number in range(120):
-        event_log.accepted(Message(event_ids=(str(number),), address=address, person=None), "c", new=True)
+        log.read(MessageReceived(event_id=str(number), address=address, person=None, conversation="c"))
     await asyncio.sleep(0)
     named = [str(vars(record)["event"]).split(", ") for record in caplog.records]
     assert [len(each) for each in named] == [50, 50, 20]

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, cast
 
@@ -34,12 +34,14 @@ from gateway.engine.delivery.sender import PartSender
 from gateway.engine.leases import PREFETCH
 from gateway.engine.turns.runner import TurnRunner
 from gateway.limits import Limits
-from gateway.observe import Feed
+from gateway.observe.event_log import EventLog
+from gateway.observe.teller import Teller
 from gateway.store.base import Store
 from gateway.store.types import Kind, Lease
 from gateway.testing import ScriptedProvider
 from gateway.testing.faulty_store import FaultyStore
 from gateway.turn import Outcome
+from tests.told import Told
 
 __all__ = ["Platform", "Rig", "Worker", "here", "message", "rig", "user_lines"]
 
@@ -113,9 +115,10 @@ class Worker:
         limits: Limits | None = None,
         people: Sequence[str] = ("*",),
     ) -> None:
-        feed = Feed(now=lambda: datetime.now(UTC))
+        self.told = Told()
+        events = Teller(readers=[EventLog(), self.told], observers=bot.observers)
         home, allowed = Storage(cast("Store", wire), KEYS, files), AllowList(people)
-        self.engine = assemble(bot, home, platforms, allowed=allowed, feed=feed, limits=limits)
+        self.engine = assemble(bot, home, platforms, allowed=allowed, events=events, limits=limits)
         self.context = self.engine.context
         self.decisions = Decisions(self.context)
         self.delivery = PartSender(self.context)

@@ -1,4 +1,4 @@
-"""Operators hear at once of an outcome in doubt: by the log, the live feed and the bot's own callbacks."""
+"""Operators hear at once of an outcome in doubt: by the log, an event and the bot's own callbacks."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from channels import Json, Undeliverable, Unreachable
 from gateway import ChannelAgent, OutcomeUnknown
 from gateway.engine.alarms import _SENTENCES, Why
+from gateway.observe.events import DoubtRaised
 from gateway.store.transaction import Put, Transaction
 from gateway.store.types import Incoming
 from gateway.tools.pending_action import PendingAction
@@ -44,11 +45,11 @@ async def effect(chat: Rig) -> None:
 
 
 def alarms(chat: Rig, caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
-    """The doubts of the feed, each with its line in the log."""
-    notices = [fields for _, _, name, fields in chat.worker.context.feed._notices if name == "doubt"]
+    """The doubts that were told, each with its line in the log."""
+    doubts = chat.worker.told.of_kind(DoubtRaised)
     lines = [record.getMessage() for record in caplog.records if record.name == "askfirst.actions"]
     errors = [line for line in lines if (": " in line and "askfirst" in line) or "without the key" in line]
-    return [(str(fields["why"]), next(line for line in errors if str(fields["action"]) in line)) for fields in notices]
+    return [(doubt.why, next(line for line in errors if doubt.action_id in line)) for doubt in doubts]
 
 
 async def test_an_unknown_outcome_is_told_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -179,8 +180,8 @@ async def test_an_event_made_without_the_key_is_told_at_once(tmp_path: Path) -> 
         forged = Incoming(conversation="agent/test:bot:ana", event_ids=("e",), body=body, decides=True)
         await chat.store.accept([forged])
         await chat.worker.decisions.sweep(0)
-        notices = [fields for _, _, name, fields in chat.worker.context.feed._notices if name == "doubt"]
-        assert notices == [{"conversation": "agent/test:bot:ana", "why": "forged"}]
+        doubts = chat.worker.told.of_kind(DoubtRaised)
+        assert [(doubt.conversation, doubt.why) for doubt in doubts] == [("agent/test:bot:ana", "forged")]
 
 
 def test_every_reason_has_its_sentence() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from gateway import Agent, ChannelAgent, Confirm, NothingDone, OutcomeUnknown, P
 from gateway.agent import AgentConfig
 from gateway.providers.base import ProviderError
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
+from gateway.tools.pending_action import PendingAction
 from tests.engine.bots import Invoices
 from tests.engine.rig import Rig, here, message, rig
 
@@ -317,20 +317,27 @@ async def test_a_person_without_a_name_is_told_what_they_said(tmp_path: Path) ->
     assert done == []
 
 
-async def test_the_feed_says_whose_effect_it_was_and_how_long_it_took() -> None:
+async def test_events_say_whose_effect_it_was_and_how_it_ended() -> None:
     own, _ = bot(ScriptedProvider([DELETE]))
+    told: list[tuple[str, str, str, str]] = []
+
+    def note(name: str, action: PendingAction, *how: str) -> None:
+        told.append((name, action.conversation, action.kind, "/".join(how)))
+
+    own.on("pending_stashed")(lambda run_id, action: note("stashed", action))
+    own.on("pending_decided")(lambda action, person, intent: note("decided", action, person, intent))
+    own.on("pending_launched")(lambda action: note("launched", action))
+    own.on("pending_resolved")(lambda action, status: note("resolved", action, status))
     async with ChatDriver(own) as chat:
         await chat.says("ana", "delete INV-1")
         await chat.presses("ana", "Confirm")
-        found: dict[str, Any] = {}
-        async with aclosing(chat.engine.context.feed.subscribe()) as notices:
-            async for notice in notices:
-                found[notice.name] = notice.fields
-                if notice.name == "effect.finished":
-                    break
-    for name in ("effect.started", "effect.finished"):
-        assert (found[name]["conversation"], found[name]["tool"]) == ("agent/test:bot:ana", "delete_invoice")
-    assert found["effect.finished"]["milliseconds"] >= 0
+    where = ("agent/test:bot:ana", "delete_invoice")
+    assert told == [
+        ("stashed", *where, ""),
+        ("decided", *where, "test:bot:ana/confirm"),
+        ("launched", *where, ""),
+        ("resolved", *where, "done"),
+    ]
 
 
 # ── why a confirmed action failed ──

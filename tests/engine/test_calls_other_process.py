@@ -19,7 +19,7 @@ from gateway import Agent, ChannelAgent
 from gateway.access import AllowList
 from gateway.assembly import Storage, assemble, open_store
 from gateway.engine.engine import Engine
-from gateway.observe import Feed
+from gateway.observe.teller import Teller
 from gateway.providers.base import ProviderError
 from gateway.store.base import Store
 from gateway.store.redis import RedisStore
@@ -43,7 +43,9 @@ class Late(FaultyStore):
 @contextlib.asynccontextmanager
 async def process(bot: ChannelAgent, store: Store, files: Path) -> AsyncIterator[Engine]:
     """One process's engine; its loops are not started."""
-    engine = assemble(bot, Storage(store, KEYS, files), {}, allowed=AllowList(["*"]), feed=Feed(now=now))
+    engine = assemble(
+        bot, Storage(store, KEYS, files), {}, allowed=AllowList(["*"]), events=Teller(observers=bot.observers)
+    )
     async with bot.attached(engine.runtime):
         try:
             yield engine

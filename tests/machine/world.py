@@ -44,7 +44,7 @@ from gateway.engine.intake.inbox import Inbox
 from gateway.engine.leases import PREFETCH
 from gateway.engine.parts import schedule_reply
 from gateway.engine.turns.runner import TurnRunner
-from gateway.observe import Feed
+from gateway.observe.teller import Teller
 from gateway.pending.seal import Keyring
 from gateway.providers.base import Request, Response, ToolCall
 from gateway.store.base import Store
@@ -152,7 +152,7 @@ class Worker:
             allowed=AllowList(["*"]),
             keyring=KEYRING,
             artifacts=ArtifactStore(world.files, [b"a key of more than 16 bytes"], public_url=None, now=_now),
-            feed=Feed(now=_now),
+            events=Teller(),
             worker=name,
         )
         self.decisions = Decisions(self.context)

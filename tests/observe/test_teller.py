@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from gateway import AgentObserver
 from gateway.observe.events import BatchStart, CostWarning, ObservedEvent, RunEvent, ToolChunk
-from gateway.observe.teller import MOST_WAITING, Teller
+from gateway.observe.teller import MOST_WAITING, RunTeller, Teller
 
 SECRET = "my card is 4111"
 
@@ -129,7 +129,7 @@ async def test_an_event_without_listener_is_not_made(observers: list[AgentObserv
     teller = Teller(observers=observers, readers=[Reads(ToolChunk)])
     await teller.tell(Counted, batch_id="b", prompts_count=1)
     teller.tell_now(Counted, batch_id="b", prompts_count=1)
-    run = teller.of_run("r", Reads(ToolChunk))
+    run = RunTeller(teller, "r", cast("Any", Reads(ToolChunk)))
     await run.tell(CountedOfRun, cost_used=1.0, threshold=1.0)
     run.tell_now(CountedOfRun, cost_used=1.0, threshold=1.0)
     assert made == []
@@ -157,7 +157,7 @@ async def test_readers_hear_first_and_each_its_kinds() -> None:
 async def test_a_run_has_its_id_and_its_own_reader() -> None:
     own, common = Reads(ToolChunk), Reads(ToolChunk, CostWarning)
     heard: list[str] = []
-    run = Teller(readers=[common], observers=[Chunks(heard)]).of_run("run 1", own)
+    run = RunTeller(Teller(readers=[common], observers=[Chunks(heard)]), "run 1", cast("Any", own))
     await run.tell(ToolChunk, call_id="c", tool_name="t", chunk="1")
     run.tell_now(ToolChunk, call_id="c", tool_name="t", chunk="2")
     await run.tell(CostWarning, cost_used=1.0, threshold=0.5)

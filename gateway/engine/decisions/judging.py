@@ -212,7 +212,7 @@ class Judge:
 
     async def _helped(self, conversation: str, message: Message) -> Judgement:
         actions = await self._context.actions(conversation)
-        actions.say(self._context.bot.help(self._context.language(message.person)))
+        actions.say(self._context.bot.commands.help(self._context.language(message.person)))
         return Judgement(actions, decided=True)
 
     async def _forgot(self, conversation: str, message: Message, transaction: Transaction) -> Judgement:

@@ -11,14 +11,16 @@ import logging
 
 from channels import Address, ButtonPress, CanAnswer, Event, Message
 from gateway.access.suppression import update_suppression
-from gateway.engine import event_log
 from gateway.engine.context import EngineContext
 from gateway.engine.decisions.judging import Judge, Judgement
+from gateway.engine.delivery.reports import LostMessage
 from gateway.engine.delivery.visible_log import person_line
 from gateway.engine.event_bodies import replay_body
 from gateway.engine.reply_limits import security_line
 from gateway.engine.retrying import attempts
+from gateway.engine.telling import cause_of_part, event_id_of, run_of, tell_settled
 from gateway.logs import describe_error
+from gateway.observe.events import DecisionJudged, DeliveryFailed, DoubtRaised
 from gateway.pending.actions import ConversationActions
 from gateway.store.errors import StoreError
 from gateway.store.form import FORM, NewerForm, check_form, is_newer
@@ -70,7 +72,8 @@ class Decisions:
                 await self._context.commit(transaction)
                 if judgement.decided:
                     how = f"decided by {judgement.way}" if judgement.way else "decided"
-                    event_log.committed(waiting.conversation, [waiting], transaction, how)
+                    events, place = self._context.events, waiting.conversation
+                    tell_settled(events, run_of(waiting), place, [waiting], transaction, how)
                 self._report(waiting, event, judgement)
 
     async def _has_pointer(self, waiting: Waiting) -> bool:
@@ -86,7 +89,7 @@ class Decisions:
         newer = waiting.needs > FORM or is_newer(waiting.body)
         if not newer and not self._context.is_genuine("event", waiting.conversation, waiting.body):
             log.error("event %s of %s was made by somebody without the key", waiting.seq, waiting.conversation)
-            self._context.feed.publish("doubt", conversation=waiting.conversation, why="forged")
+            self._context.events.tell_now(DoubtRaised, conversation=waiting.conversation, why="forged")
             forged = self._dead_letter(waiting, "made by somebody without the key", genuine=False)
             return forged, None, Judgement(None, decided=True)
         try:
@@ -136,7 +139,7 @@ class Decisions:
             actions.write(transaction)
             address = _address(actions, stored)
             if address is not None:
-                cause = event_log.event_id_of(waiting)
+                cause = event_id_of(waiting)
                 language = self._context.language(event.person if event is not None else None, actions.language)
                 transaction.parts += self._context.parts.render(
                     conversation, address, actions.says, cause=cause, language=language
@@ -170,16 +173,30 @@ class Decisions:
             context.nudge("turn", waiting.conversation)
         if judgement.lost is not None:
             lost = judgement.lost
-            event_log.lost(waiting, lost.queued, lost.why)
+            self._tell_lost(waiting, lost)
             context.sound_undelivered([lost.queued] if lost.queued is not None else [])
-            context.feed.publish("lost", conversation=waiting.conversation, why=lost.why)
         if isinstance(event, ButtonPress) and event.answer_to is not None:
             channel = context.channels[event.address.channel]
             if isinstance(channel, CanAnswer):
                 answering = channel.answer(event.answer_to, judgement.feedback, private=not judgement.told)
                 context.tasks.start(answering, "answer a press")
         if judgement.decided:
-            context.feed.publish("decision", conversation=waiting.conversation, kind=str(waiting.body.get("kind")))
+            kind = str(waiting.body.get("kind"))
+            context.events.tell_now(DecisionJudged, conversation=waiting.conversation, kind=kind)
+
+    def _tell_lost(self, waiting: Waiting, lost: LostMessage) -> None:
+        """Tell a platform's report that a message did not arrive. Its part, if it is known, is a dead letter now."""
+        queued, place = lost.queued, waiting.conversation
+        cause, run_id = (event_id_of(waiting), run_of(waiting)) if queued is None else cause_of_part(queued)
+        self._context.events.tell_now(
+            DeliveryFailed,
+            run_id,
+            address=Address.parse(place.partition("/")[2]),
+            reason=lost.why,
+            conversation=place,
+            part_id="" if queued is None else queued.part_id,
+            cause=cause,
+        )
 
 
 def _address(actions: ConversationActions, stored: Event | InternalEvent) -> Address | None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Literal
 
-from channels import OptedOut, Receipt, Unreachable
-from gateway.engine import event_log
+from channels import Address, OptedOut, Receipt, Unreachable
 from gateway.engine.context import EngineContext
 from gateway.engine.delivery import reports
 from gateway.engine.delivery.attempt_record import AttemptRecord
@@ -17,6 +16,8 @@ from gateway.engine.delivery.dead_letters import dead_letter
 from gateway.engine.delivery.outgoing import OutgoingPart
 from gateway.engine.delivery.visible_log import bot_line
 from gateway.engine.retrying import attempts
+from gateway.engine.telling import cause_of_part
+from gateway.observe.events import ArtifactDelivered, DeliveryFailed, MessageSent
 from gateway.pending.index import Showing
 from gateway.pending.prompting import note_arrived
 from gateway.store.transaction import Transaction
@@ -66,8 +67,36 @@ class Outbox:
                     line = bot_line(queued.conversation, out.part, receipt.message_id, item.edits, item.shows)
                     transaction.appends.append(line)
                 await context.commit(transaction)
-        event_log.delivered(queued, out.part.call)
-        context.feed.publish("delivered", conversation=queued.conversation, call=out.part.call)
+        await self._tell_sent(out, receipt)
+
+    async def _tell_sent(self, out: OutgoingPart, receipt: Receipt) -> None:
+        events, queued = self._context.events, out.queued
+        cause, run_id = cause_of_part(queued)
+        await events.tell(
+            MessageSent,
+            run_id,
+            address=out.address,
+            message_id=receipt.message_id,
+            conversation=queued.conversation,
+            part_id=queued.part_id,
+            call=out.part.call,
+            cause=cause,
+        )
+        if out.part.media is not None:
+            await events.tell(ArtifactDelivered, run_id, address=out.address, sha256=out.part.media.sha256)
+
+    async def _tell_failed(self, queued: QueuedPart, reason: str, *, suppressed: bool = False) -> None:
+        cause, run_id = cause_of_part(queued)
+        await self._context.events.tell(
+            DeliveryFailed,
+            run_id,
+            address=Address.parse(queued.conversation.partition("/")[2]),
+            reason=reason,
+            conversation=queued.conversation,
+            part_id=queued.part_id,
+            cause=cause,
+            suppressed=suppressed,
+        )
 
     async def _has_left(self, queued: QueuedPart) -> bool:
         waiting = await self._context.store.outbox(queued.conversation)
@@ -108,7 +137,7 @@ class Outbox:
                     transaction, self._context, [queued], reason, perhaps_seen=perhaps_seen, forged=forged
                 )
                 await self._context.commit(transaction)
-        event_log.dead_lettered(queued, reason)
+        await self._tell_failed(queued, reason)
         self._context.sound_undelivered([queued])
 
     async def suppress(self, refusal: OptedOut | Unreachable) -> None:
@@ -122,7 +151,7 @@ class Outbox:
                 await dead_letter(transaction, context, parts, reason, refusal=refusal)
                 await context.commit(transaction)
                 for queued in parts:
-                    event_log.dead_lettered(queued, reason, suppressed=True)
+                    await self._tell_failed(queued, reason, suppressed=True)
                 context.sound_undelivered(parts)
         self.given_back = True
 

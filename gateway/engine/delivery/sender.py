@@ -17,7 +17,6 @@ from dataclasses import replace
 from channels import Ambiguous, MissingSetting, Part, Receipt, Reply, SendError, Unavailable
 from gateway.access.suppression import is_suppressed
 from gateway.artifacts import NotKept, OfConversation
-from gateway.engine import event_log
 from gateway.engine.context import EngineContext
 from gateway.engine.delivery.attempt_record import AttemptRecord
 from gateway.engine.delivery.attempt_state import (
@@ -45,6 +44,8 @@ from gateway.engine.delivery.outbox import Outbox
 from gateway.engine.delivery.outgoing import OutgoingPart
 from gateway.engine.leases import HeldLease, release_to_newer, shielded_commit
 from gateway.engine.retrying import attempts
+from gateway.engine.telling import cause_of_part
+from gateway.observe.events import DeliveryRetried
 from gateway.pending.actions import OutgoingReply
 from gateway.store.errors import Fenced
 from gateway.store.form import NewerForm, check_form
@@ -331,5 +332,19 @@ class _Lane:
             case Wait(seconds=seconds, why=why, failed=failed):
                 if isinstance(error, Ambiguous):
                     await out.record.change(unanswered)
-                event_log.tried_again(queued, out.part.call, why, seconds)
+                await self._tell_retry(out, why, seconds)
                 await self._outbox.give_back("failed" if failed else "done", wait_seconds=seconds)
+
+    async def _tell_retry(self, out: OutgoingPart, why: str, seconds: float) -> None:
+        cause, run_id = cause_of_part(out.queued)
+        await self._context.events.tell(
+            DeliveryRetried,
+            run_id,
+            conversation=out.queued.conversation,
+            channel=out.channel.name,
+            part_id=out.queued.part_id,
+            call=out.part.call,
+            cause=cause,
+            why=why,
+            wait_seconds=seconds,
+        )

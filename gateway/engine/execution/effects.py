@@ -16,10 +16,10 @@ from typing import Any, Literal
 
 from channels import Media
 from gateway.artifacts import Artifact, NotKept, collecting, emit_artifact
-from gateway.engine import event_log
 from gateway.engine.context import EngineContext
 from gateway.engine.leases import BEATS
 from gateway.logs import describe_error
+from gateway.observe.events import EffectEnd
 from gateway.pending.prompt import statement
 from gateway.pending.transitions import PROBED_NOT_DONE, may_relaunch
 from gateway.tools import (
@@ -96,9 +96,8 @@ class Effects:
         tool = self._context.bot.tool_for(action)
         if tool is None:
             return EffectResult("failed", "the tool is gone")
-        feed, goes_on = self._context.feed, False
-        about = {"conversation": action.conversation, "action": action.pending_action_id, "tool": action.kind}
-        feed.publish("effect.started", **about, args=action.args)
+        goes_on = False
+        failure: BaseException | None = None
 
         def late(call: Future[Any]) -> None:
             nonlocal goes_on
@@ -112,12 +111,12 @@ class Effects:
                     action.args, self.tool_context(action), timeout_seconds=self._timeout_seconds, on_late=late
                 )
             except ToolError as error:
+                failure = cause_of(error)
                 end = self._failure(action, tool, error)
             else:
                 end = await self._success(action, tool, result, emitted)
-        milliseconds = round((asyncio.get_running_loop().time() - began) * 1000)
-        event_log.effect_ended(action, end.state, milliseconds)
-        feed.publish("effect.finished", **about, state=end.state, milliseconds=milliseconds)
+        took = (asyncio.get_running_loop().time() - began) * 1000
+        await self._context.events.tell(EffectEnd, action=action, state=end.state, duration_ms=took, error=failure)
         return replace(end, again=False) if goes_on else end
 
     async def after_a_death(self, action: PendingAction) -> EffectResult | None:
@@ -184,8 +183,6 @@ class Effects:
         cause = cause_of(error)
         name, says = type(cause).__name__, describe_error(cause)
         log.warning("action %s (%s): %s", action.pending_action_id, action.kind, says)
-        about = {"conversation": action.conversation, "action": action.pending_action_id, "tool": action.kind}
-        self._context.feed.publish("effect.failed", **about, error=name, cause=cause)
         on_purpose = isinstance(cause, ToolFailed | NothingDone | OutcomeUnknown)
         outcome = f"error: {f'{name}: {cause}'[:_MOST_SAID] if on_purpose else says}"
         if isinstance(cause, OutcomeUnknown) or (not isinstance(cause, ToolError) and leaves_open(cause)):

@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from functools import partial
 
-from gateway.engine import event_log
 from gateway.engine.concurrency import BackgroundTasks, DelayedTask, KeyedLimit
 from gateway.engine.context import EngineContext
 from gateway.engine.execution.backlog import ActionBacklog
@@ -22,6 +21,8 @@ from gateway.engine.execution.effects import EffectResult, Effects
 from gateway.engine.leases import HeldLease, release_to_newer, shielded_commit
 from gateway.engine.retrying import attempts
 from gateway.logs import describe_error
+from gateway.observe.events import LeaseLost
+from gateway.observe.runs import action_event_id
 from gateway.pending import settling
 from gateway.pending.actions import ConversationActions
 from gateway.pending.loading import conversation_of, stored_action
@@ -334,6 +335,7 @@ class ActionExecutor:
                 except Fenced as error:
                     if patient and not perhaps_told:  # else this worker's own commit has ended the lease
                         log.warning("action %s: somebody else has taken over", action_id)
+                        context.events.tell_now(LeaseLost, kind="action", conversation=action.conversation)
                     lease = None
                     raise Conflict("the lease is gone") from error
                 ended = actions.get(action_id) if told else None
@@ -346,7 +348,7 @@ class ActionExecutor:
     def _write(self, transaction: Transaction, actions: ConversationActions, action: PendingAction) -> None:
         actions.write(transaction)
         if action.address is not None:
-            cause = event_log.event_id_of_action(action.pending_action_id)
+            cause = action_event_id(action.pending_action_id)
             transaction.parts += self._context.parts.render(
                 action.conversation, action.address, actions.says, cause=cause, language=action.language
             )

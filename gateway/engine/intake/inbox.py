@@ -23,7 +23,6 @@ from channels import (
     Reaction,
     Reply,
 )
-from gateway.engine import event_log
 from gateway.engine.context import EngineContext
 from gateway.engine.decisions.judging import OVERTAKING, named_actions
 from gateway.engine.decisions.lane import Decisions
@@ -36,6 +35,7 @@ from gateway.engine.strangers import Strangers
 from gateway.engine.turns.batch import is_plain
 from gateway.engine.turns.interrupts import interrupt
 from gateway.limits import Share
+from gateway.observe.events import DuplicateDropped, MessageReceived
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.reading import decides
 from gateway.store.errors import MailboxFull, Overloaded, StoreUnavailable
@@ -130,12 +130,25 @@ class Inbox:
                 self._uncount(event, incoming)
             raise
         for (event, incoming), new in zip(taken, fresh, strict=True):
-            event_log.accepted(event, incoming.conversation, new=new)
+            self._tell(event, incoming.conversation, new=new)
             if new:
                 await self._addressing.forget(event, incoming.conversation)
             else:
                 self._uncount(event, incoming)
         return taken if all(fresh) else [one for one, new in zip(taken, fresh, strict=True) if new]
+
+    def _tell(self, event: Event, conversation: str, *, new: bool) -> None:
+        events, event_id = self._context.events, event.event_ids[0] if event.event_ids else type(event).__name__
+        if new:
+            events.tell_now(
+                MessageReceived,
+                event_id=event_id,
+                address=event.address,
+                person=event.person,
+                conversation=conversation,
+            )
+        else:
+            events.tell_now(DuplicateDropped, event_id=event_id, address=event.address, conversation=conversation)
 
     async def _store(self, taken: Sequence[Incoming], in_line: bool) -> Sequence[bool]:
         """Store events in their stored form. Return for each whether it is new."""

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Literal
 
 from channels import CanOrder, Message, Person, Receipt
-from gateway.engine import event_log
 from gateway.engine.context import EngineContext
 from gateway.engine.delivery import reports
 from gateway.engine.messages import is_typed, replies_by_thread
 from gateway.engine.reply_limits import near_answers
 from gateway.engine.retrying import attempts
+from gateway.engine.telling import event_id_of, run_of, tell_settled
 from gateway.engine.turns.batch import Batch
 from gateway.engine.turns.commits import append_transcript, finish_turn, note_acted
 from gateway.pending import deciding
@@ -78,12 +78,13 @@ class BareReplyHandler:
                 transaction = finish_turn(self._context, lease, batch)
                 append_transcript(transaction, self._context, lease.lane, batch.notes)
                 actions.write(transaction)
-                cause = event_log.event_id_of(batch.taken[-1])
+                cause = event_id_of(batch.began_by)
                 transaction.parts += self._context.parts.render(
                     lease.lane, message.address, actions.says, cause=cause, language=language
                 )
                 await self._context.commit(transaction)
-                event_log.committed(lease.lane, batch.taken, transaction, "decided by word")
+                run_id, events = run_of(batch.began_by), self._context.events
+                tell_settled(events, run_id, lease.lane, batch.taken, transaction, "decided by word")
         return Outcome(stop_reason="decided")
 
     async def _judge(

@@ -43,10 +43,17 @@ class Batch:
     """The batch is one event without a valid seal."""
     began: datetime | None = None
     """The time at which its first message came."""
+    opened: Waiting | None = None
+    """The event of the first message."""
     written: Waiting | None = None
     """The event of the last message."""
     collects: bool = False
     """True while the turn may wait for more messages: no other event waits, and none of these wants an answer now."""
+
+    @property
+    def began_by(self) -> Waiting:
+        """The event that began the turn: its first message, else its first event. Each attempt has the same."""
+        return self.opened or self.taken[0]
 
     @property
     def is_fold(self) -> bool:
@@ -150,6 +157,7 @@ def _add(
                 return False
             batch.messages.append(event)
             batch.began, batch.written = batch.began or waiting.stamp, waiting
+            batch.opened = batch.opened or waiting
             batch.collects = waiting.collects and (batch.collects or len(batch.messages) == 1)
         case MessageEdited() if not _edit(batch, event, language) and not is_said(event.text):
             batch.notes.append(

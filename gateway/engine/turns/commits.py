@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from channels import Address, Person
-from gateway.engine import event_log
 from gateway.engine.context import EngineContext
 from gateway.engine.delivery.visible_log import person_line
+from gateway.engine.telling import event_id_of
 from gateway.engine.turns.batch import Batch
 from gateway.engine.turns.notes import forget_folded
 from gateway.memory import to_entries
@@ -64,7 +64,7 @@ async def write_acted(transaction: Transaction, context: EngineContext, lease: L
         note_acted(actions, batch)
         actions.write(transaction)
         address = batch.messages[0].address
-        language, cause = context.language_of(actions), event_log.event_id_of(batch.taken[-1])
+        language, cause = context.language_of(actions), event_id_of(batch.began_by)
         transaction.parts += context.parts.render(lease.lane, address, actions.says, cause=cause, language=language)
 
 

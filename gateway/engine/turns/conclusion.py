@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from channels import Address, Reply
-from gateway.engine import event_log
 from gateway.engine.calls import post_result
 from gateway.engine.context import EngineContext
 from gateway.engine.delivery.links import end_links
 from gateway.engine.leases import PREFETCH
 from gateway.engine.retrying import attempts
+from gateway.engine.telling import tell_settled
 from gateway.engine.turns.batch import Batch
 from gateway.engine.turns.commits import finish_turn, note_acted
 from gateway.engine.turns.running import RunningTurn
+from gateway.engine.turns.traces import keep_trace
 from gateway.memory import RESET
+from gateway.observe.events import SessionSave
 from gateway.pending.actions import ConversationActions, OutgoingReply
 from gateway.pending.deciding import withdraw
 from gateway.pending.prompting import remind, show_again, show_once_more
@@ -39,13 +41,15 @@ class TurnConcluder:
         If a commit was applied and only its answer was lost, the lease is already given back. The retry then raises
         Fenced.
         """
-        at_first = True
+        at_first, events, place = True, running.events, running.conversation
         for attempt in attempts(patient=True):
             async with attempt:
                 transaction = await self._transaction(running, outcome, language)
                 first, at_first = at_first, False
                 await self._commit(transaction, running.address, at_first=first)
-                event_log.committed(running.conversation, running.batch.taken, transaction, outcome.stop_reason)
+                taken, how = running.batch.taken, outcome.stop_reason
+                tell_settled(self._context.events, events.run_id, place, taken, transaction, how)
+        await events.tell(SessionSave, session_id=place, message_count=len(outcome.transcript))
 
     async def _transaction(self, running: RunningTurn, outcome: Outcome, language: str) -> Transaction:
         context, conversation, batch = self._context, running.conversation, running.batch
@@ -53,6 +57,7 @@ class TurnConcluder:
         post_result(transaction, context, conversation, batch.messages, outcome)
         transcript = keys.key(context.store, conversation, keys.transcript).name
         transaction.appends += [(transcript, line) for line in outcome.transcript]
+        keep_trace(transaction, context, running, outcome)
         if RESET in outcome.transcript:
             end_links(transaction, context, conversation)
         says = [OutgoingReply(reply=reply) for reply in outcome.replies]

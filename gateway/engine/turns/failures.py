@@ -9,10 +9,10 @@ from datetime import timedelta
 from typing import Self
 
 from channels import Json, Person, Reply
-from gateway.engine import event_log
 from gateway.engine.calls import post_result
 from gateway.engine.context import EngineContext
 from gateway.engine.event_bodies import replay_body
+from gateway.engine.telling import event_id_of, run_of, tell_settled
 from gateway.engine.turns.batch import Batch
 from gateway.engine.turns.commits import append_transcript, failures_key, finish_turn, turn_owner, write_acted
 from gateway.pending.actions import OutgoingReply
@@ -176,7 +176,8 @@ class FailurePolicy:
         else:
             await self._say(transaction, conversation, batch, key, incident=incident)
         await self._context.commit(transaction)
-        event_log.committed(conversation, batch.taken, transaction, "put aside")
+        run_id, events = run_of(batch.began_by), self._context.events
+        tell_settled(events, run_id, conversation, batch.taken, transaction, "put aside")
         log.error("a turn of %s is put aside (%s): %s", conversation, incident, reason)
 
     async def _retry(self, lease: Lease, history: AttemptHistory, *, wait_seconds: float) -> Transaction:
@@ -191,7 +192,7 @@ class FailurePolicy:
     async def _say(self, transaction: Transaction, conversation: str, batch: Batch, key: str, **values: str) -> None:
         """Queue the text of `key` for the person of a turn, and the open questions again."""
         address, person = await turn_owner(self._context, conversation, batch)
-        language, cause = self._context.language(person), event_log.event_id_of(batch.taken[-1])
+        language, cause = self._context.language(person), event_id_of(batch.began_by)
         reply = OutgoingReply(reply=Reply(text=say(key, language, **values)))
         says = [reply, *await self._still_open(conversation, person)]
         transaction.parts += self._context.parts.render(conversation, address, says, cause=cause, language=language)

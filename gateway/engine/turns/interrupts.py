@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass, field
 
 from channels import Json, Message
-from gateway.engine import event_log
 from gateway.engine.context import EngineContext
+from gateway.engine.telling import event_id_of
 from gateway.engine.turns.batch import is_plain
 from gateway.store.transaction import Transaction
 from gateway.store.types import Lease
@@ -39,7 +39,7 @@ class SignalInbox:
 
     def _takes(self, event_id: Json) -> bool:
         """Return True for an event of the turn's own lease."""
-        return any(event_id == event_log.event_id_of(waiting) for waiting in self.lease.events)
+        return any(event_id == event_id_of(waiting) for waiting in self.lease.events)
 
 
 async def interrupt(context: EngineContext, message: Message, conversation: str) -> None:

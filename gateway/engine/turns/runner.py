@@ -11,13 +11,13 @@ from datetime import datetime, timedelta
 from channels import Address, CanType, Reply, SendError
 from channels.direct import DirectChannel
 from gateway.access.suppression import has_opted_out
-from gateway.engine import event_log
 from gateway.engine.calls import post_result
 from gateway.engine.concurrency import DelayedTask, KeyedLimit
 from gateway.engine.context import EngineContext
 from gateway.engine.decisions.lane import Decisions
 from gateway.engine.leases import HeldLease, release_to_newer, shielded_commit
 from gateway.engine.strangers import Strangers
+from gateway.engine.telling import event_ids, tell_settled
 from gateway.engine.turns.asking_again import ask_again
 from gateway.engine.turns.bare_replies import BareReplyHandler
 from gateway.engine.turns.batch import Batch, choose
@@ -27,9 +27,10 @@ from gateway.engine.turns.conclusion import TurnConcluder
 from gateway.engine.turns.failures import AttemptHistory, FailurePolicy
 from gateway.engine.turns.interrupts import SignalInbox
 from gateway.engine.turns.notes import gather, is_said, keep_folded
-from gateway.engine.turns.running import RunningTurn, tool_context, turn_input, turn_language
+from gateway.engine.turns.running import RunningTurn, begin_turn, tool_context, turn_input, turn_language
 from gateway.logs import describe_error
 from gateway.memory import Transcripts, to_entries
+from gateway.observe.events import SessionLoad, TurnEnd, TurnFailed, TurnStart
 from gateway.options import WrongOption
 from gateway.providers.base import ModelMessage, ProviderError
 from gateway.store.errors import Fenced
@@ -170,9 +171,16 @@ class TurnRunner:
                 return None
             self._suspect = lease.lane
         journal = StoreJournal(context, lease, batch)
-        running = RunningTurn(lease, batch, journal, signals, address, person, prefetched)
+        events = begin_turn(context, batch, address, person)
+        running = RunningTurn(lease, batch, journal, signals, address, person, prefetched, events)
         signals.person = context.turn_of[lease.lane] = str(person)
-        event_log.begun(lease.lane, batch.taken, lease.tries)
+        await events.tell(
+            TurnStart,
+            conversation=lease.lane,
+            event_ids=event_ids(batch.taken),
+            attempt=lease.tries + 1,
+            cause=running.cause,
+        )
         try:
             return await self._attempt(running, history)
         finally:
@@ -201,7 +209,7 @@ class TurnRunner:
             raise
         except ProviderError as error:
             log.error("the model of %s: %s", context.bot.name, error)
-            context.feed.publish("turn.failed", conversation=lease.lane, error=str(error))
+            await running.events.tell(TurnFailed, conversation=lease.lane, error=error, why=str(error))
             if running.direct:
                 raise
             if error.refusal is not None:
@@ -212,7 +220,7 @@ class TurnRunner:
             # The text of WrongOption is the gateway's own, and says the remedy. Any other may be a person's.
             why = error if isinstance(error, WrongOption) else describe_error(error)
             log.error("a turn of %s failed: %s", lease.lane, why, extra={"event": running.cause})
-            context.feed.publish("turn.failed", conversation=lease.lane, error=type(error).__name__, cause=error)
+            await running.events.tell(TurnFailed, conversation=lease.lane, error=error, why=str(why))
             if running.direct:
                 await self._failures.dead_letter(lease, batch, "its turn failed", raised=error)
                 raise
@@ -221,6 +229,7 @@ class TurnRunner:
 
     async def _turn(self, running: RunningTurn) -> Outcome | None:
         context, lease, batch = self._context, running.lease, running.batch
+        began = asyncio.get_running_loop().time()
         channel = context.channels.get(running.address.channel)
         if channel is None:  # no reply could be sent: the messages stay
             await self._postpone(lease, _CHANNEL_OFF_SECONDS)
@@ -230,6 +239,7 @@ class TurnRunner:
         if batch.messages and (answered := await self._bare_replies.take(lease, batch)) is not None:
             return answered
         history = self._transcripts.read(lease.lane, lease.lines)
+        await running.events.tell(SessionLoad, session_id=lease.lane, message_count=len(history))
         language = turn_language(context, running, history)
         if batch.again is not None:
             outcome = await ask_again(
@@ -243,7 +253,8 @@ class TurnRunner:
         else:
             outcome = await self._run_bot(running, language, history)
         await self._concluder.conclude(running, outcome, language)
-        context.feed.publish("turn.finished", conversation=lease.lane, stop_reason=outcome.stop_reason)
+        took = (asyncio.get_running_loop().time() - began) * 1000
+        await running.events.tell(TurnEnd, conversation=lease.lane, stop_reason=outcome.stop_reason, duration_ms=took)
         return outcome
 
     async def _fold(self, lease: Lease, batch: Batch) -> Outcome:
@@ -269,7 +280,8 @@ class TurnRunner:
         transaction = finish_turn(context, lease, batch)
         append_transcript(transaction, context, lease.lane, batch.notes)
         await context.commit(transaction)
-        event_log.committed(lease.lane, batch.taken, transaction, "not answered: they have opted out")
+        how, run_id = "not answered: they have opted out", running.events.run_id
+        tell_settled(context.events, run_id, lease.lane, batch.taken, transaction, how)
         return True
 
     # ── the bot's own turn ──

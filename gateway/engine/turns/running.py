@@ -9,15 +9,16 @@ from functools import partial
 from itertools import chain, islice
 from typing import Final
 
-from channels import Address, Person
+from channels import Address, Json, Person
 from channels.direct import DirectChannel
-from gateway.engine import event_log
 from gateway.engine.context import EngineContext
 from gateway.engine.strangers import Strangers
+from gateway.engine.telling import event_id_of, run_of
 from gateway.engine.turns.batch import Batch
 from gateway.engine.turns.checkpoint import StoreJournal
 from gateway.engine.turns.interrupts import SignalInbox
 from gateway.engine.turns.language import detect_language
+from gateway.observe.teller import RunTeller, begin_run
 from gateway.pending.actions import ConversationActions
 from gateway.providers.base import ModelMessage
 from gateway.store.types import Lease, Snapshot
@@ -44,6 +45,8 @@ class RunningTurn:
     person: Person
     prefetched: Snapshot | None
     """The records that were read with the lease. None if they could not be read, or if a decision was made since."""
+    events: RunTeller
+    """Tells the events of this turn, also to its trace."""
 
     @property
     def conversation(self) -> str:
@@ -56,8 +59,26 @@ class RunningTurn:
 
     @property
     def cause(self) -> str:
-        """The id of the event that the turn answers, for the log."""
-        return event_log.event_id_of(self.batch.taken[-1])
+        """The id of the event that began the turn."""
+        return event_id_of(self.batch.began_by)
+
+
+def begin_turn(context: EngineContext, batch: Batch, address: Address, person: Person) -> RunTeller:
+    """Return the teller of a turn, with its trace. A turn that another process takes over has the same run id."""
+    config, cause = context.bot.agent.config, event_id_of(batch.began_by)
+    metadata: dict[str, Json] = {
+        "bot": context.bot.name,
+        "channel": address.channel,
+        "event": cause,
+        "person": context.keyring.pseudonym(str(person)),
+    }
+    return begin_run(
+        context.events,
+        run_of(batch.began_by),
+        clock=context.wall_clock,
+        parent_run_id=config.parent_run_id,
+        metadata={**metadata, **(config.trace_metadata or {})},
+    )
 
 
 def turn_input(
@@ -90,7 +111,7 @@ def turn_input(
         keep=partial(context.files.keep, person=str(person)),
         actions=read_actions,
         admit=partial(strangers.admit, by=person) if strangers.may_admit(person) else None,
-        publish=partial(event_log.happened, context.feed, running.cause),
+        events=running.events,
     )
 
 

@@ -293,6 +293,8 @@ class ToolListed(ObservedEvent):
     """A tool of the bot, told at the start of a console: whether it runs, asks or never runs, and why."""
 
     name: ClassVar[str] = "tool_listed"
-    tool_name: str
-    permission: str
+    tool: str
+    how: str
     why: str
+    unasked: bool
+    """The tool may have effects, and no option allows it to run without a yes."""

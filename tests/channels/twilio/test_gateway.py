@@ -397,12 +397,13 @@ async def test_message_not_stored_is_answered_with_a_request_to_resend(
     tmp_path: Path, whatsapp: bool, language: str | None, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_house(tmp_path, [], language=language) as house:
+        rejected: list[tuple[str, int, str]] = []
+        house.gateway.bot.on("webhook_rejected")(lambda *about: rejected.append(about))
         await house.gateway.store.close()
         answer = await house.twilio.person_says(ANA, "hello", whatsapp=whatsapp)
-        notices = [name for _, _, name, _ in house.gateway.feed._notices]
     assert (answer.status, answer.content_type) == (200, "text/xml")
     assert answer.body.endswith(f"<Response><Message>{said}</Message></Response>")
-    assert notices.count("not_stored") == 1
+    assert rejected == [("whatsapp" if whatsapp else "sms", 200, "StoreUnavailable")]
     assert "a request was not stored" in [record.getMessage() for record in caplog.records]
     assert "hello" not in caplog.text and ANA not in caplog.text
 
@@ -430,8 +431,10 @@ async def test_message_while_the_api_is_down_is_answered_once_it_is_up(tmp_path:
     twilio = FakeTwilio()
     twilio.down = True
     async with open_house(tmp_path, ["Hello, Ana."], twilio) as house:
+        answers: list[str] = []
+        house.gateway.bot.on("llm_end")(lambda run_id, response, usage: answers.append(response.content))
         assert await twilio.person_says(ANA, "hello") == TAKEN
-        await twilio.wait_for(lambda: "Hello, Ana." in str(house.gateway.feed._notices))
+        await twilio.wait_for(lambda: answers == ["Hello, Ana."])
         twilio.down = False
         await twilio.wait_for(lambda: twilio.last(ANA, containing="Hello, Ana."))
         await house.idle()

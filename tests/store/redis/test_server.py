@@ -433,7 +433,7 @@ async def test_news_comes_from_other_processes(store: RedisStore, server: RedisS
     await other.commit(Transaction(partition="00", appends=[("log", "line")]))
     assert await asyncio.wait_for(waiting, 15) is not None
     assert (await asyncio.wait_for(watching, 15)).value == "line"
-    await entries.aclose()  # type: ignore[attr-defined]
+    await entries.aclose()
     await other.close()
 
 

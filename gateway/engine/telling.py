@@ -1,0 +1,92 @@
+"""Telling events in the engine: the ids of events and runs, and the events of a commit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+from channels import Json
+from gateway.observe.events import ActionAudited, EventSettled, PendingDecided, PendingLaunched, PendingResolved
+from gateway.observe.runs import run_id_of
+from gateway.observe.teller import Teller
+from gateway.pending.seal import is_sealed
+from gateway.store.transaction import Transaction
+from gateway.store.types import QueuedPart, Waiting
+from gateway.stored import keys
+from gateway.stored.outbox import OutboxItem
+from gateway.tools.pending_action import PendingAction
+
+__all__ = ["cause_of_part", "event_id_of", "event_ids", "run_of", "tell_audited", "tell_settled"]
+
+
+def event_id_of(waiting: Waiting) -> str:
+    """Return the first id of an event. One of the gateway's own events is named by its kind and action."""
+    ids = waiting.body.get("event_ids")
+    if isinstance(ids, list | tuple) and ids:
+        return str(ids[0])
+    return f"{waiting.body.get('kind')}/{waiting.body.get('action_id')}"
+
+
+def event_ids(events: Iterable[Waiting]) -> Sequence[str]:
+    """Return the id of each event."""
+    return [event_id_of(waiting) for waiting in events]
+
+
+def run_of(waiting: Waiting) -> str:
+    """Return the id of the run that this event begins."""
+    return run_id_of(waiting.conversation, event_id_of(waiting))
+
+
+def cause_of_part(queued: QueuedPart) -> tuple[str, str]:
+    """Return the id of the event that a part answers, and the id of its run."""
+    cause = str(OutboxItem.from_json(queued.body).cause)
+    return cause, run_id_of(queued.conversation, cause)
+
+
+def tell_settled(
+    events: Teller, run_id: str, conversation: str, taken: Iterable[Waiting], transaction: Transaction, how: str
+) -> None:
+    """Tell that these events left their mailbox in this commit."""
+    events.tell_now(
+        EventSettled,
+        run_id,
+        conversation=conversation,
+        event_ids=event_ids(taken),
+        how=how,
+        parts=[part.part_id for part in transaction.parts],
+        actions=list(dict.fromkeys(str(line["action"]) for line in _audit(transaction))),
+    )
+
+
+async def tell_audited(events: Teller, transaction: Transaction) -> None:
+    """Tell the changes of actions that a commit has stored, by its audit lines."""
+    for line in _audit(transaction):
+        action_id, what, person = str(line["action"]), str(line["what"]), line.get("person")
+        by = person if isinstance(person, str) else None
+        await events.tell(ActionAudited, action_id=action_id, what=what, person=by)
+        put = transaction.puts.get(keys.action(action_id))
+        if put is not None and any(map(events.listeners, (PendingDecided, PendingLaunched, PendingResolved))):
+            await _tell_change(events, _action(put.value), what, by)
+
+
+async def _tell_change(events: Teller, action: PendingAction, what: str, person: str | None) -> None:
+    if what in ("decided", "voted", "refused") and person is not None:
+        intent = "cancel" if what == "refused" else "confirm"
+        await events.tell(PendingDecided, action=action, person=person, intent=intent)
+    if what == "launched":
+        await events.tell(PendingLaunched, action=action)
+    elif what in ("finished", "settled"):
+        await events.tell(PendingResolved, action=action, status=action.state)
+    elif what == action.reason:
+        await events.tell(PendingResolved, action=action, status=what)
+
+
+def _action(sealed: Json) -> PendingAction:
+    """Return the action of a record that was sealed just now."""
+    if not is_sealed(sealed):
+        raise TypeError("a record of an action is sealed")
+    return PendingAction.from_json(json.loads(str(sealed["body"])))
+
+
+def _audit(transaction: Transaction) -> list[dict[str, Json]]:
+    return [line for name, line in transaction.appends if name == keys.AUDIT and isinstance(line, dict)]
