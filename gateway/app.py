@@ -106,7 +106,7 @@ class Gateway:
         self.feed = Feed(now=utc_now)
         """The notices for the console of `askfirst dev`."""
         self._console = console
-        readers: list[Reader] = [EventLog(), *([self.feed] if console else [])]
+        readers: list[Reader] = [EventLog(content=self.settings.log_content), *([self.feed] if console else [])]
         self._events = Teller(readers=readers, observers=self.bot.observers)
         self._draining = False
         self.engine = assemble(
@@ -117,6 +117,7 @@ class Gateway:
             events=self._events,
             public_url=self.settings.public_url,
             limits=self.settings.limits,
+            traces_ttl_seconds=self.settings.traces_ttl_seconds,
         )
         self._platforms = Platforms(self.channels, self.engine, self.ways)
         self._skew = Skew(self._trust_clock)

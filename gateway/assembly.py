@@ -18,7 +18,7 @@ from channels.direct import DirectChannel
 from gateway.access import AllowList
 from gateway.artifacts import ArtifactStore
 from gateway.channel_agent import ChannelAgent
-from gateway.engine.context import EngineContext
+from gateway.engine.context import TRACES_TTL_SECONDS, EngineContext
 from gateway.engine.engine import Engine
 from gateway.limits import Limits
 from gateway.observe.event_log import EventLog
@@ -97,6 +97,7 @@ def assemble(
     events: Teller,
     public_url: str | None = None,
     limits: Limits | None = None,
+    traces_ttl_seconds: float = TRACES_TTL_SECONDS,
 ) -> Engine:
     """Return this process's engine, not started yet."""
     context = EngineContext(
@@ -109,6 +110,7 @@ def assemble(
         events=events,
         worker=secrets.token_hex(8),
         limits=limits or Limits(),
+        traces_ttl_seconds=traces_ttl_seconds,
     )
     return Engine(context)
 

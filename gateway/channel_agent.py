@@ -264,6 +264,8 @@ class ChannelAgent:
         It gets the arguments of that method, and may be sync or async. Raises ValueError for an unknown name.
         """
 
+        self._callbacks.check_name(event)
+
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             self._callbacks.add(event, function)
             return function

@@ -90,6 +90,10 @@ class Settings(BaseSettings):
     log_level: LogLevel = "INFO"
     log_people: LogPeople = "plain"
     """Whether the log shows the ids of people and conversations, or keyed pseudonyms."""
+    log_content: bool = False
+    """Whether the log shows the model's texts and the arguments and results of tools."""
+    traces_ttl_seconds: float = Field(default=604_800.0, ge=0, allow_inf_nan=False)
+    """Life of the stored trace of a turn; 0: none is stored."""
 
     telegram_bot_token: SecretStr | None = Field(default=None, validation_alias="TELEGRAM_BOT_TOKEN")
     telegram_webhook_secret: SecretStr | None = Field(default=None, validation_alias="TELEGRAM_WEBHOOK_SECRET")

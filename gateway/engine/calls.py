@@ -63,7 +63,7 @@ class TurnResult:
             iterations=loop.iterations,
             tool_calls=loop.tool_calls,
             messages=loop.messages,
-            run_id=loop.trace.run_id,
+            run_id=loop.record.run_id,
         )
 
 

@@ -36,9 +36,11 @@ from gateway.stored import keys
 from gateway.tools.pending_action import Detail, PendingAction
 from gateway.wording import FALLBACK
 
+TRACES_TTL_SECONDS = 604_800.0
+"""Life of the stored trace of a turn: a week."""
 _OTHER_RELEASE_WITHIN = timedelta(seconds=60)
 
-__all__ = ["EngineContext"]
+__all__ = ["TRACES_TTL_SECONDS", "EngineContext"]
 
 
 class Holding(Protocol):
@@ -69,7 +71,7 @@ class EngineContext:
     """The name of this process in its leases. It is new at every start, so that no process passes for the one before
     it."""
     limits: Limits = field(default_factory=Limits)
-    traces_ttl_seconds: float = 604_800.0
+    traces_ttl_seconds: float = TRACES_TTL_SECONDS
     """Life of the stored trace of a turn; 0: none is stored."""
     lease_seconds: float = 6.0
     """Life of a lease that is not renewed. After it, another process takes over the work of one that died."""

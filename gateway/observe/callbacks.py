@@ -38,13 +38,17 @@ class Callbacks(AgentObserver):
         self._functions: dict[str, list[Callable[..., Any]]] = {}
         self._tellers: weakref.WeakSet[_Caches] = weakref.WeakSet()
 
+    def check_name(self, name: str) -> None:
+        """Raises ValueError for a name that is not a method of AgentObserver without ``on_``."""
+        if name not in event_names():
+            raise ValueError(f"{name!r} is no event{_near(name)}")
+
     def add(self, name: str, function: Callable[..., Any]) -> None:
         """Add a function to an event, from the loop's thread. It is called from the next event on.
 
-        Raises ValueError for a name that is not a method of AgentObserver without ``on_``.
+        Raises ValueError as `check_name` does.
         """
-        if name not in event_names():
-            raise ValueError(f"{name!r} is no event{_near(name)}")
+        self.check_name(name)
         self._functions.setdefault(name, []).append(function)
         for teller in list(self._tellers):
             teller.listeners_changed()

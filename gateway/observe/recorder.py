@@ -59,7 +59,7 @@ class TraceRecorder:
         parent_run_id: str | None = None,
         metadata: Mapping[str, Json] | None = None,
     ) -> None:
-        self.run_id, self._clock, self.parent_run_id = run_id, clock, parent_run_id
+        self._run_id, self._clock, self.parent_run_id = run_id, clock, parent_run_id
         self.metadata = dict(metadata or {})
         """The metadata of the trace, which may change until the trace is asked for."""
         self._began = clock()
@@ -67,6 +67,10 @@ class TraceRecorder:
         self._made = _Made()
         self._used: dict[str, _Used] = {}
         self._ended: tuple[str | None, datetime | None] = (None, None)
+
+    @property
+    def run_id(self) -> str:
+        return self._run_id
 
     def read(self, event: RunEvent) -> None:
         """Record an event of one of the `kinds`."""

@@ -38,6 +38,9 @@ NO_TRACE: Final = AgentTrace(run_id="", started_at=datetime.min.replace(tzinfo=U
 class RunRecord(Protocol):
     """The record of a run: its recorder, or the trace that it has left."""
 
+    @property
+    def run_id(self) -> str: ...
+
     def trace(self) -> AgentTrace: ...
 
     @property
@@ -52,6 +55,10 @@ class StoredTrace:
     """The record of a run that was stored, or of none."""
 
     stored: AgentTrace = NO_TRACE
+
+    @property
+    def run_id(self) -> str:
+        return self.stored.run_id
 
     def trace(self) -> AgentTrace:
         return self.stored

@@ -13,6 +13,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from channels import Json
 from gateway.logs import describe_error
+from gateway.observe.callbacks import Callbacks
 from gateway.observe.events import ObservedEvent, RunEvent
 from gateway.observe.observer import AgentObserver
 from gateway.observe.recorder import TraceRecorder
@@ -60,6 +61,9 @@ class Teller:
         self._readers, self._observers = readers, observers
         self._listeners: dict[object, _Listeners | None] = {}
         self._queues = {id(observer): _ObserverQueue(observer, self) for observer in observers}
+        for observer in observers:
+            if isinstance(observer, Callbacks):
+                observer.tell_changes_to(self)
         self.dropped: Counter[str] = Counter()
         """Name of an observer's class -> the events that it did not get, because too many were waiting."""
         self.failed: Counter[str] = Counter()

@@ -1,0 +1,247 @@
+"""What a run leaves behind: its trace, its usage, its observers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway import Agent, AgentConfig, AgentObserver, ToolContext, tool
+from gateway.observe.events import (
+    BudgetExceeded,
+    Cancelled,
+    CostWarning,
+    MemoryTrim,
+    RunError,
+    ToolChunk,
+    ToolLoopDetected,
+)
+from gateway.providers import ModelMessage, ProviderError, Response, Usage
+from gateway.testing import RecordingObserver
+from tests.agent.scripted import Script, Turn, call, calls
+
+
+@tool(read_only=True)
+async def search(query: str) -> str:
+    """Search."""
+    return f"found {query}"
+
+
+def used(content: str, cost: float | None, *, tokens: int = 150, calling: bool = False) -> Response:
+    """A reply of 100 and more tokens with this cost."""
+    usage = Usage(prompt_tokens=100, completion_tokens=tokens - 100, cost_usd=cost, model="m", provider="script")
+    made = calls(call("search", query="a")).tool_calls if calling else ()
+    return Response(content=content, tool_calls=made, usage=usage, model="m", finish="tools" if calling else "stop")
+
+
+@pytest.mark.ledger("TRC-01", "TRC-03", "TRC-04", "TRC-05", "TRC-22", "RSN-01", "RSN-02", "RSN-03")
+async def test_every_run_has_a_trace_with_its_reasoning() -> None:
+    script = Script([used("The customer is asking about charges", 0.1, calling=True), used("Paid.", 0.2)])
+    result = await Agent([search], provider=script).run("is it paid?")
+    trace = result.trace
+    assert [step.type for step in trace] == ["llm_call", "tool_selection", "tool_execution", "llm_call"]
+    asked = trace.filter(type="llm_call")
+    assert [(step.model, step.prompt_tokens, step.completion_tokens, step.cost_usd) for step in asked] == [
+        ("m", 100, 50, 0.1),
+        ("m", 100, 50, 0.2),
+    ]
+    assert trace.total_duration_ms >= sum(step.duration_ms or 0.0 for step in asked)
+    assert (trace.stop_reason, len(trace.run_id)) == ("answered", 32)
+    (selected,), (executed,) = trace.filter(type="tool_selection"), trace.filter(type="tool_execution")
+    assert (selected.tool_name, selected.tool_args) == ("search", {"query": "a"})
+    assert (executed.tool_result, executed.call_id) == ("found a", selected.call_id)
+    assert result.reasoning == selected.reasoning == "The customer is asking about charges"
+    assert result.reasoning_history == ("The customer is asking about charges",)
+    assert "customer" not in result.content
+    assert trace is not result.trace and trace == result.trace
+
+
+@pytest.mark.ledger("TRC-19", "TRC-20", "CFG-24")
+async def test_metadata_and_the_parent_run_are_in_the_trace(tmp_path: Path) -> None:
+    config = AgentConfig(trace_metadata={"user_id": "u123", "environment": "production"}, parent_run_id="a" * 32)
+    agent = Agent([], provider=Script(["one", "two"]), config=config)
+    first, second = (await agent.run("hi")).trace, (await agent.run("hi", parent_run_id="b" * 32)).trace
+    assert dict(first.metadata) == {"user_id": "u123", "environment": "production"}
+    assert (first.parent_run_id, second.parent_run_id) == ("a" * 32, "b" * 32)
+    assert first.run_id != second.run_id
+    await asyncio.to_thread(first.to_json, tmp_path / "trace.json")
+    written = json.loads(await asyncio.to_thread((tmp_path / "trace.json").read_text))
+    assert (written["run_id"], written["metadata"]["user_id"]) == (first.run_id, "u123")
+    assert len(first.to_otel_spans()) == 1 + len(first)
+
+
+@pytest.mark.ledger("TRC-07", "OBS-05")
+async def test_a_model_that_cannot_be_reached_is_in_trace_and_result() -> None:
+    observer = RecordingObserver()
+    config = AgentConfig(observers=(observer,), max_retries=0)
+    boom = ProviderError("script", "boom", retryable=True)
+    result = await Agent([], provider=Script([boom]), config=config).run("hi")
+    assert (result.stop_reason, result.content, result.error) == ("provider_error", "", "script: boom")
+    assert [step.error for step in result.trace.filter(type="error")] == ["script: boom"]
+    names = [name for name, _ in observer.events]
+    assert names == ["run_start", "iteration_start", "llm_start", "llm_error", "error", "run_end"]
+    told = dict(observer.events)["error"]
+    assert (told["error"], told["context"]) == (boom, {"iteration": 1, "provider": "script"})
+
+
+@pytest.mark.ledger("USE-02", "USE-04", "USE-07", "USE-08", "USE-10", "CFG-12")
+async def test_agent_sums_what_its_runs_have_used() -> None:
+    script = Script([used("", 0.1, calling=True), used("Paid.", 0.2), used("Yes.", None)])
+    agent = Agent([search], provider=script, config=AgentConfig(enable_analytics=True))
+    result = await agent.run("is it paid?")
+    assert (result.usage.total_tokens, result.cost_usd, agent.total_tokens) == (300, pytest.approx(0.3), 300)
+    assert agent.get_usage_summary() == "300 tokens (200 in, 100 out), $0.3000"
+    of_search = result.usage.by_tool["search"]
+    assert (of_search.calls, of_search.failed, of_search.tokens) == (1, 0, 150)
+    analytics = agent.get_analytics()
+    assert analytics is not None
+    assert analytics.summary().startswith("search: 1 calls, 0 failed, ")
+    assert analytics.to_dict()["search"]["failure_rate"] == 0.0  # type: ignore[index, call-overload]
+
+    await agent.run("really?")
+    assert (agent.total_tokens, agent.total_cost) == (450, None), "an unknown price is no price"
+    agent.reset_usage()
+    assert (agent.total_tokens, agent.get_usage_summary()) == (0, "0 tokens (0 in, 0 out), cost unknown")
+    assert Agent([], provider=script).get_analytics() is None
+
+
+@pytest.mark.ledger("CFG-10", "USE-05")
+async def test_cost_warning_is_told_once_when_it_is_crossed() -> None:
+    script = Script([used("", 0.06, calling=True), used("", 0.06, calling=True), used("ok", 0.06)])
+    turn = Turn(script, [search], AgentConfig(cost_warning_threshold=0.10))
+    await turn.run()
+    (warning,) = turn.told.of_kind(CostWarning)
+    assert (warning.cost_used, warning.threshold) == (pytest.approx(0.12), 0.10)
+
+
+@pytest.mark.ledger("USE-11")
+@pytest.mark.parametrize(
+    ("limit", "reason", "cost"),
+    [
+        ({"max_total_tokens": 100}, "max_total_tokens: 150 of 100 tokens are used", 0.5),
+        ({"max_cost_usd": 0.5}, "max_cost_usd: 0.500000 of 0.5 US dollars are used", 0.5),
+        ({"max_cost_usd": 0.5, "max_total_tokens": 150}, "max_total_tokens: 150 of 150 tokens are used", None),
+    ],
+)
+async def test_a_budget_ends_the_run_before_the_next_call(limit: Any, reason: str, cost: float | None) -> None:
+    script = Script([used("", cost, calling=True), used("never asked", cost)])
+    turn = Turn(script, [search], AgentConfig(**limit))
+    outcome = await turn.run()
+    assert (outcome.stop_reason, len(script.requests)) == ("budget", 1)
+    (told,) = turn.told.of_kind(BudgetExceeded)
+    assert (told.reason, told.tokens_used, told.cost_used) == (reason, 150, cost)
+    assert [step.summary for step in outcome.trace.filter(type="budget_exceeded")] == [reason]
+
+
+async def test_an_unknown_price_is_limited_by_tokens_alone() -> None:
+    script = Script([used("", None, calling=True), used("asked", None)])
+    outcome = await Turn(script, [search], AgentConfig(max_cost_usd=0.01)).run()
+    assert (outcome.stop_reason, outcome.content, outcome.cost_usd) == ("answered", "asked", None)
+
+
+@pytest.mark.ledger("OBS-16")
+async def test_a_batch_is_told_with_its_counts() -> None:
+    observer = RecordingObserver()
+    script = Script(["one", ProviderError("script", "401", retryable=False), "three"])
+    agent = Agent([], provider=script, config=AgentConfig(observers=(observer,)))
+    await agent.batch(["a", "b", "c"], max_concurrency=1)
+    (start,) = [fields for name, fields in observer.events if name == "batch_start"]
+    (end,) = [fields for name, fields in observer.events if name == "batch_end"]
+    assert start["prompts_count"] == 3
+    assert (end["batch_id"], end["results_count"], end["errors_count"]) == (start["batch_id"], 3, 1)
+    assert end["total_duration_ms"] > 0
+
+
+@pytest.mark.ledger("OBS-32", "OBS-33", "CFG-13", "TEST-03")
+async def test_hooks_are_called_beside_observers() -> None:
+    heard: list[tuple[str, Any]] = []
+    with pytest.warns(DeprecationWarning, match="observers="):
+        hooks = {"on_tool_start": lambda name, args: heard.append((name, dict(args)))}
+        agent = Agent([search], provider=Script([call("search", query="a"), "ok"]), config=AgentConfig(hooks=hooks))
+    await agent.run("hi")
+    assert heard == [("search", {"query": "a"})]
+
+
+@pytest.mark.ledger("OBS-14", "PYG-45")
+async def test_chunks_of_a_streaming_tool_are_told() -> None:
+    @tool(streaming=True, read_only=True)
+    async def count() -> Any:
+        """Count."""
+        yield "1"
+        yield "2"
+
+    turn = Turn(Script([call("count"), "ok"]), [count])
+    await turn.run()
+    assert [(event.call_id, event.tool_name, event.chunk) for event in turn.told.of_kind(ToolChunk)] == [
+        ("id-0", "count", "1"),
+        ("id-0", "count", "2"),
+    ]
+
+
+@pytest.mark.ledger("OBS-20")
+async def test_messages_left_out_of_the_window_are_told() -> None:
+    turn = Turn(Script(["ok"]), [])
+    long = ModelMessage(role="user", content="x" * 40_000)
+    script = Script(["ok"])
+    observer = RecordingObserver()
+    agent = Agent([], provider=script, config=AgentConfig(observers=(observer,)))
+    await agent.run([*[long] * 9, ModelMessage(role="user", content="now")])
+    (trim,) = [fields for name, fields in observer.events if name == "memory_trim"]
+    assert trim["messages_removed"] + trim["messages_remaining"] == 10
+    assert trim["messages_remaining"] == len(script.requests[0].messages)
+    await turn.run()
+    assert turn.told.of_kind(MemoryTrim) == []
+
+
+async def test_equal_rounds_are_told_as_a_loop() -> None:
+    turn = Turn(Script([call("search", query="a")] * 3), [search])
+    outcome = await turn.run()
+    (told,) = turn.told.of_kind(ToolLoopDetected)
+    assert (outcome.stop_reason, told.detector_name) == ("loop_detected", "equal_rounds")
+    assert [step.type for step in outcome.trace][-1] == "loop_detected"
+
+
+@pytest.mark.ledger("PYG-15")
+async def test_a_cancelled_run_is_told_and_raises() -> None:
+    begun = asyncio.Event()
+
+    @tool
+    async def hang() -> None:
+        """Hang."""
+        begun.set()
+        await asyncio.Event().wait()
+
+    turn = Turn(Script([call("hang")]), [hang])
+    running = asyncio.create_task(turn.run())
+    await begun.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert [(event.iteration, event.reason) for event in turn.told.of_kind(Cancelled)] == [
+        (1, "its task was cancelled")
+    ]
+    assert turn.told.of_kind(RunError) == []
+
+
+@pytest.mark.ledger("OBS-31")
+async def test_an_observer_that_always_raises_changes_no_result() -> None:
+    class Rude(AgentObserver):
+        def on_event(self, event: object) -> None:
+            raise RuntimeError("no")
+
+    script = [call("search", query="a"), "ok"]
+    plain = await Agent([search], provider=Script([*script])).run("hi")
+    observed = await Agent([search], provider=Script([*script]), config=AgentConfig(observers=(Rude(),))).run("hi")
+    assert observed == plain
+
+
+async def test_the_clock_of_the_context_is_that_of_the_trace() -> None:
+    from datetime import UTC, datetime
+
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    context = ToolContext(person="app:-:ana", now=lambda: at)
+    result = await Agent([], provider=Script(["ok"])).run("hi", context=context)
+    assert (result.trace.started_at, result.trace.ended_at) == (at, at)
