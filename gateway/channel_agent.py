@@ -133,7 +133,6 @@ class ChannelAgent:
         self.deps: Any = None
         self._lifespan = lifespan
         self.commands = BotCommands()
-        """The commands of the bot: the built-in ones, and those that `command` registered."""
         self._on_outcome: list[ActionCallback] = []
         self.executors = Executors()
         """The executors of stashed actions."""
@@ -259,10 +258,9 @@ class ChannelAgent:
         self.executors.add_factory(kind, factory)
 
     def on(self, event: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Register a function for an event, named like a method of AgentObserver without ``on_``: ``turn_end``.
+        """Register a function, sync or async, for an event named like a method of AgentObserver without ``on_``.
 
-        It gets the arguments of that method, and may be sync or async. Raises ValueError for an unknown name.
-        """
+        It gets the arguments of that method. Raises ValueError for an unknown name."""
 
         self._callbacks.check_name(event)
 

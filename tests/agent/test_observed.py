@@ -92,7 +92,8 @@ async def test_agent_sums_what_its_runs_have_used() -> None:
     script = Script([used("", 0.1, calling=True), used("Paid.", 0.2), used("Yes.", None)])
     agent = Agent([search], provider=script, config=AgentConfig(enable_analytics=True))
     result = await agent.run("is it paid?")
-    assert (result.usage.total_tokens, result.cost_usd, agent.total_tokens) == (300, pytest.approx(0.3), 300)
+    assert (result.usage.total_tokens, agent.total_tokens) == (300, 300)
+    assert result.cost_usd == pytest.approx(0.3)
     assert agent.get_usage_summary() == "300 tokens (200 in, 100 out), $0.3000"
     of_search = result.usage.by_tool["search"]
     assert (of_search.calls, of_search.failed, of_search.tokens) == (1, 0, 150)
@@ -114,7 +115,8 @@ async def test_cost_warning_is_told_once_when_it_is_crossed() -> None:
     turn = Turn(script, [search], AgentConfig(cost_warning_threshold=0.10))
     await turn.run()
     (warning,) = turn.told.of_kind(CostWarning)
-    assert (warning.cost_used, warning.threshold) == (pytest.approx(0.12), 0.10)
+    assert warning.cost_used == pytest.approx(0.12)
+    assert warning.threshold == 0.10
 
 
 @pytest.mark.ledger("USE-11")
@@ -232,9 +234,9 @@ async def test_an_observer_that_always_raises_changes_no_result() -> None:
         def on_event(self, event: object) -> None:
             raise RuntimeError("no")
 
-    script = [call("search", query="a"), "ok"]
-    plain = await Agent([search], provider=Script([*script])).run("hi")
-    observed = await Agent([search], provider=Script([*script]), config=AgentConfig(observers=(Rude(),))).run("hi")
+    asked = call("search", query="a")
+    plain = await Agent([search], provider=Script([asked, "ok"])).run("hi")
+    observed = await Agent([search], provider=Script([asked, "ok"]), config=AgentConfig(observers=(Rude(),))).run("hi")
     assert observed == plain
 
 

@@ -40,7 +40,7 @@ async def look(where: str) -> str:
 
 
 def bot(*steps: object, **options: object) -> ChannelAgent:
-    config = AgentConfig(**options)  # type: ignore[arg-type]
+    config = AgentConfig(**options)
     return ChannelAgent(Agent([look], provider=ScriptedProvider(steps), config=config))  # type: ignore[arg-type]
 
 
