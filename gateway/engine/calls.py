@@ -20,7 +20,7 @@ from channels import AskfirstError, Message
 from channels.direct import DirectChannel
 from gateway.artifacts import Artifact
 from gateway.engine.context import EngineContext
-from gateway.observe.results import NO_TRACE, AgentResult, StopReason, StoredTrace
+from gateway.observe.results import NO_TRACE, AgentResult, RunRecord, StopReason, StoredTrace
 from gateway.observe.trace import AgentTrace
 from gateway.providers.base import ModelMessage, ProviderError, ToolCall, Usage
 from gateway.store.transaction import Put, Transaction
@@ -121,6 +121,8 @@ class Call:
     last_line: int
     """The last line of the visible log that the call has seen."""
     turn_result: TurnResult | None = None
+    record: RunRecord | None = None
+    """The record of a turn that ran in this process. The trace of any other is read from the store."""
     error: Exception | None = None
 
     async def wait_for_line(self, seconds: float) -> bool:
@@ -173,7 +175,7 @@ class Call:
             iterations=ended.iterations,
             tool_calls=ended.tool_calls,
             messages=ended.messages,
-            record=StoredTrace(await self._trace(ended.run_id)),
+            record=self.record or StoredTrace(await self._trace(ended.run_id)),
         )
 
     async def _trace(self, run_id: str) -> AgentTrace:
@@ -182,7 +184,10 @@ class Call:
         record = (await self.context.store.get([key]))[key] if run_id else None
         if record is None or not isinstance(record.value, Mapping):
             return NO_TRACE
-        return AgentTrace.from_dict(record.value)
+        try:
+            return AgentTrace.from_dict(record.value)
+        except ValueError:  # a later release wrote it
+            return NO_TRACE
 
     async def _pending(self, asked: Sequence[str]) -> tuple[PendingAction, ...]:
         if not asked:

@@ -84,7 +84,7 @@ class BotRuntime:
             incoming = Incoming(
                 conversation=call.conversation, event_ids=(message_id,), body=body, decides=decides(message, language)
             )
-            call.turn_result = call.error = None
+            call.turn_result = call.record = call.error = None
             await context.store.accept([incoming])
             await self._work(call)
             if call.turn_result is None and call.error is None:
@@ -157,6 +157,7 @@ class BotRuntime:
         else:
             if call is not None and outcome is not None:
                 call.turn_result = TurnResult.of(outcome)
+                call.record = outcome.loop.record if outcome.loop is not None else None
 
     async def _newest_message(self, conversation: str) -> str | None:
         """Return the id of the bot's newest message in the visible log of a conversation."""

@@ -59,14 +59,16 @@ def tell_settled(
 
 
 async def tell_audited(events: Teller, transaction: Transaction) -> None:
-    """Tell the changes of actions that a commit has stored, by its audit lines."""
+    """Tell the changes of actions that a commit has stored, by its audit lines. Never raises: the commit is made."""
     for line in _audit(transaction):
         action_id, what, person = str(line["action"]), str(line["what"]), line.get("person")
         by = person if isinstance(person, str) else None
         await events.tell(ActionAudited, action_id=action_id, what=what, person=by)
         put = transaction.puts.get(keys.action(action_id))
-        if put is not None and any(map(events.listeners, (PendingDecided, PendingLaunched, PendingResolved))):
-            await _tell_change(events, _action(put.value), what, by)
+        if put is None or not any(map(events.listeners, (PendingDecided, PendingLaunched, PendingResolved))):
+            continue
+        if (action := _action(put.value)) is not None:
+            await _tell_change(events, action, what, by)
 
 
 async def _tell_change(events: Teller, action: PendingAction, what: str, person: str | None) -> None:
@@ -81,11 +83,12 @@ async def _tell_change(events: Teller, action: PendingAction, what: str, person:
         await events.tell(PendingResolved, action=action, status=what)
 
 
-def _action(sealed: Json) -> PendingAction:
-    """Return the action of a record that was sealed just now."""
-    if not is_sealed(sealed):
-        raise TypeError("a record of an action is sealed")
-    return PendingAction.from_json(json.loads(str(sealed["body"])))
+def _action(sealed: Json) -> PendingAction | None:
+    """Return the action of a record that was sealed just now. None if it is none: the commit is made all the same."""
+    try:
+        return PendingAction.from_json(json.loads(str(sealed["body"]))) if is_sealed(sealed) else None
+    except ValueError:
+        return None
 
 
 def _audit(transaction: Transaction) -> list[dict[str, Json]]:

@@ -87,6 +87,7 @@ async def test_the_result_is_the_same_wherever_the_turn_runs(store: Store, tmp_p
         assert action.code in asked.content and action.shown_at is not None
         same = ("stop_reason", "usage", "iterations", "tool_calls", "messages")
         assert [getattr(asked, name) for name in same] == [getattr(expected, name) for name in same]
+        assert [step.type for step in asked.trace] == [step.type for step in expected.trace] != []
         done = await bot.decide("app:-:ana", "confirm", action_id=action.pending_action_id)
         assert (done.content, done.stop_reason) == ("Invoice INV-1 is deleted.", "decided")
         answered = await bot.ask_channel("ana", "thanks")

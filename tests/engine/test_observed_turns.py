@@ -30,7 +30,7 @@ from gateway.turn import Outcome
 from tests.engine.rig import Rig, Worker, message, rig
 
 PLACE = "agent/test:bot:ana"
-STEPS = ["session_load", "llm_call", "tool_selection", "tool_execution", "llm_call"]
+STEPS = ["session_load", "llm_call", "tool_selection", "tool_execution", "llm_call", "session_save"]
 
 
 @tool(read_only=True)
@@ -78,13 +78,7 @@ async def test_one_id_leads_from_the_receipt_to_the_delivery(tmp_path: Path, cap
         assert {vars(each)["run"] for each in caplog.records if hasattr(each, "run")} == {run_id}
         trace = await stored_trace(chat, run_id)
         assert trace is not None
-        assert [step.type for step in trace] == [
-            "session_load",
-            "llm_call",
-            "tool_selection",
-            "tool_execution",
-            "llm_call",
-        ]
+        assert [step.type for step in trace] == STEPS
         metadata = dict(trace.metadata)
         assert len(str(metadata.pop("person"))) == 16
         assert metadata == {"bot": "agent", "channel": "test", "event": event_id}
@@ -140,6 +134,7 @@ async def test_a_turn_that_is_taken_over_has_one_trace(tmp_path: Path) -> None:
             ("llm_call", True),
             ("tool_selection", True),
             ("llm_call", False),
+            ("session_save", False),
         ]
         assert [step.duration_ms for step in trace if step.from_checkpoint] == [None, None]
 

@@ -41,7 +41,8 @@ class TurnConcluder:
         If a commit was applied and only its answer was lost, the lease is already given back. The retry then raises
         Fenced.
         """
-        at_first, events, place = True, running.events, running.conversation
+        at_first, events, place, lines = True, running.events, running.conversation, len(outcome.transcript)
+        events.trace.step("session_save", summary=f"{lines} messages")  # the commit stores the trace, so it comes first
         for attempt in attempts(patient=True):
             async with attempt:
                 transaction = await self._transaction(running, outcome, language)
@@ -49,7 +50,7 @@ class TurnConcluder:
                 await self._commit(transaction, running.address, at_first=first)
                 taken, how = running.batch.taken, outcome.stop_reason
                 tell_settled(self._context.events, events.run_id, place, taken, transaction, how)
-        await events.tell(SessionSave, session_id=place, message_count=len(outcome.transcript))
+        await self._context.events.tell(SessionSave, events.run_id, session_id=place, message_count=lines)
 
     async def _transaction(self, running: RunningTurn, outcome: Outcome, language: str) -> Transaction:
         context, conversation, batch = self._context, running.conversation, running.batch
