@@ -29,6 +29,7 @@ StopReason: TypeAlias = Literal[
     "decided",
     "command",
 ]
+"""The reason for which a run or a turn ended."""
 
 
 NO_TRACE: Final = AgentTrace(run_id="", started_at=datetime.min.replace(tzinfo=UTC))
