@@ -198,7 +198,7 @@ async def test_a_process_that_was_frozen_wakes_and_is_refused(stage: Stage) -> N
     too_late.set()
     stage.business.release.set()
     one.signal(signal.SIGCONT)
-    await one.says("turn of .*: somebody else has taken over")
+    await one.says("turn of .*: the lease is no longer ours: somebody else has taken over")
     await one.says("action .*: somebody else has taken over")
     in_time.set()
     await stage.until(lambda: stage.texts(ana) == ["Hello!"])

@@ -141,6 +141,15 @@ async def test_heartbeat_after_the_finishing_commit_loses_nothing(chat: Rig, cap
     assert "taken over" not in caplog.text
 
 
+async def test_turn_whose_commit_lost_its_answer_says_so(chat: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    await chat.says("ana", "hello")
+    lease = await chat.worker.lease("turn")
+    chat.wire.lost_answers["commit"] = 1
+    await chat.worker.turn_of(lease)
+    assert (await chat.store.stats()).waiting == 0
+    assert "somebody else has taken over, or our commit was applied and its answer lost" in caplog.text
+
+
 async def test_turn_cancelled_during_its_last_commit_is_cancelled(chat: Rig) -> None:
     await chat.says("ana", "hello")
     running = asyncio.create_task(chat.worker.turn())

@@ -116,7 +116,11 @@ class TurnRunner:
             await self._context.commit(release_to_newer(lease, newer))
             return None
         except Fenced:
-            log.warning("turn of %s: somebody else has taken over", lease.lane)
+            log.warning(
+                "turn of %s: the lease is no longer ours: somebody else has taken over, or our commit was applied and "
+                "its answer lost",
+                lease.lane,
+            )
             return None
 
     def _choose(self, lease: Lease, history: AttemptHistory) -> Batch:
