@@ -1,7 +1,8 @@
 """The events that the gateway stores for itself, beside those of the platforms.
 
 Each is a frozen dataclass. `event_of` reads the body of any stored event. `body_of` writes an event of the gateway, and
-its writer seals the body. Names and order of the stored fields never change.
+its writer seals the body. The stored fields keep their names and their order. A new field comes last and has a default;
+any other change needs a new form (see CONTRIBUTING.md).
 """
 
 from __future__ import annotations

@@ -95,7 +95,13 @@ async def receive(
     refusals: RefusalMonitor | None = None,
     events: Teller = SILENT,
 ) -> WebhookResponse:
-    """Verify, parse and store one request, and tell what became of it; see `_receive`. Never raises for any bytes."""
+    """Verify, parse and store one request, and tell what became of it; see `_receive`. Never raises for any bytes.
+
+    The status is 2xx only when its events are durable, except for events that the inbox leaves out on purpose (messages
+    of a group that are not for the bot, events above a rate, messages and presses of strangers, events without an
+    author or a reader, payloads that the channel does not understand), and except after a store failure of a platform
+    that delivers only once (Twilio), where the answer asks the person to send the message again.
+    """
     began = time.monotonic()
     response = await _receive(
         channel, request, accept=accept, now=now, unstored=unstored, refusals=refusals, events=events
@@ -115,12 +121,11 @@ async def _receive(
     refusals: RefusalMonitor | None,
     events: Teller,
 ) -> WebhookResponse:
-    """Verify, parse and store one request. The status is 2xx only when its events are durable.
+    """Verify, parse and store one request.
 
-    Answers 401 for a forged or stale request, 400 for an unreadable one, 503 when it
-    was not stored in time. If the platform delivers only once, the answer asks the person to send it again instead of
-    503. An exception that the channel's contract does not allow counts as a refused request, so unverified events are
-    never stored.
+    Answers 401 for a forged or stale request, 400 for an unreadable one, 503 when it was not stored in time. An
+    exception that the channel's contract does not allow counts as a refused request, so unverified events are never
+    stored.
     """
     try:
         channel.verify(request, now)
