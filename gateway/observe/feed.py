@@ -14,6 +14,8 @@ from traceback import format_exception
 from channels import Address, Json, Person
 from gateway.observe.events import (
     EVENTS,
+    ActionAudited,
+    DecisionJudged,
     EventSettled,
     IterationEnd,
     IterationStart,
@@ -57,7 +59,7 @@ class Feed:
 
     kinds = frozenset(EVENTS.values()) - {
         *(EventSettled, IterationEnd, IterationStart, RunEnd, RunStart, RunUsage),
-        *(SessionLoad, SessionSave, WebhookHandled),
+        *(ActionAudited, DecisionJudged, SessionLoad, SessionSave, WebhookHandled),
     }
     """All events but those that say nothing new beside the others."""
 
@@ -132,6 +134,8 @@ def _words(name: str, value: object) -> dict[str, object]:
             return {"total_tokens": value.total_tokens, "cost_usd": value.cost_usd}
         case Address() | Person():
             return {name: str(value)}
+        case float() if name == "duration_ms":
+            return {"milliseconds": round(value)}
         case [ModelMessage(), *_]:
             return {name: len(value)}
         case _:

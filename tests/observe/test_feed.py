@@ -7,7 +7,9 @@ from contextlib import aclosing
 from datetime import UTC, datetime
 
 from gateway.observe import Feed, Notice
+from gateway.observe.events import LlmEnd, ToolEnd, TurnStart
 from gateway.observe.feed import BACKLOG
+from gateway.providers import Response, Usage
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -87,3 +89,15 @@ async def test_a_reader_whose_loop_has_ended_harms_nobody() -> None:
     await asyncio.to_thread(elsewhere)
     feed.publish("second")
     assert [notice.name for notice in await read(feed, 2)] == ["first", "second"]
+
+
+async def test_an_event_of_a_run_has_the_conversation_of_its_turn() -> None:
+    feed = Feed(now=lambda: NOW)
+    feed.read(TurnStart("r1", conversation="bot/test:1:2", event_ids=["e"], attempt=1, cause="e"))
+    usage = Usage(prompt_tokens=7, cost_usd=0.5)
+    feed.read(LlmEnd("r1", response=Response(content="Hi", model="m"), usage=usage, provider="p", duration_ms=12.6))
+    feed.read(ToolEnd("r2", call_id="c", tool_name="look", result="found", duration_ms=0.4))
+    _, model, tool = await read(feed, 3)
+    assert (model.name, model.fields["conversation"], model.fields["milliseconds"]) == ("llm_end", "bot/test:1:2", 13)
+    assert (model.fields["content"], model.fields["total_tokens"], model.fields["cost_usd"]) == ("Hi", 7, 0.5)
+    assert (tool.fields["tool"], tool.fields["result"], "conversation" in tool.fields) == ("look", "found", False)

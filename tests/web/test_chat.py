@@ -394,9 +394,9 @@ async def test_the_time_of_a_note_is_marked_and_no_other(bot: Bot, start: Start)
 
 async def test_the_console_says_which_conversation_it_is(bot: Bot, start: Start) -> None:
     async with start(), page(bot) as (http, session):
-        bot.feed.publish("turn.finished", conversation=f"bot/webchat:local:{session}")
-        bot.feed.publish("turn.finished", conversation="bot/telegram:1:2")
-        bot.feed.publish("tool.listed")
+        bot.feed.publish("turn_end", conversation=f"bot/webchat:local:{session}")
+        bot.feed.publish("turn_end", conversation="bot/telegram:1:2")
+        bot.feed.publish("tool_listed")
         found: list[tuple[str, bool]] = []
         async with http.get("/chat/console") as response:
             while len(found) < 3:

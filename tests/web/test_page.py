@@ -39,9 +39,9 @@ def invoices(bot: Bot, event: Event) -> None:
     if isinstance(event, ButtonPress):
         bot.says(session, "edit", Reply(text="Delete **INV-42**?\n\nConfirmed by you.", edits=event.message_id))
         bot.says(session, "done", Reply(text="Done: Delete INV-42"))
-        bot.feed.publish("action_done", tool="delete_invoice")
+        bot.feed.publish("effect_end", tool="delete_invoice")
     elif isinstance(event, Message) and event.text == "delete INV-42":
-        bot.feed.publish("tool_asked", tool="delete_invoice", args={"invoice_id": "INV-42"})
+        bot.feed.publish("pending_stashed", tool="delete_invoice", args={"invoice_id": "INV-42"})
         bot.says(session, "ask", Reply(text="Delete **INV-42**?", buttons=(CONFIRM, CANCEL)))
     elif isinstance(event, Message) and event.text == "break":
         bot.feed.publish("tool_error", tool="break_it", cause="Traceback …\nValueError: broken")
@@ -98,7 +98,7 @@ async def test_confirmed_ask_is_all_there_again_after_a_reload(bot: Bot, start: 
             )
             await expect(page.get_by_role("log").get_by_role("button")).to_have_count(0)
             await expect(page.locator("#notices .what")).to_have_text(
-                ["tool asked · delete_invoice", "action done · delete_invoice"]
+                ["pending stashed · delete_invoice", "effect end · delete_invoice"]
             )
 
         await all_is_there()
@@ -532,11 +532,11 @@ async def test_the_console_is_sifted_and_tells_outcomes_by_colour(
         session = await begun(page, bot)
         here = f"bot/webchat:local:{session}"
         tell = bot.feed.publish
-        tell("model.finished", conversation=here, milliseconds=1234, content="word " * 100)
-        tell("tool.finished", conversation="bot/telegram:1:2", tool="look", milliseconds=7)
-        tell("effect.finished", conversation=here, tool="delete_invoice", state="failed", milliseconds=3)
-        tell("effect.finished", conversation=here, tool="delete_invoice", state="unknown")
-        tell("effect.finished", conversation=here, tool="delete_invoice", state="done")
+        tell("llm_end", conversation=here, milliseconds=1234, content="word " * 100)
+        tell("tool_end", conversation="bot/telegram:1:2", tool="look", milliseconds=7)
+        tell("effect_end", conversation=here, tool="delete_invoice", state="failed", milliseconds=3)
+        tell("effect_end", conversation=here, tool="delete_invoice", state="unknown")
+        tell("effect_end", conversation=here, tool="delete_invoice", state="done")
         lines = page.locator("#notices > li:visible .what")
         await expect(lines).to_have_count(5)
         notices = page.locator("#notices > li")
@@ -549,11 +549,11 @@ async def test_the_console_is_sifted_and_tells_outcomes_by_colour(
         await page.get_by_label("Kind").select_option("ask")
         await expect(lines).to_have_count(3)
         await page.get_by_label("Kind").select_option("problem")
-        await expect(lines).to_have_text(["effect finished · delete_invoice"])
+        await expect(lines).to_have_text(["effect end · delete_invoice"])
         await page.get_by_label("Kind").select_option("")
         await page.get_by_label("Filter by text").fill("TELEGRAM")
-        await expect(lines).to_have_text(["tool finished · look"])
-        tell("tool.finished", tool="other")
+        await expect(lines).to_have_text(["tool end · look"])
+        tell("tool_end", tool="other")
         await page.get_by_label("Filter by text").fill("")
         await expect(lines).to_have_count(6)
         await page.get_by_role("button", name="Clear").click()

@@ -13,19 +13,19 @@ const make = (tag, name = "", words = "") => {
 };
 
 const KINDS = [
-  ["ask", /^(effect|decision|doubt|action)|asked/],
-  ["model", /^model/],
+  ["ask", /^(pending|effect|doubt)/],
+  ["model", /^(llm|budget|cost)/],
   ["tool", /^(tool|policy)/],
 ];
 const kindOf = (name) => KINDS.find(([, pattern]) => pattern.test(name))?.[0] ?? "turn";
 
 // By what came of it, not by what it is called: an effect can finish and have failed.
-const toneOf = (name, { state, stop_reason: stopped }) => {
-  const how = `${name} ${state ?? ""} ${stopped ?? ""}`;
-  if (/fail|error|lost|doubt|not_stored|dead/.test(how)) return "bad";
-  if (/unknown|asked|timeout|budget|iterations|loop/.test(how)) return "wait";
-  if (/finished|done|delivered/.test(how)) return "good";
-  return /started/.test(how) ? "begun" : "";
+const toneOf = (name, { state, status, stop_reason: stopped }) => {
+  const how = `${name} ${state ?? ""} ${status ?? ""} ${stopped ?? ""}`;
+  if (/fail|error|lost|doubt|not_stored|rejected/.test(how)) return "bad";
+  if (/unknown|asked|stashed|timeout|budget|iterations|loop/.test(how)) return "wait";
+  if (/_end|_sent|delivered|resolved/.test(how)) return "good";
+  return /_start|launched/.test(how) ? "begun" : "";
 };
 
 const span = (milliseconds) => (milliseconds < 1000 ? `${milliseconds} ms` : `${(milliseconds / 1000).toFixed(1)} s`);
