@@ -61,7 +61,8 @@ class Agent:
         self._provider = provider
         self._making = threading.Lock()
         self._window, self._meter = Window(), UsageMeter()
-        hooks = [HooksObserver(self.config.hooks)] if self.config.hooks else []
+        # The warning names the line that calls this: `checked` and pydantic stand between.
+        hooks = [HooksObserver(self.config.hooks, stacklevel=6)] if self.config.hooks else []
         self.observers: tuple[AgentObserver, ...] = (*self.config.observers, *hooks)
         self._teller = Teller(observers=self.observers)
 

@@ -177,9 +177,9 @@ class CallRunner:
             return await self._refused(call, f"Tool {tool.name!r} was not run: a person has to confirm it first.")
         if self.context.cancelled:
             return await self._refused(call, f"Tool {tool.name!r} was not run: the person has ended this turn.")
-        if not tool.repeatable:
-            await self.progress.started(each.key)
         await tell(ToolStart, call_id=call.call_id, tool_name=tool.name, tool_args=each.args)
+        if not tool.repeatable:  # nothing is awaited between this and the call
+            await self.progress.started(each.key)
         began, failure = asyncio.get_running_loop().time(), None
         try:
             result = await self._execute(each)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from channels import Json
 from gateway.observe.observer import AgentObserver
@@ -61,6 +62,16 @@ class AgentConfig(BaseModel):
     """Callbacks by name, as one more observer. Deprecated: write an AgentObserver."""
     trace_metadata: Mapping[str, Json] | None = None
     """Values that every trace has as its metadata."""
+
+    @field_validator("trace_metadata")
+    @classmethod
+    def _check_metadata(cls, value: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            raise ValueError("should be JSON: no NaN, no dates, nothing that holds itself") from None
+        return value
+
     parent_run_id: str | None = None
     """The run that all runs of this agent belong to, if a run does not name its own."""
     enable_analytics: bool = False

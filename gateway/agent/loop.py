@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from channels import Json
 from gateway.agent.calls import CallRunner
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import Asked, OnConfirm
@@ -221,19 +220,20 @@ class _Loop:
         messages = (*self.request.messages, *self.messages)
         await self.events.tell(IterationStart, iteration=self.iterations, messages=messages)
         response = self.progress.reply(self.iterations)
+        is_new = response is None
         if response is not None:
             name, usage = self.caller.provider.name, response.usage
             await self.events.tell(
                 LlmEnd, response=response, usage=usage, provider=name, duration_ms=0.0, from_checkpoint=True
             )
         else:
-            response = _plain(_with_ids(await self._call_model(messages), self.iterations))
+            response = await self._call_model(messages)
             self.spec.meter.add(response.usage)
             if response.tool_calls and not self.spec.config.routing_only:
                 await self.progress.replied(response)
         before, self.usage = self.usage, self.usage + response.usage
         limit, cost = self.spec.config.cost_warning_threshold, self.usage.cost_usd
-        if limit is not None and cost is not None and (before.cost_usd or 0.0) < limit <= cost:
+        if is_new and limit is not None and cost is not None and (before.cost_usd or 0.0) < limit <= cost:
             await self.events.tell(CostWarning, cost_used=cost, threshold=limit)
         return response
 
@@ -246,14 +246,14 @@ class _Loop:
         fitting = fitted(messages, window.most)
         await self._tell_trim(messages, fitting, "the conversation is larger than the window")
         try:
-            return await self.caller.call(replace(self.request, messages=tuple(fitting)))
+            return await self.caller.call(replace(self.request, messages=tuple(fitting)), self.iterations)
         except ProviderError as error:
             shorter = fitted(messages, LEAST_BYTES)
             if error.refusal != "too_long" or size(shorter) >= size(fitting):
                 raise
             window.was_too_large(fitting)
             await self._tell_trim(messages, shorter, "the model refused the conversation as too long")
-            return await self.caller.call(replace(self.request, messages=tuple(shorter)))
+            return await self.caller.call(replace(self.request, messages=tuple(shorter)), self.iterations)
 
     async def _tell_trim(self, messages: Sequence[ModelMessage], kept: Sequence[ModelMessage], reason: str) -> None:
         if len(kept) < len(messages):
@@ -315,37 +315,3 @@ class _Loop:
 
 
 _CUT_OFF = "Not run: the reply was cut off at its length limit. Try again with fewer calls or shorter arguments."
-
-
-_NO_JSON = "a value that JSON cannot hold, such as NaN"
-
-
-def _with_ids(response: Response, reply: int) -> Response:
-    """Return the reply with unique call ids.
-
-    Some compatible servers leave call ids empty or repeat one, so that the results could not be told apart.
-    """
-    ids = [call.call_id for call in response.tool_calls]
-    if len(set(ids)) == len(ids) and all(ids):
-        return response
-    calls = [replace(call, call_id=f"call_{reply}_{n}") for n, call in enumerate(response.tool_calls, start=1)]
-    return replace(response, tool_calls=tuple(calls))
-
-
-def _plain(response: Response) -> Response:
-    """Return the reply with only JSON in the arguments of its calls.
-
-    A vendor's parser may accept NaN and infinities, which JSON cannot hold. A call with such a value is not made.
-    """
-    calls = tuple(
-        call if _is_json(call.args) else replace(call, args={}, parse_error=_NO_JSON) for call in response.tool_calls
-    )
-    return response if calls == response.tool_calls else replace(response, tool_calls=calls)
-
-
-def _is_json(args: Mapping[str, Json]) -> bool:
-    try:
-        json.dumps(dict(args), allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
+from channels import Json
 from gateway.agent.config import AgentConfig
 from gateway.observe.events import LlmEnd, LlmError, LlmRetry, LlmStart, RunUsage
 from gateway.observe.teller import RunTeller
@@ -39,8 +41,8 @@ class ModelCaller:
     jitter: Callable[[], float]
     """A function that returns a number from 0 to 1: the share of a tenth that is added to a wait."""
 
-    async def call(self, request: Request) -> Response:
-        """Return the model's whole reply.
+    async def call(self, request: Request, number: int) -> Response:
+        """Return the model's whole reply, the `number`-th of the turn, with unique call ids and plain JSON.
 
         A reply is not retried after a part of its text was passed on, because the person would read it twice. Raises
         ProviderError, Stopped.
@@ -60,7 +62,7 @@ class ModelCaller:
             )
             began = asyncio.get_running_loop().time()
             try:
-                response = await self._unless_stopped(self._once(request, pieces))
+                response = _plain(_with_ids(await self._unless_stopped(self._once(request, pieces)), number))
             except ProviderError as error:
                 final = attempt > self.config.max_retries or bool(pieces)
                 wait = None if final else self._wait(error, attempt)
@@ -156,3 +158,37 @@ class ModelCaller:
 def milliseconds_since(began: float) -> float:
     """Return the milliseconds since `began`, by the event loop's clock."""
     return (asyncio.get_running_loop().time() - began) * 1000
+
+
+_NO_JSON = "a value that JSON cannot hold, such as NaN"
+
+
+def _with_ids(response: Response, reply: int) -> Response:
+    """Return the reply with unique call ids.
+
+    Some compatible servers leave call ids empty or repeat one, so that the results could not be told apart.
+    """
+    ids = [call.call_id for call in response.tool_calls]
+    if len(set(ids)) == len(ids) and all(ids):
+        return response
+    calls = [replace(call, call_id=f"call_{reply}_{n}") for n, call in enumerate(response.tool_calls, start=1)]
+    return replace(response, tool_calls=tuple(calls))
+
+
+def _plain(response: Response) -> Response:
+    """Return the reply with only JSON in the arguments of its calls.
+
+    A vendor's parser may accept NaN and infinities, which JSON cannot hold. A call with such a value is not made.
+    """
+    calls = tuple(
+        call if _is_json(call.args) else replace(call, args={}, parse_error=_NO_JSON) for call in response.tool_calls
+    )
+    return response if calls == response.tool_calls else replace(response, tool_calls=calls)
+
+
+def _is_json(args: Mapping[str, Json]) -> bool:
+    try:
+        json.dumps(dict(args), allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True

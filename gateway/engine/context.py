@@ -124,7 +124,7 @@ class EngineContext:
                 raise
         self.clock.observe(committed.at)
         if transaction.appends:
-            await tell_audited(self.events, transaction)
+            tell_audited(self.events, transaction)
         return committed
 
     @property

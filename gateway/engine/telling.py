@@ -58,29 +58,32 @@ def tell_settled(
     )
 
 
-async def tell_audited(events: Teller, transaction: Transaction) -> None:
-    """Tell the changes of actions that a commit has stored, by its audit lines. Never raises: the commit is made."""
+def tell_audited(events: Teller, transaction: Transaction) -> None:
+    """Tell the changes of actions that a commit has stored, by its audit lines.
+
+    Never raises and never waits: the commit is made, and an effect may follow under its lease.
+    """
     for line in _audit(transaction):
         action_id, what, person = str(line["action"]), str(line["what"]), line.get("person")
         by = person if isinstance(person, str) else None
-        await events.tell(ActionAudited, action_id=action_id, what=what, person=by)
+        events.tell_now(ActionAudited, action_id=action_id, what=what, person=by)
         put = transaction.puts.get(keys.action(action_id))
         if put is None or not any(map(events.listeners, (PendingDecided, PendingLaunched, PendingResolved))):
             continue
         if (action := _action(put.value)) is not None:
-            await _tell_change(events, action, what, by)
+            _tell_change(events, action, what, by)
 
 
-async def _tell_change(events: Teller, action: PendingAction, what: str, person: str | None) -> None:
+def _tell_change(events: Teller, action: PendingAction, what: str, person: str | None) -> None:
     if what in ("decided", "voted", "refused") and person is not None:
         intent = "cancel" if what == "refused" else "confirm"
-        await events.tell(PendingDecided, action=action, person=person, intent=intent)
+        events.tell_now(PendingDecided, action=action, person=person, intent=intent)
     if what == "launched":
-        await events.tell(PendingLaunched, action=action)
+        events.tell_now(PendingLaunched, action=action)
     elif what in ("finished", "settled"):
-        await events.tell(PendingResolved, action=action, status=action.state)
+        events.tell_now(PendingResolved, action=action, status=action.state)
     elif what == action.reason:
-        await events.tell(PendingResolved, action=action, status=what)
+        events.tell_now(PendingResolved, action=action, status=what)
 
 
 def _action(sealed: Json) -> PendingAction | None:

@@ -61,7 +61,7 @@ class Feed:
         *(EventSettled, IterationEnd, IterationStart, RunEnd, RunStart, RunUsage),
         *(ActionAudited, DecisionJudged, SessionLoad, SessionSave, WebhookHandled),
     }
-    """All events but those that say nothing new beside the others."""
+    """All events but the ones that repeat others."""
 
     def __init__(self, *, now: Callable[[], datetime]) -> None:
         self._now = now

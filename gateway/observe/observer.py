@@ -21,7 +21,9 @@ class AgentObserver:
     Observers are called in list order. An error that a method raises is logged and counted, and does not change the
     run. With `blocking`, the run waits for an async method, up to `timeout_seconds`. Without it, async methods run in
     order in the background and are awaited at shutdown. Beyond 1,000 waiting events, new ones are dropped and counted.
-    A `def` method runs at once and must not block. Events of webhooks are never waited for: their answer comes first.
+    A `def` method runs at once and must not block. An observer that took longer than `timeout_seconds` once is never
+    waited for again. Events of webhooks and of changes of actions are never waited for either: a platform waits for the
+    answer, and an effect for its lease. An observer gets copies of arguments: changing them changes no run.
 
     `run_id` is the same for every attempt at one turn, so a turn that another process takes over continues its trace.
     """

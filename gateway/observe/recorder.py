@@ -33,6 +33,7 @@ from gateway.observe.events import (
     ToolErrorRaised,
     ToolLoopDetected,
 )
+from gateway.observe.results import StoredTrace
 from gateway.observe.trace import AgentTrace, TraceStep
 from gateway.providers.base import ProviderError, Response, ToolUsage
 
@@ -67,6 +68,10 @@ class TraceRecorder:
         self._made = _Made()
         self._used: dict[str, _Used] = {}
         self._ended: tuple[str | None, datetime | None] = (None, None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy as the trace so far, without the clock."""
+        return StoredTrace, (self.trace(),)
 
     @property
     def run_id(self) -> str:

@@ -10,12 +10,14 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping,
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 from channels import Json
 from gateway.logs import describe_error
 from gateway.observe.callbacks import Callbacks
 from gateway.observe.events import ObservedEvent, RunEvent
 from gateway.observe.observer import AgentObserver
+from gateway.observe.private import private
 from gateway.observe.recorder import TraceRecorder
 from gateway.observe.runs import new_run_id
 
@@ -69,6 +71,8 @@ class Teller:
         self.failed: Counter[str] = Counter()
         """Name of an observer's class -> the events at which it raised or took too long."""
         self._logged: set[tuple[str, str]] = set()
+        self._too_slow: set[int] = set()
+        """The ids of the blocking observers that took too long once. No run waits for them again."""
 
     async def tell(self, kind: Callable[P, E], /, *args: P.args, **fields: P.kwargs) -> None:
         """Tell an event, and wait for the blocking observers. `kind` is its class, and the rest its fields."""
@@ -99,10 +103,11 @@ class Teller:
         for reader in listeners.readers:
             reader.read(event)
         blocking: list[tuple[AgentObserver, Awaitable[Any]]] = []
+        own = private(event) if listeners.observers else event
         for observer in listeners.observers:
-            if (unfinished := self._call(observer, event)) is None:
+            if (unfinished := self._call(observer, own)) is None:
                 continue
-            if observer.blocking:
+            if observer.blocking and id(observer) not in self._too_slow:
                 blocking.append((observer, unfinished))
             else:
                 self._queues[id(observer)].add(event.name, unfinished)
@@ -118,8 +123,9 @@ class Teller:
         """Give an event to its listeners, and wait for none."""
         for reader in listeners.readers:
             reader.read(event)
+        own = private(event) if listeners.observers else event
         for observer in listeners.observers:
-            if (unfinished := self._call(observer, event)) is not None:
+            if (unfinished := self._call(observer, own)) is not None:
                 self._queues[id(observer)].add(event.name, unfinished)
 
     def _call(self, observer: AgentObserver, event: ObservedEvent) -> Awaitable[Any] | None:
@@ -132,16 +138,24 @@ class Teller:
         return result if inspect.isawaitable(result) else None
 
     async def finish(self, observer: AgentObserver, name: str, unfinished: Awaitable[Any]) -> None:
-        """Await an observer's method within its time. Its error is counted, and logged once for each event's name."""
+        """Await an observer's method within its time. Its error is counted, and logged once for each event's name.
+
+        A method that takes longer is cancelled and left, even if it does not end then.
+        """
+        task = asyncio.ensure_future(unfinished)
         try:
-            async with asyncio.timeout(observer.timeout_seconds):
-                await unfinished
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            self._note_failure(observer, name, error)  # the observer's own: it awaited a task that was cancelled
-        except Exception as error:  # noqa: BLE001 - an observer's error must not change the run
+            done, _ = await asyncio.wait({task}, timeout=observer.timeout_seconds)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if not done:
+            task.cancel()
+            task.add_done_callback(_ignore_error)
+            self._too_slow.add(id(observer))
+            self._note_failure(observer, name, TimeoutError())
+        elif task.cancelled():
+            self._note_failure(observer, name, asyncio.CancelledError())
+        elif (error := task.exception()) is not None:
             self._note_failure(observer, name, error)
 
     def _note_failure(self, observer: AgentObserver, name: str, error: BaseException) -> None:
@@ -158,31 +172,40 @@ class Teller:
             await asyncio.gather(*(queue.drain(limit_seconds) for queue in queues))
 
 
+_Waiting: TypeAlias = asyncio.Queue[tuple[str, Awaitable[Any]]]
+
+
 class _ObserverQueue:
     """The events that wait for one observer in the background, in order."""
 
     def __init__(self, observer: AgentObserver, teller: Teller) -> None:
         self._observer, self._teller = observer, teller
-        self._waiting: asyncio.Queue[tuple[str, Awaitable[Any]]] | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[_Waiting, asyncio.Task[None]]]
+        self._of_loop = WeakKeyDictionary()
+        """Event loop -> its waiting events, and the task that hands them over: threads have loops of their own."""
 
     @property
     def is_busy(self) -> bool:
-        return self._task is not None and not self._task.done()
+        found = self._of_loop.get(asyncio.get_running_loop())
+        return found is not None and not found[1].done()
 
     def add(self, name: str, unfinished: Awaitable[Any]) -> None:
         """Have this awaited after what waits already. It is dropped when too many wait."""
         loop = asyncio.get_running_loop()
-        if self._waiting is None or self._task is None or self._task.get_loop() is not loop or self._task.done():
-            waiting: asyncio.Queue[tuple[str, Awaitable[Any]]] = asyncio.Queue(MOST_WAITING)
-            self._waiting = waiting
-            self._task = loop.create_task(self._work(waiting))
-            # A loop that ends cancels the task, also before its start, so this is no part of it.
-            self._task.add_done_callback(lambda _: self._drop_all(waiting))
+        found = self._of_loop.get(loop)
+        if found is None or found[1].done():
+            found = self._of_loop[loop] = self._begin(loop)
         try:
-            self._waiting.put_nowait((name, unfinished))
+            found[0].put_nowait((name, unfinished))
         except asyncio.QueueFull:
             self._drop(unfinished)
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> tuple[_Waiting, asyncio.Task[None]]:
+        waiting: _Waiting = asyncio.Queue(MOST_WAITING)
+        task = loop.create_task(self._work(waiting))
+        # A loop that ends cancels the task, also before its start, so this is no part of it.
+        task.add_done_callback(lambda _: self._drop_all(waiting))
+        return waiting, task
 
     def _drop(self, unfinished: Awaitable[Any]) -> None:
         who = type(self._observer).__name__
@@ -191,11 +214,11 @@ class _ObserverQueue:
             log.warning("observer %s is too slow: events are dropped (logged once)", who)
         _close(unfinished)
 
-    def _drop_all(self, waiting: asyncio.Queue[tuple[str, Awaitable[Any]]]) -> None:
+    def _drop_all(self, waiting: _Waiting) -> None:
         while not waiting.empty():
             self._drop(waiting.get_nowait()[1])
 
-    async def _work(self, waiting: asyncio.Queue[tuple[str, Awaitable[Any]]]) -> None:
+    async def _work(self, waiting: _Waiting) -> None:
         while True:
             name, unfinished = await waiting.get()
             try:
@@ -205,9 +228,10 @@ class _ObserverQueue:
 
     async def drain(self, limit_seconds: float) -> None:
         """Wait until no event waits, or this time is over. What waits then is dropped."""
-        waiting, task = self._waiting, self._task
-        if waiting is None or task is None or task.get_loop() is not asyncio.get_running_loop():
+        found = self._of_loop.get(asyncio.get_running_loop())
+        if found is None:
             return
+        waiting, task = found
         try:
             async with asyncio.timeout(limit_seconds):
                 await waiting.join()
@@ -215,6 +239,12 @@ class _ObserverQueue:
             self._drop_all(waiting)
         task.cancel()
         await asyncio.wait({task})
+
+
+def _ignore_error(task: asyncio.Future[Any]) -> None:
+    """Take the error of a task that was left, so that asyncio does not log it."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _close(unfinished: Awaitable[Any]) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import pytest
@@ -339,3 +341,55 @@ def test_a_new_loop_goes_on_without_the_old_ones_events() -> None:
     assert teller.dropped == {"Later": 1}
     asyncio.run(of_second_loop())
     assert heard == ["new"]
+
+
+class Stubborn(AgentObserver):
+    """Goes on when it is cancelled."""
+
+    blocking = True
+    timeout_seconds = 0.01
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.released = asyncio.Event()
+
+    async def on_tool_chunk(self, run_id: str, call_id: str, tool_name: str, chunk: str) -> None:
+        self.calls += 1
+        while not self.released.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.released.wait()
+
+
+async def test_a_run_waits_once_for_an_observer_that_never_ends() -> None:
+    observer = Stubborn()
+    teller = Teller(observers=[observer])
+    try:
+        await teller.tell(ToolChunk, "r", call_id="c", tool_name="t", chunk="x")
+        assert (observer.calls, teller.failed["Stubborn"]) == (1, 1)
+        await teller.tell(ToolChunk, "r", call_id="c", tool_name="t", chunk="y")
+        assert observer.calls == 1, "the second is handed over, and not waited for"
+    finally:
+        observer.released.set()
+    await teller.drain()
+    assert observer.calls == 2
+
+
+def test_runs_in_several_threads_each_have_their_queue() -> None:
+    handled: list[str] = []
+
+    class Slow(AgentObserver):
+        async def on_tool_chunk(self, run_id: str, call_id: str, tool_name: str, chunk: str) -> None:
+            await asyncio.sleep(0)
+            handled.append(chunk)
+
+    teller = Teller(observers=[Slow()])
+
+    async def run() -> None:
+        for number in range(50):
+            await teller.tell(ToolChunk, "r", call_id="c", tool_name="t", chunk=str(number))
+        await teller.drain()
+
+    with ThreadPoolExecutor(8) as threads:
+        for each in [threads.submit(asyncio.run, run()) for _ in range(16)]:
+            each.result()
+    assert (len(handled), teller.dropped["Slow"]) == (800, 0)

@@ -116,7 +116,7 @@ class Effects:
             else:
                 end = await self._success(action, tool, result, emitted)
         took = (asyncio.get_running_loop().time() - began) * 1000
-        await self._context.events.tell(EffectEnd, action=action, state=end.state, duration_ms=took, error=failure)
+        self._context.events.tell_now(EffectEnd, action=action, state=end.state, duration_ms=took, error=failure)
         return replace(end, again=False) if goes_on else end
 
     async def after_a_death(self, action: PendingAction) -> EffectResult | None:
