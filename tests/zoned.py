@@ -58,9 +58,9 @@ async def dump(store: Any) -> list[str]:
     for what, instead in (
         (drawn, "drawn"),
         (code, r"\1drawn"),
+        (r"(duration_ms\\*\": ?)[\d.e-]+", r"\1drawn"),
         (r"\b\d{16}\b", _minute),
         (r"(T\d\d:\d\d):\d\d(\.\d+)?", r"\1"),
-        (r"(duration_ms\\*\": ?)[\d.e-]+", r"\1drawn"),
     ):
         found = [re.sub(what, instead, row) for row in found]
     return sorted(found)
