@@ -106,7 +106,7 @@ def at(api_url: str, url: str) -> URL:
 
 
 def _is_documented(text: str) -> bool:
-    """True if an answer is an object whose lists hold objects and whose dates are text, as all of Twilio's are.
+    """True if an answer is an object with lists of objects and with dates as text, as all of Twilio's are.
 
     The library relies on that: https://www.twilio.com/docs/usage/twilios-response.
     """

@@ -12,11 +12,11 @@ from typing import Any, Self
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import OnConfirm
 from gateway.agent.loop import AgentSpec, LoopOutcome, run_loop
-from gateway.agent.model import OnText, milliseconds_since
+from gateway.agent.model import OnText
 from gateway.agent.ports import LoopPorts
 from gateway.agent.unattended import Unattended
 from gateway.agent.window import Window
-from gateway.observe.events import BatchEnd, BatchStart
+from gateway.observe.events import BatchEnd, BatchStart, milliseconds_since
 from gateway.observe.hooks import HooksObserver
 from gateway.observe.observer import AgentObserver
 from gateway.observe.results import AgentResult, StreamChunk
@@ -126,16 +126,13 @@ class Agent:
 
         async def once() -> AgentResult:
             # A provider's connections belong to one event loop, and this one ends with the run.
-            if isinstance(self._provider, str) or self._provider is None:
-                agent = self.using(self._provider)
-                try:
-                    return await agent.run(message, **options)
-                finally:
-                    await agent.provider.close()
-                    await self.drain()
+            owns = isinstance(self._provider, str) or self._provider is None
+            agent = self.using(self._provider) if owns else self
             try:
-                return await self.run(message, **options)
+                return await agent.run(message, **options)
             finally:
+                if owns:
+                    await agent.provider.close()
                 await self.drain()
 
         return asyncio.run(once())

@@ -13,11 +13,18 @@ from channels import Json, Media
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import Ask, Asked, OnConfirm, Verdict
 from gateway.agent.journal import CallResult, Progress
-from gateway.agent.model import milliseconds_since
 from gateway.agent.unattended import Approved, Unattended
 from gateway.artifacts import Artifact, NotKept, collecting, emit_artifact
 from gateway.logs import describe_error
-from gateway.observe.events import PendingStashed, PolicyDecision, ToolChunk, ToolEnd, ToolErrorRaised, ToolStart
+from gateway.observe.events import (
+    PendingStashed,
+    PolicyDecision,
+    ToolChunk,
+    ToolEnd,
+    ToolErrorRaised,
+    ToolStart,
+    milliseconds_since,
+)
 from gateway.observe.teller import RunTeller
 from gateway.providers.base import ToolCall
 from gateway.tools import (

@@ -11,11 +11,11 @@ from typing import TypeAlias, TypeVar
 
 from channels import Json
 from gateway.agent.config import AgentConfig
-from gateway.observe.events import LlmEnd, LlmError, LlmRetry, LlmStart, RunUsage
+from gateway.observe.events import LlmEnd, LlmError, LlmRetry, LlmStart, RunUsage, milliseconds_since
 from gateway.observe.teller import RunTeller
 from gateway.providers.base import Provider, ProviderError, Request, Response
 
-__all__ = ["ModelCaller", "OnText", "Stopped", "milliseconds_since"]
+__all__ = ["ModelCaller", "OnText", "Stopped"]
 
 T = TypeVar("T")
 
@@ -153,11 +153,6 @@ class ModelCaller:
                 raise asyncio.CancelledError from None
             if stopped:
                 raise Stopped from None
-
-
-def milliseconds_since(began: float) -> float:
-    """Return the milliseconds since `began`, by the event loop's clock."""
-    return (asyncio.get_running_loop().time() - began) * 1000
 
 
 _NO_JSON = "a value that JSON cannot hold, such as NaN"

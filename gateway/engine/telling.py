@@ -5,8 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from channels import Json
-from gateway.observe.events import ActionAudited, EventSettled, PendingDecided, PendingLaunched, PendingResolved
+from channels import Address, Json
+from gateway.observe.events import (
+    ActionAudited,
+    DeliveryFailed,
+    EventSettled,
+    PendingDecided,
+    PendingLaunched,
+    PendingResolved,
+)
 from gateway.observe.runs import run_id_of
 from gateway.observe.teller import Teller
 from gateway.pending.seal import is_sealed
@@ -16,7 +23,16 @@ from gateway.stored import keys
 from gateway.stored.outbox import OutboxItem
 from gateway.tools.pending_action import PendingAction
 
-__all__ = ["cause_of_part", "event_id_of", "event_ids", "run_of", "tell_audited", "tell_settled"]
+__all__ = [
+    "cause_of_part",
+    "event_id_of",
+    "event_ids",
+    "run_of",
+    "tell_audited",
+    "tell_failed",
+    "tell_lost",
+    "tell_settled",
+]
 
 
 def event_id_of(waiting: Waiting) -> str:
@@ -37,9 +53,9 @@ def run_of(waiting: Waiting) -> str:
     return run_id_of(waiting.conversation, event_id_of(waiting))
 
 
-def cause_of_part(queued: QueuedPart) -> tuple[str, str]:
-    """Return the id of the event that a part answers, and the id of its run."""
-    cause = str(OutboxItem.from_json(queued.body).cause)
+def cause_of_part(queued: QueuedPart, item: OutboxItem) -> tuple[str, str]:
+    """Return the id of the event that a part answers, and the id of its run. `item` is the part's decoded body."""
+    cause = str(item.cause)
     return cause, run_id_of(queued.conversation, cause)
 
 
@@ -58,6 +74,44 @@ def tell_settled(
     )
 
 
+def tell_failed(events: Teller, queued: QueuedPart, reason: str, *, suppressed: bool = False) -> None:
+    """Tell that a part is a dead letter. `suppressed`: its person has opted out or left, so it is no error."""
+    cause, run_id = cause_of_part(queued, OutboxItem.from_json(queued.body))
+    _tell_failed(events, run_id, queued.conversation, cause, reason, part_id=queued.part_id, suppressed=suppressed)
+
+
+def tell_lost(events: Teller, report: Waiting, reason: str) -> None:
+    """Tell a platform's report that a message did not arrive which the gateway no longer knows."""
+    _tell_failed(events, run_of(report), report.conversation, event_id_of(report), reason)
+
+
+def _tell_failed(
+    events: Teller,
+    run_id: str,
+    conversation: str,
+    cause: str,
+    reason: str,
+    *,
+    part_id: str = "",
+    suppressed: bool = False,
+) -> None:
+    events.tell_now(
+        DeliveryFailed,
+        run_id,
+        address=Address.parse(conversation.partition("/")[2]),
+        reason=reason,
+        conversation=conversation,
+        part_id=part_id,
+        cause=cause,
+        suppressed=suppressed,
+    )
+
+
+_CHANGES = (PendingDecided, PendingLaunched, PendingResolved)
+_UNTOLD = frozenset({"asked", "shown", "moved", "tightened", "not_allowed"})
+"""The audit lines after which no event tells a change of the action: its record need not be read."""
+
+
 def tell_audited(events: Teller, transaction: Transaction) -> None:
     """Tell the changes of actions that a commit has stored, by its audit lines.
 
@@ -67,10 +121,10 @@ def tell_audited(events: Teller, transaction: Transaction) -> None:
         action_id, what, person = str(line["action"]), str(line["what"]), line.get("person")
         by = person if isinstance(person, str) else None
         events.tell_now(ActionAudited, action_id=action_id, what=what, person=by)
-        put = transaction.puts.get(keys.action(action_id))
-        if put is None or not any(map(events.listeners, (PendingDecided, PendingLaunched, PendingResolved))):
-            continue
-        if (action := _action(put.value)) is not None:
+        is_told = what not in _UNTOLD and any(map(events.listeners, _CHANGES))
+        put = transaction.puts.get(keys.action(action_id)) if is_told else None
+        action = _action(put.value) if put is not None else None
+        if action is not None:
             _tell_change(events, action, what, by)
 
 

@@ -12,7 +12,7 @@ import orjson
 from channels import Json
 from gateway.observe.trace import AgentTrace, TraceStep
 
-__all__ = ["LEAST_BYTES", "MOST_BYTES", "bounded"]
+__all__ = ["LEAST_BYTES", "MOST_BYTES", "bounded", "bounded_json"]
 
 _Size: TypeAlias = Callable[[Json], int]
 
@@ -38,7 +38,7 @@ _ARGS_BYTES: Final = 500
 _VALUE_CHARACTERS: Final = 100
 _METADATA_SHARE: Final = 4
 _MARK_BYTES: Final = 160
-"""The bytes of the step that stands for those that are left out."""
+"""The bytes of the step that stands for the steps that are left out."""
 
 
 def bounded(trace: AgentTrace, max_bytes: int = MOST_BYTES) -> AgentTrace:
@@ -47,20 +47,31 @@ def bounded(trace: AgentTrace, max_bytes: int = MOST_BYTES) -> AgentTrace:
     Otherwise the texts of its steps and its metadata are cut. If that does not do, steps of its middle are left out,
     and a step of the type ``left_out`` says how many. Raises ValueError for a bound below LEAST_BYTES.
     """
+    return _bounded(trace, max_bytes)[0]
+
+
+def bounded_json(trace: AgentTrace, max_bytes: int = MOST_BYTES) -> dict[str, Json]:
+    """Return the JSON of the bounded trace. Raises ValueError as `bounded` does."""
+    return _bounded(trace, max_bytes)[1]
+
+
+def _bounded(trace: AgentTrace, max_bytes: int) -> tuple[AgentTrace, dict[str, Json]]:
+    """Return the bounded trace and its JSON, by which it was measured."""
     if max_bytes < LEAST_BYTES:
         raise ValueError(f"a trace is bounded to {LEAST_BYTES} bytes or more, not {max_bytes}")
     size = _measure(whole := trace.to_dict())
     if size(whole) <= max_bytes:
-        return trace
+        return trace, whole
     cut = replace(
         trace,
         metadata=_cut_mapping(trace.metadata, max_bytes // _METADATA_SHARE, size),
         steps=tuple([_cut(step, size) for step in trace.steps]),
     )
-    if size(cut.to_dict()) <= max_bytes:
-        return cut
+    if size(whole := cut.to_dict()) <= max_bytes:
+        return cut, whole
     room = max_bytes - size(replace(cut, steps=()).to_dict()) - _MARK_BYTES
-    return replace(cut, steps=_ends(cut.steps, room, size))
+    ends = replace(cut, steps=_ends(cut.steps, room, size))
+    return ends, ends.to_dict()
 
 
 def _measure(value: Json) -> _Size:
@@ -73,7 +84,7 @@ def _measure(value: Json) -> _Size:
 
 
 def _ends(trace_steps: Sequence[TraceStep], room: int, size: _Size) -> tuple[TraceStep, ...]:
-    """Return the first and the last steps that have room, with a step in the place of those between."""
+    """Return the first and the last steps that have room, with a step in the place of the steps between them."""
     steps = [(step, size(step.to_dict()) + 1) for step in trace_steps]
     head: list[TraceStep] = []
     tail: list[TraceStep] = []

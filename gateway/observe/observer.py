@@ -1,9 +1,10 @@
-"""AgentObserver: what an author overrides to follow the runs of an agent and the events of its gateway."""
+"""AgentObserver: the base class of observers of the runs of an agent and the events of its gateway."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from functools import cache
 from typing import Any, ClassVar
 
@@ -22,8 +23,11 @@ class AgentObserver:
     run. With `blocking`, the run waits for an async method, up to `timeout_seconds`. Without it, async methods run in
     order in the background and are awaited at shutdown. Beyond 1,000 waiting events, new ones are dropped and counted.
     A `def` method runs at once and must not block. An observer that took longer than `timeout_seconds` once is never
-    waited for again. Events of webhooks and of changes of actions are never waited for either: a platform waits for the
-    answer, and an effect for its lease. An observer gets copies of arguments: changing them changes no run.
+    waited for again.
+
+    Three kinds of events are never waited for: webhooks, because a platform waits for the answer; changes of actions
+    and failed deliveries, because an effect or the parts behind wait under a lease. An observer gets copies of
+    arguments: changing them changes no run.
 
     `run_id` is the same for every attempt at one turn, so a turn that another process takes over continues its trace.
     """
@@ -201,5 +205,5 @@ def arguments(name: str) -> tuple[str, ...]:
     """Return the names of the fields that the method of an event gets, in order. All of them if there is no method."""
     method = getattr(AgentObserver, f"on_{name}", None)
     if method is None:
-        return tuple(EVENTS[name].__dataclass_fields__)  # type: ignore[attr-defined]
+        return tuple(each.name for each in fields(EVENTS[name]))  # type: ignore[arg-type]
     return tuple(inspect.signature(method).parameters)[1:]

@@ -101,7 +101,7 @@ class AgentResult:
 
     @property
     def trace(self) -> AgentTrace:
-        """The steps of the run. Two results are equal whatever their times are."""
+        """The steps of the run. It does not count when two results are compared."""
         return self.record.trace()
 
     @property

@@ -129,7 +129,7 @@ class Teller:
                 self._queues[id(observer)].add(event.name, unfinished)
 
     def _call(self, observer: AgentObserver, event: ObservedEvent) -> Awaitable[Any] | None:
-        """Call an observer. Return what is left to await, or None."""
+        """Call an observer. Return its awaitable, or None."""
         try:
             result = observer.on_event(event)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - it must not change the run
@@ -190,7 +190,7 @@ class _ObserverQueue:
         return found is not None and not found[1].done()
 
     def add(self, name: str, unfinished: Awaitable[Any]) -> None:
-        """Have this awaited after what waits already. It is dropped when too many wait."""
+        """Add an awaitable behind the waiting ones. It is dropped when too many wait."""
         loop = asyncio.get_running_loop()
         found = self._of_loop.get(loop)
         if found is None or found[1].done():

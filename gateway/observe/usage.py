@@ -1,4 +1,4 @@
-"""The meter: what the runs of one agent have used in this process, and the analytics of its tools."""
+"""The meter of one agent: the usage of its runs in this process, and the analytics of its tools."""
 
 from __future__ import annotations
 

@@ -13,14 +13,13 @@ from channels import Address, ButtonPress, CanAnswer, Event, Message
 from gateway.access.suppression import update_suppression
 from gateway.engine.context import EngineContext
 from gateway.engine.decisions.judging import Judge, Judgement
-from gateway.engine.delivery.reports import LostMessage
 from gateway.engine.delivery.visible_log import person_line
 from gateway.engine.event_bodies import replay_body
 from gateway.engine.reply_limits import security_line
 from gateway.engine.retrying import attempts
-from gateway.engine.telling import cause_of_part, event_id_of, run_of, tell_settled
+from gateway.engine.telling import event_id_of, run_of, tell_failed, tell_lost, tell_settled
 from gateway.logs import describe_error
-from gateway.observe.events import DecisionJudged, DeliveryFailed, DoubtRaised
+from gateway.observe.events import DecisionJudged, DoubtRaised
 from gateway.pending.actions import ConversationActions
 from gateway.store.errors import StoreError
 from gateway.store.form import FORM, NewerForm, check_form, is_newer
@@ -173,7 +172,10 @@ class Decisions:
             context.nudge("turn", waiting.conversation)
         if judgement.lost is not None:
             lost = judgement.lost
-            self._tell_lost(waiting, lost)
+            if lost.queued is not None:  # it is a dead letter now
+                tell_failed(context.events, lost.queued, lost.why)
+            else:
+                tell_lost(context.events, waiting, lost.why)
             context.sound_undelivered([lost.queued] if lost.queued is not None else [])
         if isinstance(event, ButtonPress) and event.answer_to is not None:
             channel = context.channels[event.address.channel]
@@ -183,20 +185,6 @@ class Decisions:
         if judgement.decided:
             kind = str(waiting.body.get("kind"))
             context.events.tell_now(DecisionJudged, conversation=waiting.conversation, kind=kind)
-
-    def _tell_lost(self, waiting: Waiting, lost: LostMessage) -> None:
-        """Tell a platform's report that a message did not arrive. Its part, if it is known, is a dead letter now."""
-        queued, place = lost.queued, waiting.conversation
-        cause, run_id = (event_id_of(waiting), run_of(waiting)) if queued is None else cause_of_part(queued)
-        self._context.events.tell_now(
-            DeliveryFailed,
-            run_id,
-            address=Address.parse(place.partition("/")[2]),
-            reason=lost.why,
-            conversation=place,
-            part_id="" if queued is None else queued.part_id,
-            cause=cause,
-        )
 
 
 def _address(actions: ConversationActions, stored: Event | InternalEvent) -> Address | None:

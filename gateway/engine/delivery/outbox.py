@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Literal
 
-from channels import Address, OptedOut, Receipt, Unreachable
+from channels import OptedOut, Receipt, Unreachable
 from gateway.engine.context import EngineContext
 from gateway.engine.delivery import reports
 from gateway.engine.delivery.attempt_record import AttemptRecord
@@ -16,8 +16,8 @@ from gateway.engine.delivery.dead_letters import dead_letter
 from gateway.engine.delivery.outgoing import OutgoingPart
 from gateway.engine.delivery.visible_log import bot_line
 from gateway.engine.retrying import attempts
-from gateway.engine.telling import cause_of_part
-from gateway.observe.events import ArtifactDelivered, DeliveryFailed, MessageSent
+from gateway.engine.telling import cause_of_part, tell_failed
+from gateway.observe.events import ArtifactDelivered, MessageSent
 from gateway.pending.index import Showing
 from gateway.pending.prompting import note_arrived
 from gateway.store.transaction import Transaction
@@ -71,7 +71,7 @@ class Outbox:
 
     async def _tell_sent(self, out: OutgoingPart, receipt: Receipt) -> None:
         events, queued = self._context.events, out.queued
-        cause, run_id = cause_of_part(queued)
+        cause, run_id = cause_of_part(queued, out.item)
         await events.tell(
             MessageSent,
             run_id,
@@ -84,19 +84,6 @@ class Outbox:
         )
         if out.part.media is not None:
             await events.tell(ArtifactDelivered, run_id, address=out.address, sha256=out.part.media.sha256)
-
-    async def _tell_failed(self, queued: QueuedPart, reason: str, *, suppressed: bool = False) -> None:
-        cause, run_id = cause_of_part(queued)
-        await self._context.events.tell(
-            DeliveryFailed,
-            run_id,
-            address=Address.parse(queued.conversation.partition("/")[2]),
-            reason=reason,
-            conversation=queued.conversation,
-            part_id=queued.part_id,
-            cause=cause,
-            suppressed=suppressed,
-        )
 
     async def _has_left(self, queued: QueuedPart) -> bool:
         waiting = await self._context.store.outbox(queued.conversation)
@@ -137,7 +124,7 @@ class Outbox:
                     transaction, self._context, [queued], reason, perhaps_seen=perhaps_seen, forged=forged
                 )
                 await self._context.commit(transaction)
-        await self._tell_failed(queued, reason)
+        tell_failed(self._context.events, queued, reason)
         self._context.sound_undelivered([queued])
 
     async def suppress(self, refusal: OptedOut | Unreachable) -> None:
@@ -151,7 +138,7 @@ class Outbox:
                 await dead_letter(transaction, context, parts, reason, refusal=refusal)
                 await context.commit(transaction)
                 for queued in parts:
-                    await self._tell_failed(queued, reason, suppressed=True)
+                    tell_failed(context.events, queued, reason, suppressed=True)
                 context.sound_undelivered(parts)
         self.given_back = True
 

@@ -336,7 +336,7 @@ class _Lane:
                 await self._outbox.give_back("failed" if failed else "done", wait_seconds=seconds)
 
     async def _tell_retry(self, out: OutgoingPart, why: str, seconds: float) -> None:
-        cause, run_id = cause_of_part(out.queued)
+        cause, run_id = cause_of_part(out.queued, out.item)
         await self._context.events.tell(
             DeliveryRetried,
             run_id,

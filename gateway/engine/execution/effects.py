@@ -19,7 +19,7 @@ from gateway.artifacts import Artifact, NotKept, collecting, emit_artifact
 from gateway.engine.context import EngineContext
 from gateway.engine.leases import BEATS
 from gateway.logs import describe_error
-from gateway.observe.events import EffectEnd
+from gateway.observe.events import EffectEnd, milliseconds_since
 from gateway.pending.prompt import statement
 from gateway.pending.transitions import PROBED_NOT_DONE, may_relaunch
 from gateway.tools import (
@@ -115,7 +115,7 @@ class Effects:
                 end = self._failure(action, tool, error)
             else:
                 end = await self._success(action, tool, result, emitted)
-        took = (asyncio.get_running_loop().time() - began) * 1000
+        took = milliseconds_since(began)
         self._context.events.tell_now(EffectEnd, action=action, state=end.state, duration_ms=took, error=failure)
         return replace(end, again=False) if goes_on else end
 

@@ -30,7 +30,7 @@ from gateway.engine.turns.notes import gather, is_said, keep_folded
 from gateway.engine.turns.running import RunningTurn, begin_turn, tool_context, turn_input, turn_language
 from gateway.logs import describe_error
 from gateway.memory import Transcripts, to_entries
-from gateway.observe.events import SessionLoad, TurnEnd, TurnFailed, TurnStart
+from gateway.observe.events import SessionLoad, TurnEnd, TurnFailed, TurnStart, milliseconds_since
 from gateway.options import WrongOption
 from gateway.providers.base import ModelMessage, ProviderError
 from gateway.store.errors import Fenced
@@ -257,7 +257,7 @@ class TurnRunner:
         else:
             outcome = await self._run_bot(running, language, history)
         await self._concluder.conclude(running, outcome, language)
-        took = (asyncio.get_running_loop().time() - began) * 1000
+        took = milliseconds_since(began)
         await running.events.tell(TurnEnd, conversation=lease.lane, stop_reason=outcome.stop_reason, duration_ms=took)
         return outcome
 

@@ -7,7 +7,7 @@ import logging
 from gateway.engine.context import EngineContext
 from gateway.engine.turns.running import RunningTurn
 from gateway.logs import describe_error
-from gateway.observe.bounded import bounded
+from gateway.observe.bounded import bounded_json
 from gateway.store.transaction import Put, Transaction
 from gateway.stored import keys
 from gateway.turn import Outcome
@@ -23,7 +23,7 @@ def keep_trace(transaction: Transaction, context: EngineContext, running: Runnin
         return
     name = keys.key(context.store, running.conversation, keys.trace, running.events.run_id).name
     try:
-        stored = bounded(outcome.loop.trace).to_dict()
+        stored = bounded_json(outcome.loop.trace)
     except (TypeError, ValueError) as error:  # a trace must not keep a turn from its end
         log.warning("the trace of a turn of %s is not stored: %s", running.conversation, describe_error(error))
         return

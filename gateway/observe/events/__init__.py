@@ -7,7 +7,7 @@ not change an event or what it holds. Durations are milliseconds and end in `_ms
 
 from collections.abc import Mapping
 
-from gateway.observe.events.base import ObservedEvent, RunEvent
+from gateway.observe.events.base import ObservedEvent, RunEvent, milliseconds_since
 from gateway.observe.events.gateway import (
     ActionAudited,
     ArtifactDelivered,
@@ -133,6 +133,7 @@ __all__ = [
     "TurnStart",
     "WebhookHandled",
     "WebhookRejected",
+    "milliseconds_since",
 ]
 
 EVENTS: Mapping[str, type[ObservedEvent]] = {

@@ -1,11 +1,12 @@
-"""The bases of all events."""
+"""The bases of all events, and the clock of their durations."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-__all__ = ["ObservedEvent", "RunEvent"]
+__all__ = ["ObservedEvent", "RunEvent", "milliseconds_since"]
 
 
 class ObservedEvent:
@@ -24,3 +25,8 @@ class RunEvent(ObservedEvent):
     """An event of one run."""
 
     run_id: str
+
+
+def milliseconds_since(began: float) -> float:
+    """Return the duration of an event: the milliseconds since `began`, by the event loop's clock."""
+    return (asyncio.get_running_loop().time() - began) * 1000
