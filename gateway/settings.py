@@ -5,22 +5,33 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
-from urllib.parse import SplitResult, urlsplit
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from channels import MissingSetting, Way
 from channels.catalogue import BUILT_IN, Setting, names, polls, settings_of
-from channels.keys import keys
 from gateway.env_file import load_env_file
 from gateway.environment import SECRETS, read_secret
 from gateway.limits import Limits
+from gateway.setting_values import (
+    ALLOW_CHOICES,
+    MAKE_ONE,
+    AdminToken,
+    ApiUrl,
+    Listed,
+    LogLevel,
+    ModelUrl,
+    Persons,
+    PublicUrl,
+    Secrets,
+    StoreUrl,
+    TelegramSecret,
+)
 
 __all__ = ["VARIABLES", "Role", "ServeWay", "Settings"]
 
@@ -28,21 +39,10 @@ Role: TypeAlias = Literal["all", "web", "worker"]
 ServeWay: TypeAlias = Literal["auto", "webhook", "polling"]
 """How the platforms' messages come in: by each channel's settings, or one way for all channels."""
 LogPeople: TypeAlias = Literal["plain", "pseudonym"]
-LogLevel: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
-_MAKE_ONE = 'Make one: python -c "import secrets; print(secrets.token_urlsafe(32))"'
-_ALLOW_CHOICES = (
-    "write persons, whole channels or everybody: telegram:123456:789 (that one person of that bot), "
-    "telegram:* (everybody on Telegram), * (everybody), pairing (who asks gets a code that you confirm); "
-    "several with commas between"
-)
-_PERSONS = re.compile(r"\*|pairing|[a-z][a-z0-9_-]*:(\*|[^\s:*]+:[^\s*]+)")
-_TELEGRAM_SECRET = re.compile(r"[A-Za-z0-9_-]{16,256}")
-"""Telegram's characters and upper bound: https://core.telegram.org/bots/api#setwebhook."""
-_PLACEHOLDER = re.compile(
-    r"change.?me|replace.?(me|this)|placeholder|example|your.?(own|secret|token)|\.\.\.|<|>", re.I
-)
-_FEW_CHARACTERS = 8
+
+def _read_limits(value: object) -> object:
+    return Limits.parse(value) if isinstance(value, str) else value
 
 
 class _Secrets(PydanticBaseSettingsSource):
@@ -74,19 +74,19 @@ class Settings(BaseSettings):
         frozen=True,
     )
 
-    public_url: str | None = None
+    public_url: PublicUrl | None = None
     """URL at which the platforms reach this gateway, without a trailing slash."""
-    store: str = Field(default="sqlite:///.askfirst/askfirst.db", repr=False)
+    store: StoreUrl = Field(default="sqlite:///.askfirst/askfirst.db", repr=False)
     artifacts: Path | None = None
     """Directory of the files that tools made."""
-    secret: Annotated[tuple[SecretStr, ...], NoDecode] = ()
+    secret: Annotated[Secrets, NoDecode, Listed] = ()
     """Secrets for seals and signatures. The first signs, all verify."""
-    allow: Annotated[tuple[str, ...] | None, NoDecode] = None
+    allow: Annotated[Persons | None, NoDecode, Listed] = None
     """People and channels that may talk to the bot. None: not set."""
-    limits: Annotated[Limits, NoDecode] = Limits.usual()
+    limits: Annotated[Limits, NoDecode, BeforeValidator(_read_limits)] = Limits.usual()
     """Limits per person, per place and in all."""
     provider: str | None = None
-    admin_token: SecretStr | None = None
+    admin_token: AdminToken | None = None
     log_level: LogLevel = "INFO"
     log_people: LogPeople = "plain"
     """Whether the log shows the ids of people and conversations, or keyed pseudonyms."""
@@ -96,13 +96,13 @@ class Settings(BaseSettings):
     """Life of the stored trace of a turn; 0: none is stored."""
 
     telegram_bot_token: SecretStr | None = Field(default=None, validation_alias="TELEGRAM_BOT_TOKEN")
-    telegram_webhook_secret: SecretStr | None = Field(default=None, validation_alias="TELEGRAM_WEBHOOK_SECRET")
-    telegram_api_url: str = Field(default="https://api.telegram.org", validation_alias="TELEGRAM_API_URL")
+    telegram_webhook_secret: TelegramSecret | None = Field(default=None, validation_alias="TELEGRAM_WEBHOOK_SECRET")
+    telegram_api_url: ApiUrl = Field(default="https://api.telegram.org", validation_alias="TELEGRAM_API_URL")
 
     slack_bot_token: SecretStr | None = Field(default=None, validation_alias="SLACK_BOT_TOKEN")
     slack_signing_secret: SecretStr | None = Field(default=None, validation_alias="SLACK_SIGNING_SECRET")
     slack_app_token: SecretStr | None = Field(default=None, validation_alias="SLACK_APP_TOKEN")
-    slack_api_url: str = Field(default="https://slack.com/api/", validation_alias="SLACK_API_URL")
+    slack_api_url: ApiUrl = Field(default="https://slack.com/api/", validation_alias="SLACK_API_URL")
 
     twilio_account_sid: str | None = Field(default=None, validation_alias="TWILIO_ACCOUNT_SID")
     twilio_auth_token: SecretStr | None = Field(default=None, validation_alias="TWILIO_AUTH_TOKEN")
@@ -112,12 +112,12 @@ class Settings(BaseSettings):
     twilio_messaging_service_sid: str | None = Field(default=None, validation_alias="TWILIO_MESSAGING_SERVICE_SID")
     twilio_sms_from: str | None = Field(default=None, validation_alias="TWILIO_SMS_FROM")
     twilio_whatsapp_from: str | None = Field(default=None, validation_alias="TWILIO_WHATSAPP_FROM")
-    twilio_api_url: str = Field(default="https://api.twilio.com", validation_alias="TWILIO_API_URL")
+    twilio_api_url: ApiUrl = Field(default="https://api.twilio.com", validation_alias="TWILIO_API_URL")
 
     openai_api_key: SecretStr | None = Field(default=None, validation_alias="OPENAI_API_KEY")
-    openai_base_url: str | None = Field(default=None, validation_alias="OPENAI_BASE_URL")
+    openai_base_url: ModelUrl | None = Field(default=None, validation_alias="OPENAI_BASE_URL")
     anthropic_api_key: SecretStr | None = Field(default=None, validation_alias="ANTHROPIC_API_KEY")
-    anthropic_base_url: str | None = Field(default=None, validation_alias="ANTHROPIC_BASE_URL")
+    anthropic_base_url: ModelUrl | None = Field(default=None, validation_alias="ANTHROPIC_BASE_URL")
 
     def __init__(self, **values: Any) -> None:
         try:
@@ -209,7 +209,7 @@ class Settings(BaseSettings):
 
     def _unsafe_to_serve(self, role: Role) -> Iterator[tuple[str, str]]:
         if self.allow is None:
-            yield "ASKFIRST_ALLOW", f"say who may talk to the bot: {_ALLOW_CHOICES}"
+            yield "ASKFIRST_ALLOW", f"say who may talk to the bot: {ALLOW_CHOICES}"
         known = {*names(), "app"}
         if unknown := sorted({entry.partition(":")[0] for entry in self.allow or ()} - known - {"*", "pairing"}):
             yield "ASKFIRST_ALLOW", f"there is no channel {', '.join(unknown)}, only {', '.join(sorted(known))}"
@@ -220,7 +220,7 @@ class Settings(BaseSettings):
                 yield "ASKFIRST_ALLOW", f"{entry} is nobody's: write ids and no names, as in {channel}:{ours.example}"
         if self.store.startswith("redis"):
             if not self.secret:
-                yield "ASKFIRST_SECRET", f"set it to the same random value for every instance. {_MAKE_ONE}"
+                yield "ASKFIRST_SECRET", f"set it to the same random value for every instance. {MAKE_ONE}"
             if self.artifacts is None:
                 yield "ASKFIRST_ARTIFACTS", "set it to a directory that every instance shares"
         elif role != "all":
@@ -238,96 +238,6 @@ class Settings(BaseSettings):
         field, read = _FIELDS.get(setting.name), read_secret if setting.secret else os.environ.get
         value = read(setting.name) if field is None else getattr(self, field)
         return (value.get_secret_value() if isinstance(value, SecretStr) else value) or None
-
-    @field_validator("secret", "allow", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        return [item.strip() for item in value.split(",") if item.strip()] if isinstance(value, str) else value
-
-    @field_validator("limits", mode="before")
-    @classmethod
-    def _read_limits(cls, value: object) -> object:
-        return Limits.parse(value) if isinstance(value, str) else value
-
-    @field_validator("log_level", mode="before")
-    @classmethod
-    def _check_log_level(cls, value: object) -> str:
-        level = str(value).upper()
-        if level not in get_args(LogLevel):
-            raise ValueError(f"write one of {', '.join(get_args(LogLevel))}")
-        return level
-
-    @field_validator("public_url")
-    @classmethod
-    def _check_public_url(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        url = _url(value)
-        if url is None or url.query or url.fragment or not (url.scheme == "https" or _is_loopback(url)):
-            raise ValueError(
-                "write it as the platforms reach you, https:// and a host, for example https://bot.example.com"
-            )
-        return value.rstrip("/")
-
-    @field_validator("openai_base_url", "anthropic_base_url")
-    @classmethod
-    def _check_model_url(cls, value: str | None) -> str | None:
-        if value is not None and _url(value) is None:
-            raise ValueError("write a URL with https:// (or http://) and a host, or leave it out")
-        return value
-
-    @field_validator("telegram_api_url", "slack_api_url", "twilio_api_url")
-    @classmethod
-    def _check_api_url(cls, value: str) -> str:
-        """Check the URL of a platform's API. Every call to it carries the bot's token."""
-        url = _url(value)
-        if url is None or not (url.scheme == "https" or _is_loopback(url)):
-            raise ValueError(
-                "write a URL with https:// and a host, or leave it out: plain http:// would show the token on the way, "
-                "and is taken for a server on this machine alone"
-            )
-        return value
-
-    @field_validator("store")
-    @classmethod
-    def _check_store(cls, value: str) -> str:
-        if not re.match(r"sqlite:///.|rediss?://.", value):
-            raise ValueError("write sqlite:///path/to/file.db (four slashes for an absolute path) or redis://host:6379")
-        return value
-
-    @field_validator("secret")
-    @classmethod
-    def _check_secret(cls, value: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
-        if any(len(secret) < 32 or _guessable(secret) for secret in value):
-            raise ValueError(
-                f"write a random value of at least 32 characters (new,old while you change it). {_MAKE_ONE}"
-            )
-        return value
-
-    @field_validator("admin_token")
-    @classmethod
-    def _check_admin_token(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and (len(value) < 32 or _guessable(value)):
-            raise ValueError(f"write a random value of at least 32 characters. {_MAKE_ONE}")
-        return value
-
-    @field_validator("telegram_webhook_secret")
-    @classmethod
-    def _check_telegram_secret(cls, value: SecretStr | None) -> SecretStr | None:
-        secrets = [SecretStr(key) for key in keys(value.get_secret_value())] if value is not None else []
-        if any(not _TELEGRAM_SECRET.fullmatch(one.get_secret_value()) or _guessable(one) for one in secrets):
-            raise ValueError(
-                "write a random value of 16 to 256 characters of A-Z, a-z, 0-9, _ and - (new,old while you change it). "
-                + _MAKE_ONE
-            )
-        return value
-
-    @field_validator("allow")
-    @classmethod
-    def _check_allow(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        if value is not None and (not value or not all(_PERSONS.fullmatch(entry) for entry in value)):
-            raise ValueError(_ALLOW_CHOICES)
-        return value
 
 
 _FIELDS = {
@@ -366,24 +276,3 @@ def _variable(place: str) -> str:
 
 def _mend(error: ErrorDetails) -> str:
     return str(error.get("ctx", {}).get("error", error["msg"]))
-
-
-def _url(value: str) -> SplitResult | None:
-    try:
-        url = urlsplit(value)
-        whole = url.scheme in ("http", "https") and url.hostname and url.port != 0 and "@" not in url.netloc
-    except ValueError:
-        return None
-    return url if whole else None
-
-
-def _is_loopback(url: SplitResult) -> bool:
-    try:
-        return url.hostname == "localhost" or ip_address(url.hostname or "").is_loopback
-    except ValueError:
-        return False
-
-
-def _guessable(secret: SecretStr) -> bool:
-    value = secret.get_secret_value()
-    return len(set(value)) < _FEW_CHARACTERS or _PLACEHOLDER.search(value) is not None

@@ -20,7 +20,8 @@ from channels.direct import DirectChannel
 from channels.keys import keys
 from gateway.app import Gateway
 from gateway.logs import configure_logging, pseudonyms
-from gateway.settings import LogLevel, Settings
+from gateway.setting_values import LogLevel
+from gateway.settings import Settings
 from gateway.web import serve
 
 __all__ = ["base_url", "event_loop", "leave", "leave_after", "log_to_stderr", "run", "until_signal"]

@@ -1,0 +1,175 @@
+"""The types of settings that are checked one by one. An error says how to mend the value, and does not show it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from ipaddress import ip_address
+from typing import Annotated, Literal, TypeAlias, get_args
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, SecretStr
+
+from channels.keys import keys
+
+__all__ = [
+    "ALLOW_CHOICES",
+    "MAKE_ONE",
+    "AdminToken",
+    "ApiUrl",
+    "Listed",
+    "LogLevel",
+    "ModelUrl",
+    "Persons",
+    "PublicUrl",
+    "Secrets",
+    "StoreUrl",
+    "TelegramSecret",
+]
+
+MAKE_ONE = 'Make one: python -c "import secrets; print(secrets.token_urlsafe(32))"'
+ALLOW_CHOICES = (
+    "write persons, whole channels or everybody: telegram:123456:789 (that one person of that bot), "
+    "telegram:* (everybody on Telegram), * (everybody), pairing (who asks gets a code that you confirm); "
+    "several with commas between"
+)
+_PERSONS = re.compile(r"\*|pairing|[a-z][a-z0-9_-]*:(\*|[^\s:*]+:[^\s*]+)")
+_TELEGRAM_SECRET = re.compile(r"[A-Za-z0-9_-]{16,256}")
+"""Telegram's characters and upper bound: https://core.telegram.org/bots/api#setwebhook."""
+_PLACEHOLDER = re.compile(
+    r"change.?me|replace.?(me|this)|placeholder|example|your.?(own|secret|token)|\.\.\.|<|>", re.I
+)
+_FEW_CHARACTERS = 8
+_SHORTEST_SECRET = 32
+
+
+def _split(value: object) -> object:
+    return [item.strip() for item in value.split(",") if item.strip()] if isinstance(value, str) else value
+
+
+Listed = BeforeValidator(_split)
+"""Splits the text of a variable at its commas."""
+
+
+_Level: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+
+
+def _check_level(value: object) -> str:
+    level = str(value).upper()
+    if level not in get_args(_Level):
+        raise ValueError(f"write one of {', '.join(get_args(_Level))}")
+    return level
+
+
+LogLevel: TypeAlias = Annotated[_Level, BeforeValidator(_check_level)]
+
+
+def _check_public_url(value: str) -> str:
+    url = _url(value)
+    if url is None or url.query or url.fragment or not (url.scheme == "https" or _is_loopback(url)):
+        raise ValueError(
+            "write it as the platforms reach you, https:// and a host, for example https://bot.example.com"
+        )
+    return value.rstrip("/")
+
+
+PublicUrl: TypeAlias = Annotated[str, AfterValidator(_check_public_url)]
+
+
+def _check_model_url(value: str) -> str:
+    if _url(value) is None:
+        raise ValueError("write a URL with https:// (or http://) and a host, or leave it out")
+    return value
+
+
+ModelUrl: TypeAlias = Annotated[str, AfterValidator(_check_model_url)]
+
+
+def _check_api_url(value: str) -> str:
+    url = _url(value)
+    if url is None or not (url.scheme == "https" or _is_loopback(url)):
+        raise ValueError(
+            "write a URL with https:// and a host, or leave it out: plain http:// would show the token on the way, "
+            "and is taken for a server on this machine alone"
+        )
+    return value
+
+
+ApiUrl: TypeAlias = Annotated[str, AfterValidator(_check_api_url)]
+"""URL of a platform's API. Every call to it carries the bot's token."""
+
+
+def _check_store_url(value: str) -> str:
+    if not re.match(r"sqlite:///.|rediss?://.", value):
+        raise ValueError("write sqlite:///path/to/file.db (four slashes for an absolute path) or redis://host:6379")
+    return value
+
+
+StoreUrl: TypeAlias = Annotated[str, AfterValidator(_check_store_url)]
+
+
+def _check_secrets(value: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+    if not _are_strong(value):
+        raise ValueError(
+            f"write a random value of at least {_SHORTEST_SECRET} characters (new,old while you change it). {MAKE_ONE}"
+        )
+    return value
+
+
+Secrets: TypeAlias = Annotated[tuple[SecretStr, ...], AfterValidator(_check_secrets)]
+
+
+def _check_admin_token(value: SecretStr) -> SecretStr:
+    if not _are_strong([value]):
+        raise ValueError(f"write a random value of at least {_SHORTEST_SECRET} characters. {MAKE_ONE}")
+    return value
+
+
+AdminToken: TypeAlias = Annotated[SecretStr, AfterValidator(_check_admin_token)]
+
+
+def _check_telegram_secret(value: SecretStr) -> SecretStr:
+    secrets = [SecretStr(key) for key in keys(value.get_secret_value())]
+    if any(not _TELEGRAM_SECRET.fullmatch(one.get_secret_value()) or _is_guessable(one) for one in secrets):
+        raise ValueError(
+            "write a random value of 16 to 256 characters of A-Z, a-z, 0-9, _ and - (new,old while you change it). "
+            + MAKE_ONE
+        )
+    return value
+
+
+TelegramSecret: TypeAlias = Annotated[SecretStr, AfterValidator(_check_telegram_secret)]
+
+
+def _check_persons(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not value or not all(_PERSONS.fullmatch(entry) for entry in value):
+        raise ValueError(ALLOW_CHOICES)
+    return value
+
+
+Persons: TypeAlias = Annotated[tuple[str, ...], AfterValidator(_check_persons)]
+
+
+def _url(value: str) -> SplitResult | None:
+    try:
+        url = urlsplit(value)
+        whole = url.scheme in ("http", "https") and url.hostname and url.port != 0 and "@" not in url.netloc
+    except ValueError:
+        return None
+    return url if whole else None
+
+
+def _is_loopback(url: SplitResult) -> bool:
+    try:
+        return url.hostname == "localhost" or ip_address(url.hostname or "").is_loopback
+    except ValueError:
+        return False
+
+
+def _are_strong(secrets: Collection[SecretStr]) -> bool:
+    return not any(len(secret) < _SHORTEST_SECRET or _is_guessable(secret) for secret in secrets)
+
+
+def _is_guessable(secret: SecretStr) -> bool:
+    value = secret.get_secret_value()
+    return len(set(value)) < _FEW_CHARACTERS or _PLACEHOLDER.search(value) is not None
