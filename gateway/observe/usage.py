@@ -69,7 +69,16 @@ class UsageMeter:
 
 
 def usage_text(usage: Usage) -> str:
-    """Return a usage in one line: tokens, cached ones apart, and the cost or that it is unknown."""
+    """Return a usage in one line: tokens, cached ones apart, and the cost, or which part of it is unknown."""
     cached = f", {usage.cached_prompt_tokens} of them cached" if usage.cached_prompt_tokens else ""
-    cost = "cost unknown" if usage.cost_usd is None else f"${usage.cost_usd:.4f}"
-    return f"{usage.total_tokens} tokens ({usage.prompt_tokens} in{cached}, {usage.completion_tokens} out), {cost}"
+    tokens = f"{usage.total_tokens} tokens ({usage.prompt_tokens} in{cached}, {usage.completion_tokens} out)"
+    return f"{tokens}, {_cost_text(usage)}"
+
+
+def _cost_text(usage: Usage) -> str:
+    if usage.cost_usd is not None:
+        return f"${usage.cost_usd:.4f}"
+    if not usage.least_usd:
+        return "cost unknown"
+    calls = "1 call is" if usage.unpriced_calls == 1 else f"{usage.unpriced_calls} calls is"
+    return f"at least ${usage.least_usd:.4f}; the price of {calls} unknown"

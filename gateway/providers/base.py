@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from channels import AskfirstError, Json
 
 __all__ = [
+    "UNPRICED_USD_PER_MILLION",
     "KnowsModels",
     "ModelMessage",
     "Provider",
@@ -26,6 +27,11 @@ __all__ = [
     "Usage",
 ]
 
+UNPRICED_USD_PER_MILLION: Final = 15.0
+"""The US dollars for a million tokens of unknown price in `Usage.counted_usd`.
+
+It is high: most calls to most models cost less, so that a budget stops too early and not too late.
+"""
 
 Refusal: TypeAlias = Literal["too_long", "invalid"]
 
@@ -136,6 +142,12 @@ class Usage:
     """The part of `prompt_tokens` that the vendor wrote to its prompt cache, which has a price of its own."""
     cost_usd: float | None = None
     """The price in US dollars. None: it is unknown. A sum with an unknown price has none."""
+    known_usd: float = 0.0
+    """In a sum without a cost: the price of those of its calls whose price is known."""
+    unpriced_calls: int = 0
+    """In a sum without a cost: the number of its calls whose price is unknown."""
+    unpriced_tokens: int = 0
+    """In a sum without a cost: the tokens of these calls."""
     saved_usd: float | None = None
     """The price of the replies that a cache of the gateway's gave in place of the model. None: it gave none."""
     model: str = ""
@@ -148,15 +160,28 @@ class Usage:
     def total_tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
 
+    @property
+    def least_usd(self) -> float:
+        """The price of the calls whose price is known. The cost is not less."""
+        return self.known_usd if self.cost_usd is None else self.cost_usd
+
+    @property
+    def counted_usd(self) -> float:
+        """The cost as a budget counts it: each token of unknown price at `UNPRICED_USD_PER_MILLION`."""
+        return self.least_usd + self._unpriced()[1] * UNPRICED_USD_PER_MILLION / 1_000_000
+
+    def _unpriced(self) -> tuple[int, int]:
+        """Return the number of calls whose price is unknown, and their tokens."""
+        if self.cost_usd is None and not self.unpriced_calls and self.total_tokens:
+            return 1, self.total_tokens
+        return self.unpriced_calls, self.unpriced_tokens
+
     def __add__(self, other: Usage) -> Usage:
         used, others_used = self.total_tokens > 0, other.total_tokens > 0
-        cost = self.cost_usd
-        if cost is None:
-            cost = None if used else other.cost_usd
-        elif other.cost_usd is not None:
-            cost += other.cost_usd
-        elif others_used:
-            cost = None
+        (calls, tokens), (others_calls, others_tokens) = self._unpriced(), other._unpriced()
+        is_partly = calls + others_calls > 0
+        known = self.least_usd + other.least_usd
+        no_cost = is_partly or (self.cost_usd is None and other.cost_usd is None)
         saved = self.saved_usd
         if other.saved_usd is not None:
             saved = other.saved_usd + (saved or 0.0)
@@ -165,7 +190,10 @@ class Usage:
             completion_tokens=self.completion_tokens + other.completion_tokens,
             cached_prompt_tokens=self.cached_prompt_tokens + other.cached_prompt_tokens,
             cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
-            cost_usd=cost,
+            cost_usd=None if no_cost else known,
+            known_usd=known if is_partly else 0.0,
+            unpriced_calls=calls + others_calls,
+            unpriced_tokens=tokens + others_tokens,
             saved_usd=saved,
             model=_common(self.model, used, other.model, others_used),
             provider=_common(self.provider, used, other.provider, others_used),

@@ -98,10 +98,17 @@ def _finish(answer: Say) -> str:
     return answer.ends or ("tool_calls" if answer.calls else "stop")
 
 
-def _usage(body: Mapping[str, Any], answer: Say) -> dict[str, int]:
+def _usage(body: Mapping[str, Any], answer: Say) -> dict[str, Any]:
+    """Words for tokens, of which one came from the cache and another went into it."""
     prompt = sum(len(str(message.get("content") or "").split()) for message in body["messages"])
     said = len(answer.text.split()) + sum(len(str(call.arguments).split()) for call in answer.calls)
-    return {"prompt_tokens": prompt, "completion_tokens": said, "total_tokens": prompt + said}
+    read = min(prompt, 1)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": said,
+        "total_tokens": prompt + said,
+        "prompt_tokens_details": {"cached_tokens": read, "cache_write_tokens": min(prompt - read, 1)},
+    }
 
 
 def _deltas(answer: Say, calls: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -45,7 +45,20 @@ async def test_text_calls_and_usage_are_the_same_whole_and_in_pieces(
     assert whole.finish == response.finish == "tools"
     assert response.model == vendor.model
     read = vendor.read(model.requests[1])
-    assert whole.usage == response.usage == Usage(prompt_tokens=read, completion_tokens=8)
+    assert (
+        whole.usage
+        == response.usage
+        == Usage(
+            prompt_tokens=read,
+            completion_tokens=8,
+            cached_prompt_tokens=1,
+            cache_write_tokens=1,
+            unpriced_calls=1,
+            unpriced_tokens=read + 8,
+            model=vendor.model,
+            provider=vendor.name,
+        )
+    )
 
 
 @pytest.mark.ledger("CALL-08")

@@ -8,12 +8,14 @@ https://platform.claude.com/docs/en/api/errors (errors).
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import anthropic
 import httpx2
 
+from gateway.providers import prices
 from gateway.providers.anthropic.request import Conversation
 from gateway.providers.anthropic.response import AnthropicAnswer
 from gateway.providers.base import Request, Response
@@ -63,6 +65,7 @@ _VENDOR = Vendor(
 def from_environ(model: str, environ: Mapping[str, str]) -> AnthropicProvider:
     """Make the provider from ``ANTHROPIC_API_KEY`` and ``ANTHROPIC_BASE_URL``. Raises ProviderConfigurationError."""
     base_url, key = _VENDOR.settings(model, environ)
+    prices.load()
     return AnthropicProvider(model, api_key=key, base_url=base_url)
 
 
@@ -75,11 +78,16 @@ class AnthropicProvider:
 
     name = _VENDOR.name
 
-    def __init__(self, model: str, *, api_key: str, base_url: str = _VENDOR.url) -> None:
-        self._model = model
-        self._connections = Connections(
-            lambda: anthropic.AsyncAnthropic(api_key=api_key, base_url=base_url, max_retries=0)
-        )
+    def __init__(
+        self, model: str, *, api_key: str, base_url: str = _VENDOR.url, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._model, self._url, self._clock = model, base_url, clock
+
+        def connect() -> anthropic.AsyncAnthropic:
+            prices.load()
+            return anthropic.AsyncAnthropic(api_key=api_key, base_url=base_url, max_retries=0)
+
+        self._connections = Connections(connect)
 
     async def complete(self, request: Request) -> Response:
         """Return the reply. Raises ProviderError.
@@ -103,7 +111,7 @@ class AnthropicProvider:
                 async for event in events:
                     if piece := answer.add(event):
                         yield piece
-        yield answer.response(model, sent.prefix)
+        yield answer.response(model, sent.prefix, self._url, self._clock())
 
     async def knows(self, model: str | None = None, *, timeout_seconds: float) -> bool:
         """Look the model up, as KnowsModels.knows does."""

@@ -15,17 +15,36 @@ from channels import Json
 from gateway.providers.anthropic.request import THOUGHTS
 from gateway.providers.base import ProviderError, Response, ToolCall, Usage
 from gateway.providers.calling import tool_call
+from gateway.providers.prices import STANDARD_TERMS, priced
 
 __all__ = ["AnthropicAnswer"]
 
 
+class _Written(BaseModel):
+    ephemeral_1h_input_tokens: int | None = None
+
+
 class _Tokens(BaseModel):
-    """Token counts. `input_tokens` does not include the tokens that are read from or written to a cache."""
+    """Token counts, and the terms that decide their price.
+
+    `input_tokens` does not include the tokens that are read from or written to a cache.
+    """
 
     input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     output_tokens: int | None = None
+    cache_creation: _Written | None = None
+    service_tier: str | None = None
+    speed: str | None = None
+    inference_geo: str | None = None
+
+    def terms(self) -> str | None:
+        """Return the term that has other prices than the standard ones, if there is one."""
+        if self.cache_creation and self.cache_creation.ephemeral_1h_input_tokens:
+            return "cache of an hour"
+        terms = (self.service_tier, self.speed, self.inference_geo)
+        return next((term for term in terms if term and term not in STANDARD_TERMS), None)
 
 
 class _StartedMessage(BaseModel):
@@ -97,7 +116,7 @@ class AnthropicAnswer:
     text: str = ""
     stop_reason: str | None = None
     ended: bool = False
-    tokens: dict[str, int] = field(default_factory=dict)
+    tokens: _Tokens = field(default_factory=_Tokens)
     blocks: list[_Block] = field(default_factory=list)
     open_blocks: dict[int | None, _Block] = field(default_factory=dict)
 
@@ -140,12 +159,13 @@ class AnthropicAnswer:
     def _count(self, tokens: _Tokens | None) -> None:
         """Update the token counts, which are those of the whole answer so far, not of one event."""
         if tokens:
-            self.tokens |= tokens.model_dump(exclude_none=True)
+            self.tokens = self.tokens.model_copy(update={name: value for name, value in tokens if value is not None})
 
-    def response(self, model: str, prefix: str) -> Response:
+    def response(self, model: str, prefix: str, url: str, at: float) -> Response:
         """Return the whole answer of this model, as a reply to the messages with this prefix.
 
-        Raises ProviderError when the answer has no end.
+        It has its price at the server with this URL, at this POSIX time. Raises ProviderError when the answer has no
+        end.
         """
         if not self.ended or self.stop_reason is None:
             raise ProviderError("anthropic", "the answer broke off before its end", retryable=True)
@@ -155,16 +175,26 @@ class AnthropicAnswer:
             finish, calls = "refused", ()
         elif self.stop_reason in ("max_tokens", "model_context_window_exceeded", "pause_turn"):
             finish = "length"
-        completion = self.tokens.get("output_tokens", 0)
-        usage = Usage(prompt_tokens=sum(self.tokens.values()) - completion, completion_tokens=completion)
         blocks = self._thought_blocks(calls) if finish in ("stop", "tools") else []
         return Response(
             content=self.text,
             tool_calls=calls,
-            usage=usage,
+            usage=priced(self._usage(), url, at, self.tokens.terms()),
             model=self.model,
             finish=finish,
             echo={"provider": "anthropic", "model": model, "prefix": prefix, "blocks": blocks} if blocks else None,
+        )
+
+    def _usage(self) -> Usage:
+        tokens = self.tokens
+        read, written = tokens.cache_read_input_tokens or 0, tokens.cache_creation_input_tokens or 0
+        return Usage(
+            prompt_tokens=(tokens.input_tokens or 0) + read + written,
+            completion_tokens=tokens.output_tokens or 0,
+            cached_prompt_tokens=read,
+            cache_write_tokens=written,
+            model=self.model,
+            provider="anthropic",
         )
 
     def _tool_calls(self) -> tuple[ToolCall, ...]:

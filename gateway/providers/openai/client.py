@@ -7,12 +7,14 @@ https://platform.openai.com/docs/guides/error-codes (errors).
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import openai
 from openai.resources.chat import AsyncCompletions
 
+from gateway.providers import prices
 from gateway.providers.base import Request, Response, ToolSpec
 from gateway.providers.calling import Connections
 from gateway.providers.openai.request import chat_messages
@@ -51,6 +53,7 @@ _VENDOR = Vendor(
 def from_environ(model: str, environ: Mapping[str, str]) -> OpenAIProvider:
     """Make the provider from ``OPENAI_API_KEY`` and ``OPENAI_BASE_URL``. Raises ProviderConfigurationError."""
     base_url, key = _VENDOR.settings(model, environ)
+    prices.load()
     return OpenAIProvider(model, api_key=key, base_url=base_url)
 
 
@@ -59,9 +62,16 @@ class OpenAIProvider:
 
     name = _VENDOR.name
 
-    def __init__(self, model: str, *, api_key: str, base_url: str = _VENDOR.url) -> None:
-        self._model = model
-        self._connections = Connections(lambda: openai.AsyncOpenAI(api_key=api_key, base_url=base_url, max_retries=0))
+    def __init__(
+        self, model: str, *, api_key: str, base_url: str = _VENDOR.url, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._model, self._url, self._clock = model, base_url, clock
+
+        def connect() -> openai.AsyncOpenAI:
+            prices.load()
+            return openai.AsyncOpenAI(api_key=api_key, base_url=base_url, max_retries=0)
+
+        self._connections = Connections(connect)
 
     async def complete(self, request: Request) -> Response:
         """Return the reply. Raises ProviderError.
@@ -72,7 +82,7 @@ class OpenAIProvider:
         answer, completions = OpenAIAnswer(), await self._completions()
         with _VENDOR.errors_mapped():
             answer.add(await completions.create(**_parameters(request, model)))
-        return answer.response(model)
+        return answer.response(model, self._url, self._clock())
 
     async def stream(self, request: Request) -> AsyncIterator[str | Response]:
         """Yield the reply as Provider.stream does. `timeout_seconds` limits the time between any two chunks."""
@@ -86,7 +96,7 @@ class OpenAIProvider:
                 async for chunk in chunks:
                     if piece := answer.add(chunk):
                         yield piece
-        yield answer.response(model)
+        yield answer.response(model, self._url, self._clock())
 
     async def knows(self, model: str | None = None, *, timeout_seconds: float) -> bool:
         """Look the model up, as KnowsModels.knows does."""

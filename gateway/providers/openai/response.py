@@ -7,7 +7,7 @@ servers are accepted where the meaning is clear. A comment beside each names the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pydantic import BaseModel
@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from channels import Json
 from gateway.providers.base import ProviderError, Response, ToolCall, Usage
 from gateway.providers.calling import tool_call
+from gateway.providers.prices import priced
 
 __all__ = ["OpenAIAnswer"]
 
@@ -43,9 +44,37 @@ class _Choice(BaseModel):
     finish_reason: str | None = None
 
 
+class _PromptDetails(BaseModel):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _CompletionDetails(BaseModel):
+    reasoning_tokens: int | None = None
+
+
 class _TokenCounts(BaseModel):
+    """Token counts. `prompt_tokens` includes the tokens that are read from or written to a cache."""
+
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    total_tokens: int | None = None
+    prompt_tokens_details: _PromptDetails | None = None
+    completion_tokens_details: _CompletionDetails | None = None
+
+    def usage(self) -> Usage:
+        prompt, completion = self.prompt_tokens or 0, self.completion_tokens or 0
+        cache, said = self.prompt_tokens_details or _PromptDetails(), self.completion_tokens_details
+        reasoning = (said and said.reasoning_tokens) or 0
+        # xAI counts the reasoning apart from the completion: https://docs.x.ai/developers/rate-limits
+        if reasoning and self.total_tokens == prompt + completion + reasoning:
+            completion += reasoning
+        return Usage(
+            prompt_tokens=prompt,
+            completion_tokens=completion,
+            cached_prompt_tokens=cache.cached_tokens or 0,
+            cache_write_tokens=cache.cache_write_tokens or 0,
+        )
 
 
 class _Chunk(BaseModel):
@@ -55,6 +84,7 @@ class _Chunk(BaseModel):
     model: str | None = None
     choices: list[_Choice]
     usage: _TokenCounts | None = None
+    service_tier: str | None = None
 
 
 @dataclass(slots=True)
@@ -74,6 +104,7 @@ class OpenAIAnswer:
     refusal: str = ""
     reasoning: str | None = None
     finish: str | None = None
+    service_tier: str | None = None
     usage: Usage = field(default_factory=Usage)
     calls: list[_Call] = field(default_factory=list)
     open_calls: dict[int, _Call] = field(default_factory=dict)
@@ -83,10 +114,9 @@ class OpenAIAnswer:
         chunk = _Chunk.model_validate(answered, from_attributes=True)
         self.answer_id = chunk.id or self.answer_id
         self.model = chunk.model or self.model
+        self.service_tier = chunk.service_tier or self.service_tier
         if chunk.usage:
-            self.usage = Usage(
-                prompt_tokens=chunk.usage.prompt_tokens or 0, completion_tokens=chunk.usage.completion_tokens or 0
-            )
+            self.usage = chunk.usage.usage()
         if not chunk.choices:
             return ""
         choice = chunk.choices[0]
@@ -114,8 +144,11 @@ class OpenAIAnswer:
             call.name += part.function.name or ""
             call.arguments += part.function.arguments or ""
 
-    def response(self, model: str) -> Response:
-        """Return the whole answer of this model. Raises ProviderError when the answer has no end."""
+    def response(self, model: str, url: str, at: float) -> Response:
+        """Return the whole answer of this model, with its price at the server with this URL, at this POSIX time.
+
+        Raises ProviderError when the answer has no end.
+        """
         if self.finish is None:
             raise ProviderError("openai", "the answer broke off before its end", retryable=True)
         calls = tuple(_tool_calls(self.calls, self.answer_id))
@@ -131,7 +164,7 @@ class OpenAIAnswer:
         return Response(
             content=self.refusal or self.text,
             tool_calls=calls,
-            usage=self.usage,
+            usage=priced(replace(self.usage, model=self.model, provider="openai"), url, at, self.service_tier),
             model=self.model,
             finish=finish,
             echo=thought if calls and self.reasoning is not None else None,
