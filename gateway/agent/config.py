@@ -51,10 +51,11 @@ class AgentConfig(BaseModel):
     max_total_tokens: int | None = Field(default=None, ge=1)
     """The most tokens of one turn, checked before each call to the model."""
     max_cost_usd: _Positive | None = None
-    """The most that one turn may cost, in US dollars, checked before each call to the model. A model without a known
-    price costs nothing here: only `max_total_tokens` limits it."""
+    """The most that one turn may cost, in US dollars, checked before each call to the model. Tokens of unknown price
+    count 15 US dollars a million."""
     cost_warning_threshold: _Positive | None = None
-    """The cost of one turn, in US dollars, at which observers are told once: `on_cost_warning`."""
+    """The cost of one turn, in US dollars, at which observers are told once: `on_cost_warning`. Calls of unknown price
+    do not count."""
 
     observers: tuple[AgentObserver, ...] = ()
     """The observers of every run, in the order in which they are called."""

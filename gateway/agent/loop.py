@@ -33,6 +33,7 @@ from gateway.observe.results import AgentResult, StopReason
 from gateway.observe.teller import SILENT, RunTeller, begin_run
 from gateway.observe.usage import UsageMeter
 from gateway.providers.base import (
+    UNPRICED_USD_PER_MILLION,
     ModelMessage,
     Provider,
     ProviderConfigurationError,
@@ -207,12 +208,16 @@ class _Loop:
         return self._end("cancelled")
 
     def _spent(self) -> str | None:
-        """Return which budget of the turn is used up; None if none is. A cost that is unknown counts as 0."""
-        config, tokens, cost = self.spec.config, self.usage.total_tokens, self.usage.cost_usd
-        if config.max_total_tokens is not None and tokens >= config.max_total_tokens:
-            return f"max_total_tokens: {tokens} of {config.max_total_tokens} tokens are used"
-        if config.max_cost_usd is not None and cost is not None and cost >= config.max_cost_usd:
-            return f"max_cost_usd: {cost:.6f} of {config.max_cost_usd:g} US dollars are used"
+        """Return which budget of the turn is used up; None if none is."""
+        config, usage = self.spec.config, self.usage
+        if config.max_total_tokens is not None and usage.total_tokens >= config.max_total_tokens:
+            return f"max_total_tokens: {usage.total_tokens} of {config.max_total_tokens} tokens are used"
+        if config.max_cost_usd is not None and usage.counted_usd >= config.max_cost_usd:
+            said = f"max_cost_usd: {usage.counted_usd:.6f} of {config.max_cost_usd:g} US dollars are used"
+            if usage.unpriced_tokens:
+                price = f"{UNPRICED_USD_PER_MILLION:g} US dollars a million"
+                said += f", {usage.unpriced_tokens} tokens of unknown price counted at {price}"
+            return said
         return None
 
     async def _reply(self) -> Response:
@@ -232,8 +237,8 @@ class _Loop:
             if response.tool_calls and not self.spec.config.routing_only:
                 await self.progress.replied(response)
         before, self.usage = self.usage, self.usage + response.usage
-        limit, cost = self.spec.config.cost_warning_threshold, self.usage.cost_usd
-        if is_new and limit is not None and cost is not None and (before.cost_usd or 0.0) < limit <= cost:
+        limit, cost = self.spec.config.cost_warning_threshold, self.usage.least_usd
+        if is_new and limit is not None and before.least_usd < limit <= cost:
             await self.events.tell(CostWarning, cost_used=cost, threshold=limit)
         return response
 

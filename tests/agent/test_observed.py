@@ -107,6 +107,7 @@ async def test_agent_sums_what_its_runs_have_used() -> None:
 
     await agent.run("really?")
     assert (agent.total_tokens, agent.total_cost) == (450, None), "an unknown price is no price"
+    assert agent.get_usage_summary().endswith(", at least $0.3000; the price of 1 call is unknown")
     agent.reset_usage()
     assert (agent.total_tokens, agent.get_usage_summary()) == (0, "0 tokens (0 in, 0 out), cost unknown")
     assert Agent([], provider=script).get_analytics() is None
@@ -141,10 +142,27 @@ async def test_a_budget_ends_the_run_before_the_next_call(limit: Any, reason: st
     assert [step.summary for step in outcome.trace.filter(type="budget_exceeded")] == [reason]
 
 
-async def test_an_unknown_price_is_limited_by_tokens_alone() -> None:
-    script = Script([used("", None, calling=True), used("asked", None)])
-    outcome = await Turn(script, [search], AgentConfig(max_cost_usd=0.01)).run()
-    assert (outcome.stop_reason, outcome.content, outcome.cost_usd) == ("answered", "asked", None)
+async def test_a_budget_of_money_counts_tokens_of_unknown_price() -> None:
+    replies = [used("", 0.001, calling=True), used("", None, tokens=20_000, calling=True), used("asked", None)]
+    turn = Turn(Script(list(replies)), [search], AgentConfig(max_cost_usd=0.3))
+    outcome = await turn.run()
+    assert (outcome.stop_reason, outcome.iterations, outcome.cost_usd) == ("budget", 2, None)
+    (told,) = turn.told.of_kind(BudgetExceeded)
+    assert told.cost_used is None
+    assert told.reason == (
+        "max_cost_usd: 0.301000 of 0.3 US dollars are used, "
+        "20000 tokens of unknown price counted at 15 US dollars a million"
+    )
+    outcome = await Turn(Script(list(replies)), [search], AgentConfig(max_cost_usd=0.302)).run()
+    assert (outcome.stop_reason, outcome.content) == ("answered", "asked")
+
+
+@pytest.mark.ledger("CFG-10")
+async def test_cost_warning_counts_the_known_prices() -> None:
+    script = Script([used("", 0.06, calling=True), used("", None, calling=True), used("ok", 0.06)])
+    turn = Turn(script, [search], AgentConfig(cost_warning_threshold=0.10))
+    await turn.run()
+    assert [warning.cost_used for warning in turn.told.of_kind(CostWarning)] == [pytest.approx(0.12)]
 
 
 @pytest.mark.ledger("OBS-16")

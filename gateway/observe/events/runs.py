@@ -259,7 +259,10 @@ class ModelSwitch(RunEvent):
 
 @dataclass(slots=True, kw_only=True)
 class CostWarning(RunEvent):
-    """The cost of the run has crossed `cost_warning_threshold`, both in US dollars. Told once a run."""
+    """The cost of the run has crossed `cost_warning_threshold`, both in US dollars. Told once a run.
+
+    Calls of unknown price are not in `cost_used`.
+    """
 
     name: ClassVar[str] = "cost_warning"
     cost_used: float
