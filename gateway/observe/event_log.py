@@ -15,6 +15,7 @@ from typing import Any
 
 from gateway.observe.events import (
     ActionAudited,
+    CacheHit,
     DeliveryFailed,
     DeliveryRetried,
     DuplicateDropped,
@@ -120,11 +121,18 @@ class EventLog:
             "milliseconds": round(event.duration_ms),
             "total_tokens": usage.total_tokens,
         }
+        if usage.cached_prompt_tokens:
+            said["cached_prompt_tokens"] = usage.cached_prompt_tokens
         if usage.cost_usd is not None:
             said["cost_usd"] = round(usage.cost_usd, 6)
+        elif usage.total_tokens:
+            said["cost"] = "unknown"
         if self._content:
             said["content"] = event.response.content
         log.info("model answered", extra={**self._of(event), **said})
+
+    def cache_hit(self, event: CacheHit) -> None:
+        log.info("cache answered", extra={**self._of(event), "model": event.model})
 
     def llm_error(self, event: LlmError) -> None:
         wait = {} if event.retry_in_seconds is None else {"retry_in_seconds": event.retry_in_seconds}
@@ -189,6 +197,7 @@ _LINES: Mapping[type[ObservedEvent], Callable[[EventLog, Any], None]] = {
     TurnEnd: EventLog.forget_run,
     TurnFailed: EventLog.forget_run,
     LlmEnd: EventLog.llm_end,
+    CacheHit: EventLog.cache_hit,
     LlmError: EventLog.llm_error,
     ToolEnd: EventLog.tool_end,
     ToolErrorRaised: EventLog.tool_error,

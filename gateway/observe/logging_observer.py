@@ -117,11 +117,13 @@ class LoggingObserver(AgentObserver):
 
 def _usage(usage: Usage) -> dict[str, Any]:
     """Return the numbers of a usage. `tokens` is their sum."""
-    parts = {name: value for name in _COUNTS if (value := getattr(usage, name, None)) is not None}
+    parts: dict[str, Any] = {name: value for name in _COUNTS if (value := getattr(usage, name, None)) is not None}
+    if usage.cost_usd is None and usage.total_tokens:
+        parts |= {"cost": "unknown", "known_usd": usage.known_usd, "unpriced_calls": usage.unpriced_calls}
     return {"tokens": usage.total_tokens, **parts}
 
 
-_COUNTS: Final = ("prompt_tokens", "completion_tokens", "cached_prompt_tokens", "cost_usd")
+_COUNTS: Final = ("prompt_tokens", "completion_tokens", "cached_prompt_tokens", "cache_write_tokens", "cost_usd")
 
 
 def _content_of(value: object) -> Any:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import logging
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gateway import Agent, ChannelAgent, ToolContext, tool
+from gateway.observe.event_log import EventLog
+from gateway.observe.events import CacheHit, LlmEnd
+from gateway.providers import Response, Usage
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 
 CANARY = "canary-3f9c"
@@ -64,6 +68,25 @@ async def test_log_follows_a_turn_and_its_calls(caplog: pytest.LogCaptureFixture
     assert (failed.levelno, failed.tool) == (logging.WARNING, "look")
     assert failed.what.startswith("ValueError (test_trail.py:")
     assert answered.total_tokens == 0
+    assert not hasattr(answered, "cost"), "this model costs nothing"
+    assert CANARY not in everything(caplog)
+
+
+@pytest.mark.ledger("CFG-11")
+async def test_log_has_tokens_costs_tools_and_hits_of_the_cache(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "askfirst.events")
+    log = EventLog()
+    said: dict[str, Any] = {"run_id": "r", "provider": "openai", "duration_ms": 7.4}
+    usage = Usage(prompt_tokens=100, completion_tokens=20, cached_prompt_tokens=60)
+    response = Response(content=CANARY, model="m")
+    log.read(LlmEnd(response=response, usage=replace(usage, cost_usd=0.0012345678), **said))
+    log.read(LlmEnd(response=response, usage=usage, **said))
+    log.read(CacheHit(run_id="r", model="m", response=response))
+    known, unknown, hit = caplog.records
+    assert vars(known).items() >= {"model": "m", "total_tokens": 120, "cached_prompt_tokens": 60}.items()
+    assert vars(known)["cost_usd"] == 0.001235
+    assert (vars(unknown)["cost"], "cost_usd" in vars(unknown)) == ("unknown", False)
+    assert (hit.getMessage(), vars(hit)["model"]) == ("cache answered", "m")
     assert CANARY not in everything(caplog)
 
 
