@@ -32,6 +32,7 @@ from gateway.engine.clock_skew import skew_of
 from gateway.environment import proxied
 from gateway.logs import describe_error
 from gateway.providers import KnowsModels, ModelMessage, Provider, ProviderConfigurationError, ProviderError, Request
+from gateway.providers.prices import age_text, age_warning
 from gateway.settings import Settings
 from gateway.store.base import Store
 from gateway.store.errors import StoreRefused, StoreUnavailable
@@ -47,6 +48,7 @@ __all__ = [
     "model",
     "platforms",
     "previews",
+    "prices",
     "settings",
     "store",
     "tools",
@@ -125,6 +127,12 @@ async def _asked(provider: Provider, name: str | None, *, asks: bool) -> str:
         return f"{provider.name} is set up, and its server does not say which models it has; --model asks it"
     finally:
         await provider.close()
+
+
+def prices(now: datetime) -> Finding | None:
+    """Return how old the prices of models may be, with a warning when they are old; None when none are installed."""
+    age, warning = age_text(now), age_warning(now)
+    return None if age is None else Finding("prices", True, warning or age, warns=warning is not None)
 
 
 # ── previews ──

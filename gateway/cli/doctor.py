@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from datetime import UTC, datetime
 
 import click
 
@@ -60,6 +61,8 @@ def _findings(bot: BotRef, *, asks_model: bool) -> Iterator[Finding]:
         yield Finding("bot", True, f"{bot.written} is loaded")
         yield from checks.tools(agent)
         yield from looked("model", lambda: checks.model(agent, asks=asks_model))
+        if (found := checks.prices(datetime.now(UTC))) is not None:
+            yield found
         yield from checks.previews(agent, bot.written)
         yield from checks.approvers(agent, settings)
     yield from checks.platforms(settings, bot.written)

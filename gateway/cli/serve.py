@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 import click
 
@@ -14,11 +15,12 @@ from gateway.cli.container import goes_with_container
 from gateway.cli.process import event_loop, leave, leave_after, log_to_stderr, run, until_signal
 from gateway.cli.tools import in_short
 from gateway.cli.webhooks import polled, webhook_url
+from gateway.providers.prices import age_warning
 from gateway.settings import Role, ServeWay
 from gateway.suggestions import misspelt
 from gateway.tools import unasked
 
-__all__ = ["serve"]
+__all__ = ["serve", "warnings_of"]
 
 GRACE_SECONDS = 20.0
 LAST_SECONDS = 10.0
@@ -71,7 +73,7 @@ def serve(bot: BotRef, host: str, port: int, role: Role, way: ServeWay) -> None:
         for line in _channels(gateway, settings.public_url or url):
             click.echo(f"  {line}")
         click.echo(f"  tools: {in_short(agent)}")
-        for warning in _warnings(gateway, provider):
+        for warning in warnings_of(gateway, provider, datetime.now(UTC)):
             click.echo(f"  Note: {warning}", err=True)
 
     async def main() -> None:
@@ -98,7 +100,8 @@ def _channels(gateway: Gateway, base: str) -> Iterable[str]:
     return [f"{', '.join(names)}: {how}" for how, names in urls.items()]
 
 
-def _warnings(gateway: Gateway, provider: str) -> list[str]:
+def warnings_of(gateway: Gateway, provider: str, now: datetime) -> list[str]:
+    """Return what the operator should know at the start."""
     allow, accounts = gateway.settings.allow or (), {}
     for name, channel in gateway.channels.items():
         accounts[name] = getattr(channel, "account", None)
@@ -112,6 +115,8 @@ def _warnings(gateway: Gateway, provider: str) -> list[str]:
         warnings.append(f"{file} goes with this container: mount a named volume or a directory at {file.parent}")
     if (alone := unasked(gateway.bot.agent.tools.values(), gateway.bot.agent.policy)) is not None:
         warnings.append(alone)
+    if (old := age_warning(now)) is not None:
+        warnings.append(old)
     if provider == "demo":
         warnings.append("the offline demo model answers: set ASKFIRST_PROVIDER, for example to openai:gpt-5-mini")
     return warnings

@@ -6,12 +6,14 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from gateway.cli import main
+from gateway.cli.checks import prices
 from tests.cli.counting import write_counting_bot
 from tests.cli.processes import askfirst, forked
 from tests.fakes.model_server import Fail, ModelServer
@@ -66,6 +68,7 @@ async def test_a_bot_that_can_be_served_has_no_fault(here: Path, env: dict[str, 
         "ok    bot",
         "ok    tools",
         "ok    model",
+        "ok    prices",
         "ok    previews",
         "ok    telegram",
         "ok    telegram webhook",
@@ -74,6 +77,14 @@ async def test_a_bot_that_can_be_served_has_no_fault(here: Path, env: dict[str, 
     ]
     assert WEBHOOK in result.output
     assert not (here / ".askfirst").exists(), "it changes nothing"
+
+
+def test_old_prices_are_warned_of() -> None:
+    found, old = prices(datetime(2026, 11, 20, tzinfo=UTC)), prices(datetime(2027, 11, 20, tzinfo=UTC))
+    assert found is not None and old is not None
+    assert (found.ok, found.warns, old.ok, old.warns) == (True, False, True, True)
+    assert re.fullmatch(r"genai-prices \S+, at most \d+ days old", found.says)
+    assert old.says.endswith("costs may be wrong: pip install --upgrade genai-prices")
 
 
 @pytest.mark.parametrize(("ahead", "told"), [(25, None), (45, "behind"), (-45, "ahead of")])

@@ -10,13 +10,17 @@ import socket
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import aiohttp
 import pytest
 
 from channels import AskfirstError
+from gateway import Agent
+from gateway.app import Gateway
 from gateway.assembly import home_of
+from gateway.cli.serve import warnings_of
 from gateway.settings import Settings
 from tests.cli.processes import Process, askfirst, forked, running
 from tests.fakes.openai import Call, FakeOpenAI, Say
@@ -219,6 +223,13 @@ async def test_notes_on_the_allow_list_are_told_at_the_start(here: Path, telegra
     async with asyncio.timeout(20), forked(*SERVE, cwd=here, env=env) as server:
         await server.says("Note: ASKFIRST_ALLOW: telegram:8:7 admits nobody: our account is ")
         await server.says(r"Note: ASKFIRST_ALLOW has \*: whoever finds the bot may talk to it")
+
+
+def test_old_prices_are_told_at_the_start(tmp_path: Path) -> None:
+    settings = Settings(store=f"sqlite:///{tmp_path}/bot.db", artifacts=tmp_path, allow="*")
+    gateway = Gateway(Agent([], provider="demo"), settings)
+    notes = [warnings_of(gateway, "demo", datetime(year, 11, 20, tzinfo=UTC)) for year in (2026, 2027)]
+    assert [sum("genai-prices" in note for note in each) for each in notes] == [0, 1]
 
 
 async def test_a_second_start_on_the_same_store_is_refused(here: Path) -> None:
