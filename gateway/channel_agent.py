@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -15,7 +14,7 @@ from pydantic import Field
 
 from channels import Address, AskfirstError, Attachment, Message, Person, Reply
 from channels.direct import DirectChannel, own_place, shared_place
-from gateway.agent import Agent
+from gateway.agent import Agent, Interceptors, Stage
 from gateway.logs import describe_error
 from gateway.observe.callbacks import Callbacks
 from gateway.observe.observer import AgentObserver
@@ -23,6 +22,7 @@ from gateway.observe.results import AgentResult
 from gateway.options import WrongOption, checked
 from gateway.providers.base import Provider
 from gateway.tools import Tool, unasked
+from gateway.tools.action_callbacks import ActionCallback, ActionCallbacks
 from gateway.tools.executor import Factory
 from gateway.tools.pending_action import Detail, PendingAction
 from gateway.tools.stash import ADAPTER
@@ -43,13 +43,11 @@ __all__ = ["ChannelAgent", "LifespanFailed", "NotAllowed", "NotRunning"]
 
 log = logging.getLogger("askfirst.bot")
 
-ActionCallback: TypeAlias = Callable[[PendingAction], Awaitable[None] | None]
 Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
 
 _STORE = re.compile(r"sqlite:///.|rediss?://.")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
 """The shape of a BCP 47 tag."""
-_CALLBACK_SECONDS = 60.0
 
 
 class NotAllowed(AskfirstError):
@@ -133,11 +131,11 @@ class ChannelAgent:
         self.deps: Any = None
         self._lifespan = lifespan
         self.commands = BotCommands()
-        self._on_outcome: list[ActionCallback] = []
+        self._on_outcome, self._on_doubt = ActionCallbacks("on_outcome"), ActionCallbacks("on_doubt")
         self.executors = Executors()
         """The executors of stashed actions."""
-        self._on_doubt: list[ActionCallback] = []
         self._callbacks = Callbacks()
+        self.interceptors = Interceptors()
         self._runtime: Runtime | None = None
         self._entered: contextlib.AsyncExitStack | None = None
 
@@ -247,7 +245,7 @@ class ChannelAgent:
 
     def on_outcome(self, callback: Callable[[PendingAction], Awaitable[None]]) -> None:
         """Register an async callback for every action that this process has executed, called after its end."""
-        self._on_outcome.append(callback)
+        self._on_outcome.add(callback)
 
     def register_executor_factory(self, kind: str, factory: Factory) -> None:
         """Register a factory of executors for the actions of this kind that `stash_pending` stored.
@@ -261,11 +259,26 @@ class ChannelAgent:
         """Register a function, sync or async, for an event named like a method of AgentObserver without ``on_``.
 
         It gets the arguments of that method. Raises ValueError for an unknown name."""
-
         self._callbacks.check_name(event)
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             self._callbacks.add(event, function)
+            return function
+
+        return register
+
+    def intercept(self, stage: Stage) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Register a function, sync or async, that stops a message or a tool call when it raises Vetoed.
+
+        "message": called with `context` and `message`, before the model or an own command gets the message.
+        "tool_call": called with `context`, `tool_name` and `tool_args`, a dict that it may change, before the arguments
+        are validated and shown. It is called again before a confirmed action runs: there, changes are ignored.
+
+        It returns None. Raises ValueError for an unknown stage, and for a function that needs other arguments."""
+        self.interceptors.check_stage(stage)
+
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            self.interceptors.add(stage, function)
             return function
 
         return register
@@ -276,7 +289,7 @@ class ChannelAgent:
         The action's `state` is ``unknown`` when its effect may or may not have happened. Its `detail` is ``tampered``
         when its record was changed without the key. In any other case its outcome could not be delivered to its person.
         """
-        self._on_doubt.append(callback)
+        self._on_doubt.add(callback)
 
     def _running(self) -> Runtime:
         if self._runtime is None:
@@ -341,24 +354,11 @@ class ChannelAgent:
     async def tell_outcome(self, action: PendingAction) -> None:
         """Call the callbacks of `on_outcome`."""
         self.executors.forget(action.pending_action_id)
-        await self._call(self._on_outcome, "on_outcome", action)
+        await self._on_outcome.call(action)
 
     async def tell_doubt(self, action: PendingAction) -> None:
         """Call the callbacks of `on_doubt`."""
-        await self._call(self._on_doubt, "on_doubt", action)
-
-    async def _call(self, callbacks: Sequence[ActionCallback], name: str, action: PendingAction) -> None:
-        """Call an author's callbacks, sync ones in a thread. Errors are logged, and a callback that hangs is timed
-        out."""
-        for callback in callbacks:
-            try:
-                async with asyncio.timeout(_CALLBACK_SECONDS):
-                    is_async = inspect.iscoroutinefunction(callback)
-                    called = callback(action) if is_async else await asyncio.to_thread(callback, action)
-                    if called is not None:
-                        await called
-            except Exception as error:  # noqa: BLE001 - an author's callback must not undo what is done
-                log.error("an %s callback failed: %s", name, describe_error(error))
+        await self._on_doubt.call(action)
 
     async def turn(self, turn: Turn) -> Outcome:
         """Run a turn: a command, or the model. Answers to open actions are handled before this.
@@ -370,7 +370,7 @@ class ChannelAgent:
         proposer = ActionProposer(
             turn, answer_window_seconds=self.answer_window_seconds, keep_stashed=self.executors.keep
         )
-        return await answer_with_model(turn, self.agent, proposer)
+        return await answer_with_model(turn, self.agent, proposer, self.interceptors)
 
 
 async def _close(provider: Provider) -> None:

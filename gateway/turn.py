@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from channels import Address, Json, Message, Person, Reply
-from gateway.agent import Agent, Ask, Asked, Journal, Keep, LoopOutcome, LoopPorts, Verdict
+from gateway.agent import Agent, Ask, Asked, Interceptors, Journal, Keep, LoopOutcome, LoopPorts, Verdict
 from gateway.artifacts import media_of
 from gateway.memory import RESET, to_entries
 from gateway.observe.results import AgentResult, StopReason
@@ -158,6 +158,10 @@ class BotCommands:
         unlisted = command == "whoami" or (command == "pair" and turn.admit is not None)
         return unlisted or command in BUILT_IN or command in self._own
 
+    def are_built_in(self, turn: Turn) -> bool:
+        """Return True if the turn is answered by a command of the gateway's own."""
+        return self.are_meant(turn) and turn.command not in self._own
+
     async def answer(self, turn: Turn, *, greeting: str | None) -> Outcome:
         """Run the command of the turn. `greeting` is the answer to /start; None: the gateway's own."""
         command = turn.command or ""
@@ -195,7 +199,7 @@ def _open_actions(turn: Turn, actions: ConversationActions) -> str:
 # ── the model ──
 
 
-async def answer_with_model(turn: Turn, agent: Agent, proposer: ActionProposer) -> Outcome:
+async def answer_with_model(turn: Turn, agent: Agent, proposer: ActionProposer, interceptors: Interceptors) -> Outcome:
     """Run the model's loop over the turn. Raises ProviderError when the model cannot be reached."""
     waiting = (await turn.actions()).open_for(str(turn.person))
     reminders = [ModelMessage(role="event", content=_waiting_note(waiting))] if waiting else []
@@ -203,7 +207,7 @@ async def answer_with_model(turn: Turn, agent: Agent, proposer: ActionProposer) 
         [*turn.history, *turn.notes, *reminders, *turn.model_messages],
         context=turn.context,
         on_confirm=proposer,
-        ports=LoopPorts(journal=turn.journal, keep=turn.keep, events=turn.events),
+        ports=LoopPorts(journal=turn.journal, keep=turn.keep, events=turn.events, interceptors=interceptors),
     )
     outcome = Outcome(
         stop_reason=done.stop_reason,

@@ -23,6 +23,7 @@ import gateway
 from channels import AskfirstError, MissingSetting, RateLimited, SendError, Unavailable
 from channels.telegram.errors import Moved, TooManyRequests
 from gateway.agent.calls import CallFailed
+from gateway.agent.interceptors import InterceptorFailed, Vetoed
 from gateway.agent.journal import UnreadableStep
 from gateway.channel_agent import LifespanFailed
 from gateway.engine.delivery.attempt_state import WrongAttempt
@@ -45,6 +46,7 @@ def by(*args: Any, **kwargs: Any) -> Make:
 MADE: dict[type, Make] = {
     CallFailed: by("Tool 'pay' was not run", ToolError("no")),
     GoesOn: by(Future()),
+    InterceptorFailed: by("closed", "it returned bool, not None"),
     LifespanFailed: by(ConnectionRefusedError(111, "Connection refused")),
     MailboxFull: by("telegram:42", 50),
     MissingSetting: by("TELEGRAM_BOT_TOKEN", "copy it from @BotFather"),
@@ -62,6 +64,7 @@ MADE: dict[type, Make] = {
     ToolValidationError: by("pay", Problem("amount", "is missing", "Ask for it."), expected="amount: number"),
     Unavailable: by("401", mend=MissingSetting("TELEGRAM_BOT_TOKEN", "copy it from @BotFather")),
     UnreadableStep: by(4),
+    Vetoed: by("We are closed."),
     WrongAttempt: by("sent", "repeated"),
     WrongOption: by("Agent", {"model": "should be a string"}),
     WrongState: by(record(), "be launched"),

@@ -4,6 +4,7 @@ from gateway.agent.agent import Agent
 from gateway.agent.calls import Keep
 from gateway.agent.config import AgentConfig, ConfirmAction, StopCondition
 from gateway.agent.confirming import Ask, Asked, OnConfirm, Verdict
+from gateway.agent.interceptors import Interceptors, Stage, Vetoed
 from gateway.agent.journal import Journal
 from gateway.agent.loop import AgentSpec, LoopOutcome, run_loop
 from gateway.agent.model import OnText
@@ -16,13 +17,16 @@ __all__ = [
     "Ask",
     "Asked",
     "ConfirmAction",
+    "Interceptors",
     "Journal",
     "Keep",
     "LoopOutcome",
     "LoopPorts",
     "OnConfirm",
     "OnText",
+    "Stage",
     "StopCondition",
     "Verdict",
+    "Vetoed",
     "run_loop",
 ]

@@ -12,11 +12,13 @@ from typing import Literal, TypeAlias
 from channels import Json, Media
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import Ask, Asked, OnConfirm, Verdict
+from gateway.agent.interceptors import InterceptorFailed, Interceptors, Veto
 from gateway.agent.journal import CallResult, Progress
 from gateway.agent.unattended import Approved, Unattended
 from gateway.artifacts import Artifact, NotKept, collecting, emit_artifact
 from gateway.logs import describe_error
 from gateway.observe.events import (
+    InterceptorVetoed,
     PendingStashed,
     PolicyDecision,
     ToolChunk,
@@ -98,6 +100,7 @@ class CallRunner:
     on_confirm: OnConfirm | Unattended
     events: RunTeller
     keep: Keep | None
+    interceptors: Interceptors
     collect: Callable[[], AbstractContextManager[list[Artifact]]] = collecting
 
     async def run(self, reply: int, calls: Sequence[ToolCall]) -> list[CallResult]:
@@ -113,12 +116,14 @@ class CallRunner:
             if (known := await self._known(key, call)) is not None:
                 results[key] = known
                 continue
-            checked = await self._check(key, call) if number < CALLS_IN_ONE_REPLY else _too_many(call)
+            verdict = self.progress.verdicts(reply).get(key)
+            checked = await self._check(key, call, verdict) if number < CALLS_IN_ONE_REPLY else _too_many(call)
             if isinstance(checked, str):
                 results[key] = await self._refused(call, checked)
+            elif isinstance(checked, CallResult):
+                results[key] = checked
             else:
-                decided = key in self.progress.verdicts(reply)
-                (asks if decided or checked.reason is not None else runs).append(checked)
+                (asks if verdict is not None or checked.reason is not None else runs).append(checked)
         if self.config.parallel_tool_execution and len(runs) > 1 and not asks:
             results |= zip([each.key for each in runs], await self._together(runs), strict=True)
         else:
@@ -139,7 +144,8 @@ class CallRunner:
             await self.progress.finished(key, result)
         return result
 
-    async def _check(self, key: str, call: ToolCall) -> _Checked | str:
+    async def _check(self, key: str, call: ToolCall, verdict: Verdict | None) -> _Checked | CallResult | str:
+        """Validate a call. Return the reason as a text when it is refused, or its result when it was stopped."""
         if call.parse_error is not None:
             return (
                 f"Tool call for {call.name!r} had malformed arguments ({call.parse_error}). "
@@ -148,8 +154,11 @@ class CallRunner:
         tool = self.tools.get(call.name)
         if tool is None:
             return f"Unknown tool {call.name!r}. Available tools: {', '.join(self.tools) or 'none'}"
+        given = await self._intercepted(key, call) if verdict is None else _shown(verdict, call)
+        if isinstance(given, CallResult):
+            return given
         try:
-            args = tool.validate(call.args)
+            args = tool.validate(given)
         except ToolValidationError as error:
             return str(error)
         reason = "this tool always asks" if tool.confirm is not None else None
@@ -161,6 +170,29 @@ class CallRunner:
             if decision == "review" and reason is None:
                 reason = rule
         return _Checked(key=key, call=call, tool=tool, args=args, reason=reason)
+
+    async def _intercepted(self, key: str, call: ToolCall) -> Mapping[str, Json] | CallResult:
+        """Return the arguments of a call after its interceptors, or its result if they stop it.
+
+        The result is recorded: another attempt at this turn does not ask them again.
+        """
+        if not self.interceptors.of_calls:
+            return call.args
+        context, text = replace(self.context, idempotency_key=f"{self.context.idempotency_key}/{key}"), _NOT_CHECKED
+        try:
+            given = await self.interceptors.edit_call(context, call.name, call.args)
+        except InterceptorFailed as error:
+            _log.error("tool %s was not run: %s", call.name, error)
+            result = await self._refused(call, f"Tool {call.name!r} was not run: {text}", what=str(error))
+        else:
+            if not isinstance(given, Veto):
+                return given
+            about = {"conversation": context.conversation, "tool_name": call.name, "call_id": call.call_id}
+            await self.events.tell(InterceptorVetoed, stage="tool_call", interceptor=given.interceptor, **about)
+            text = given.reason[:_ERROR_LENGTH] or "it was vetoed. Do not try it again."
+            result = CallResult(text=f"Tool {call.name!r} was not run: {text}", failed=True)
+        await self.progress.finished(key, result)
+        return result
 
     async def _together(self, runs: Sequence[_Checked]) -> list[CallResult]:
         slots = asyncio.Semaphore(CALLS_AT_ONCE)
@@ -315,13 +347,13 @@ class CallRunner:
             verdicts |= zip(prepared, await self.on_confirm(list(prepared.values())), strict=True)
         return verdicts
 
-    async def _refused(self, call: ToolCall, text: str) -> CallResult:
-        """Return the result of a call that does not run."""
-        await self._tell_failure(call, call.args, CallFailed(text), 0.0)
+    async def _refused(self, call: ToolCall, text: str, *, what: str = "it was not run") -> CallResult:
+        """Return the result of a call that does not run. `what` says why in the log."""
+        await self._tell_failure(call, call.args, CallFailed(text), 0.0, what)
         return CallResult(text=text, failed=True)
 
     async def _tell_failure(
-        self, call: ToolCall, args: Mapping[str, Json], failure: CallFailed, duration_ms: float
+        self, call: ToolCall, args: Mapping[str, Json], failure: CallFailed, duration_ms: float, what: str = ""
     ) -> None:
         cause = cause_of(failure.error) if failure.error is not None else None
         await self.events.tell(
@@ -331,12 +363,18 @@ class CallRunner:
             error=failure if cause is None else cause,
             tool_args=args,
             duration_ms=duration_ms,
-            what=describe_error(cause) if cause is not None else "it was not run",
+            what=describe_error(cause) if cause is not None else what,
         )
 
 
+_NOT_CHECKED = "it could not be checked. Do not try it again now; tell the person."
 _FILES_LOST = "But its files could not be kept: nobody gets them. Tell the person."
 _UNKNOWN = "its outcome is unknown, it may or may not have happened. Do not repeat it; tell the person, or look it up."
+
+
+def _shown(verdict: Verdict, call: ToolCall) -> Mapping[str, Json]:
+    """Return the arguments that an earlier attempt at this turn asks about: they have passed the interceptors."""
+    return verdict.action.args if isinstance(verdict, Asked) else call.args
 
 
 def _too_many(call: ToolCall) -> str:

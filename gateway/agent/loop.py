@@ -112,6 +112,7 @@ async def run_loop(
             on_confirm=on_confirm,
             events=events,
             keep=ports.keep,
+            interceptors=ports.interceptors,
         ),
         progress=progress,
         request=Request(

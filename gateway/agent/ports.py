@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gateway.agent.calls import Keep
+from gateway.agent.interceptors import Interceptors
 from gateway.agent.journal import Journal
 from gateway.agent.model import OnText
 from gateway.observe.teller import RunTeller
@@ -30,6 +31,8 @@ class LoopPorts:
     """Receives the model's text. With it the model streams."""
     events: RunTeller | None = None
     """Tells the events of the run; None: only to its trace, under a random id."""
+    interceptors: Interceptors = field(default_factory=Interceptors)
+    """The interceptors of the model's tool calls."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     """Waits for some seconds before a retry of the model."""
     jitter: Callable[[], float] = random.random

@@ -21,6 +21,7 @@ from gateway.observe.events import (
     DuplicateDropped,
     EffectEnd,
     EventSettled,
+    InterceptorVetoed,
     LlmEnd,
     LlmError,
     MessageReceived,
@@ -154,6 +155,12 @@ class EventLog:
             "tool asks", extra={**self._of(event), "tool": action.kind, "action": action.pending_action_id, **content}
         )
 
+    def vetoed(self, event: InterceptorVetoed) -> None:
+        named = {"event": event.event_id, "tool": event.tool_name}
+        about = {"conversation": event.conversation, **{name: value for name, value in named.items() if value}}
+        by = {"stage": event.stage, "interceptor": event.interceptor}
+        log.info("vetoed", extra={**self._of(event), **about, **by})
+
     # ── actions ──
 
     def action_audited(self, event: ActionAudited) -> None:
@@ -202,6 +209,7 @@ _LINES: Mapping[type[ObservedEvent], Callable[[EventLog, Any], None]] = {
     ToolEnd: EventLog.tool_end,
     ToolErrorRaised: EventLog.tool_error,
     PendingStashed: EventLog.pending_stashed,
+    InterceptorVetoed: EventLog.vetoed,
     ActionAudited: EventLog.action_audited,
     EffectEnd: EventLog.effect_end,
     MessageSent: EventLog.message_sent,

@@ -178,6 +178,9 @@ class AgentObserver:
     def on_turn_end(self, run_id: str, conversation: str, stop_reason: str, duration_ms: float) -> Any:
         """A turn has ended, and its end is stored."""
 
+    def on_vetoed(self, run_id: str, stage: str, interceptor: str, tool_name: str) -> Any:
+        """An interceptor stopped a message, a call of the model (`tool_call`), or a confirmed action (`launch`)."""
+
     def on_pending_stashed(self, run_id: str, action: PendingAction) -> Any:
         """A person is to be asked about an action."""
 

@@ -15,6 +15,7 @@ from gateway.observe.events import (
     Cancelled,
     EntityExtraction,
     GuardrailTriggered,
+    InterceptorVetoed,
     KgExtraction,
     LlmEnd,
     LlmError,
@@ -305,6 +306,11 @@ def _pending_stashed(made: _Made, at: datetime, event: PendingStashed) -> None:
     made.moment("pending_stashed", at, summary, tool_name=action.kind, call_id=event.call_id or None)
 
 
+def _vetoed(made: _Made, at: datetime, event: InterceptorVetoed) -> None:
+    tool, call = event.tool_name or None, event.call_id or None
+    made.moment("vetoed", at, f"{event.stage}: {event.interceptor}", tool_name=tool, call_id=call)
+
+
 def _plain(type: str, said: Callable[[Any], str]) -> _Maker:
     """Return the maker of a step that is only a moment and a summary."""
     return lambda made, at, event: made.moment(type, at, said(event))
@@ -322,6 +328,7 @@ _MAKERS: Final[Mapping[type[RunEvent], _Maker]] = {
     GuardrailTriggered: _guardrail,
     ProviderFallback: _fallback,
     PendingStashed: _pending_stashed,
+    InterceptorVetoed: _vetoed,
     SessionLoad: _plain("session_load", lambda event: f"{event.message_count} messages"),
     SessionSave: _plain("session_save", lambda event: f"{event.message_count} messages"),
     MemoryTrim: _plain(

@@ -28,6 +28,7 @@ StopReason: TypeAlias = Literal[
     "routed",
     "decided",
     "command",
+    "vetoed",
 ]
 """The reason for which a run or a turn ended."""
 

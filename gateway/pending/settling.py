@@ -20,6 +20,7 @@ __all__ = [
     "close_drifted",
     "close_if_drifted",
     "close_undelivered",
+    "close_vetoed",
     "end_tampered",
     "expire",
     "expire_approval",
@@ -99,6 +100,16 @@ def close_drifted(actions: ConversationActions, action_id: str, at: datetime, de
     action = actions.get(action_id)
     if action is not None and transitions.may_close(action):
         _close_drifted(actions, action, at, detail)
+
+
+def close_vetoed(actions: ConversationActions, action_id: str, at: datetime, reason: str) -> None:
+    """Close an action that an interceptor stopped before its launch. `reason` is told in front of our own sentence."""
+    action = actions.get(action_id)
+    if action is None or not transitions.may_close(action):
+        return
+    closed = transitions.close(replace(action, outcome=reason or None), "drifted", at, detail="changed")
+    own = say("nothing_done", action.language, preview=statement(action.preview))
+    _settled(actions, closed, "drifted", None, at, text="\n\n".join(filter(None, [reason, own])))
 
 
 def finish(

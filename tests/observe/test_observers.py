@@ -79,6 +79,7 @@ artifact_delivered run_id address sha256
 """The methods of the fixed surface, without ``on_``, with their parameters in order."""
 OUR_METHODS = """
 llm_error run_id attempt error duration_ms
+vetoed run_id stage interceptor tool_name
 """
 """The methods beyond it."""
 TABLE = {(words := line.split())[0]: tuple(words[1:]) for line in (METHODS + OUR_METHODS).splitlines() if line}

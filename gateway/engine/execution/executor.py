@@ -14,13 +14,14 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from functools import partial
 
+from gateway.agent.interceptors import Veto
 from gateway.engine.concurrency import BackgroundTasks, DelayedTask, KeyedLimit
 from gateway.engine.context import EngineContext
 from gateway.engine.execution.backlog import ActionBacklog
 from gateway.engine.execution.effects import EffectResult, Effects
+from gateway.engine.execution.launch_check import check_launch
 from gateway.engine.leases import HeldLease, release_to_newer, shielded_commit
 from gateway.engine.retrying import attempts
-from gateway.logs import describe_error
 from gateway.observe.events import LeaseLost
 from gateway.observe.runs import action_event_id
 from gateway.pending import settling
@@ -33,9 +34,8 @@ from gateway.store.form import NewerForm
 from gateway.store.transaction import Transaction
 from gateway.store.types import Key, Lease
 from gateway.stored import keys
-from gateway.tools import ToolError, cause_of
 from gateway.tools.pending_action import Detail, PendingAction
-from gateway.tools.previews import LAUNCH_PREVIEW_SECONDS, asked_with, changed
+from gateway.tools.previews import LAUNCH_PREVIEW_SECONDS
 from gateway.wording import say
 
 __all__ = ["MOST_OF_A_TOOL", "ActionExecutor"]
@@ -208,10 +208,12 @@ class ActionExecutor:
                     return action  # the commit whose answer was lost has recorded it: only this lease can
                 transaction = Transaction(partition=lease.partition, lease=lease)
                 launched = None
-                if why is not None and not is_stale(found, actions.now):
-                    settling.close_drifted(actions, lease.lane, actions.now, why)
-                else:
+                if why is None or is_stale(found, actions.now):
                     launched = settling.launch(actions, lease.lane, lease.fence, actions.now)
+                elif isinstance(why, Veto):
+                    settling.close_vetoed(actions, lease.lane, actions.now, why.reason)
+                else:
+                    settling.close_drifted(actions, lease.lane, actions.now, why)
                 self._write(transaction, actions, found)
                 launching = asyncio.ensure_future(context.commit(transaction))
                 try:
@@ -228,25 +230,15 @@ class ActionExecutor:
             if launched is not None:
                 await self._finish(launched, EffectResult("failed", "stopped before it began"), lease, patient=False)
 
-    async def _checked(self, action: PendingAction) -> Detail | None:
-        """Return why the action may no longer be the one that was shown, or None if it is."""
+    async def _checked(self, action: PendingAction) -> Detail | Veto | None:
+        """Return why the action may not run as it was shown, or None if it may."""
         tool = self._context.bot.tool_for(action)
         if tool is None or action.state != "approved":
             return None
         if self._is_mute(action):
             return "not_checked"
-        if not tool.compares(action):
-            return None
-        try:
-            now = await tool.preview(
-                action.args, self._effects.tool_context(action), timeout_seconds=self._preview_seconds
-            )
-        except ValueError:
-            return "changed"
-        except ToolError as error:
-            log.warning("the preview of %s could not be made again: %s", action.kind, describe_error(cause_of(error)))
-            return "not_checked"
-        return "changed" if changed(asked_with(action), now) else None
+        tool_context = self._effects.tool_context(action)
+        return await check_launch(self._context, action, tool, tool_context, preview_seconds=self._preview_seconds)
 
     @staticmethod
     def _is_late(action: PendingAction, now: datetime) -> bool:

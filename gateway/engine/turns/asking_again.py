@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from channels import Person, Reply
+from gateway.agent.interceptors import InterceptorFailed
 from gateway.engine.context import EngineContext
 from gateway.memory import to_entries
 from gateway.pending.prompt import statement
@@ -31,8 +32,11 @@ async def ask_again(
         args = tool.validate(before.args)
         if policy is not None and policy.decide(tool.name, args)[0] == "deny":
             return _cannot(before, tool_context.language)
+        veto = await context.bot.interceptors.check_call(tool_context, tool.name, args)
+        if veto is not None:
+            return _cannot(before, tool_context.language, veto.reason)
         preview = await tool.preview(args, tool_context, timeout_seconds=LAUNCH_PREVIEW_SECONDS)
-    except (ValueError, ToolError):
+    except (ValueError, ToolError, InterceptorFailed):
         return _cannot(before, tool_context.language)
     proposed = propose_action(
         actions,
@@ -51,7 +55,9 @@ async def ask_again(
     return Outcome(stop_reason="asked", asked=[proposed], transcript=to_entries([note]))
 
 
-def _cannot(before: PendingAction | None, language: str) -> Outcome:
+def _cannot(before: PendingAction | None, language: str, why: str = "") -> Outcome:
+    """Return the outcome that says so. `why` is told in front of our own sentence."""
     preview = statement(before.preview) if before is not None else ""
     text = say("cannot_ask_again", before.language if before is not None else language, preview=preview)
-    return Outcome(stop_reason="answered", replies=[Reply(text=text, exact=True)])
+    told = "\n\n".join(filter(None, [why, text]))
+    return Outcome(stop_reason="answered", replies=[Reply(text=told, exact=True)])

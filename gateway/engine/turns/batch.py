@@ -25,6 +25,8 @@ class Batch:
     taken: list[Waiting] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
     notes: list[ModelMessage] = field(default_factory=list)
+    edits: dict[int, MessageEdited] = field(default_factory=dict)
+    """The place of a note -> the edit of a message that it tells."""
     outcomes: set[int] = field(default_factory=set)
     """The sequence numbers of the taken events that are outcomes of actions."""
     from_people: list[Waiting] = field(default_factory=list)
@@ -160,6 +162,7 @@ def _add(
             batch.opened = batch.opened or waiting
             batch.collects = waiting.collects and (batch.collects or len(batch.messages) == 1)
         case MessageEdited() if not _edit(batch, event, language) and not is_said(event.text):
+            batch.edits[len(batch.notes)] = event
             batch.notes.append(
                 ModelMessage(role="event", content=f"The person edited an earlier message: {event.text}")
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from channels import Json
 from gateway.agent.journal import Progress
@@ -22,6 +22,8 @@ _NOT_RUN = "Not run: the turn ended before it."
 class StoreJournal:
     """The steps of the turn of this lease. The stored first step names the events that the turn takes.
 
+    It also names the messages among them that were vetoed, by their place, with the answers to their person.
+
     Each stored step has a seal over itself, its conversation and the seal of the step before it.
     """
 
@@ -30,11 +32,17 @@ class StoreJournal:
         self._steps = [_bare(step) for step in lease.steps[1:]]
         self._begun = bool(lease.steps)
         self._last_mac = _mac(lease.steps[-1]) if lease.steps else ""
+        self.vetoes: Mapping[int, str] = _vetoes(lease.steps[0]) if lease.steps else {}
 
     @property
     def steps(self) -> Sequence[Json]:
         """The recorded steps, without their seals and without the first one."""
         return tuple(self._steps)
+
+    @property
+    def begun(self) -> bool:
+        """True if a step was recorded, in this attempt or an earlier one."""
+        return self._begun
 
     async def record(self, step: Json) -> None:
         """Commit a step. Raises Fenced when the lease is lost."""
@@ -42,7 +50,10 @@ class StoreJournal:
             raise TypeError("a step of a turn is an object")
         new: list[Json] = []
         if not self._begun:
-            new.append(self._sealed({"events": [waiting.seq for waiting in self._batch.taken]}))
+            first: dict[str, Json] = {"events": [waiting.seq for waiting in self._batch.taken]}
+            if self.vetoes:
+                first["vetoes"] = [[place, answer] for place, answer in self.vetoes.items()]
+            new.append(self._sealed(first))
         new.append(self._sealed(step))
         await self._context.commit(Transaction(partition=self._lease.partition, lease=self._lease, steps=new))
         self._begun = True
@@ -78,6 +89,12 @@ def events_of(lease: Lease) -> list[int]:
         case {"events": list(events)}:
             return [number for number in events if isinstance(number, int)]
     raise ValueError("a checkpoint without its events")
+
+
+def _vetoes(first: Json) -> dict[int, str]:
+    stored = first.get("vetoes") if isinstance(first, dict) else None
+    pairs = stored if isinstance(stored, list) else []
+    return {pair[0]: str(pair[1]) for pair in pairs if isinstance(pair, list) and isinstance(pair[0], int)}
 
 
 def are_genuine(context: EngineContext, lease: Lease) -> bool:

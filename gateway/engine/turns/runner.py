@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from channels import Address, CanType, Reply, SendError
 from channels.direct import DirectChannel
 from gateway.access.suppression import has_opted_out
+from gateway.agent.interceptors import InterceptorFailed
 from gateway.engine.calls import post_result
 from gateway.engine.concurrency import DelayedTask, KeyedLimit
 from gateway.engine.context import EngineContext
@@ -25,6 +27,7 @@ from gateway.engine.turns.checkpoint import StoreJournal, are_genuine, events_of
 from gateway.engine.turns.commits import append_transcript, finish_turn, release, turn_owner, write_acted
 from gateway.engine.turns.conclusion import TurnConcluder
 from gateway.engine.turns.failures import AttemptHistory, FailurePolicy
+from gateway.engine.turns.interception import drop_vetoed_edits, vetoes_of
 from gateway.engine.turns.interrupts import SignalInbox
 from gateway.engine.turns.notes import gather, is_said, keep_folded
 from gateway.engine.turns.running import RunningTurn, begin_turn, tool_context, turn_input, turn_language
@@ -165,6 +168,7 @@ class TurnRunner:
         if (reason := self._reason_not_to_run(lease, batch, history)) is not None:
             await self._failures.dead_letter(lease, batch, reason)
             return Outcome(stop_reason="cancelled")
+        await drop_vetoed_edits(context, batch)
         gather(context, lease, batch)
         if batch.is_fold:
             return await self._fold(lease, batch)
@@ -221,8 +225,8 @@ class TurnRunner:
             else:
                 await self._failures.on_model_down(lease, batch, history)
         except Exception as error:
-            # The text of WrongOption is the gateway's own, and says the remedy. Any other may be a person's.
-            why = error if isinstance(error, WrongOption) else describe_error(error)
+            # The texts of these two are the gateway's own, and say the remedy. Any other may be a person's.
+            why = error if isinstance(error, WrongOption | InterceptorFailed) else describe_error(error)
             log.error("a turn of %s failed: %s", lease.lane, why, extra={"event": running.cause})
             await running.events.tell(TurnFailed, conversation=lease.lane, error=error, why=str(why))
             if running.direct:
@@ -294,6 +298,18 @@ class TurnRunner:
         context = self._context
         actions = await context.actions(running.conversation, seen=running.prefetched)
         turn = turn_input(context, running, self._strangers, language=language, history=history, actions=actions)
+        vetoes = await vetoes_of(context, running, turn)
+        passed = [message for place, message in enumerate(turn.messages) if place not in vetoes]
+        if vetoes and not passed and not running.batch.resumes:
+            outcome = Outcome(stop_reason="vetoed", transcript=to_entries(turn.notes))
+        else:
+            outcome = await self._answer(running, replace(turn, messages=passed))
+        outcome.replies[:0] = [Reply(text=answer) for answer in vetoes.values() if answer]
+        return outcome
+
+    async def _answer(self, running: RunningTurn, turn: Turn) -> Outcome:
+        """Run a command or the model within the deadline of the turn."""
+        context = self._context
         deadline = asyncio.timeout(self._deadline_seconds)
         typing = self._typing(running.address)
         try:

@@ -20,6 +20,7 @@ __all__ = [
     "DuplicateDropped",
     "EffectEnd",
     "EventSettled",
+    "InterceptorVetoed",
     "LeaseLost",
     "LeaseTakenOver",
     "MessageReceived",
@@ -130,6 +131,23 @@ class TurnFailed(RunEvent):
     conversation: str
     error: BaseException
     why: str
+
+
+@dataclass(slots=True, kw_only=True)
+class InterceptorVetoed(RunEvent):
+    """An interceptor stopped a message, a call of the model, or a confirmed action before its launch.
+
+    `interceptor` is the name of its function. `tool_name` is empty for a message.
+    """
+
+    name: ClassVar[str] = "vetoed"
+    conversation: str
+    stage: Literal["message", "tool_call", "launch"]
+    interceptor: str
+    tool_name: str = ""
+    call_id: str = ""
+    event_id: str = ""
+    """The id of the message, or of the action."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,0 +1,393 @@
+"""Interceptors of messages: what they stop never reaches the model, and no answer to an action is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels import Message, OptOut, Person
+from gateway import Agent, ChannelAgent, Vetoed, tool
+from gateway.agent.interceptors import InterceptorFailed
+from gateway.observe.events import InterceptorVetoed, TurnFailed
+from gateway.store.types import FOLDED_AFTER_SECONDS
+from gateway.stored import keys
+from gateway.testing import ScriptedProvider, ToolCall
+from tests.engine.bots import Invoices
+from tests.engine.rig import Rig, here, rig, user_lines
+from tests.engine.test_tampered_records import actions, ask, press, texts, work
+
+
+@tool(read_only=True)
+async def look() -> str:
+    """Look."""
+    return "nothing"
+
+
+def bot(*steps: Any, **options: Any) -> tuple[ChannelAgent, ScriptedProvider]:
+    script = ScriptedProvider(steps)
+    return ChannelAgent(Agent([look], provider=script), **options), script
+
+
+def refuse_bad(bot: ChannelAgent, answer: str = "Please be kind.") -> list[str]:
+    """Veto messages with the word "bad". Return the texts that were looked at."""
+    seen: list[str] = []
+
+    @bot.intercept("message")
+    async def kind_words(message: Message) -> None:
+        seen.append(message.text)
+        if "bad" in message.text:
+            raise Vetoed(answer)
+
+    return seen
+
+
+async def transcript(chat: Rig) -> str:
+    lines = await chat.store.read(keys.key(chat.store, "agent/test:bot:ana", keys.transcript))
+    return str([line.value for line in lines])
+
+
+@pytest.mark.ledger("PYG-33")
+async def test_the_model_never_gets_a_vetoed_message_and_its_person_gets_the_reason(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "askfirst.events")
+    own, script = bot("Hello.")
+    refuse_bad(own)
+    async with rig(own, tmp_path) as chat:
+        await chat.says("ana", "a bad word")
+        await work(chat)
+        assert (chat.platform.texts(), script.requests) == (["Please be kind."], [])
+        assert "bad" not in await transcript(chat)
+        (told,) = chat.worker.told.of_kind(InterceptorVetoed)
+        assert (told.stage, told.tool_name) == ("message", "") and told.interceptor.endswith("kind_words")
+        (line,) = [record for record in caplog.records if record.message == "vetoed"]
+        assert vars(line)["run"] == told.run_id and "bad word" not in str(vars(line))
+        await chat.says("ana", "hello")
+        await work(chat)
+        assert user_lines(script) == ["hello"]
+        assert chat.platform.texts()[1:] == ["Hello."]
+
+
+async def test_a_veto_without_a_reason_is_silent(tmp_path: Path) -> None:
+    own, script = bot()
+    refuse_bad(own, answer="")
+    async with rig(own, tmp_path) as chat:
+        await chat.says("ana", "bad")
+        await work(chat)
+        assert (chat.platform.texts(), script.requests, await chat.ready()) == ([], [], 0)
+
+
+async def test_of_several_messages_only_the_vetoed_one_is_left_out(tmp_path: Path) -> None:
+    own, script = bot("Hello.")
+    seen = refuse_bad(own)
+    async with rig(own, tmp_path) as chat:
+        for text in ("one", "bad two", "three"):
+            await chat.says("ana", text)
+        await work(chat)
+        assert user_lines(script) == ["one", "three"]
+        assert chat.platform.texts() == ["Please be kind.", "Hello."]
+        assert seen == ["one", "bad two", "three"]
+        assert "bad two" not in await transcript(chat)
+
+
+async def test_interceptors_are_called_in_order_and_the_first_veto_ends_it(tmp_path: Path) -> None:
+    own, _ = bot("Hello.")
+    called: list[str] = []
+
+    @own.intercept("message")
+    def first(**given: Any) -> None:
+        called.append(f"first: {', '.join(sorted(given))}, {given['context'].person}")
+
+    refuse_bad(own)
+
+    @own.intercept("message")
+    async def last(message: Message) -> None:
+        called.append(f"last {message.text}")
+
+    async with rig(own, tmp_path) as chat:
+        for text in ("bad", "good"):
+            await chat.says("ana", text)
+            await work(chat)
+    keywords = "first: context, message, test:bot:ana"
+    assert called == [keywords, keywords, "last good"]
+
+
+async def test_a_command_of_the_author_is_intercepted_and_a_built_in_one_is_not(tmp_path: Path) -> None:
+    own, _ = bot()
+    ran: list[str] = []
+
+    @own.command("pay")
+    async def pay(_: Any, text: str) -> str:
+        ran.append(text)
+        return "paid"
+
+    @own.intercept("message")
+    async def closed() -> None:
+        raise Vetoed("We are closed.")
+
+    async with rig(own, tmp_path) as chat:
+        for text in ("/pay 5", "/pending", "/help", "/new", "/whoami", "/stop"):
+            await chat.says("ana", text)
+            await work(chat)
+        assert ran == []
+        assert texts(chat).count("We are closed.") == 1 and "test:bot:ana" in texts(chat)
+
+
+# ── answers to actions ──
+
+
+OPT_OUT = OptOut(
+    event_ids=("out",), address=here("ana"), person=Person(channel="test", account="bot", user_id="ana", name="Ana")
+)
+ANSWERS: dict[str, tuple[Callable[[Rig, str], Any], str]] = {
+    "a press": (lambda chat, code: press(chat, 1), "done"),
+    "a code": (lambda chat, code: chat.says("ana", f"ok {code}"), "done"),
+    "a bare yes": (lambda chat, code: chat.says("ana", "yes", after="1"), "done"),
+    "a bare no": (lambda chat, code: chat.says("ana", "no"), "closed"),
+    "stop": (lambda chat, code: chat.says("ana", "/stop"), "closed"),
+    "an opt-out": (lambda chat, code: chat.take(OPT_OUT), "closed"),
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+async def test_no_answer_to_an_action_is_intercepted(tmp_path: Path, invoices: Invoices, answer: str) -> None:
+    own, vetoing = invoices.bot(), False
+
+    @own.intercept("message")
+    async def all_of_them() -> None:
+        if vetoing:
+            raise Vetoed("No.")
+
+    async with rig(own, tmp_path) as chat:
+        (asked,) = await ask(chat, 1)
+        vetoing = True
+        gives, state = ANSWERS[answer]
+        await gives(chat, asked.code)
+        await work(chat)
+        assert [action.state for action in await actions(chat)] == [state]
+        assert chat.worker.told.of_kind(InterceptorVetoed) == []
+
+
+async def test_a_veto_is_no_answer_to_an_action(tmp_path: Path, invoices: Invoices) -> None:
+    own = invoices.bot()
+    refuse_bad(own, answer="yes")
+    async with rig(own, tmp_path) as chat:
+        (asked,) = await ask(chat, 1)
+        await chat.says("ana", "bad")
+        await work(chat)
+        assert [action.state for action in await actions(chat)] == ["pending"]
+        assert asked.code in chat.platform.texts()[-1], "what is open is said under the answer"
+        await chat.says("ana", "yes")  # something else was written after the question
+        await work(chat)
+        assert invoices.deleted == []
+
+
+# ── edits ──
+
+
+@pytest.mark.parametrize("folded", [False, True])
+async def test_the_model_never_gets_a_vetoed_edit(tmp_path: Path, folded: bool) -> None:
+    own, script = bot("Hello.", "Yes.")
+    refuse_bad(own)
+    async with rig(own, tmp_path) as chat:
+        await chat.says("ana", "hello", message_id="m1")
+        await work(chat)
+        for message_id, text in (("m1", "fine"), ("m2", "bad")):
+            await chat.edits("ana", message_id, text)
+        if folded:
+            await chat.advance(FOLDED_AFTER_SECONDS + 1)
+            await work(chat)
+        await chat.says("ana", "well?")
+        await work(chat)
+        (note,) = [each.content for each in script.requests[-1].messages if each.role == "event"]
+        assert "fine" in note and "bad" not in note
+        assert len(chat.worker.told.of_kind(InterceptorVetoed)) == 1
+
+
+async def test_an_edit_that_could_not_be_checked_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    own, script = bot("Hello.", "Yes.")
+
+    @own.intercept("message")
+    async def broken(message: Message) -> None:
+        if message.text == "changed":
+            raise ValueError(message.text)
+
+    async with rig(own, tmp_path) as chat:
+        await chat.says("ana", "hello", message_id="m1")
+        await work(chat)
+        await chat.edits("ana", "m1", "changed")
+        await chat.says("ana", "well?")
+        await work(chat)
+        assert [each.content for each in script.requests[-1].messages] == ["hello", "Hello.", "well?"]
+    assert "is left out" in caplog.text and "ValueError" in caplog.text and "changed" not in caplog.text
+
+
+# ── interceptors that fail ──
+
+
+async def hangs() -> None:
+    await asyncio.Event().wait()
+
+
+async def ignores_its_end() -> None:
+    for _ in range(2):
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            continue
+
+
+async def raises() -> None:
+    raise ValueError("a secret")
+
+
+async def exits() -> None:
+    raise SystemExit(3)
+
+
+async def is_cancelled() -> None:
+    raise asyncio.CancelledError
+
+
+async def says_false() -> bool:
+    return False
+
+
+def blocks_in_a_thread() -> str:
+    return "a secret"
+
+
+FAILURES = [hangs, ignores_its_end, raises, exits, is_cancelled, says_false, blocks_in_a_thread]
+
+
+@pytest.mark.parametrize("broken", FAILURES, ids=lambda function: function.__name__)
+async def test_no_message_is_lost_or_let_through_by_an_interceptor_that_fails(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, broken: Callable[[], Any]
+) -> None:
+    own, script = bot("Hello.")
+    own.interceptors.timeout_seconds = 0.01
+    mended = False
+
+    @own.intercept("message")
+    async def switched() -> Any:
+        return None if mended else await asyncio.to_thread(broken) if broken is blocks_in_a_thread else await broken()
+
+    async with rig(own, tmp_path) as chat:
+        await chat.says("ana", "hello")
+        await work(chat)
+        assert (script.requests, chat.platform.texts()) == ([], [])
+        (failed,) = chat.worker.told.of_kind(TurnFailed)
+        assert isinstance(failed.error, InterceptorFailed) and "switched failed: " in failed.why
+        mended = True
+        await chat.advance(2)
+        await work(chat)
+        assert chat.platform.texts() == ["Hello."]
+    assert "a secret" not in caplog.text
+
+
+async def test_a_message_becomes_a_dead_letter_when_its_interceptor_fails_for_good(tmp_path: Path) -> None:
+    own, script = bot()
+    own.intercept("message")(raises)
+    async with rig(own, tmp_path) as chat:
+        await chat.says("ana", "hello")
+        for _ in range(4):
+            await work(chat)
+            await chat.advance(10)
+        assert len(await chat.store.dead_letters()) == 1
+        assert script.requests == [] and "went wrong" in texts(chat)
+
+
+async def test_a_call_of_ask_channel_raises_what_failed() -> None:
+    own, _ = bot()
+    own.intercept("message")(raises)
+    async with own:
+        with pytest.raises(InterceptorFailed, match=r"^the interceptor raises failed: ValueError"):
+            await own.ask_channel("ana", "hello")
+
+
+async def test_a_call_of_ask_channel_gets_the_veto() -> None:
+    own, _ = bot()
+    refuse_bad(own)
+    async with own:
+        result = await own.ask_channel("ana", "bad")
+    assert (result.stop_reason, result.content) == ("vetoed", "Please be kind.")
+
+
+# ── take-over ──
+
+
+async def test_a_veto_stands_when_another_worker_continues_the_turn(tmp_path: Path) -> None:
+    hold = asyncio.Event()
+    own, script = bot(ToolCall("look", {}), hold, "Done.")
+    seen: list[str] = []
+
+    @own.intercept("message")
+    async def once(message: Message) -> None:
+        seen.append(message.text)
+        if message.text == "two" and seen.count("two") == 1:  # the second time it would pass
+            raise Vetoed("Not two.")
+
+    async with rig(own, tmp_path) as chat:
+        for text in ("one", "two"):
+            await chat.says("ana", text)
+        running = asyncio.ensure_future(chat.worker.turn())
+        while len(script.requests) < 2:
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.wait({running})
+        other = chat.another()
+        await other.turn()
+        await work(chat)
+        assert user_lines(script) == ["one"] and seen == ["one", "two"]
+        assert chat.platform.texts() == ["Not two.", "Done."]
+        assert "two" not in await transcript(chat)
+
+
+async def test_a_worker_that_stops_during_the_check_leaves_it_to_another(tmp_path: Path) -> None:
+    own, _ = bot("Hello.")
+    checking, calls = asyncio.Event(), []
+
+    @own.intercept("message")
+    async def slow(message: Message) -> None:
+        calls.append(message.text)
+        if len(calls) == 1:
+            checking.set()
+            await asyncio.Event().wait()
+
+    async with rig(own, tmp_path) as chat:
+        await chat.says("ana", "hello")
+        running = asyncio.ensure_future(chat.worker.turn())
+        await checking.wait()
+        running.cancel()
+        await asyncio.wait({running})
+        await chat.another().turn()
+        await work(chat)
+        assert (chat.platform.texts(), calls) == (["Hello."], ["hello", "hello"])
+
+
+# ── registration ──
+
+
+def test_an_unknown_stage_and_a_function_of_other_arguments_are_refused() -> None:
+    own, _ = bot()
+    with pytest.raises(ValueError, match="'messages' is no stage: intercept 'message' or 'tool_call'"):
+        own.intercept("messages")  # type: ignore[arg-type]
+
+    def wants_a_tool(tool_name: str) -> None: ...
+
+    def yields(message: Message) -> Any:
+        yield message
+
+    def takes_one(message: Message, /) -> None: ...
+
+    with pytest.raises(ValueError, match="wants_a_tool needs tool_name: it only gets context, message"):
+        own.intercept("message")(wants_a_tool)
+    with pytest.raises(ValueError, match="yields is a generator"):
+        own.intercept("message")(yields)
+    with pytest.raises(ValueError, match="an interceptor is called with keywords"):
+        own.intercept("message")(takes_one)
