@@ -20,7 +20,7 @@ from gateway.agent import Agent, AgentConfig, Vetoed
 from gateway.artifacts import Artifact, emit_artifact
 from gateway.channel_agent import ChannelAgent, NotAllowed
 from gateway.observe import AgentObserver, AgentResult, AgentTrace, LoggingObserver, StopReason, StreamChunk, TraceStep
-from gateway.providers import Provider, ProviderError, Request, Response
+from gateway.providers import FallbackProvider, Provider, ProviderError, Request, Response
 from gateway.tools import (
     Ambiguous,
     Approvers,
@@ -61,6 +61,7 @@ __all__ = [
     "Button",
     "ChannelAgent",
     "Confirm",
+    "FallbackProvider",
     "Gateway",
     "Json",
     "LoggingObserver",

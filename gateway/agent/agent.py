@@ -24,7 +24,7 @@ from gateway.observe.runs import new_run_id
 from gateway.observe.teller import Teller, begin_run
 from gateway.observe.usage import AgentAnalytics, UsageMeter, usage_text
 from gateway.options import checked
-from gateway.providers import ModelMessage, Provider, make_provider
+from gateway.providers import Completes, FallbackProvider, ModelMessage, Provider, as_provider, make_provider
 from gateway.tools import Tool, ToolContext, ToolPolicy, ToolRegistry
 
 __all__ = ["Agent"]
@@ -43,7 +43,7 @@ class Agent:
         self,
         tools: Sequence[Tool | Callable[..., Any]] = (),
         *,
-        provider: str | Provider | None = None,
+        provider: str | Completes | None = None,
         instructions: str | Callable[[ToolContext], str] = "",
         config: AgentConfig | None = None,
         policy: ToolPolicy | None = None,
@@ -51,14 +51,14 @@ class Agent:
         """Make an agent of tools, instructions and a provider.
 
         `provider` is a Provider, or a spec like ``openai:gpt-5-mini`` or ``demo``; None: ``ASKFIRST_PROVIDER``, or else
-        demo. Plain functions among the tools become tools. Raises ToolValidationError when two tools have the same
-        name, and WrongOption for an unknown option or value.
+        demo. An object without `stream` or `close` will do too. Plain functions among the tools become tools. Raises
+        ToolValidationError when two tools have the same name, and WrongOption for an unknown option or value.
         """
         self.tools: Mapping[str, Tool] = {tool.name: tool for tool in ToolRegistry(tools).all()}
         self.config = config or AgentConfig()
         self.policy = policy
         self.instructions = instructions
-        self._provider = provider
+        self._provider = _given(provider)
         self._making = threading.Lock()
         self._window, self._meter = Window(), UsageMeter()
         # The warning names the line that calls this: `checked` and pydantic stand between.
@@ -77,6 +77,8 @@ class Agent:
         with self._making:
             if self._provider is None or isinstance(self._provider, str):
                 self._provider = make_provider(self._provider)
+            elif isinstance(self._provider, FallbackProvider):
+                self._provider.make()
             return self._provider
 
     async def _made(self) -> Provider:
@@ -85,10 +87,10 @@ class Agent:
             return await asyncio.to_thread(lambda: self.provider)
         return self._provider
 
-    def using(self, provider: str | Provider | None) -> Self:
+    def using(self, provider: str | Completes | None) -> Self:
         """Return a copy of the agent with another provider."""
         other = copy.copy(self)
-        other._provider = provider
+        other._provider = _given(provider)
         return other
 
     async def run(
@@ -254,3 +256,8 @@ class Agent:
             system=system,
             ports=ports,
         )
+
+
+def _given(provider: str | Completes | None) -> str | Provider | None:
+    """Return the provider that an author gave, with all methods of the protocol."""
+    return provider if provider is None or isinstance(provider, str) else as_provider(provider)

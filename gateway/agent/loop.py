@@ -171,6 +171,8 @@ class _Loop:
     results: list[CallResult] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
+    served_by: str = ""
+    """The provider that gave the last reply, if the reply names one."""
     iterations: int = 0
     seen: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
@@ -228,7 +230,8 @@ class _Loop:
         response = self.progress.reply(self.iterations)
         is_new = response is None
         if response is not None:
-            name, usage = self.caller.provider.name, response.usage
+            usage = response.usage
+            name = usage.provider or self.caller.provider.name
             await self.events.tell(
                 LlmEnd, response=response, usage=usage, provider=name, duration_ms=0.0, from_checkpoint=True
             )
@@ -237,6 +240,7 @@ class _Loop:
             self.spec.meter.add(response.usage)
             if response.tool_calls and not self.spec.config.routing_only:
                 await self.progress.replied(response)
+        self.served_by = response.usage.provider
         before, self.usage = self.usage, self.usage + response.usage
         limit, cost = self.spec.config.cost_warning_threshold, self.usage.least_usd
         if is_new and limit is not None and before.least_usd < limit <= cost:
@@ -316,7 +320,7 @@ class _Loop:
             usage=usage,
             iterations=self.iterations,
             record=self.events.trace,
-            provider_used=self.caller.provider.name,
+            provider_used=self.served_by or self.caller.provider.name,
         )
 
 

@@ -6,14 +6,17 @@ import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
 from channels import Json
 from gateway.agent.config import AgentConfig
-from gateway.observe.events import LlmEnd, LlmError, LlmRetry, LlmStart, RunUsage, milliseconds_since
+from gateway.observe.events import LlmEnd, LlmError, LlmRetry, LlmStart, ProviderFallback, RunUsage, milliseconds_since
 from gateway.observe.teller import RunTeller
 from gateway.providers.base import Provider, ProviderError, Request, Response
+from gateway.providers.completing import pieces_of, reply_of
+from gateway.providers.fallback import FallbackProvider, limited
 
 __all__ = ["ModelCaller", "OnText", "Stopped"]
 
@@ -64,7 +67,7 @@ class ModelCaller:
             try:
                 response = _plain(_with_ids(await self._unless_stopped(self._once(request, pieces)), number))
             except ProviderError as error:
-                final = attempt > self.config.max_retries or bool(pieces)
+                final = attempt > self._most_retries or bool(pieces)
                 wait = None if final else self._wait(error, attempt)
                 took = milliseconds_since(began)
                 await tell(
@@ -78,39 +81,37 @@ class ModelCaller:
                 )
                 if wait is None:
                     raise
-                retries = self.config.max_retries
+                retries = self._most_retries
                 await tell(LlmRetry, attempt=attempt, max_retries=retries, error=error, backoff_seconds=wait)
                 await self._unless_stopped(self._sleep(wait))
             else:
                 took, usage = milliseconds_since(began), response.usage
-                await tell(LlmEnd, response=response, usage=usage, provider=provider, duration_ms=took)
+                who = response.usage.provider or provider
+                await tell(LlmEnd, response=response, usage=usage, provider=who, duration_ms=took)
                 await tell(RunUsage, usage=usage)
                 return response
 
     async def _once(self, request: Request, pieces: list[str]) -> Response:
-        limit = self.config.request_timeout_seconds
-        scope = asyncio.timeout(limit)
-        try:
-            async with scope:
-                if self.on_text is None:
-                    return await self.provider.complete(request)
-                response: Response | None = None
-                async for piece in self.provider.stream(request):
-                    if isinstance(piece, Response):
-                        response = piece
-                    elif piece:
-                        pieces.append(piece)
-                        scope.reschedule(None)
-                        if inspect.isawaitable(shown := self.on_text(piece)):
-                            await shown
-                    scope.reschedule(asyncio.get_running_loop().time() + limit)
-        except TimeoutError:
-            if scope.expired():
-                raise ProviderError(self.provider.name, f"no answer within {limit:g} s", retryable=True) from None
-            raise
-        if response is None:
-            raise ProviderError(self.provider.name, "the stream ended before the answer did", retryable=True)
-        return response
+        provider, limit_seconds = limited(self.provider, request, self._tell_switch)
+        if self.on_text is None:
+            return await reply_of(provider, request, limit_seconds)
+        async with aclosing(pieces_of(provider, request, limit_seconds)) as stream:
+            async for piece in stream:
+                if isinstance(piece, Response):
+                    return piece
+                pieces.append(piece)
+                if inspect.isawaitable(shown := self.on_text(piece)):
+                    await shown
+        raise AssertionError("a stream ends with its Response, or by an error")
+
+    async def _tell_switch(self, failed: str, following: str, error: ProviderError) -> None:
+        await self.events.tell(ProviderFallback, failed_provider=failed, next_provider=following, error=error)
+
+    @property
+    def _most_retries(self) -> int:
+        """The retries of one call. A chain is tried anew once: all its providers have failed by then."""
+        most = self.config.max_retries
+        return min(most, 1) if isinstance(self.provider, FallbackProvider) else most
 
     def _wait(self, error: ProviderError, attempt: int) -> float | None:
         """Return the seconds until the next attempt; None if a retry cannot help."""

@@ -6,18 +6,17 @@ vendor with an entry point of the group ``askfirst.providers`` that names a func
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from typing import TypeAlias
+from collections.abc import Mapping
 
 from gateway.environment import environment
 from gateway.providers.base import (
+    Completes,
     KnowsModels,
     ModelMessage,
     Provider,
     ProviderConfigurationError,
     ProviderError,
+    ProviderFault,
     Request,
     Response,
     ToolCall,
@@ -25,65 +24,39 @@ from gateway.providers.base import (
     ToolUsage,
     Usage,
 )
+from gateway.providers.completing import as_provider
+from gateway.providers.fallback import FallbackProvider
+from gateway.providers.specs import provider_of
 
 __all__ = [
+    "Completes",
+    "FallbackProvider",
     "KnowsModels",
     "ModelMessage",
     "Provider",
     "ProviderConfigurationError",
     "ProviderError",
+    "ProviderFault",
     "Request",
     "Response",
     "ToolCall",
     "ToolSpec",
     "ToolUsage",
     "Usage",
+    "as_provider",
     "make_provider",
 ]
-
-Factory: TypeAlias = Callable[[str, Mapping[str, str]], Provider]
-
-_OURS = ("anthropic", "demo", "openai")
 
 
 def make_provider(spec: str | None = None, *, environ: Mapping[str, str] | None = None) -> Provider:
     """Make the provider that `spec` names, from the settings in `environ` (by default the process's).
 
-    None: the provider of ``ASKFIRST_PROVIDER``, or else the offline demo. The call imports the vendor's package, which
-    blocks: inside an event loop, call it in a thread. Raises MissingSetting for a key's file that cannot be read.
-    Raises ProviderConfigurationError for an unknown vendor, a missing key, a missing package, or another distribution's
-    vendor that cannot be imported.
+    None: the provider of ``ASKFIRST_PROVIDER``, or else the offline demo. Several specs with commas between them are a
+    FallbackProvider. The call imports the vendor's package, which blocks: inside an event loop, call it in a thread.
+    Raises MissingSetting for a key's file that cannot be read. Raises ProviderConfigurationError for an unknown vendor,
+    a missing key, a missing package, or another distribution's vendor that cannot be imported.
     """
     environ = environment() if environ is None else environ
-    vendor, _, model = (spec or environ.get("ASKFIRST_PROVIDER") or "demo").strip().partition(":")
-    return _factory(vendor)(model, environ)
-
-
-def _factory(vendor: str) -> Factory:
-    if vendor in _OURS:
-        try:
-            ours: Factory = import_module(f"gateway.providers.{vendor}").from_environ
-        except ModuleNotFoundError as error:
-            if error.name != vendor:
-                raise
-            raise ProviderConfigurationError(
-                vendor, f"the package {vendor} is not installed: pip install 'askfirst[{vendor}]'"
-            ) from None
-        return ours
-    theirs = {point.name: point for point in entry_points(group="askfirst.providers")}
-    if vendor in theirs:
-        return _load_theirs(theirs[vendor])
-    choices = ", ".join(["demo", "openai:MODEL", "anthropic:MODEL", *(f"{name}:MODEL" for name in sorted(theirs))])
-    raise ProviderConfigurationError(
-        vendor, f"no such provider; set ASKFIRST_PROVIDER (or provider=) to one of: {choices}"
-    )
-
-
-def _load_theirs(point: EntryPoint) -> Factory:
-    try:
-        theirs: Factory = point.load()
-    except Exception as error:
-        raise ProviderConfigurationError(
-            point.name, f"{point.value} cannot be loaded, {type(error).__name__}: {error}; install what it needs"
-        ) from error
-    return theirs
+    specs = (spec or environ.get("ASKFIRST_PROVIDER") or "demo").split(",")
+    made = [provider_of(each, environ) for each in specs]
+    return made[0] if len(made) == 1 else FallbackProvider(made)

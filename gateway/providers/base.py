@@ -1,12 +1,12 @@
 """The Provider protocol: the calls with which the agent uses the model of any vendor.
 
-ProviderError (AskfirstError) a call failed; `retryable` says whether a retry can help └── ProviderConfigurationError a
-key or the package is missing
+ProviderError (AskfirstError) a call failed; `retryable` says whether a retry can help ├── ProviderConfigurationError a
+key or the package is missing └── ProviderFault the provider raised an error of another type
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -14,11 +14,13 @@ from channels import AskfirstError, Json
 
 __all__ = [
     "UNPRICED_USD_PER_MILLION",
+    "Completes",
     "KnowsModels",
     "ModelMessage",
     "Provider",
     "ProviderConfigurationError",
     "ProviderError",
+    "ProviderFault",
     "Request",
     "Response",
     "ToolCall",
@@ -66,6 +68,16 @@ class ProviderConfigurationError(ProviderError):
     def __init__(self, provider: str, missing: str, *, env_var: str | None = None) -> None:
         super().__init__(provider, missing, retryable=False)
         self.missing, self.env_var = missing, env_var
+
+
+class ProviderFault(ProviderError):
+    """A provider raised an error that is no ProviderError, or gave a wrong value: a mistake of its author's.
+
+    The error is the `__cause__`. Its text is left out, because it may be a person's.
+    """
+
+    def __init__(self, provider: str, code: str) -> None:
+        super().__init__(provider, code, retryable=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,6 +281,17 @@ class Provider(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Completes(Protocol):
+    """A protocol for a provider that is given without `stream`, `close` or both; see `as_provider`."""
+
+    name: str
+
+    def complete(self, request: Request) -> Response | Awaitable[Response]:
+        """Return the whole reply. A sync method runs in a thread. Raises ProviderError."""
+        ...
 
 
 @runtime_checkable

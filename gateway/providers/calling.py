@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 
 from gateway.providers.base import ToolCall
 
-__all__ = ["Connections", "tool_call"]
+__all__ = ["Connections", "fault_of", "no_constant", "tool_call"]
 
 
 class _Closes(Protocol):
@@ -43,14 +43,20 @@ class Connections(Generic[Client]):
 def tool_call(call_id: str, name: str, arguments: str) -> ToolCall:
     """Return a call with arguments from JSON text. An empty text means no arguments."""
     try:
-        args = json.loads(arguments or "{}", parse_constant=_no_constant)
+        args = json.loads(arguments or "{}", parse_constant=no_constant)
     except (ValueError, RecursionError) as error:
-        reason = f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else error
-        return ToolCall(call_id=call_id, name=name, parse_error=f"not valid JSON: {reason}")
+        return ToolCall(call_id=call_id, name=name, parse_error=fault_of(error))
     if isinstance(args, dict):
         return ToolCall(call_id=call_id, name=name, args=args)
     return ToolCall(call_id=call_id, name=name, parse_error="not a JSON object")
 
 
-def _no_constant(name: str) -> None:
+def fault_of(error: Exception) -> str:
+    """Return the `parse_error` of a call whose text a JSON decoder refused."""
+    where = f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else error
+    return f"not valid JSON: {where}"
+
+
+def no_constant(name: str) -> None:
+    """Refuse NaN and the infinities, as a decoder's `parse_constant`. Raises ValueError."""
     raise ValueError(f"{name} is not a JSON value")

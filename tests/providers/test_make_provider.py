@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoint, EntryPoints
 import pytest
 
 from gateway import providers
-from gateway.providers import ProviderConfigurationError, make_provider
+from gateway.providers import ProviderConfigurationError, make_provider, specs
 from gateway.testing.provider import ScriptedProvider
 
 
@@ -88,7 +88,7 @@ def scripted(model: str, environ: Mapping[str, str]) -> ScriptedProvider:
 
 async def test_another_distribution_adds_a_vendor(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("theirs", f"{__name__}:scripted", "askfirst.providers")
-    monkeypatch.setattr(providers, "entry_points", EntryPoints([point]).select)
+    monkeypatch.setattr(specs, "entry_points", EntryPoints([point]).select)
     made = make_provider("theirs:big", environ={"THEIRS": "setting"})
     assert (await made.complete(providers.Request())).content == "big"
     with pytest.raises(ProviderConfigurationError, match="theirs:MODEL"):
@@ -97,6 +97,6 @@ async def test_another_distribution_adds_a_vendor(monkeypatch: pytest.MonkeyPatc
 
 def test_plugin_provider_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("theirs", "not_installed_here:make", "askfirst.providers")
-    monkeypatch.setattr(providers, "entry_points", EntryPoints([point]).select)
+    monkeypatch.setattr(specs, "entry_points", EntryPoints([point]).select)
     with pytest.raises(ProviderConfigurationError, match=r"not_installed_here:make cannot be loaded.*install"):
         make_provider("theirs:big", environ={})

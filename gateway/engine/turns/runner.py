@@ -35,7 +35,7 @@ from gateway.logs import describe_error
 from gateway.memory import Transcripts, to_entries
 from gateway.observe.events import SessionLoad, TurnEnd, TurnFailed, TurnStart, milliseconds_since
 from gateway.options import WrongOption
-from gateway.providers.base import ModelMessage, ProviderError
+from gateway.providers.base import ModelMessage, ProviderError, ProviderFault
 from gateway.store.errors import Fenced
 from gateway.store.form import NewerForm, check_form
 from gateway.store.transaction import Transaction
@@ -220,7 +220,10 @@ class TurnRunner:
             await running.events.tell(TurnFailed, conversation=lease.lane, error=error, why=str(error))
             if running.direct:
                 raise
-            if error.refusal is not None:
+            if isinstance(error, ProviderFault):
+                log.error("a turn of %s failed: %s", lease.lane, describe_error(error))
+                await self._failures.on_error(lease, batch, history)
+            elif error.refusal is not None:
                 await self._failures.on_refusal(lease, batch, error.refusal)
             else:
                 await self._failures.on_model_down(lease, batch, history)
