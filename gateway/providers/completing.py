@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from typing import Final, TypeVar
+from contextlib import aclosing
+from typing import Final, Protocol, TypeVar, runtime_checkable
 
 from gateway.providers.base import Completes, Provider, ProviderError, ProviderFault, Request, Response
 
@@ -39,9 +40,10 @@ class _Completed:
         return await reply if isinstance(reply, Awaitable) else reply
 
     async def stream(self, request: Request) -> AsyncIterator[str | Response]:
-        if isinstance(self._provider, Provider):
-            async for piece in self._provider.stream(request):
-                yield piece
+        if isinstance(self._provider, _Streams):
+            async with aclosing(pieces_of(self._provider, request, None)) as pieces:
+                async for piece in pieces:
+                    yield piece
             return
         response = await self.complete(request)
         if response.content:
@@ -49,17 +51,25 @@ class _Completed:
         yield response
 
     async def close(self) -> None:
-        if (close := getattr(self._provider, "close", None)) is not None and inspect.isawaitable(closed := close()):
+        close = getattr(self._provider, "close", None)
+        if close is not None and inspect.isawaitable(closed := close()):
             await closed
+
+
+@runtime_checkable
+class _Streams(Protocol):
+    name: str
+
+    def stream(self, request: Request) -> AsyncIterator[str | Response]: ...
 
 
 async def reply_of(provider: Provider, request: Request, limit_seconds: float | None) -> Response:
     """Return the whole reply. Raises ProviderError, also when it takes longer than the limit."""
-    return _checked(provider, await _within(limit_seconds, provider, lambda: provider.complete(request)))
+    return _checked(provider.name, await _within(limit_seconds, provider.name, lambda: provider.complete(request)))
 
 
 async def pieces_of(
-    provider: Provider, request: Request, limit_seconds: float | None
+    provider: _Streams, request: Request, limit_seconds: float | None
 ) -> AsyncGenerator[str | Response, None]:
     """Yield the pieces of a stream that are not empty, and last, always, the whole reply.
 
@@ -69,9 +79,9 @@ async def pieces_of(
     async def begin() -> AsyncIterator[object]:
         return aiter(provider.stream(request))
 
-    stream, response = await _within(limit_seconds, provider, begin), None
+    stream, response = await _within(limit_seconds, provider.name, begin), None
     try:
-        while (piece := await _within(limit_seconds, provider, lambda: anext(stream, _END))) is not _END:
+        while (piece := await _within(limit_seconds, provider.name, lambda: anext(stream, _END))) is not _END:
             if not isinstance(piece, str):
                 response = piece
             elif piece:
@@ -81,21 +91,21 @@ async def pieces_of(
             await stream.aclose()
     if response is None:
         raise ProviderError(provider.name, "the stream ended before the answer did", retryable=True)
-    yield _checked(provider, response)
+    yield _checked(provider.name, response)
 
 
 _END: Final = object()
 
 
-def _checked(provider: Provider, response: object) -> Response:
+def _checked(name: str, response: object) -> Response:
     if isinstance(response, Response):
         return response
-    raise ProviderFault(provider.name, f"gave a value of type {type(response).__name__} in place of a Response")
+    raise ProviderFault(name, f"gave a value of type {type(response).__name__} in place of a Response")
 
 
-async def _within(limit_seconds: float | None, provider: Provider, call: Callable[[], Awaitable[T]]) -> T:
+async def _within(limit_seconds: float | None, name: str, call: Callable[[], Awaitable[T]]) -> T:
     """Await a call of this provider for at most the limit, and map its errors to ProviderError."""
-    name, scope = provider.name, asyncio.timeout(limit_seconds)
+    scope = asyncio.timeout(limit_seconds)
     try:
         async with scope:
             return await call()

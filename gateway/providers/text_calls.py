@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final
 
 from gateway.providers.base import KnowsModels, ModelMessage, Provider, Request, Response, ToolCall, ToolSpec
 from gateway.providers.calling import fault_of, no_constant
+from gateway.providers.completing import pieces_of
 from gateway.providers.history import NO_RESULT, results_in
 
 __all__ = ["MOST_CHARACTERS", "TextCallsProvider", "call_in"]
@@ -53,13 +55,14 @@ class TextCallsProvider:
     async def stream(self, request: Request) -> AsyncIterator[str | Response]:
         """Yield the reply as Provider.stream does, without the text of a call."""
         shown = _ShownText()
-        async for piece in self._provider.stream(_as_text(request)):
-            if isinstance(piece, Response):
-                if rest := shown.rest():
-                    yield rest
-                yield _with_call(piece, _call_id(request))
-            elif text := shown.add(piece):
-                yield text
+        async with aclosing(pieces_of(self._provider, _as_text(request), None)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, Response):
+                    if rest := shown.rest():
+                        yield rest
+                    yield _with_call(piece, _call_id(request))
+                elif text := shown.add(piece):
+                    yield text
 
     async def knows(self, model: str | None = None, *, timeout_seconds: float) -> bool:
         """Look the model up, as KnowsModels.knows does."""

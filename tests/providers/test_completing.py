@@ -92,9 +92,21 @@ async def test_a_sync_provider_runs_in_a_thread_and_is_closed() -> None:
     provider = Sync()
     agent = Agent(provider=provider)
     assert (await agent.run("hello")).content == "read hello"
-    assert provider.threads[0] is not threading.main_thread()
+    assert (await agent.run("hello")).content == "read hello"
+    assert all(thread.name.startswith("asyncio_") for thread in provider.threads)  # the loop's own pool, for all calls
     await agent.provider.close()
     assert provider.closed
+
+
+async def test_without_close_a_stream_is_still_one() -> None:
+    class Streams(Whole):
+        async def stream(self, request: Request) -> AsyncIterator[str | Response]:
+            yield "in "
+            yield "pieces"
+            yield Response(content="in pieces")
+
+    *chunks, _ = [piece async for piece in Agent(provider=Streams()).stream("hello")]
+    assert chunks == [StreamChunk("in "), StreamChunk("pieces")]
 
 
 async def test_a_chain_takes_providers_without_stream() -> None:
@@ -116,7 +128,6 @@ def test_an_object_that_completes_nothing_is_refused() -> None:
 # ── errors of other types ──
 
 
-@pytest.mark.ledger("RTY-03")
 @either_way
 async def test_an_error_of_another_type_is_a_told_reason(stream: bool) -> None:
     error = HouseError("Ana's words")

@@ -25,6 +25,8 @@ from gateway.providers import (
     Response,
     make_provider,
 )
+from gateway.testing import ChatDriver
+from gateway.wording import say
 from tests.agent.scripted import Script, Turn
 from tests.fakes.model_server import Answer, Break, Fail, ModelServer, Say
 from tests.providers.vendors import ANTHROPIC, ASKED, OPENAI, streamed
@@ -157,7 +159,7 @@ async def test_any_other_error_is_raised_at_once(two: Two, fail: Fail, stream: b
     assert (two.anthropic.requests, two.switches) == ([], [])
 
 
-@pytest.mark.ledger("FALL-08", "FALL-09", "OBS-19", "RUN-14")
+@pytest.mark.ledger("FALL-08", "FALL-09", "OBS-19")
 @either_way
 async def test_a_silent_vendor_leaves_the_next_its_own_time(two: Two, stream: bool) -> None:
     class Watching(AgentObserver):
@@ -443,6 +445,17 @@ async def test_a_chain_in_a_chain_is_one_of_its_providers() -> None:
     assert outcome.provider_used == "b"
     switches = turn.told.of_kind(ProviderFallback)
     assert [(event.failed_provider, event.next_provider) for event in switches] == [("z", "fallback"), ("a", "b")]
+
+
+@pytest.mark.ledger("FALL-07")
+async def test_a_person_is_told_of_an_outage_in_neutral_words() -> None:
+    chain = Chain(max_failures=1)
+    chain.second.does = lambda: busy("second")
+    agent = Agent(provider=chain.provider, config=AgentConfig(max_retries=0))
+    async with ChatDriver(agent) as chat:
+        await chat.says("ana", "Are you there?")
+        assert chat.last.text == say("model_down", "en")
+        assert (len(chain.first.calls), len(chain.second.calls)) == (1, 1)
 
 
 # ── the callback ──
