@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import aiohttp
 from aiohttp import web
@@ -26,6 +26,7 @@ from channels import (
     WebhookResponse,
 )
 from channels.catalogue import load
+from channels.direct import DirectChannel
 from channels.webchat import WebChatChannel
 from channels.webchat.parse import address_of
 from gateway.access import AllowList
@@ -39,9 +40,11 @@ from gateway.engine.delivery.links import series_of
 from gateway.engine.platforms import Platforms
 from gateway.engine.turns.language import prepare_detection
 from gateway.environment import proxied
+from gateway.logs import pseudonyms
 from gateway.observe import Feed
 from gateway.observe.event_log import EventLog
 from gateway.observe.events import RequestUnstored, ToolListed
+from gateway.observe.spans import SpanReader, span_export
 from gateway.observe.teller import Reader, Teller
 from gateway.operations.operator import Operator
 from gateway.operations.ownership import claim
@@ -53,6 +56,9 @@ from gateway.tools import permissions
 from gateway.web import ASGIApp, Bridge, Ready, RefusalMonitor, Webhooks, asgi, receive, web_app
 from gateway.web.chat import ChatPage, add_chat
 from gateway.wording import say
+
+if TYPE_CHECKING:
+    from gateway.observe.otel import SpanExport
 
 __all__ = ["Gateway", "started"]
 
@@ -107,6 +113,12 @@ class Gateway:
         """The notices for the console of `askfirst dev`."""
         self._console = console
         readers: list[Reader] = [EventLog(content=self.settings.log_content), *([self.feed] if console else [])]
+        headers = self.settings.otel_headers
+        self._spans = span_export(
+            self.settings.spans_url, headers=headers.get_secret_value() if headers else "", service_name=self.bot.name
+        )
+        if self._spans is not None:
+            readers.append(self._span_reader(self._spans))
         self._events = Teller(readers=readers, observers=self.bot.observers)
         self._draining = False
         self.engine = assemble(
@@ -125,6 +137,15 @@ class Gateway:
         self._webhooks = Webhooks(self.channels)
         self._stack: contextlib.AsyncExitStack | None = None
         self._bridge: asyncio.Task[Bridge] | None = None
+
+    def _span_reader(self, export: SpanExport) -> SpanReader:
+        return SpanReader(
+            export.emit,
+            agent_name=self.bot.name,
+            content=self.settings.log_content,
+            clock=utc_now,
+            pseudonym=pseudonyms(self.log_key, [*self.channels, DirectChannel.name]),
+        )
 
     @property
     def store(self) -> Store:
@@ -146,6 +167,8 @@ class Gateway:
         if self.bot.language is None:  # runs in the background: until it is done, English is assumed
             self.engine.context.tasks.start(asyncio.to_thread(prepare_detection), "the detection of languages")
         async with contextlib.AsyncExitStack() as stack:
+            if self._spans is not None:
+                await stack.enter_async_context(self._spans)
             await self.store.open()
             stack.push_async_callback(self.store.close)
             await self.engine.context.upgrade()

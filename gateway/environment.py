@@ -19,7 +19,10 @@ __all__ = ["SECRETS", "environment", "hide_secrets", "proxied", "read_secret"]
 
 log = logging.getLogger("askfirst.platforms")
 
-_OWN = ("ASKFIRST_SECRET", "ASKFIRST_STORE", "ASKFIRST_ADMIN_TOKEN", "OPENAI_API_KEY", "ANTHROPIC_API_KEY")
+_OWN = (
+    *("ASKFIRST_SECRET", "ASKFIRST_STORE", "ASKFIRST_ADMIN_TOKEN"),
+    *("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OTEL_EXPORTER_OTLP_HEADERS"),
+)
 """Secret variables of Askfirst itself. ASKFIRST_STORE is one, because the URL of a Redis holds its password."""
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "MAKE_ONE",
     "AdminToken",
     "ApiUrl",
+    "CollectorUrl",
     "Listed",
     "LogLevel",
     "ModelUrl",
@@ -83,6 +84,15 @@ def _check_model_url(value: str) -> str:
 
 
 ModelUrl: TypeAlias = Annotated[str, AfterValidator(_check_model_url)]
+
+
+def _check_collector_url(value: str) -> str:
+    if _url(value) is None:
+        raise ValueError("write the URL of the collector, for example http://127.0.0.1:4318, or leave it out")
+    return value.rstrip("/")
+
+
+CollectorUrl: TypeAlias = Annotated[str, AfterValidator(_check_collector_url)]
 
 
 def _check_api_url(value: str) -> str:

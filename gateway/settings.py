@@ -23,6 +23,7 @@ from gateway.setting_values import (
     MAKE_ONE,
     AdminToken,
     ApiUrl,
+    CollectorUrl,
     Listed,
     LogLevel,
     ModelUrl,
@@ -92,6 +93,14 @@ class Settings(BaseSettings):
     """Whether the log shows the ids of people and conversations, or keyed pseudonyms."""
     log_content: bool = False
     """Whether the log shows the model's texts and the arguments and results of tools."""
+    otel_endpoint: CollectorUrl | None = Field(default=None, validation_alias="OTEL_EXPORTER_OTLP_ENDPOINT")
+    """URL of the OpenTelemetry collector. None, also for the next one: no spans are sent."""
+    otel_traces_endpoint: CollectorUrl | None = Field(
+        default=None, validation_alias="OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+    )
+    """URL at which the collector takes spans, when it is not its URL with ``/v1/traces``."""
+    otel_headers: SecretStr | None = Field(default=None, validation_alias="OTEL_EXPORTER_OTLP_HEADERS")
+    """Headers of each call to the collector."""
     traces_ttl_seconds: float = Field(default=604_800.0, ge=0, allow_inf_nan=False)
     """Life of the stored trace of a turn; 0: none is stored."""
 
@@ -160,6 +169,13 @@ class Settings(BaseSettings):
         ways = self._ways(way)
         _refuse(self._half_there(ways))
         return ways
+
+    @property
+    def spans_url(self) -> str | None:
+        """The URL at which the collector takes spans; None: no spans are sent."""
+        if self.otel_traces_endpoint is not None or self.otel_endpoint is None:
+            return self.otel_traces_endpoint
+        return f"{self.otel_endpoint}/v1/traces"
 
     @property
     def keys(self) -> list[bytes]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from channels import Address, Json
+from channels.direct import DirectChannel
 from gateway.observe.events import (
     ActionAudited,
     DeliveryFailed,
@@ -20,6 +21,7 @@ from gateway.pending.seal import is_sealed
 from gateway.store.transaction import Transaction
 from gateway.store.types import QueuedPart, Waiting
 from gateway.stored import keys
+from gateway.stored.events import is_internal
 from gateway.stored.outbox import OutboxItem
 from gateway.tools.pending_action import PendingAction
 
@@ -32,6 +34,7 @@ __all__ = [
     "tell_failed",
     "tell_lost",
     "tell_settled",
+    "was_received",
 ]
 
 
@@ -53,6 +56,11 @@ def run_of(waiting: Waiting) -> str:
     return run_id_of(waiting.conversation, event_id_of(waiting))
 
 
+def was_received(waiting: Waiting) -> bool:
+    """Return True for an event that a platform delivered, which was told as `MessageReceived`."""
+    return not is_internal(waiting.body) and _address(waiting.conversation).channel != DirectChannel.name
+
+
 def cause_of_part(queued: QueuedPart, item: OutboxItem) -> tuple[str, str]:
     """Return the id of the event that a part answers, and the id of its run. `item` is the part's decoded body."""
     cause = str(item.cause)
@@ -60,7 +68,7 @@ def cause_of_part(queued: QueuedPart, item: OutboxItem) -> tuple[str, str]:
 
 
 def tell_settled(
-    events: Teller, run_id: str, conversation: str, taken: Iterable[Waiting], transaction: Transaction, how: str
+    events: Teller, run_id: str, conversation: str, taken: Sequence[Waiting], transaction: Transaction, how: str
 ) -> None:
     """Tell that these events left their mailbox in this commit."""
     events.tell_now(
@@ -71,6 +79,7 @@ def tell_settled(
         how=how,
         parts=[part.part_id for part in transaction.parts],
         actions=list(dict.fromkeys(str(line["action"]) for line in _audit(transaction))),
+        received=was_received(taken[0]),
     )
 
 
@@ -98,13 +107,17 @@ def _tell_failed(
     events.tell_now(
         DeliveryFailed,
         run_id,
-        address=Address.parse(conversation.partition("/")[2]),
+        address=_address(conversation),
         reason=reason,
         conversation=conversation,
         part_id=part_id,
         cause=cause,
         suppressed=suppressed,
     )
+
+
+def _address(conversation: str) -> Address:
+    return Address.parse(conversation.partition("/")[2])
 
 
 _CHANGES = (PendingDecided, PendingLaunched, PendingResolved)

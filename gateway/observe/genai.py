@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +18,7 @@ from gateway.tools.pending_action import json_text
 if TYPE_CHECKING:
     from gateway.observe.trace import AgentTrace, TraceStep
 
-__all__ = ["span_id", "spans", "trace_id"]
+__all__ = ["gateway_span", "root_link", "span_id", "spans", "trace_id"]
 
 OPERATION: Final = "gen_ai.operation.name"
 PROVIDER: Final = "gen_ai.provider.name"
@@ -33,6 +34,8 @@ TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
 TOOL_RESULT: Final = "gen_ai.tool.call.result"
 ERROR_TYPE: Final = "error.type"
 
+CONVERSATION: Final = "gen_ai.conversation.id"
+
 CHAT: Final = "chat"
 EXECUTE_TOOL: Final = "execute_tool"
 INVOKE_AGENT: Final = "invoke_agent"
@@ -45,6 +48,17 @@ FROM_CHECKPOINT: Final = "askfirst.from_checkpoint"
 COST_USD: Final = "askfirst.cost_usd"
 STOP_REASON: Final = "askfirst.stop_reason"
 METADATA: Final = "askfirst.metadata."
+RECEIVE: Final = "receive"
+DELIVER: Final = "deliver"
+DECIDE: Final = "decide"
+PENDING_ACTION: Final = "pending_action"
+CHANNEL: Final = "askfirst.channel"
+EVENT: Final = "askfirst.event"
+PART: Final = "askfirst.part"
+DELIVERY_CALL: Final = "askfirst.delivery.call"
+ACTION: Final = "askfirst.action"
+ATTEMPT: Final = "askfirst.attempt"
+OUTCOME: Final = "askfirst.outcome"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TRACE_ID = re.compile("[0-9a-f]{32}")
@@ -56,6 +70,40 @@ def spans(trace: AgentTrace, *, content: bool, agent_name: str) -> list[dict[str
     """Return the spans of a trace: the root, then one for each step, in order."""
     root = _root(trace, content, agent_name)
     return [root, *(_child(trace, number, step, content) for number, step in enumerate(trace.steps, start=1))]
+
+
+def gateway_span(
+    run_id: str,
+    name: str,
+    *,
+    kind: str = "INTERNAL",
+    own_id: str | None = None,
+    began: datetime,
+    ended: datetime,
+    attributes: Mapping[str, Any],
+    links: Sequence[Mapping[str, str]] = (),
+    error_type: str | None = None,
+) -> dict[str, Any]:
+    """Return a span of the gateway in the trace of a run: its root without an `own_id`, else a child of the root."""
+    root = span_id(run_id, 0)
+    known = {**attributes, ERROR_TYPE: error_type}
+    return {
+        "name": name,
+        "kind": kind,
+        "trace_id": trace_id(run_id),
+        "span_id": own_id or root,
+        "parent_span_id": root if own_id else None,
+        "attributes": {key: value for key, value in known.items() if value is not None},
+        "links": list(links),
+        "start_time_unix_nano": _nanoseconds(min(began, ended)),
+        "end_time_unix_nano": _nanoseconds(ended),
+        "status": {"status_code": "UNSET" if error_type is None else "ERROR"},
+    }
+
+
+def root_link(run_id: str) -> dict[str, str]:
+    """Return a link to the root span of a run."""
+    return {"trace_id": trace_id(run_id), "span_id": span_id(run_id, 0)}
 
 
 def trace_id(run_id: str) -> str:
@@ -90,8 +138,7 @@ def _root(trace: AgentTrace, content: bool, agent_name: str) -> dict[str, Any]:
     ends = [step.started_at + timedelta(milliseconds=step.duration_ms or 0.0) for step in trace.steps]
     span["parent_span_id"] = None
     if trace.parent_run_id is not None:
-        parent = trace.parent_run_id
-        span["links"] = [{"trace_id": trace_id(parent), "span_id": span_id(parent, 0)}]
+        span["links"] = [root_link(trace.parent_run_id)]
     span["start_time_unix_nano"] = _nanoseconds(trace.started_at)
     span["end_time_unix_nano"] = _nanoseconds(trace.ended_at or max(ends, default=trace.started_at))
     span["status"] = {"status_code": "ERROR" if failed else "UNSET"}

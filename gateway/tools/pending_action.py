@@ -158,6 +158,8 @@ class PendingAction:
     finished_at: datetime | None = None
     outcome: str | None = None
     """The tool's result, or ``error: TypeName``; never the text of an exception."""
+    run_id: str = ""
+    """The id of the run that asked; empty in a record of an older release."""
     unknown: Mapping[str, Json] = field(default_factory=dict)
     """Fields that a newer release wrote. They stay in the record."""
 

@@ -23,6 +23,7 @@ from channels import (
     WebhookRequest,
     WebhookResponse,
 )
+from gateway.observe.caller import TRACEPARENT
 from gateway.observe.events import WebhookHandled, WebhookRejected
 from gateway.observe.teller import SILENT, Teller
 from gateway.web.refusals import RefusalMonitor
@@ -103,9 +104,13 @@ async def receive(
     that delivers only once (Twilio), where the answer asks the person to send the message again.
     """
     began = time.monotonic()
-    response = await _receive(
-        channel, request, accept=accept, now=now, unstored=unstored, refusals=refusals, events=events
-    )
+    earlier = TRACEPARENT.set(request.headers.get("traceparent", ""))
+    try:
+        response = await _receive(
+            channel, request, accept=accept, now=now, unstored=unstored, refusals=refusals, events=events
+        )
+    finally:
+        TRACEPARENT.reset(earlier)
     took = (time.monotonic() - began) * 1000
     events.tell_now(WebhookHandled, channel=channel.name, status=response.status, duration_ms=took)
     return response

@@ -131,8 +131,9 @@ async def open_house(
     allow: str = "telegram:*",
     way: Literal["webhook", "polling"] = "webhook",
     options: Mapping[str, Any] | None = None,
+    **further: Any,
 ) -> AsyncIterator[House]:
-    """A house whose store is in this directory. `options` are the bot's."""
+    """A house whose store is in this directory. `options` are the bot's, and `further` are settings."""
     async with contextlib.AsyncExitStack() as stack:
         telegram = await stack.enter_async_context(FakeTelegram())
         model = await stack.enter_async_context(FakeOpenAI())
@@ -146,6 +147,7 @@ async def open_house(
             telegram_bot_token=telegram.token,
             telegram_webhook_secret=SECRET,
             telegram_api_url=telegram.url,
+            **further,
         )
         bot = shop.bot(provider, **(options or {}))
         gateway = await stack.enter_async_context(await asyncio.to_thread(Gateway, bot, settings, way=way))

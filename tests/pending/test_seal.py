@@ -63,6 +63,7 @@ OTHER: dict[str, Any] = {
     "launched_at": NOW,
     "finished_at": NOW,
     "outcome": "done",
+    "run_id": "0" * 32,
 }
 WHAT_WAS_ASKED = {
     "pending_action_id",

@@ -81,6 +81,7 @@ class Outbox:
             part_id=queued.part_id,
             call=out.part.call,
             cause=cause,
+            duration_ms=out.durations_ms[-1] if out.durations_ms else None,
         )
         if out.part.media is not None:
             await events.tell(ArtifactDelivered, run_id, address=out.address, sha256=out.part.media.sha256)

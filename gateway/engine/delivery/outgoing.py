@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from channels import Address, Channel, Part
 from gateway.engine.delivery.attempt_record import AttemptRecord
@@ -21,6 +21,8 @@ class OutgoingPart:
     address: Address
     part: Part
     channel: Channel
+    durations_ms: list[float] = field(default_factory=list)
+    """The durations of the calls that this worker made of the part."""
 
     @property
     def queued(self) -> QueuedPart:

@@ -45,7 +45,7 @@ from gateway.engine.delivery.outgoing import OutgoingPart
 from gateway.engine.leases import HeldLease, release_to_newer, shielded_commit
 from gateway.engine.retrying import attempts
 from gateway.engine.telling import cause_of_part
-from gateway.observe.events import DeliveryRetried
+from gateway.observe.events import DeliveryRetried, milliseconds_since
 from gateway.pending.actions import OutgoingReply
 from gateway.store.errors import Fenced
 from gateway.store.form import NewerForm, check_form
@@ -282,6 +282,7 @@ class _Lane:
 
     async def _call(self, out: OutgoingPart, part: Part) -> Receipt:
         channel = out.channel
+        began = asyncio.get_running_loop().time()
         try:
             receipt = await channel.send(out.address, part, key=out.queued.part_id)
         except (Unavailable, Ambiguous) as error:
@@ -289,6 +290,8 @@ class _Lane:
             if isinstance(error, Unavailable) and error.mend is not None:
                 self._log_refusal(channel.name, error.mend)
             raise
+        finally:
+            out.durations_ms.append(milliseconds_since(began))
         self._context.down.discard(channel.name)
         if channel.name in self._context.refused:
             self._context.refused.discard(channel.name)
@@ -347,4 +350,5 @@ class _Lane:
             cause=cause,
             why=why,
             wait_seconds=seconds,
+            duration_ms=sum(out.durations_ms[-1:]),
         )

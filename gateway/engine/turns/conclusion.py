@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from channels import Address, Reply
 from gateway.engine.calls import post_result
 from gateway.engine.context import EngineContext
@@ -132,7 +134,8 @@ class TurnConcluder:
         """Open the actions that the turn asks about. Those that were open before are shown again, or withdrawn."""
         asked = {action.pending_action_id: action for action in outcome.asked}
         known = [found for action_id in asked if (found := actions.get(action_id)) is not None]
-        new = [actions.ask(action) for action_id, action in asked.items() if actions.get(action_id) is None]
+        mine = [replace(action, run_id=running.events.run_id) for action in asked.values()]
+        new = [actions.ask(action) for action in mine if actions.get(action.pending_action_id) is None]
         person = str(running.person)
         for action in new:
             supersede(actions, action)

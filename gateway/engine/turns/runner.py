@@ -19,7 +19,7 @@ from gateway.engine.context import EngineContext
 from gateway.engine.decisions.lane import Decisions
 from gateway.engine.leases import HeldLease, release_to_newer, shielded_commit
 from gateway.engine.strangers import Strangers
-from gateway.engine.telling import event_ids, tell_settled
+from gateway.engine.telling import event_ids, tell_settled, was_received
 from gateway.engine.turns.asking_again import ask_again
 from gateway.engine.turns.bare_replies import BareReplyHandler
 from gateway.engine.turns.batch import Batch, choose
@@ -188,6 +188,7 @@ class TurnRunner:
             event_ids=event_ids(batch.taken),
             attempt=lease.tries + 1,
             cause=running.cause,
+            received=was_received(batch.began_by),
         )
         try:
             return await self._attempt(running, history)

@@ -104,13 +104,17 @@ class DuplicateDropped(ObservedEvent):
 
 @dataclass(slots=True, kw_only=True)
 class TurnStart(RunEvent):
-    """A turn begins. `attempt` counts from 1. `cause` is the id of the event that began it, one of `event_ids`."""
+    """A turn begins. `attempt` counts from 1. `cause` is the id of the event that began it, one of `event_ids`.
+
+    `received`: that event came from a platform, so its `MessageReceived` was told.
+    """
 
     name: ClassVar[str] = "turn_start"
     conversation: str
     event_ids: Sequence[str]
     attempt: int
     cause: str
+    received: bool = True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -152,7 +156,10 @@ class InterceptorVetoed(RunEvent):
 
 @dataclass(slots=True, kw_only=True)
 class EventSettled(RunEvent):
-    """Stored events left their mailbox, in one commit with what is listed. `how` is a stop reason or a sentence."""
+    """Stored events left their mailbox, in one commit with what is listed. `how` is a stop reason or a sentence.
+
+    `received`: the first of them came from a platform.
+    """
 
     name: ClassVar[str] = "event_settled"
     conversation: str
@@ -160,6 +167,7 @@ class EventSettled(RunEvent):
     how: str
     parts: Sequence[str]
     actions: Sequence[str]
+    received: bool = True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -259,7 +267,10 @@ class DoubtRaised(ObservedEvent):
 
 @dataclass(slots=True, kw_only=True)
 class MessageSent(RunEvent):
-    """A platform took one call of a reply. `cause` is the id of the event that it answers."""
+    """A platform took one call of a reply. `cause` is the id of the event that it answers.
+
+    `duration_ms`: of the call; None if an earlier call turned out to have arrived.
+    """
 
     name: ClassVar[str] = "message_sent"
     address: Address
@@ -268,11 +279,12 @@ class MessageSent(RunEvent):
     part_id: str
     call: str
     cause: str
+    duration_ms: float | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class DeliveryRetried(RunEvent):
-    """A platform did not take a call, or it is not known. It is tried again."""
+    """A platform did not take a call, or it is not known. It is tried again. `duration_ms`: of the call."""
 
     name: ClassVar[str] = "delivery_retried"
     conversation: str
@@ -282,6 +294,7 @@ class DeliveryRetried(RunEvent):
     cause: str
     why: str
     wait_seconds: float
+    duration_ms: float = 0.0
 
 
 @dataclass(slots=True, kw_only=True)
