@@ -243,6 +243,7 @@ class Gateway:
                 language=self.bot.language,
                 greeting=self.bot.greeting,
                 public_url=self.settings.public_url,
+                events=self._events,
                 console=self.feed if self._console else None,
             )
             add_chat(app, chat)

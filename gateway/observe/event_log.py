@@ -34,12 +34,16 @@ from gateway.observe.events import (
     TurnEnd,
     TurnFailed,
     TurnStart,
+    WebhookRejected,
 )
 from gateway.observe.runs import action_event_id, run_id_of
 
-__all__ = ["EventLog"]
+__all__ = ["REFUSALS", "EventLog"]
 
 log = logging.getLogger("askfirst.events")
+REFUSALS = "gateway.web.webhooks"
+"""The name of the logger of refused requests. Anybody can send these, so the web server limits its lines."""
+refusals = logging.getLogger(REFUSALS)
 
 _MOST_IN_A_LINE = 50
 """Some log collectors cut a line after 16 KiB."""
@@ -86,6 +90,12 @@ class EventLog:
             runs = [run_id_of(each.conversation, each.event_id) for each in received]
             about = {"event": ", ".join([each.event_id for each in received]), "run": ", ".join(runs)}
             log.info("accepted", extra={**about, "conversation": ", ".join([each.conversation for each in received])})
+
+    def webhook_rejected(self, event: WebhookRejected) -> None:
+        said, level = _REFUSED.get(event.status, ("a request was not stored", logging.WARNING))
+        why = {"why": event.why} if event.why else {}
+        about = {"channel": event.channel, "reason": event.reason, **why}
+        refusals.log(logging.ERROR if event.error else level, said, exc_info=event.error, extra=about)
 
     def duplicate_dropped(self, event: DuplicateDropped) -> None:
         log.info("seen before", extra={"event": event.event_id, "conversation": event.conversation})
@@ -191,12 +201,19 @@ class EventLog:
         log.log(level, "not delivered: %s", event.reason, extra=_of_part(event))
 
 
+_REFUSED: Mapping[int, tuple[str, int]] = {
+    400: ("a request could not be read", logging.INFO),
+    401: ("a request was refused", logging.INFO),
+}
+
+
 def _of_part(event: MessageSent | DeliveryRetried | DeliveryFailed) -> dict[str, object]:
     part = {"part": event.part_id} if event.part_id else {}
     return {"event": event.cause, "run": event.run_id, "conversation": event.conversation, **part}
 
 
 _LINES: Mapping[type[ObservedEvent], Callable[[EventLog, Any], None]] = {
+    WebhookRejected: EventLog.webhook_rejected,
     MessageReceived: EventLog.message_received,
     DuplicateDropped: EventLog.duplicate_dropped,
     EventSettled: EventLog.event_settled,

@@ -24,6 +24,7 @@ from channels.webchat.parse import address_of, language_of
 from channels.webchat.verify import SESSION_SECONDS, check_host, is_secure
 from gateway.artifacts import LINK_SECONDS, ArtifactStore, OfSession
 from gateway.observe import Feed
+from gateway.observe.teller import SILENT, Teller
 from gateway.store.types import LogEntry
 from gateway.web.connections import gone
 from gateway.web.fast_path import answer
@@ -83,6 +84,7 @@ class ChatPage:
     greeting: str | None = None
     """Markdown shown on an empty page. Its bold phrases can be pressed. None: a default text."""
     public_url: str | None = None
+    events: Teller = SILENT
     console: Feed | None = None
     """The live feed, shown beside the conversation. It shows the events of every conversation. None hides it."""
     random: Callable[[int], bytes] = secrets.token_bytes
@@ -134,7 +136,8 @@ class _Pages:
         """Handle a posted message or button press."""
         chat = self._chat
         called = as_called(request, await request.read(), chat.public_url, "/chat")
-        return answer(await receive(chat.channel, called, accept=chat.accept, now=chat.now()))
+        taken = await receive(chat.channel, called, accept=chat.accept, now=chat.now(), events=chat.events)
+        return answer(taken)
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """Stream the conversation after a sequence number, with typing notices."""

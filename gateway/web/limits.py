@@ -16,7 +16,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
 from gateway.logs import RateLimitFilter, describe_error
-from gateway.web import webhooks
+from gateway.observe.event_log import REFUSALS
 from gateway.web.fast_path import SerializedResponse
 
 __all__ = ["LIMITS", "MAX_BODY_BYTES", "ClientLimits", "handler_args", "limit_bodies"]
@@ -132,5 +132,5 @@ def _server_log() -> logging.Logger:
     """Return the server's logger. It and the webhooks' logger write at most one line a second of each kind."""
     logger = logging.getLogger("gateway.web.http")
     logger.filters[:] = [RateLimitFilter(_failure), _without_bytes]
-    logging.getLogger(webhooks.__name__).filters[:] = [RateLimitFilter(_of_channel)]
+    logging.getLogger(REFUSALS).filters[:] = [RateLimitFilter(_of_channel)]
     return logger

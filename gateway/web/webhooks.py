@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -31,8 +30,6 @@ from gateway.web.shared_timeout import Deadline
 from gateway.wording import say
 
 __all__ = ["ACCEPT_SECONDS", "Accept", "Unstored", "Webhooks", "in_english", "receive"]
-
-log = logging.getLogger(__name__)
 
 Accept: TypeAlias = Callable[[Channel, Parsed], Awaitable[None]]
 """Store the events of a request. They are durable when it returns. Raises AskfirstError."""
@@ -137,18 +134,20 @@ async def _receive(
     except (Forged, Stale) as error:
         if refusals is not None:
             refusals.refused(channel.name, error)
-        said = {"reason": type(error).__name__, "why": str(error)}
-        log.info("a request was refused", extra={"channel": channel.name, **said})
         return _rejected(events, channel, _UNPROVEN, error)
-    except Exception as error:
-        log.error("verify broke its contract", exc_info=error, extra={"channel": channel.name})
+    except Exception as error:  # noqa: BLE001 - verify broke its contract
         return _rejected(events, channel, _UNPROVEN, error)
     if refusals is not None:
         refusals.accepted(channel.name)
 
-    parsed = _parse(channel, request)
-    if parsed is None:
-        return _rejected(events, channel, _UNREADABLE, Malformed())
+    try:
+        parsed = channel.parse(request)
+    except Malformed:
+        return _rejected(events, channel, _UNREADABLE, Malformed())  # without the text, which may quote the request
+    except Exception as error:  # noqa: BLE001 - parse broke its contract
+        return _rejected(events, channel, _UNREADABLE, error)
+    if parsed.not_understood:
+        parsed = replace(parsed, payload=request.body)
     try:
         if parsed.doubt and parsed.events:
             parsed = await cast("CanVouch", channel).vouch(request, parsed)
@@ -160,40 +159,23 @@ async def _receive(
                 raise
             await _insist(channel, parsed, accept)
     except Forged as error:
-        log.warning("%s: a request was refused: %s", channel.name, error)
         return _rejected(events, channel, _UNPROVEN, error)
-    except (AskfirstError, TimeoutError) as error:
-        why: BaseException = error
-        mend = {"why": str(error)} if isinstance(error, AskfirstError) else {}
-        about = {"channel": channel.name, "reason": type(error).__name__, **mend}
-        log.warning("a request was not stored", extra=about)
-    except Exception as error:
-        why = error
-        log.error("a request was not stored", exc_info=error, extra={"channel": channel.name})
-    else:
-        return parsed.response
-    text = unstored(channel, parsed)
-    again = channel.ask_again(text) if _says(parsed) and isinstance(channel, CanAskAgain) else _NOT_STORED
-    return _rejected(events, channel, again, why)
+    except Exception as error:  # noqa: BLE001 - whatever it was, the platform is to deliver it again
+        text = unstored(channel, parsed)
+        again = channel.ask_again(text) if _says(parsed) and isinstance(channel, CanAskAgain) else _NOT_STORED
+        return _rejected(events, channel, again, error)
+    return parsed.response
 
 
-def _parse(channel: Channel, request: WebhookRequest) -> Parsed | None:
-    """Return the parsed request, or None when it is unreadable. A request that is not understood keeps its body."""
-    try:
-        parsed = channel.parse(request)
-    except Malformed:
-        log.info("a request could not be read", extra={"channel": channel.name})
-        return None
-    except Exception as error:
-        log.error("parse broke its contract", exc_info=error, extra={"channel": channel.name})
-        return None
-    return replace(parsed, payload=request.body) if parsed.not_understood else parsed
-
-
-def _rejected(events: Teller, channel: Channel, response: WebhookResponse, error: BaseException) -> WebhookResponse:
-    why = str(error) if isinstance(error, AskfirstError) else ""
-    reason = type(error).__name__
-    events.tell_now(WebhookRejected, channel=channel.name, status=response.status, reason=reason, why=why)
+def _rejected(events: Teller, channel: Channel, response: WebhookResponse, error: Exception) -> WebhookResponse:
+    events.tell_now(
+        WebhookRejected,
+        channel=channel.name,
+        status=response.status,
+        reason=type(error).__name__,
+        why=str(error) if isinstance(error, AskfirstError) else "",
+        error=None if isinstance(error, AskfirstError | TimeoutError) else error,
+    )
     return response
 
 

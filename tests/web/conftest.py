@@ -17,6 +17,8 @@ from channels import Address, Channel, Event, Json, Media, Message, Parsed, Part
 from channels.webchat import WebChatChannel
 from gateway.artifacts import ArtifactStore, OfConversation, collecting, emit_artifact
 from gateway.observe import Feed
+from gateway.observe.event_log import EventLog
+from gateway.observe.teller import Teller
 from gateway.store.types import LogEntry
 from gateway.web import ClientLimits, Ready, Running, serve, web_app
 from gateway.web.chat import ChatPage, add_chat
@@ -121,6 +123,9 @@ def bot(tmp_path: Path) -> Bot:
     return Bot(artifacts=ArtifactStore(tmp_path / "artifacts", [KEY], public_url=None, now=now))
 
 
+LOGGED = Teller(readers=[EventLog()])
+
+
 def page(
     bot: Bot,
     limits: ClientLimits | None = None,
@@ -139,6 +144,7 @@ def page(
         now=now,
         limits=limits,
         public_url=public_url,
+        events=LOGGED,
     )
     chat = ChatPage(
         channel=bot.channel,
@@ -150,6 +156,7 @@ def page(
         language=language,
         greeting=bot.greeting,
         public_url=public_url,
+        events=LOGGED,
         console=bot.feed if console else None,
     )
     add_chat(app, chat)

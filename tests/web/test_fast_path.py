@@ -15,6 +15,8 @@ from aiohttp.web import BaseRequest
 from channels import Channel, Parsed, WebhookRequest, WebhookResponse
 from channels.telegram.channel import TelegramChannel
 from gateway.artifacts import ArtifactStore
+from gateway.observe.event_log import EventLog
+from gateway.observe.teller import Teller
 from gateway.store.errors import StoreUnavailable
 from gateway.web import Ready, Running, fast_path, serve, web_app
 from tests.web.conftest import KEY, now
@@ -57,7 +59,13 @@ async def serving(channel: Channel, directory: Path) -> AsyncIterator[tuple[Runn
 
     artifacts = ArtifactStore(directory, [KEY], public_url=None, now=now)
     app = web_app(
-        channels={"telegram": channel}, accept=accept, artifacts=artifacts, series=series, ready=ready, now=now
+        channels={"telegram": channel},
+        accept=accept,
+        artifacts=artifacts,
+        series=series,
+        ready=ready,
+        now=now,
+        events=Teller(readers=[EventLog()]),
     )
     running = await serve(app, "127.0.0.1", 0)
     try:

@@ -11,10 +11,14 @@ import pytest
 
 from channels import Media, WebhookRequest
 from channels.webchat import COOKIE, SessionCookies
+from gateway.observe.event_log import EventLog
+from gateway.observe.events import WebhookRejected
+from gateway.observe.teller import Teller
 from gateway.store.errors import Conflict, Overloaded, StoreUnavailable
 from gateway.web import receive, webhooks
 from gateway.web.webhooks import ACCEPT_SECONDS
-from tests.web.conftest import KEY, Bot, Start
+from tests.told import Told
+from tests.web.conftest import KEY, LOGGED, Bot, Start
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SESSION = SessionCookies([KEY]).begin(NOW, lambda size: bytes(size))
@@ -69,7 +73,7 @@ async def test_a_store_that_hangs_is_given_up_in_time(
         await asyncio.Event().wait()
 
     begun = time.monotonic()
-    assert (await receive(bot.channel, said(), accept=never, now=NOW)).status == 503
+    assert (await receive(bot.channel, said(), accept=never, now=NOW, events=LOGGED)).status == 503
     assert time.monotonic() - begun < 5
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
@@ -173,3 +177,20 @@ async def test_health_says_what_answers_and_nothing_more(bot: Bot, start: Start)
         bot.fail.append(StoreUnavailable("gone"))
         async with http.get(f"{bot.url}/readyz") as response:
             assert (response.status, await response.json()) == (503, {"store": False, "channels": {"webchat": True}})
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "loud"),
+    [(StoreUnavailable("gone"), "StoreUnavailable", False), (KeyError("x"), "KeyError", True)],
+)
+async def test_a_refused_request_is_told_once_and_the_log_reads_it(
+    bot: Bot, caplog: pytest.LogCaptureFixture, error: Exception, reason: str, loud: bool
+) -> None:
+    told = Told()
+    bot.fail.append(error)
+    events = Teller(readers=[EventLog(), told])
+    await receive(bot.channel, said(), accept=bot.accept, now=NOW, events=events)
+    (event,) = told.of_kind(WebhookRejected)
+    assert (event.status, event.reason) == (503, reason)
+    (line,) = [record for record in caplog.records if record.getMessage() == "a request was not stored"]
+    assert (line.levelname, vars(line)["reason"], bool(line.exc_info)) == ("ERROR" if loud else "WARNING", reason, loud)

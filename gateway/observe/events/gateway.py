@@ -62,6 +62,8 @@ class WebhookRejected(ObservedEvent):
     status: int
     reason: str
     why: str = ""
+    error: BaseException | None = None
+    """An error that no contract allows: of the channel, or of the store."""
 
 
 @dataclass(slots=True, kw_only=True)
