@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from threading import Lock
@@ -16,24 +16,28 @@ from gateway.observe.events import (
     EVENTS,
     ActionAudited,
     DecisionJudged,
+    DeliveryFailed,
+    DoubtRaised,
     EventSettled,
     IterationEnd,
     IterationStart,
+    LlmStart,
     ObservedEvent,
+    PendingResolved,
     RunEnd,
     RunStart,
     RunUsage,
     SessionLoad,
     SessionSave,
-    TurnStart,
     WebhookHandled,
 )
+from gateway.observe.lives import Life, Lives
 from gateway.providers.base import ModelMessage, Response, Usage
 from gateway.tools.pending_action import PendingAction
 
 __all__ = ["BACKLOG", "Feed", "Notice"]
 
-BACKLOG = 500
+BACKLOG = 2_000
 """The number of notices that are kept for readers that connect later."""
 _MAX_TEXT = 8_000
 _MAX_ITEMS = 100
@@ -48,6 +52,9 @@ class Notice:
     at: datetime
     name: str
     fields: Mapping[str, Json]
+    life: Life
+    mend: str = ""
+    """The command that mends a failure, or an empty text."""
 
 
 class Feed:
@@ -58,45 +65,36 @@ class Feed:
     """
 
     kinds = frozenset(EVENTS.values()) - {
-        *(EventSettled, IterationEnd, IterationStart, RunEnd, RunStart, RunUsage),
+        *(IterationEnd, IterationStart, RunEnd, RunStart, RunUsage),
         *(ActionAudited, DecisionJudged, SessionLoad, SessionSave, WebhookHandled),
     }
     """All events but the ones that repeat others."""
 
     def __init__(self, *, now: Callable[[], datetime]) -> None:
         self._now = now
-        self._places: OrderedDict[str, str] = OrderedDict()
-        """Run id -> its conversation."""
+        self._lives = Lives()
         # The fields of a Notice, which is made only when a reader asks: mostly there is none.
-        self._notices: deque[tuple[int, datetime, str, Mapping[str, Json]]] = deque(maxlen=BACKLOG)
+        self._notices: deque[tuple[int, datetime, str, Mapping[str, Json], Life, str]] = deque(maxlen=BACKLOG)
         self._readers: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
         # Milliseconds, not 0: a reader that reconnects after a restart gets the new notices.
         self._last = int(now().timestamp() * 1000)
         self._lock = Lock()
 
     def read(self, event: ObservedEvent) -> None:
-        """Publish an event, with the conversation of its run and in words that a person can read."""
-        if isinstance(event, TurnStart):
-            self._places[event.run_id] = event.conversation
-            if len(self._places) > BACKLOG:
-                self._places.popitem(last=False)
+        """Publish an event in words that a person can read, to all readers, from any thread.
+
+        Never raises, for any fields. An error becomes its traceback, and any other value that is not JSON becomes text.
+        Long texts are cut at 8,000 characters, containers at 100 items and at a depth of 6.
+        """
         fields: dict[str, object] = {}
         for name, value in event.values().items():
             fields |= _words(name, value)
-        if "conversation" not in fields and (place := self._places.get(str(fields.get("run_id")))) is not None:
-            fields["conversation"] = place
-        self.publish(event.name, **fields)
-
-    def publish(self, name: str, /, **fields: object) -> None:
-        """Publish a notice to all readers, from any thread. Never raises, for any fields.
-
-        An error becomes its traceback, and any other value that is not JSON becomes text. Long texts are cut at 8,000
-        characters, containers at 100 items and at a depth of 6.
-        """
-        plain = {key: _plain(value) for key, value in fields.items()}
+        if isinstance(event, LlmStart):
+            fields["said"] = _said(event.messages)
+        plain, mend = {key: _plain(value) for key, value in fields.items()}, _mend(event)
         with self._lock:
             self._last += 1
-            self._notices.append((self._last, self._now(), name, plain))
+            self._notices.append((self._last, self._now(), event.name, plain, self._lives.of(event), mend))
             readers = list(self._readers.items())
         for changed, loop in readers:
             with contextlib.suppress(RuntimeError):  # that reader's loop has ended
@@ -112,8 +110,8 @@ class Feed:
                 changed.clear()
                 with self._lock:
                     fresh = [notice for notice in self._notices if notice[0] > after]
-                for seq, at, name, fields in fresh:
-                    yield Notice(seq=seq, at=at, name=name, fields=fields)
+                for seq, at, name, fields, life, mend in fresh:
+                    yield Notice(seq=seq, at=at, name=name, fields=fields, life=life, mend=mend)
                     after = seq
                 await changed.wait()
         finally:
@@ -131,15 +129,35 @@ def _words(name: str, value: object) -> dict[str, object]:
             calls = [call.name for call in value.tool_calls]
             return {"content": value.content, "calls": calls, "finish": value.finish, "model": value.model}
         case Usage():
-            return {"total_tokens": value.total_tokens, "cost_usd": value.cost_usd}
+            tokens = {"total_tokens": value.total_tokens, "cached_tokens": value.cached_prompt_tokens}
+            return {**tokens, "cost_usd": value.cost_usd}
         case Address() | Person():
             return {name: str(value)}
-        case float() if name == "duration_ms":
+        case float() | int() if name == "duration_ms":
             return {"milliseconds": round(value)}
         case [ModelMessage(), *_]:
             return {name: len(value)}
         case _:
             return {"tool" if name == "tool_name" else "args" if name == "tool_args" else name: value}
+
+
+def _said(messages: Sequence[ModelMessage]) -> str:
+    """Return the words of the person that a call to the model answers; after a tool there are none."""
+    return messages[-1].content if messages and messages[-1].role == "user" else ""
+
+
+def _mend(event: ObservedEvent) -> str:
+    """Return the command that mends a failure, or an empty text."""
+    match event:
+        case DeliveryFailed(suppressed=False) if event.part_id:
+            return f"askfirst dead replay {event.part_id}"
+        case EventSettled(how="put aside") | DoubtRaised(why="undeliverable"):
+            return "askfirst dead list"
+        case DoubtRaised(why="unknown") if event.action_id:
+            return f"askfirst pending settle {event.action_id} done|failed"
+        case PendingResolved(status="unknown"):
+            return f"askfirst pending settle {event.action.pending_action_id} done|failed"
+    return ""
 
 
 def _plain(value: object, depth: int = 0) -> Json:

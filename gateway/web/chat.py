@@ -48,8 +48,7 @@ _STATIC = {
     name: ((_FILES / name).read_bytes(), content_type)
     for name, content_type in (
         ("chat.css", "text/css"),
-        ("chat.js", "text/javascript"),
-        ("console.js", "text/javascript"),
+        *((f"{name}.js", "text/javascript") for name in ("chat", "console", "lives", "make", "stages")),
         ("chat.svg", "image/svg+xml"),
     )
 }
@@ -281,9 +280,10 @@ async def _notices(feed: Feed, after: int, here: str) -> AsyncGenerator[str, Non
     """Yield the feed's notices as events. `here` is the address of the conversation shown beside the feed."""
     async with aclosing(feed.subscribe(after=after)) as notices:
         async for notice in notices:
-            where = str(notice.fields.get("conversation") or "").partition("/")[2]
-            about = {"where": where, "here": where == here}
-            shown = {"at": notice.at.isoformat(), "name": notice.name, "fields": notice.fields, **about}
+            where = notice.life.conversation.partition("/")[2]
+            about = {"where": where, "here": where == here, "run": notice.life.run, "joins": notice.life.joins}
+            told = {"name": notice.name, "fields": notice.fields, "mend": notice.mend}
+            shown = {"at": notice.at.isoformat(), **told, **about}
             yield _event("notice", shown, notice.seq)
 
 

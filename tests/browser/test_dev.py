@@ -24,6 +24,22 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 
+LIFE = [
+    "Received · Message",
+    "Turn begins",
+    "Model · demo",
+    "Asked · delete_invoice",
+    "Turn ends · asked",
+    "Sent · show",
+    "Received · Press",
+    "Decided · confirm",
+    "Launched · delete_invoice",
+    "Effect · delete_invoice",
+    "Sent · show",
+    "Sent · show",
+]
+"""The steps of a confirmed message, from its arrival to the receipt of what became of it."""
+
 pytestmark = pytest.mark.browser
 
 
@@ -76,7 +92,11 @@ async def test_list_ask_confirm_pdf_and_reload(page: Page) -> None:
     pdf = PdfReader(io.BytesIO(Path(await download.path()).read_bytes()))
     assert "INV-7" in pdf.pages[0].extract_text()
 
-    await expect(console.get_by_text("delete_invoice").first).to_be_visible()
+    life = console.locator(".run").filter(has_text="delete invoice INV-42")
+    await expect(life.locator(".end")).to_have_text("done")
+    await life.locator("summary").first.click()
+    await expect(life.locator(".stage .what")).to_have_text(LIFE)
+    await expect(life.locator(".stage").filter(has_text="Decided")).to_contain_text("decided by button")
 
     await page.reload()
     await expect(chat.get_by_text("Invoice INV-42 of Café Aurora is deleted.")).to_have_count(1)

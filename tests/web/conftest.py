@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -11,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from aiohttp import web
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
 from channels import Address, Channel, Event, Json, Media, Message, Parsed, Part, Reply
 from channels.webchat import WebChatChannel
@@ -176,3 +179,42 @@ def start(bot: Bot) -> Start:
                 await running.cleanup()
 
     return start
+
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser(browser_executable: Path) -> AsyncIterator[Browser]:
+    """One browser for all tests of a file: each has a context of its own, and a start takes as long as a test."""
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=browser_executable, args=FLAGS)
+        yield browser
+        await browser.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
+    context = await browser.new_context(viewport={"width": 1200, "height": 800})
+    # A script or style that the policy stopped, a file that is not there or an error in ours is a broken page.
+    broken: list[str] = []
+    context.on("weberror", lambda error: broken.append(str(error.error)))
+    context.on("console", lambda said: broken.append(said.text) if re.search("Policy|404", said.text) else None)
+    yield context
+    await context.close()
+    assert broken == []
+
+
+async def opened(context: BrowserContext, bot: Bot) -> Page:
+    page = await context.new_page()
+    await page.goto(f"{bot.url}/chat")
+    await expect(page.get_by_role("status")).to_have_text("Connected")
+    return page

@@ -17,9 +17,11 @@ import pytest
 
 from channels import Button, ButtonPress, Message, Reply, Settled
 from channels.webchat import COOKIE, SECURE_COOKIE
+from gateway.observe.events import ToolErrorRaised, ToolListed, TurnEnd
 from gateway.store.errors import StoreUnavailable
 from gateway.web.markdown import to_html
 from gateway.wording import LANGUAGES
+from tests.observe.samples import sample
 from tests.web.conftest import Bot, Start
 
 
@@ -209,12 +211,12 @@ async def test_a_store_that_does_not_answer_is_told_as_such(bot: Bot, start: Sta
 
 
 async def test_the_console_shows_the_feed_from_its_backlog_on(bot: Bot, start: Start) -> None:
-    bot.feed.publish("tool_error", tool="delete_invoice", traceback="Traceback ...\nValueError: no")
+    bot.feed.read(sample(ToolErrorRaised, run_id="r", tool_name="delete_invoice"))
     async with start(), page(bot) as (http, _), http.get("/chat/console") as response:
         lines = [(await response.content.readline()).decode() for _ in range(5)]
     assert "event: notice\n" in lines
     [data] = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
-    assert (data["name"], data["fields"]["tool"]) == ("tool_error", "delete_invoice")
+    assert (data["name"], data["run"], data["fields"]["tool"]) == ("tool_error", "r", "delete_invoice")
 
 
 async def test_without_a_feed_there_is_no_console(bot: Bot, start: Start) -> None:
@@ -357,7 +359,7 @@ async def test_the_page_speaks_the_persons_language(bot: Bot, start: Start, acce
     assert f'<html lang="{language}" dir="{"rtl" if language == "ar" else "ltr"}">' in body
     texts = {name: text for name, text in LANGUAGES[language].items() if name.startswith("page_")}
     assert f'placeholder="{texts["page_placeholder"]}"' in body
-    [given] = re.findall(r'data-texts="(\{.*?\})"', body)
+    [given] = re.findall(r'data-texts="(\{.*?\})">', body)
     assert {f"page_{name}": text for name, text in json.loads(given).items()} == texts
     assert "{{" not in body
 
@@ -394,9 +396,9 @@ async def test_the_time_of_a_note_is_marked_and_no_other(bot: Bot, start: Start)
 
 async def test_the_console_says_which_conversation_it_is(bot: Bot, start: Start) -> None:
     async with start(), page(bot) as (http, session):
-        bot.feed.publish("turn_end", conversation=f"bot/webchat:local:{session}")
-        bot.feed.publish("turn_end", conversation="bot/telegram:1:2")
-        bot.feed.publish("tool_listed")
+        bot.feed.read(sample(TurnEnd, conversation=f"bot/webchat:local:{session}"))
+        bot.feed.read(sample(TurnEnd, conversation="bot/telegram:1:2"))
+        bot.feed.read(sample(ToolListed))
         found: list[tuple[str, bool]] = []
         async with http.get("/chat/console") as response:
             while len(found) < 3:

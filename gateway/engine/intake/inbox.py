@@ -146,6 +146,7 @@ class Inbox:
                 address=event.address,
                 person=event.person,
                 conversation=conversation,
+                kind=type(event).__name__,
             )
         else:
             events.tell_now(DuplicateDropped, event_id=event_id, address=event.address, conversation=conversation)

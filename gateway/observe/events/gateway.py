@@ -85,13 +85,14 @@ class PollFailed(ObservedEvent):
 
 @dataclass(slots=True, kw_only=True)
 class MessageReceived(ObservedEvent):
-    """An event of a platform was stored. `event_id` is the platform's."""
+    """An event of a platform was stored. `event_id` is the platform's. `kind` names its class in `channels`."""
 
     name: ClassVar[str] = "message_received"
     event_id: str
     address: Address
     person: Person | None
     conversation: str
+    kind: str = "Message"
 
 
 @dataclass(slots=True, kw_only=True)

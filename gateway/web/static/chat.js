@@ -2,6 +2,7 @@
 // person's own is shown early and then taken over by its entry in the log.
 
 import { openConsole } from "./console.js";
+import { make } from "./make.js";
 
 const at = (id) => document.getElementById(id);
 const texts = JSON.parse(document.body.dataset.texts); // in the person's language, as all that the page says
@@ -20,13 +21,6 @@ const SHORT = 14; // characters of a table's cell that is never broken
 const messages = new Map(); // message id -> its element
 let last = 0; // the newest entry that was seen
 let shown = null; // the id of the bot's newest message on the page
-
-const make = (tag, name = "", words = "") => {
-  const element = document.createElement(tag);
-  if (name) element.className = name;
-  if (words) element.textContent = words;
-  return element;
-};
 
 const freshId = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
 const wait = (ms) => new Promise((done) => setTimeout(done, ms));
@@ -376,4 +370,4 @@ for (const phrase of empty.querySelectorAll(".greeting strong")) {
   together.append(starter, mark);
 }
 
-if (document.body.dataset.console === "on") openConsole(listen, clock, texts);
+if (document.body.dataset.console === "on") openConsole(listen, { clock, locale, texts });
