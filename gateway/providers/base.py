@@ -180,20 +180,24 @@ class Usage:
     @property
     def counted_usd(self) -> float:
         """The cost as a budget counts it: each token of unknown price at `UNPRICED_USD_PER_MILLION`."""
-        return self.least_usd + self._unpriced()[1] * UNPRICED_USD_PER_MILLION / 1_000_000
+        known, _, tokens = self._cost_parts()
+        return known + tokens * UNPRICED_USD_PER_MILLION / 1_000_000
 
-    def _unpriced(self) -> tuple[int, int]:
-        """Return the number of calls whose price is unknown, and their tokens."""
-        if self.cost_usd is None and not self.unpriced_calls and self.total_tokens:
-            return 1, self.total_tokens
-        return self.unpriced_calls, self.unpriced_tokens
+    def _cost_parts(self) -> tuple[float, int, int]:
+        """Return the price that is known, the number of calls whose price is unknown, and their tokens."""
+        if self.cost_usd is not None:
+            return self.cost_usd, 0, 0
+        if self.unpriced_calls:
+            return self.known_usd, self.unpriced_calls, self.unpriced_tokens
+        tokens = self.total_tokens
+        return 0.0, int(tokens > 0), tokens
 
     def __add__(self, other: Usage) -> Usage:
         used, others_used = self.total_tokens > 0, other.total_tokens > 0
-        (calls, tokens), (others_calls, others_tokens) = self._unpriced(), other._unpriced()
-        is_partly = calls + others_calls > 0
-        known = self.least_usd + other.least_usd
-        no_cost = is_partly or (self.cost_usd is None and other.cost_usd is None)
+        known, calls, tokens = self._cost_parts()
+        others_known, others_calls, others_tokens = other._cost_parts()
+        known, calls, tokens = known + others_known, calls + others_calls, tokens + others_tokens
+        is_unknown = calls > 0 or (self.cost_usd is None and other.cost_usd is None)
         saved = self.saved_usd
         if other.saved_usd is not None:
             saved = other.saved_usd + (saved or 0.0)
@@ -202,10 +206,10 @@ class Usage:
             completion_tokens=self.completion_tokens + other.completion_tokens,
             cached_prompt_tokens=self.cached_prompt_tokens + other.cached_prompt_tokens,
             cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
-            cost_usd=None if no_cost else known,
-            known_usd=known if is_partly else 0.0,
-            unpriced_calls=calls + others_calls,
-            unpriced_tokens=tokens + others_tokens,
+            cost_usd=None if is_unknown else known,
+            known_usd=known if is_unknown else 0.0,
+            unpriced_calls=calls,
+            unpriced_tokens=tokens,
             saved_usd=saved,
             model=_common(self.model, used, other.model, others_used),
             provider=_common(self.provider, used, other.provider, others_used),
