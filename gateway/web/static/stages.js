@@ -32,6 +32,7 @@ const isRepeated = (key, value, { name, fields, where }) =>
   || (key === "provider" && value === fields.model)
   || (key === "how" && value === fields.stop_reason)
   || (key === "status" && value === fields.state)
+  || (key === "received" && value === true) // the arrival is a step of its own
   || (name === "message_received" && (key === "kind" || (key === "person" && value === where)));
 
 // By what came of it, not by what it is called: an effect can finish and have failed.
