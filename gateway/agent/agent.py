@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
+from gateway.agent.answer_format import AnswerFormat
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import OnConfirm
 from gateway.agent.loop import AgentSpec, LoopOutcome, run_loop
@@ -25,6 +26,7 @@ from gateway.observe.teller import Teller, begin_run
 from gateway.observe.usage import AgentAnalytics, UsageMeter, usage_text
 from gateway.options import checked
 from gateway.providers import Completes, FallbackProvider, ModelMessage, Provider, as_provider, make_provider
+from gateway.structured import ResponseFormat
 from gateway.tools import Tool, ToolContext, ToolPolicy, ToolRegistry
 
 __all__ = ["Agent"]
@@ -99,14 +101,19 @@ class Agent:
         *,
         context: ToolContext | None = None,
         on_text: OnText | None = None,
+        response_format: ResponseFormat | None = None,
         parent_run_id: str | None = None,
     ) -> AgentResult:
         """Answer a message, or a conversation that ends with one.
 
+        `response_format`: a pydantic model or a JSON Schema that the answer has to fit. The result's `parsed` is then
+        its value, and its `content` the model's text. The model is asked again after an answer that does not fit
+        (`AgentConfig.structured_retries`); when none fits, `stop_reason` is ``error`` and `error` has the faults.
         `parent_run_id`: the run that this one belongs to; None: the one of the config. The run's own id is random.
 
         An unreachable model raises no exception: the result's `stop_reason` is ``provider_error``. Raises
-        ProviderConfigurationError when no provider can be made. A cancelled run tells its observers so.
+        ProviderConfigurationError when no provider can be made, TypeError for a `response_format` of another kind, and
+        ValueError for one that is no JSON Schema. A cancelled run tells its observers so.
         """
         context = context or ToolContext(person="app:-:-")
         if not context.idempotency_key:
@@ -119,7 +126,13 @@ class Agent:
         )
         ports = LoopPorts(on_text=on_text, events=events)
         messages = [ModelMessage(role="user", content=message)] if isinstance(message, str) else message
-        return await self._loop(messages, context=context, on_confirm=Unattended(self.config, context), ports=ports)
+        return await self._loop(
+            messages,
+            context=context,
+            on_confirm=Unattended(self.config, context),
+            answer_format=AnswerFormat.of(response_format),
+            ports=ports,
+        )
 
     __call__ = run
 
@@ -238,6 +251,7 @@ class Agent:
         *,
         context: ToolContext,
         on_confirm: OnConfirm | Unattended,
+        answer_format: AnswerFormat | None = None,
         ports: LoopPorts,
     ) -> LoopOutcome:
         system = self.instructions(context) if callable(self.instructions) else self.instructions
@@ -254,6 +268,7 @@ class Agent:
             context=context,
             on_confirm=on_confirm,
             system=system,
+            answer_format=answer_format,
             ports=ports,
         )
 

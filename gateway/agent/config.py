@@ -87,6 +87,10 @@ class AgentConfig(BaseModel):
     request_timeout_seconds: _Positive = 30.0
     """The timeout of one call to the model, or between two pieces of a stream."""
 
+    structured_retries: int = Field(default=2, ge=0, le=10)
+    """How often the model is asked again after an answer that does not fit the run's `response_format`. These calls do
+    not count in `max_iterations`."""
+
     tool_timeout_seconds: _Positive = 30.0
     """The timeout of a tool without a `timeout_seconds`."""
     parallel_tool_execution: bool = True

@@ -7,7 +7,9 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from gateway.agent.answer_format import AnswerFormat
 from gateway.agent.calls import CallRunner
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import Asked, OnConfirm
@@ -27,6 +29,7 @@ from gateway.observe.events import (
     RunEnd,
     RunError,
     RunStart,
+    StructuredValidate,
     ToolLoopDetected,
 )
 from gateway.observe.results import AgentResult, StopReason
@@ -44,6 +47,7 @@ from gateway.providers.base import (
     ToolSpec,
     Usage,
 )
+from gateway.structured import validation_retry_message
 from gateway.tools import Tool, ToolContext, ToolPolicy
 
 __all__ = ["AgentSpec", "LoopOutcome", "run_loop"]
@@ -81,6 +85,7 @@ async def run_loop(
     context: ToolContext,
     on_confirm: OnConfirm | Unattended,
     system: str = "",
+    answer_format: AnswerFormat | None = None,
     ports: LoopPorts,
 ) -> LoopOutcome:
     """Run one turn over the conversation so far, which ends with the new message.
@@ -90,6 +95,16 @@ async def run_loop(
     """
     progress = Progress(ports.journal)
     events = ports.events or begin_run(SILENT, clock=context.clock)
+    request = Request(
+        system=system,
+        messages=tuple(messages),
+        tools=tuple(ToolSpec(**tool.schema()) for tool in spec.tools.values()),
+        model=spec.config.model,
+        temperature=spec.config.temperature,
+        max_tokens=spec.config.max_tokens,
+        timeout_seconds=spec.config.request_timeout_seconds,
+        language=context.language,
+    )
     loop = _Loop(
         spec=spec,
         events=events,
@@ -115,16 +130,8 @@ async def run_loop(
             interceptors=ports.interceptors,
         ),
         progress=progress,
-        request=Request(
-            system=system,
-            messages=tuple(messages),
-            tools=tuple(ToolSpec(**tool.schema()) for tool in spec.tools.values()),
-            model=spec.config.model,
-            temperature=spec.config.temperature,
-            max_tokens=spec.config.max_tokens,
-            timeout_seconds=spec.config.request_timeout_seconds,
-            language=context.language,
-        ),
+        request=request if answer_format is None else answer_format.asked_of(provider, request),
+        answer_format=answer_format,
     )
     return await _told(loop)
 
@@ -166,7 +173,11 @@ class _Loop:
     runner: CallRunner
     progress: Progress
     request: Request
+    answer_format: AnswerFormat | None
     content: str = ""
+    parsed: Any = None
+    faults: int = 0
+    """The answers that did not fit the answer's format."""
     messages: list[ModelMessage] = field(default_factory=list)
     results: list[CallResult] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
@@ -178,7 +189,7 @@ class _Loop:
 
     async def run(self) -> LoopOutcome:
         config = self.spec.config
-        while self.iterations < config.max_iterations:
+        while self.iterations < config.max_iterations + self.faults:
             if self.caller.stopping.is_set():
                 return await self._cancelled()
             if (spent := self._spent()) is not None:
@@ -196,7 +207,12 @@ class _Loop:
             self.messages.append(response.message)
             if not response.tool_calls:
                 await self.events.tell(IterationEnd, iteration=self.iterations, response=response)
-                return self._end("answered")
+                if (fault := await self._read_answer(response)) is None:
+                    return self._end("answered")
+                if self.faults > config.structured_retries or response.finish == "refused":
+                    return replace(self._end("error"), error=f"the answer does not fit the response_format: {fault}")
+                self.messages.append(ModelMessage(role="user", content=validation_retry_message(fault)))
+                continue
             results = await self._results(response)
             await self.events.tell(IterationEnd, iteration=self.iterations, response=response)
             if (reason := self._reason_to_stop(response.tool_calls, results)) is not None:
@@ -205,6 +221,19 @@ class _Loop:
                     await self.events.tell(ToolLoopDetected, detector_name="equal_rounds", details=details)
                 return self._end(reason)
         return self._end("max_iterations")
+
+    async def _read_answer(self, response: Response) -> str | None:
+        """Read the value of an answer, if the run has a format for it. Return the faults of one that does not fit."""
+        if self.answer_format is None:
+            return None
+        fault: str | None = None
+        try:
+            self.parsed = self.answer_format.read(response)
+        except ValueError as error:
+            fault = str(error)
+        await self.events.tell(StructuredValidate, success=fault is None, attempt=self.faults + 1, error=fault)
+        self.faults += fault is not None
+        return fault
 
     async def _cancelled(self) -> LoopOutcome:
         await self.events.tell(Cancelled, iteration=self.iterations, reason="it was stopped")
@@ -311,6 +340,7 @@ class _Loop:
             self.spec.meter.add(Usage(by_tool=by_tool))
         return LoopOutcome(
             content=self.content,
+            parsed=self.parsed,
             stop_reason=reason,
             messages=tuple(self.messages),
             artifacts=tuple(artifact for result in self.results for artifact in result.artifacts),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from gateway.artifacts import Artifact
 from gateway.observe.trace import AgentTrace
@@ -26,6 +26,7 @@ StopReason: TypeAlias = Literal[
     "loop_detected",
     "provider_error",
     "routed",
+    "error",
     "decided",
     "command",
     "vetoed",
@@ -95,7 +96,10 @@ class AgentResult:
     provider_used: str = ""
     """The provider that gave the last reply."""
     error: str = ""
-    """The reason why the model could not be reached: for operators, not for the person in the chat."""
+    """The reason why there is no answer: the model could not be reached, or its answers did not fit the
+    `response_format`. It is for operators, not for the person in the chat."""
+    parsed: Any = None
+    """The value of an answer with a `response_format`: an instance of the pydantic model, or JSON."""
 
     record: RunRecord = field(default=StoredTrace(), compare=False, repr=False)
     """The record of which `trace` and `reasoning` are made when they are asked for."""

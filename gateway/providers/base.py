@@ -23,6 +23,7 @@ __all__ = [
     "ProviderFault",
     "Request",
     "Response",
+    "TakesSchemas",
     "ToolCall",
     "ToolSpec",
     "ToolUsage",
@@ -242,6 +243,8 @@ class Request:
     temperature: float | None = None
     max_tokens: int | None = None
     timeout_seconds: float | None = None
+    schema: Mapping[str, Json] | None = None
+    """The JSON Schema of the answer, for a provider that has said that it takes it (`TakesSchemas`)."""
     language: str = "en"
     """The language of the conversation, a BCP 47 tag. Only the offline demo provider uses it."""
 
@@ -295,6 +298,15 @@ class Completes(Protocol):
 
     def complete(self, request: Request) -> Response | Awaitable[Response]:
         """Return the whole reply. A sync method runs in a thread. Raises ProviderError."""
+        ...
+
+
+@runtime_checkable
+class TakesSchemas(Protocol):
+    """A protocol for a provider whose vendor makes the model keep to the JSON Schema of an answer."""
+
+    def takes_schema(self, schema: Mapping[str, Json], model: str | None) -> bool:
+        """Return True if the vendor enforces this schema. None: the model that the provider was made with."""
         ...
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from anthropic.types.message_create_params import MessageCreateParamsBase
 
 from tests.fakes.model_server import Answer, Break, Call, Fail, ModelServer, Raw, Say, pieces
+from tests.fakes.schemas import fault_of_schema
 from tests.fakes.thoughts import THOUGHTS, Thoughts
 
 __all__ = ["Answer", "Blocks", "Break", "Call", "Fail", "FakeAnthropic", "Raw", "Say", "refusal_of"]
@@ -186,6 +187,9 @@ def refusal_of(body: Any) -> Fail | None:
         return Fail(400, message="max_tokens: Input should be greater than or equal to 1")
     if not body["messages"]:
         return Fail(400, message="messages: at least one message is required")
+    answer = body.get("output_config", {}).get("format")
+    if answer is not None and (fault := fault_of_schema(answer["schema"])) is not None:
+        return Fail(400, message=f"output_config.format.schema: {fault}")
     return _refused_blocks("system", body.get("system", "x")) or _refused_tools(body) or _refused(body["messages"])
 
 

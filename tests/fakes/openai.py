@@ -14,6 +14,7 @@ from typing import Any, Self
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase, CompletionCreateParamsStreaming
 
 from tests.fakes.model_server import Answer, Break, Call, Fail, ModelServer, Raw, Say, pieces
+from tests.fakes.schemas import fault_of_schema
 
 __all__ = ["Answer", "Break", "Call", "Fail", "FakeOpenAI", "Raw", "Say", "refusal_of"]
 
@@ -158,6 +159,10 @@ def _refused_setting(body: Mapping[str, Any]) -> Fail | None:
     # https://platform.openai.com/docs/api-reference/chat/create#chat-create-temperature: between 0 and 2
     if not 0 <= (body.get("temperature") or 0) <= 2:
         return Fail(400, "decimal_above_max_value", message="Invalid 'temperature'.", param="temperature")
+    answer = (body.get("response_format") or {}).get("json_schema")
+    if answer is not None and (fault := fault_of_schema(answer["schema"])) is not None:
+        message = f"Invalid schema for response_format '{answer['name']}': {fault}."
+        return Fail(400, "invalid_json_schema", message=message, param="response_format")
     return None
 
 

@@ -15,11 +15,13 @@ from typing import Any
 import anthropic
 import httpx2
 
+from channels import Json
 from gateway.providers import prices
 from gateway.providers.anthropic.request import Conversation
 from gateway.providers.anthropic.response import AnthropicAnswer
 from gateway.providers.base import Request, Response
 from gateway.providers.calling import Connections
+from gateway.providers.strict_schema import strict_schema
 from gateway.providers.vendor import Vendor
 
 __all__ = ["AnthropicProvider", "from_environ"]
@@ -47,6 +49,9 @@ def _details(error: anthropic.APIError) -> tuple[Sequence[object], object]:
 
 _WITHOUT_CODE = {"Your credit balance is too low": "billing_error", "prompt is too long": "context_length_exceeded"}
 """The codes of errors for which the API has only a text, by its first words."""
+
+_WITHOUT_SCHEMAS = re.compile(r"claude-(2|3|instant)|claude-(sonnet|opus)-4(-0|-2025\d+|$)")
+"""The models that do not keep to a schema: https://platform.claude.com/docs/en/build-with-claude/structured-outputs."""
 
 _VENDOR = Vendor(
     name="anthropic",
@@ -79,9 +84,17 @@ class AnthropicProvider:
     name = _VENDOR.name
 
     def __init__(
-        self, model: str, *, api_key: str, base_url: str = _VENDOR.url, clock: Callable[[], float] = time.time
+        self,
+        model: str,
+        *,
+        api_key: str,
+        base_url: str = _VENDOR.url,
+        takes_schemas: bool | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        """`takes_schemas`: the server enforces the JSON Schema of an answer. None: only the vendor's own does."""
         self._model, self._url, self._clock = model, base_url, clock
+        self._takes_schemas = base_url.rstrip("/") == _VENDOR.url if takes_schemas is None else takes_schemas
 
         def connect() -> anthropic.AsyncAnthropic:
             prices.load()
@@ -113,6 +126,11 @@ class AnthropicProvider:
                         yield piece
         yield answer.response(model, sent.prefix, self._url, self._clock())
 
+    def takes_schema(self, schema: Mapping[str, Json], model: str | None) -> bool:
+        """Answer as TakesSchemas.takes_schema does."""
+        known = _WITHOUT_SCHEMAS.search(model or self._model) is None
+        return self._takes_schemas and known and strict_schema(schema) is not None
+
     async def knows(self, model: str | None = None, *, timeout_seconds: float) -> bool:
         """Look the model up, as KnowsModels.knows does."""
         models = (await self._connections.client()).models
@@ -133,4 +151,6 @@ def _parameters(request: Request, model: str, sent: Conversation) -> dict[str, A
         "tools": sent.tools,
         "timeout": request.timeout_seconds,
     }
+    if request.schema is not None:
+        parameters["output_config"] = {"format": {"type": "json_schema", "schema": strict_schema(request.schema)}}
     return {name: value for name, value in parameters.items() if value}

@@ -14,11 +14,13 @@ from typing import Any
 import openai
 from openai.resources.chat import AsyncCompletions
 
+from channels import Json
 from gateway.providers import prices
 from gateway.providers.base import Request, Response, ToolSpec
 from gateway.providers.calling import Connections
 from gateway.providers.openai.request import chat_messages
 from gateway.providers.openai.response import OpenAIAnswer
+from gateway.providers.strict_schema import strict_schema
 from gateway.providers.vendor import Vendor
 
 __all__ = ["OpenAIProvider", "from_environ"]
@@ -34,6 +36,8 @@ _REASONS = re.compile(r"(^|[/:])(gpt-5|o\d)")
 See https://github.com/glebm/i18n-tasks/issues/672. They count their reasoning, which is not shown, into the limit of a
 reply.
 """
+_WITHOUT_SCHEMAS = re.compile(r"(^|[/:])(gpt-3|gpt-4(-|$)|o1-(mini|preview))")
+"""The vendor's models that do not keep to a schema: https://platform.openai.com/docs/guides/structured-outputs."""
 _ROOM_TO_REASON = 8000
 """The tokens that are added for that reasoning, so that a short limit does not end a reply before its first word."""
 
@@ -63,9 +67,17 @@ class OpenAIProvider:
     name = _VENDOR.name
 
     def __init__(
-        self, model: str, *, api_key: str, base_url: str = _VENDOR.url, clock: Callable[[], float] = time.time
+        self,
+        model: str,
+        *,
+        api_key: str,
+        base_url: str = _VENDOR.url,
+        takes_schemas: bool | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        """`takes_schemas`: the server enforces the JSON Schema of an answer. None: only the vendor's own does."""
         self._model, self._url, self._clock = model, base_url, clock
+        self._takes_schemas = base_url.rstrip("/") == _VENDOR.url if takes_schemas is None else takes_schemas
 
         def connect() -> openai.AsyncOpenAI:
             prices.load()
@@ -98,6 +110,11 @@ class OpenAIProvider:
                         yield piece
         yield answer.response(model, self._url, self._clock())
 
+    def takes_schema(self, schema: Mapping[str, Json], model: str | None) -> bool:
+        """Answer as TakesSchemas.takes_schema does."""
+        known = _WITHOUT_SCHEMAS.search(model or self._model) is None
+        return self._takes_schemas and known and strict_schema(schema) is not None
+
     async def knows(self, model: str | None = None, *, timeout_seconds: float) -> bool:
         """Look the model up, as KnowsModels.knows does."""
         models = (await self._connections.client()).models
@@ -121,6 +138,9 @@ def _parameters(request: Request, model: str) -> dict[str, Any]:
     if request.max_tokens is not None:
         limit = "max_completion_tokens" if _VENDORS_MODEL.search(model) else "max_tokens"
         parameters[limit] = request.max_tokens + (_ROOM_TO_REASON if reasons else 0)
+    if request.schema is not None:
+        answer = {"name": "answer", "schema": strict_schema(request.schema), "strict": True}
+        parameters["response_format"] = {"type": "json_schema", "json_schema": answer}
     if request.timeout_seconds is not None:
         parameters["timeout"] = request.timeout_seconds
     return parameters

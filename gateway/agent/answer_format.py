@@ -1,0 +1,55 @@
+"""The format that the answer of a run must have: how the model is told of it, and how its answer is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from channels import Json
+from gateway.providers.base import Provider, Request, Response, TakesSchemas
+from gateway.structured import (
+    ResponseFormat,
+    build_schema_instruction,
+    parse_and_validate,
+    schema_from_response_format,
+)
+
+__all__ = ["AnswerFormat"]
+
+_CUT_OFF = "the answer was cut off at its length limit: give a shorter one"
+_REFUSED = "the model refused to answer"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFormat:
+    """A response format with its JSON Schema."""
+
+    response_format: ResponseFormat
+    schema: Mapping[str, Json]
+
+    @classmethod
+    def of(cls, response_format: ResponseFormat | None) -> Self | None:
+        """Return the format of an answer; None for none. Raises as `schema_from_response_format` does."""
+        return None if response_format is None else cls(response_format, schema_from_response_format(response_format))
+
+    def asked_of(self, provider: Provider, request: Request) -> Request:
+        """Return the request with the format: as its schema where the provider enforces it, else as an instruction.
+
+        The instruction stands behind the system prompt, so that the vendor's prompt cache still knows that.
+        """
+        if isinstance(provider, TakesSchemas) and provider.takes_schema(self.schema, request.model):
+            return replace(request, schema=self.schema)
+        instruction = build_schema_instruction(self.schema)
+        return replace(request, system=f"{request.system}\n\n{instruction}" if request.system else instruction)
+
+    def read(self, response: Response) -> Any:
+        """Return the value of an answer. Raises ValueError with its faults."""
+        if response.finish == "refused":
+            raise ValueError(_REFUSED)
+        try:
+            return parse_and_validate(response.content, self.response_format)
+        except ValueError:
+            if response.finish == "length":
+                raise ValueError(_CUT_OFF) from None
+            raise
