@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias
 
-from jsonschema.exceptions import SchemaError
-from jsonschema.validators import Draft202012Validator, validator_for
 from pydantic import BaseModel, ValidationError
-from referencing import Registry, Resource
-from referencing.exceptions import Unresolvable
-from referencing.jsonschema import DRAFT202012
 
 from channels import Json
 
@@ -64,36 +60,12 @@ def schema_from_response_format(response_format: ResponseFormat) -> dict[str, Js
             f"response_format is a pydantic model or a JSON Schema, not {_named(response_format)}: "
             "give a class of pydantic.BaseModel, or a dict"
         )
-    schema = dict(response_format)
+    from gateway import json_schema  # its library takes a tenth of a second to load
+
     try:
-        json.dumps(schema, allow_nan=False)
-        validator_for(schema, Draft202012Validator).check_schema(schema)
-        _check_references(schema)
-    except SchemaError as error:
-        raise ValueError(f"response_format is no JSON Schema: {_place(error.path)}{error.message}") from None
-    except Unresolvable as error:
-        raise ValueError(f"response_format has a $ref that leads nowhere: {error.ref}") from None
-    except RecursionError:
-        raise ValueError("response_format has a $ref that leads back to itself") from None
-    except TypeError as error:
-        raise ValueError(f"response_format is no JSON: {error}") from None
-    return schema
-
-
-def _check_references(schema: dict[str, Json]) -> None:
-    """Follow each ``$ref``. Raises Unresolvable and RecursionError."""
-    resource = Resource.from_contents(schema, default_specification=DRAFT202012)
-    resolver = Registry().with_resource("", resource).resolver()
-    waiting: list[Json] = [schema]
-    while waiting:
-        match waiting.pop():
-            case dict() as each:
-                if isinstance(reference := each.get("$ref"), str):
-                    resolver.lookup(reference)
-                waiting += each.values()
-            case list() as several:
-                waiting += several
-    _validator(schema).is_valid({})
+        return json_schema.checked(response_format)
+    except ValueError as error:
+        raise ValueError(f"response_format: {error}") from None
 
 
 def parse_and_validate(text: str, response_format: ResponseFormat) -> Any:
@@ -103,26 +75,30 @@ def parse_and_validate(text: str, response_format: ResponseFormat) -> Any:
     Raises ValueError with the faults of the first value, or one that says that there is no JSON. Also raises what
     `schema_from_response_format` does.
     """
-    is_model = isinstance(response_format, type) and issubclass(response_format, BaseModel)
-    check = _validator(schema_from_response_format(response_format)) if not is_model else None
+    if isinstance(response_format, type) and issubclass(response_format, BaseModel):
+        read: Callable[[str], Any] = response_format.model_validate_json
+    else:
+        schema = schema_from_response_format(response_format)
+        read = partial(_read, schema)
     fault: str | None = None
     for found in _values(text):
         try:
-            if check is None:
-                return response_format.model_validate_json(found)  # type: ignore[union-attr]
-            value = json.loads(found)
-            faults = list(check.iter_errors(value))
+            return read(found)
         except ValidationError as error:
             fault = fault or _model_faults(error)
-        except RecursionError:
-            fault = fault or "the value is nested too deeply"
-        except Unresolvable as error:  # a $ref relative to an inner $id
-            raise ValueError(f"response_format has a $ref that leads nowhere: {error.ref}") from None
-        else:
-            if not faults:
-                return value
-            fault = fault or _lines(f"{_place(each.absolute_path)}{each.message}" for each in faults)
+        except ValueError as error:
+            fault = fault or str(error)
     raise ValueError(fault or "the reply holds no JSON object or array")
+
+
+def _read(schema: Mapping[str, Json], text: str) -> Any:
+    """Return the JSON of a text. Raises ValueError with the faults that it has by the schema."""
+    from gateway import json_schema
+
+    value = json.loads(text)
+    if faults := json_schema.faults(schema, value):
+        raise ValueError(_lines(faults))
+    return value
 
 
 def build_schema_instruction(schema: Mapping[str, Json]) -> str:
@@ -181,27 +157,14 @@ def _no_constant(name: str) -> Any:
 _DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)
 
 
-def _validator(schema: Mapping[str, Json]) -> Any:
-    return validator_for(schema, Draft202012Validator)(dict(schema), registry=Registry())
-
-
 def _model_faults(error: ValidationError) -> str:
-    return _lines(
-        f"{_place(each['loc'])}{each['msg']}"
-        for each in error.errors(include_url=False, include_context=False, include_input=False)
-    )
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    return _lines([f"{'.'.join(map(str, each['loc']))}: {each['msg']}".removeprefix(": ") for each in errors])
 
 
-def _place(path: Any) -> str:
-    """Return the path of a value, such as ``items[0].price: ``."""
-    said = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
-    return f"{said}: " if said else ""
-
-
-def _lines(faults: Iterator[str]) -> str:
-    every = list(faults)
-    lines = [each if len(each) <= _FAULT_LENGTH else f"{each[:_FAULT_LENGTH]}…" for each in every[:_MOST_FAULTS]]
-    more = len(every) - len(lines)
+def _lines(faults: Sequence[str]) -> str:
+    lines = [each if len(each) <= _FAULT_LENGTH else f"{each[:_FAULT_LENGTH]}…" for each in faults[:_MOST_FAULTS]]
+    more = len(faults) - len(lines)
     return "\n".join([*lines, *([f"and {more} more"] if more else [])])
 
 

@@ -57,7 +57,18 @@ def test_all_is_what_is_public(package: ModuleType) -> None:
 
 
 def test_importing_the_gateway_loads_no_lazy_library() -> None:
-    heavy = {"babel", "click", "hypothesis", "openai", "playwright", "puremagic", "pytest", "telegram", "watchfiles"}
+    heavy = {
+        "babel",
+        "click",
+        "hypothesis",
+        "jsonschema",
+        "openai",
+        "playwright",
+        "puremagic",
+        "pytest",
+        "telegram",
+        "watchfiles",
+    }
     program = f"import sys, gateway; sys.exit(str(found) if (found := {heavy!r} & set(sys.modules)) else 0)"
     run = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, check=False)
     assert run.returncode == 0, run.stderr

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from gateway.agent.answer_format import AnswerFormat
+from gateway.agent.answer_format import AnswerFormat, answer_format
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import OnConfirm
 from gateway.agent.loop import AgentSpec, LoopOutcome, run_loop
@@ -130,7 +130,7 @@ class Agent:
             messages,
             context=context,
             on_confirm=Unattended(self.config, context),
-            answer_format=AnswerFormat.of(response_format),
+            answer_format=None if response_format is None else await answer_format(response_format),
             ports=ports,
         )
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Final
+
+import orjson
 
 from channels import Json
 from gateway.providers.base import Provider, Request, Response, TakesSchemas
@@ -15,10 +18,33 @@ from gateway.structured import (
     schema_from_response_format,
 )
 
-__all__ = ["AnswerFormat"]
+__all__ = ["AnswerFormat", "answer_format"]
 
 _CUT_OFF = "the answer was cut off at its length limit: give a shorter one"
 _REFUSED = "the model refused to answer"
+
+
+async def answer_format(response_format: ResponseFormat) -> AnswerFormat:
+    """Return the format of an answer, made in a thread: its schema is checked, and a library loaded for that.
+
+    Raises as `schema_from_response_format` does.
+    """
+    key = _key(response_format)
+    if (known := _KNOWN.get(key)) is None:
+        known = AnswerFormat(response_format, await asyncio.to_thread(schema_from_response_format, response_format))
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[key] = known
+    return known
+
+
+def _key(response_format: ResponseFormat) -> object:
+    if isinstance(response_format, type):
+        return response_format
+    try:
+        return orjson.dumps(response_format, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # no JSON, which is refused
+        return object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +53,6 @@ class AnswerFormat:
 
     response_format: ResponseFormat
     schema: Mapping[str, Json]
-
-    @classmethod
-    def of(cls, response_format: ResponseFormat | None) -> Self | None:
-        """Return the format of an answer; None for none. Raises as `schema_from_response_format` does."""
-        return None if response_format is None else cls(response_format, schema_from_response_format(response_format))
 
     def asked_of(self, provider: Provider, request: Request) -> Request:
         """Return the request with the format: as its schema where the provider enforces it, else as an instruction.
@@ -53,3 +74,8 @@ class AnswerFormat:
             if response.finish == "length":
                 raise ValueError(_CUT_OFF) from None
             raise
+
+
+_KNOWN: Final[dict[object, AnswerFormat]] = {}
+"""The formats of this process by their model, or by the JSON of their schema."""
+_MOST_KNOWN: Final = 256
