@@ -14,6 +14,7 @@ import askfirst.channels
 import askfirst.formatting
 import askfirst.pending
 import askfirst.providers
+import askfirst.structured
 import askfirst.testing
 import askfirst.tools
 import askfirst.web
@@ -22,6 +23,7 @@ import channels.formatting
 import gateway
 import gateway.pending
 import gateway.providers
+import gateway.structured
 import gateway.testing
 import gateway.tools
 import gateway.web
@@ -32,6 +34,7 @@ PAIRS = [
     (askfirst.formatting, channels.formatting),
     (askfirst.pending, gateway.pending),
     (askfirst.providers, gateway.providers),
+    (askfirst.structured, gateway.structured),
     (askfirst.testing, gateway.testing),
     (askfirst.tools, gateway.tools),
     (askfirst.web, gateway.web),
