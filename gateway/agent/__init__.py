@@ -2,6 +2,7 @@
 
 from gateway.agent.agent import Agent
 from gateway.agent.calls import Keep
+from gateway.agent.cancellation import CancellationToken
 from gateway.agent.config import AgentConfig, ConfirmAction, StopCondition
 from gateway.agent.confirming import Ask, Asked, OnConfirm, Verdict
 from gateway.agent.interceptors import Interceptors, Stage, Vetoed
@@ -16,6 +17,7 @@ __all__ = [
     "AgentSpec",
     "Ask",
     "Asked",
+    "CancellationToken",
     "ConfirmAction",
     "Interceptors",
     "Journal",

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
+import inspect
+import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
 from gateway.agent.answer_format import AnswerFormat, answer_format
+from gateway.agent.cancellation import CancellationToken
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import OnConfirm
 from gateway.agent.loop import AgentSpec, LoopOutcome, run_loop
 from gateway.agent.model import OnText
 from gateway.agent.ports import LoopPorts
+from gateway.agent.profiles import STRATEGIES
 from gateway.agent.unattended import Unattended
 from gateway.agent.window import Window
+from gateway.logs import describe_error
 from gateway.observe.events import BatchEnd, BatchStart, milliseconds_since
 from gateway.observe.hooks import HooksObserver
 from gateway.observe.observer import AgentObserver
@@ -30,6 +36,8 @@ from gateway.structured import ResponseFormat
 from gateway.tools import Tool, ToolContext, ToolPolicy, ToolRegistry
 
 __all__ = ["Agent"]
+
+log = logging.getLogger(__name__)
 
 
 class Agent:
@@ -102,6 +110,7 @@ class Agent:
         context: ToolContext | None = None,
         on_text: OnText | None = None,
         response_format: ResponseFormat | None = None,
+        cancellation: CancellationToken | None = None,
         parent_run_id: str | None = None,
     ) -> AgentResult:
         """Answer a message, or a conversation that ends with one.
@@ -109,6 +118,7 @@ class Agent:
         `response_format`: a pydantic model or a JSON Schema that the answer has to fit. The result's `parsed` is then
         its value, and its `content` the model's text. The model is asked again after an answer that does not fit
         (`AgentConfig.structured_retries`); when none fits, `stop_reason` is ``error`` and `error` has the faults.
+        `cancellation`: a token with which any thread ends the run.
         `parent_run_id`: the run that this one belongs to; None: the one of the config. The run's own id is random.
 
         An unreachable model raises no exception: the result's `stop_reason` is ``provider_error``. Raises
@@ -124,15 +134,15 @@ class Agent:
             parent_run_id=parent_run_id or self.config.parent_run_id,
             metadata=self.config.trace_metadata or {},
         )
-        ports = LoopPorts(on_text=on_text, events=events)
+        ports = LoopPorts(on_text=on_text, events=events, cancellation=cancellation)
         messages = [ModelMessage(role="user", content=message)] if isinstance(message, str) else message
-        return await self._loop(
-            messages,
-            context=context,
-            on_confirm=Unattended(self.config, context),
-            answer_format=None if response_format is None else await answer_format(response_format),
-            ports=ports,
-        )
+        wanted = None if response_format is None else await answer_format(response_format)
+        async with contextlib.AsyncExitStack() as stack:
+            if cancellation is not None:
+                stopping = await stack.enter_async_context(cancellation.stopping(context.stopping))
+                context = replace(context, stopping=stopping)
+            asker = Unattended(self.config, context)
+            return await self._loop(messages, context=context, on_confirm=asker, answer_format=wanted, ports=ports)
 
     __call__ = run
 
@@ -171,14 +181,35 @@ class Agent:
                 await asyncio.wait({task})
 
     async def batch(
-        self, messages: Sequence[str | Sequence[ModelMessage]], *, max_concurrency: int = 5, **options: Any
+        self,
+        messages: Sequence[str | Sequence[ModelMessage]],
+        *,
+        max_concurrency: int = 5,
+        on_progress: Callable[[int, int], Any] | None = None,
+        **options: Any,
     ) -> list[AgentResult]:
-        """Run the agent for each message, at most `max_concurrency` at once. Return the results in order."""
-        slots, batch_id = asyncio.Semaphore(max_concurrency), new_run_id()
+        """Run the agent for each message, at most `max_concurrency` at once. Return the results in order.
+
+        `options` are those of `run`. A run that raises an error is a result with the stop reason ``error``; the others
+        go on. `on_progress` is called with the number of ended runs and of all; its errors are logged. Raises
+        ValueError for a `max_concurrency` below 1, and ProviderConfigurationError when no provider can be made.
+        """
+        if max_concurrency < 1:
+            raise ValueError(f"max_concurrency should be 1 or more, not {max_concurrency}")
+        await self._made()
+        slots, batch_id, ended = asyncio.Semaphore(max_concurrency), new_run_id(), 0
 
         async def one(message: str | Sequence[ModelMessage]) -> AgentResult:
+            nonlocal ended
             async with slots:
-                return await self.run(message, **options)
+                try:
+                    result = await self.run(message, **options)
+                except Exception as error:  # noqa: BLE001 - one failure is one failed result
+                    result = AgentResult(content="", stop_reason="error", error=f"{type(error).__name__}: {error}")
+            ended += 1
+            if on_progress is not None:
+                await _tell_progress(on_progress, ended, len(messages))
+            return result
 
         await self._teller.tell(BatchStart, batch_id=batch_id, prompts_count=len(messages))
         began = asyncio.get_running_loop().time()
@@ -189,7 +220,7 @@ class Agent:
             BatchEnd,
             batch_id=batch_id,
             results_count=len(results),
-            errors_count=sum(result.stop_reason == "provider_error" for result in results),
+            errors_count=sum(result.stop_reason in ("provider_error", "error") for result in results),
             total_duration_ms=milliseconds_since(began),
         )
         return results
@@ -255,6 +286,8 @@ class Agent:
         ports: LoopPorts,
     ) -> LoopOutcome:
         system = self.instructions(context) if callable(self.instructions) else self.instructions
+        if (strategy := self.config.reasoning_strategy) is not None:
+            system = f"{system}\n\n{STRATEGIES[strategy]}" if system else STRATEGIES[strategy]
         return await run_loop(
             AgentSpec(
                 tools=self._tools_on(context),
@@ -276,3 +309,11 @@ class Agent:
 def _given(provider: str | Completes | None) -> str | Provider | None:
     """Return the provider that an author gave, with all methods of the protocol."""
     return provider if provider is None or isinstance(provider, str) else as_provider(provider)
+
+
+async def _tell_progress(on_progress: Callable[[int, int], Any], ended: int, total: int) -> None:
+    try:
+        if inspect.isawaitable(told := on_progress(ended, total)):
+            await told
+    except Exception as error:  # noqa: BLE001 - it must not change the batch
+        log.warning("on_progress raised %s", describe_error(error))

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from channels import Json
+from gateway.agent.profiles import PROFILES, Profile, ReasoningStrategy
+from gateway.observe.logging_observer import LoggingObserver
 from gateway.observe.observer import AgentObserver
 from gateway.options import WrongOption, wrong_options
+from gateway.providers.base import ModelMessage, Usage
 
-__all__ = ["AgentConfig", "ConfirmAction", "StopCondition"]
+__all__ = ["AgentConfig", "ConfirmAction", "ModelSelector", "StopCondition"]
 
 StopCondition: TypeAlias = Callable[[str, str], bool]
 """(tool name, its result as text) -> True to end the loop with this result. Pure and fast."""
 ConfirmAction: TypeAlias = Callable[[str, Mapping[str, Json], str], bool | Awaitable[bool]]
 """(tool name, arguments, reason) -> True to run the call. Any other value, an error or a timeout denies it."""
+
+ModelSelector: TypeAlias = Callable[[int, Sequence[ModelMessage], Usage], str | None]
+"""(iteration, messages, usage so far) -> the model to ask; None: the config's. Pure and fast."""
 
 _Wait: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -39,9 +45,29 @@ class AgentConfig(BaseModel):
                 return
             raise WrongOption(type(self).__name__, issues)
 
+    @classmethod
+    def profile(cls, profile: Profile, /, **changes: Any) -> Self:
+        """Return the settings for a common use, with changes.
+
+        ``production``: longer answers, more patience with the vendor, analytics. ``dev``: at most 3 iterations, and
+        each event in the log with its content. ``budget``: short answers, at most 3 iterations, a warning at 1 cent.
+        Raises WrongOption for an unknown profile or a wrong change.
+        """
+        if profile not in PROFILES:
+            raise WrongOption(cls.__name__, {"profile": f"should be one of {', '.join(PROFILES)}, not {profile!r}"})
+        own: dict[str, Any] = {**PROFILES[profile]}
+        if profile == "dev":
+            own["observers"] = (LoggingObserver(content=True),)
+        return cls(**(own | changes))
+
     name: str = Field(default="agent", min_length=1)
     model: str | None = None
     """The model; None: the provider's default."""
+    model_selector: ModelSelector | None = None
+    """Chooses the model of each call. Its error is logged, and `model` is asked."""
+    reasoning_strategy: ReasoningStrategy | None = None
+    """Tells the model how to reason: ``react`` with a reason before each call, ``cot`` step by step, ``plan_then_act``
+    with a plan first."""
     temperature: float | None = Field(default=0.0, ge=0, le=2)
     """The temperature; None: the provider's default."""
     max_tokens: int | None = Field(default=1000, ge=1)

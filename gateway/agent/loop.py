@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,13 +12,15 @@ from typing import Any
 
 from gateway.agent.answer_format import AnswerFormat
 from gateway.agent.calls import CallRunner
-from gateway.agent.config import AgentConfig
+from gateway.agent.cancellation import CancellationToken
+from gateway.agent.config import AgentConfig, ModelSelector
 from gateway.agent.confirming import Asked, OnConfirm
 from gateway.agent.journal import CallResult, Progress
 from gateway.agent.model import ModelCaller, Stopped
 from gateway.agent.ports import LoopPorts
 from gateway.agent.unattended import Unattended
 from gateway.agent.window import LEAST_BYTES, Window, fitted, size
+from gateway.logs import describe_error
 from gateway.observe.events import (
     BudgetExceeded,
     Cancelled,
@@ -26,6 +29,7 @@ from gateway.observe.events import (
     IterationStart,
     LlmEnd,
     MemoryTrim,
+    ModelSwitch,
     RunEnd,
     RunError,
     RunStart,
@@ -51,6 +55,8 @@ from gateway.structured import validation_retry_message
 from gateway.tools import Tool, ToolContext, ToolPolicy
 
 __all__ = ["AgentSpec", "LoopOutcome", "run_loop"]
+
+log = logging.getLogger(__name__)
 
 EQUAL_ROUNDS = 3
 """The number of equal calls with equal results after which the loop is considered stuck."""
@@ -130,8 +136,9 @@ async def run_loop(
             interceptors=ports.interceptors,
         ),
         progress=progress,
-        request=request if answer_format is None else answer_format.asked_of(provider, request),
+        request=request,
         answer_format=answer_format,
+        cancellation=ports.cancellation,
     )
     return await _told(loop)
 
@@ -174,6 +181,7 @@ class _Loop:
     progress: Progress
     request: Request
     answer_format: AnswerFormat | None
+    cancellation: CancellationToken | None
     content: str = ""
     parsed: Any = None
     faults: int = 0
@@ -236,7 +244,8 @@ class _Loop:
         return fault
 
     async def _cancelled(self) -> LoopOutcome:
-        await self.events.tell(Cancelled, iteration=self.iterations, reason="it was stopped")
+        given = self.cancellation.reason if self.cancellation is not None else ""
+        await self.events.tell(Cancelled, iteration=self.iterations, reason=given or "it was stopped")
         return self._end("cancelled")
 
     def _spent(self) -> str | None:
@@ -281,18 +290,36 @@ class _Loop:
 
         When the model refuses it as too long, a much shorter part is tried once. Raises ProviderError, Stopped.
         """
-        window = self.spec.window
+        window, request = self.spec.window, await self._request(messages)
         fitting = fitted(messages, window.most)
         await self._tell_trim(messages, fitting, "the conversation is larger than the window")
         try:
-            return await self.caller.call(replace(self.request, messages=tuple(fitting)), self.iterations)
+            return await self.caller.call(replace(request, messages=tuple(fitting)), self.iterations)
         except ProviderError as error:
             shorter = fitted(messages, LEAST_BYTES)
             if error.refusal != "too_long" or size(shorter) >= size(fitting):
                 raise
             window.was_too_large(fitting)
             await self._tell_trim(messages, shorter, "the model refused the conversation as too long")
-            return await self.caller.call(replace(self.request, messages=tuple(shorter)), self.iterations)
+            return await self.caller.call(replace(request, messages=tuple(shorter)), self.iterations)
+
+    async def _request(self, messages: Sequence[ModelMessage]) -> Request:
+        """Return the request of the next call, with the model that is chosen for it and the answer's format."""
+        request, selector = self.request, self.spec.config.model_selector
+        if selector is not None:
+            model = self._selected(selector, messages) or self.spec.config.model
+            if model != request.model:
+                old, new = request.model or "", model or ""
+                await self.events.tell(ModelSwitch, iteration=self.iterations, old_model=old, new_model=new)
+                request = self.request = replace(request, model=model)
+        return request if self.answer_format is None else self.answer_format.asked_of(self.caller.provider, request)
+
+    def _selected(self, selector: ModelSelector, messages: Sequence[ModelMessage]) -> str | None:
+        try:
+            return selector(self.iterations, messages, self.usage)
+        except Exception as error:  # noqa: BLE001 - the config's own model can still be asked
+            log.warning("model_selector raised %s: the agent's own model is asked", describe_error(error))
+            return None
 
     async def _tell_trim(self, messages: Sequence[ModelMessage], kept: Sequence[ModelMessage], reason: str) -> None:
         if len(kept) < len(messages):

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from gateway.agent.calls import Keep
+from gateway.agent.cancellation import CancellationToken
 from gateway.agent.interceptors import Interceptors
 from gateway.agent.journal import Journal
 from gateway.agent.model import OnText
@@ -31,6 +32,8 @@ class LoopPorts:
     """Receives the model's text. With it the model streams."""
     events: RunTeller | None = None
     """Tells the events of the run; None: only to its trace, under a random id."""
+    cancellation: CancellationToken | None = None
+    """The token behind the context's `stopping`, which says why."""
     interceptors: Interceptors = field(default_factory=Interceptors)
     """The interceptors of the model's tool calls."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep

@@ -8,6 +8,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from gateway import Agent, tool
+from gateway.providers.anthropic import AnthropicProvider
+from gateway.providers.openai import OpenAIProvider
 from gateway.providers.strict_schema import strict_schema
 from tests.fakes.model_server import Call, ModelServer, Say
 from tests.fakes.schemas import fault_of_schema
@@ -109,10 +111,8 @@ def test_a_strict_schema_is_one_that_the_vendors_take() -> None:
     ],
 )
 def test_older_models_get_an_instruction(name: str, takes: bool) -> None:
-    from gateway.providers.anthropic import AnthropicProvider
-    from gateway.providers.openai import OpenAIProvider
-
     vendor, _, model = name.partition(":")
-    provider = {"openai": OpenAIProvider, "anthropic": AnthropicProvider}[vendor](model, api_key="sk-none")
+    kind = OpenAIProvider if vendor == "openai" else AnthropicProvider
+    provider = kind(model, api_key="sk-none")
     schema = {"type": "object", "properties": NAMED, "required": ["a"]}
     assert provider.takes_schema(schema, None) is takes
