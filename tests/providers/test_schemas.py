@@ -114,5 +114,5 @@ def test_older_models_get_an_instruction(name: str, takes: bool) -> None:
     vendor, _, model = name.partition(":")
     kind = OpenAIProvider if vendor == "openai" else AnthropicProvider
     provider = kind(model, api_key="sk-none")
-    schema = {"type": "object", "properties": NAMED, "required": ["a"]}
+    schema: dict[str, Any] = {"type": "object", "properties": NAMED, "required": ["a"]}
     assert provider.takes_schema(schema, None) is takes
