@@ -10,7 +10,7 @@ from gateway.testing.clock import FakeClock
 from gateway.testing.driver import ChatDriver, Shown
 from gateway.testing.faulty_store import FaultyStore
 from gateway.testing.observer import RecordingObserver
-from gateway.testing.provider import ScriptedProvider, ToolCall
+from gateway.testing.provider import LocalProvider, ScriptedProvider, ToolCall
 from gateway.testing.tools import ToolRun, run_tool
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ __all__ = [
     "FakeClock",
     "Fault",
     "FaultyStore",
+    "LocalProvider",
     "MessageField",
     "Platform",
     "RecordingObserver",

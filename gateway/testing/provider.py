@@ -1,4 +1,4 @@
-"""ScriptedProvider: a model that follows the script of a test."""
+"""Models for tests: ScriptedProvider follows the script of a test, and LocalProvider repeats what was said."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from channels import Json
 from gateway import providers
 from gateway.providers import Request, Response
 
-__all__ = ["ScriptedProvider", "ToolCall"]
+__all__ = ["LocalProvider", "ScriptedProvider", "ToolCall"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class ScriptedProvider:
     async def stream(self, request: Request) -> AsyncIterator[str | Response]:
         """Yield the text of the next step word by word, then the response. Raises as `complete`."""
         response = await self.complete(request)
-        for piece in re.findall(r"\s*\S+\s*|\s+", response.content):
+        for piece in _words(response):
             yield piece
         yield response
 
@@ -93,3 +93,32 @@ class ScriptedProvider:
     def _called(self, call: ToolCall) -> providers.ToolCall:
         self._calls += 1
         return providers.ToolCall(call_id=f"call_{self._calls}", name=call.name, args=dict(call.args))
+
+
+class LocalProvider:
+    """A provider that repeats the last message of the person, without a network, a key or usage.
+
+    Its answer is ``[local provider: MODEL] TEXT``.
+    """
+
+    name = "local"
+
+    async def complete(self, request: Request) -> Response:
+        """Return the last message of the person."""
+        said = next((each.content for each in reversed(request.messages) if each.role == "user"), "")
+        model = request.model or self.name
+        return Response(content=f"[local provider: {model}] {said}", model=model)
+
+    async def stream(self, request: Request) -> AsyncIterator[str | Response]:
+        """Yield the answer word by word, then the response."""
+        response = await self.complete(request)
+        for piece in _words(response):
+            yield piece
+        yield response
+
+    async def close(self) -> None:
+        """Close no resource: there is none."""
+
+
+def _words(response: Response) -> list[str]:
+    return re.findall(r"\s*\S+\s*|\s+", response.content)

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
+from gateway import Agent, AgentConfig, StreamChunk
 from gateway.providers import ModelMessage, ProviderError, Request, Response
-from gateway.testing.provider import ScriptedProvider, ToolCall
+from gateway.testing.provider import LocalProvider, ScriptedProvider, ToolCall
 
 
 def asks(text: str) -> Request:
@@ -65,3 +66,14 @@ async def test_an_event_holds_the_next_step_back() -> None:
     assert not answer.done()
     gate.set()
     assert (await answer).content == "late"
+
+
+@pytest.mark.ledger("TEST-02")
+async def test_the_local_provider_repeats_the_last_message_without_usage() -> None:
+    agent = Agent(provider=LocalProvider(), config=AgentConfig(max_iterations=2, model="local"))
+    result = await agent.run("Hello")
+    assert (result.content, result.usage.total_tokens) == ("[local provider: local] Hello", 0)
+    chunks = [each async for each in agent.stream("Hello, Ana")]
+    assert (
+        "".join(each.text for each in chunks if isinstance(each, StreamChunk)) == "[local provider: local] Hello, Ana"
+    )
