@@ -105,8 +105,9 @@ class Gateway:
             self._webchat = WebChatChannel(keys=[_derived(key, "web chat") for key in home.keys], hosts=chat_hosts)
             self.channels[WebChatChannel.name] = self._webchat
         allowed = AllowList(self.settings.allow or ())
-        check_channels(self.bot.agent.tools.values())
-        check_approvers(self.bot.agent.tools.values(), self.channels, allowed, refuse=not console)
+        tools = [tool for tool, _ in self.bot.agent.reach.values()]
+        check_channels(tools)
+        check_approvers(tools, self.channels, allowed, refuse=not console)
         self.log_key = _derived(home.keys[0], "log")
         """Key of the pseudonyms of people in the log, the same after a restart and in every instance."""
         self.feed = Feed(now=utc_now)
@@ -179,7 +180,7 @@ class Gateway:
             stack.push_async_callback(self._platforms.close)
             self._doubt_clock()
             if self._console:
-                for each in permissions(self.bot.agent.tools.values(), self.bot.agent.policy):
+                for each in permissions(self.bot.agent.reach.values()):
                     self._events.tell_now(ToolListed, **asdict(each))
             self.engine.start(self.role)
             stack.push_async_callback(self.engine.stop)

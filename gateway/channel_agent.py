@@ -21,7 +21,7 @@ from gateway.observe.observer import AgentObserver
 from gateway.observe.results import AgentResult
 from gateway.options import WrongOption, checked
 from gateway.providers.base import Provider
-from gateway.tools import Tool, unasked
+from gateway.tools import Tool, ToolPolicy, unasked
 from gateway.tools.action_callbacks import ActionCallback, ActionCallbacks
 from gateway.tools.executor import Factory
 from gateway.tools.pending_action import Detail, PendingAction
@@ -120,7 +120,7 @@ class ChannelAgent:
             wrong["store"] = f"should be a URL or a Store, not {type(store).__name__}"
         if language is not None and not _LANGUAGE.fullmatch(language):
             wrong["language"] = f"should be a language tag such as 'en' or 'pt-BR', not {language!r}"
-        if strict and (alone := unasked(agent.tools.values(), agent.policy)) is not None:
+        if strict and (alone := unasked(agent.reach.values())) is not None:
             wrong["strict=True"] = f"refuses it: {alone}"
         if wrong:
             raise WrongOption("ChannelAgent", wrong)
@@ -308,7 +308,14 @@ class ChannelAgent:
         return (*self.agent.observers, self._callbacks)
 
     def tool(self, name: str) -> Tool | None:
-        return self.agent.tools.get(name)
+        """Return a tool of the agent, or of an agent behind one of its tools."""
+        found = self.agent.reach.get(name)
+        return found.tool if found is not None else None
+
+    def policy(self, name: str) -> ToolPolicy | None:
+        """Return the policy that decides on the calls of a tool. The outer agent's decides on what it does not know."""
+        found = self.agent.reach.get(name)
+        return found.policy if found is not None else self.agent.policy
 
     def tool_for(self, action: PendingAction) -> Tool | None:
         """Return the tool that an action runs, or the executor stashed with it. None if this process has neither."""
@@ -328,7 +335,7 @@ class ChannelAgent:
             return "other_release"
         if not tool.serves(action.conversation.partition("/")[2].partition(":")[0]):
             return "changed"
-        policy = self.agent.policy
+        policy = self.policy(tool.name)
         denied = policy is not None and policy.decide(tool.name, action.args)[0] == "deny"
         return "changed" if denied or asks_more(tool, action) else None
 
@@ -341,8 +348,8 @@ class ChannelAgent:
         if self._runtime is not None:
             raise RuntimeError("this bot is running already: one process runs it once")
         async with contextlib.AsyncExitStack() as stack:
-            provider = await asyncio.to_thread(getattr, self.agent, "provider")  # imports the vendor's package
-            stack.push_async_callback(_close, provider)
+            for provider in await asyncio.to_thread(self.agent.providers):  # imports the vendors' packages
+                stack.push_async_callback(_close, provider)
             if self._lifespan is not None:
                 self.deps = await stack.enter_async_context(_lived(self._lifespan))
             self._runtime = runtime

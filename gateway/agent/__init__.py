@@ -1,14 +1,14 @@
 """The agent: its loop, its settings, and the ports through which a chat drives it."""
 
 from gateway.agent.agent import Agent
-from gateway.agent.calls import Keep
 from gateway.agent.cancellation import CancellationToken
 from gateway.agent.config import AgentConfig, ConfirmAction, StopCondition
 from gateway.agent.confirming import Ask, Asked, OnConfirm, Verdict
 from gateway.agent.interceptors import Interceptors, Stage, Vetoed
-from gateway.agent.journal import Journal
-from gateway.agent.loop import AgentSpec, LoopOutcome, run_loop
+from gateway.agent.journal import Journal, Keep
+from gateway.agent.loop import AgentSpec, run_loop
 from gateway.agent.model import OnText
+from gateway.agent.outcome import LoopOutcome
 from gateway.agent.ports import LoopPorts
 
 __all__ = [

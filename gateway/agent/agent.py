@@ -12,12 +12,14 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
+from gateway.agent.agent_tool import AgentTool, reach_of
 from gateway.agent.answer_format import AnswerFormat, answer_format
 from gateway.agent.cancellation import CancellationToken
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import OnConfirm
-from gateway.agent.loop import AgentSpec, LoopOutcome, run_loop
+from gateway.agent.loop import AgentSpec, run_loop
 from gateway.agent.model import OnText
+from gateway.agent.outcome import LoopOutcome
 from gateway.agent.ports import LoopPorts
 from gateway.agent.profiles import STRATEGIES
 from gateway.agent.unattended import Unattended
@@ -33,7 +35,7 @@ from gateway.observe.usage import AgentAnalytics, UsageMeter, usage_text
 from gateway.options import checked
 from gateway.providers import Completes, FallbackProvider, ModelMessage, Provider, as_provider, make_provider
 from gateway.structured import ResponseFormat
-from gateway.tools import Tool, ToolContext, ToolPolicy, ToolRegistry
+from gateway.tools import Governed, Tool, ToolContext, ToolPolicy, ToolRegistry
 
 __all__ = ["Agent"]
 
@@ -67,6 +69,8 @@ class Agent:
         self.tools: Mapping[str, Tool] = {tool.name: tool for tool in ToolRegistry(tools).all()}
         self.config = config or AgentConfig()
         self.policy = policy
+        self.reach: Mapping[str, Governed] = reach_of(self.tools, policy)
+        """The tools of this agent and of the agents behind them, by name, each with the policy that decides on it."""
         self.instructions = instructions
         self._provider = _given(provider)
         self._making = threading.Lock()
@@ -90,6 +94,14 @@ class Agent:
             elif isinstance(self._provider, FallbackProvider):
                 self._provider.make()
             return self._provider
+
+    def providers(self) -> list[Provider]:
+        """Return the providers of this agent and of the agents behind its tools. Raises ProviderConfigurationError."""
+        found = [self.provider]
+        for each in self.tools.values():
+            if isinstance(each, AgentTool):
+                found += [provider for provider in each.agent.providers() if provider not in found]
+        return found
 
     async def _made(self) -> Provider:
         """Return the provider. It is made in a thread, because that reads the installed packages."""
@@ -225,6 +237,15 @@ class Agent:
         )
         return results
 
+    def as_tool(self, name: str, description: str) -> Tool:
+        """Return a tool for another agent of the same bot, which hands a task over to this one.
+
+        In a chat the tools of this agent that ask do so in that chat. The usage counts in the run that handed the task
+        over, and the events go to that run's observers. Raises ToolValidationError for a name or a description that no
+        model takes.
+        """
+        return AgentTool(self, name=name, description=description)
+
     async def drain(self) -> None:
         """Wait until the observers in the background have handled the events of all runs, at most 10 seconds.
 
@@ -261,12 +282,12 @@ class Agent:
         messages: Sequence[ModelMessage],
         *,
         context: ToolContext,
-        on_confirm: OnConfirm,
+        on_confirm: OnConfirm | Unattended,
         ports: LoopPorts,
     ) -> LoopOutcome:
-        """Run one turn of the loop for a chat that can ask a person; see `run_loop`.
+        """Run one turn of the loop for a chat that can ask a person, or for another agent; see `run_loop`.
 
-        A call that needs a confirmation never runs in the turn. Raises ProviderError, and UnreadableStep.
+        A call that needs a confirmation never runs in the turn of a chat. Raises ProviderError, and UnreadableStep.
         """
         return await self._loop(messages, context=context, on_confirm=on_confirm, ports=ports)
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal
 
-from channels import Json, Media
+from channels import Json
+from gateway.agent.agent_tool import AgentTool
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import Ask, Asked, OnConfirm, Verdict
+from gateway.agent.handing_over import HandOver
 from gateway.agent.interceptors import InterceptorFailed, Interceptors, Veto
-from gateway.agent.journal import CallResult, Progress
+from gateway.agent.journal import CallResult, Keep, Progress
 from gateway.agent.unattended import Approved, Unattended
 from gateway.artifacts import Artifact, NotKept, collecting, emit_artifact
 from gateway.logs import describe_error
@@ -48,10 +50,7 @@ from gateway.tools import (
 from gateway.tools.stash import Stash, stashing
 from gateway.tools.stashed import StashedTool
 
-__all__ = ["CallRunner", "Keep"]
-
-Keep: TypeAlias = Callable[[Artifact], Awaitable[Media]]
-"""A callback that makes a file's bytes durable before a record refers to them."""
+__all__ = ["CallRunner"]
 
 CALLS_IN_ONE_REPLY = 32
 CALLS_AT_ONCE = 8
@@ -101,6 +100,7 @@ class CallRunner:
     events: RunTeller
     keep: Keep | None
     interceptors: Interceptors
+    hand_over: HandOver
     collect: Callable[[], AbstractContextManager[list[Artifact]]] = collecting
 
     async def run(self, reply: int, calls: Sequence[ToolCall]) -> list[CallResult]:
@@ -124,7 +124,8 @@ class CallRunner:
                 results[key] = checked
             else:
                 (asks if verdict is not None or checked.reason is not None else runs).append(checked)
-        if self.config.parallel_tool_execution and len(runs) > 1 and not asks:
+        alone = bool(asks) or any(isinstance(each.tool, AgentTool) for each in runs)  # what asks, asks in order
+        if self.config.parallel_tool_execution and len(runs) > 1 and not alone:
             results |= zip([each.key for each in runs], await self._together(runs), strict=True)
         else:
             for each in runs:
@@ -247,6 +248,12 @@ class CallRunner:
             self.context, idempotency_key=f"{self.context.idempotency_key}/{each.key}", emit=emit_artifact
         )
 
+        if isinstance(tool, AgentTool):
+            result = await self.hand_over(tool, each.key, str(each.args["task"]), context)
+            for asked_inside in result.asked:
+                await self.events.tell(PendingStashed, action=asked_inside.action, call_id=call.call_id)
+            return replace(result, stop=self._stop(tool, result.text))
+
         def on_chunk(text: str) -> None:
             self.events.tell_now(ToolChunk, call_id=call.call_id, tool_name=tool.name, chunk=text)
 
@@ -257,12 +264,12 @@ class CallRunner:
                 )
             except ToolError as error:
                 raise CallFailed(_error_text(tool, error), error) from error
-        asked: Asked | None = None
+        asked: tuple[Asked, ...] = ()
         for stash in stashed:
             verdict = await self._stashed(call, stash, context)
             if isinstance(verdict, str):
                 raise CallFailed(verdict)
-            asked, raw = (verdict, verdict.confirmation) if isinstance(verdict, Asked) else (None, verdict.result)
+            asked, raw = ((verdict,), verdict.confirmation) if isinstance(verdict, Asked) else ((), verdict.result)
         text = serialise(raw)
         try:
             artifacts = tuple([await self._kept(artifact) for artifact in emitted])
@@ -317,7 +324,7 @@ class CallRunner:
             verdict = verdicts[each.key]
             if isinstance(verdict, Asked):
                 await self.events.tell(PendingStashed, action=verdict.action, call_id=each.call.call_id)
-                results[each.key] = CallResult(text=serialise(verdict.confirmation), asked=verdict)
+                results[each.key] = CallResult(text=serialise(verdict.confirmation), asked=(verdict,))
             elif isinstance(verdict, Approved):
                 results[each.key] = await self._run(each)
             else:

@@ -5,6 +5,7 @@ Steps, in the order in which they were recorded:
 - ``{"reply": {...}}``: a reply of the model that calls tools. A reply without calls ends the turn and is not recorded.
 - ``{"started": key}``: a call is about to run that must not simply be repeated. A key is "reply.call", counted from 1.
 - ``{"finished": key, "result": {...}}``: the call's result, with its artifacts and its stashed action.
+- ``{"inside": key, "step": {...}}``: a step of the run of another agent, which this call is.
 - ``{"asked": reply, "verdicts": [[key, {...}], ...]}``: the verdicts on the calls that needed a confirmation. No
   verdict approves a call, and an unknown one refuses it.
 
@@ -14,21 +15,24 @@ An unknown or incomplete step ends the turn: continuing without it could repeat 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 from pydantic import TypeAdapter
 
-from channels import AskfirstError, Json
+from channels import AskfirstError, Json, Media
 from gateway.agent.confirming import Asked, Verdict
 from gateway.artifacts import Artifact
-from gateway.providers.base import Response
+from gateway.providers.base import Response, Usage
 from gateway.tools import PendingConfirmation
 from gateway.tools.pending_action import PendingAction
 
-__all__ = ["CallResult", "Journal", "Progress", "UnreadableStep"]
+__all__ = ["CallResult", "Journal", "Keep", "Progress", "UnreadableStep"]
+
+Keep: TypeAlias = Callable[[Artifact], Awaitable[Media]]
+"""A callback that makes a file's bytes durable before a record refers to them."""
 
 
 class UnreadableStep(AskfirstError):
@@ -61,7 +65,10 @@ class CallResult:
     stop: Literal["terminal_tool", "stop_condition"] | None = None
     """The reason to end the loop with this result; None: the loop continues."""
     artifacts: tuple[Artifact, ...] = ()
-    asked: Asked | None = None
+    asked: tuple[Asked, ...] = ()
+    """The actions that people are asked about: of a call that stashed one, or of another agent's run."""
+    usage: Usage = field(default_factory=Usage)
+    """The usage of another agent's run."""
 
 
 class Progress:
@@ -75,6 +82,7 @@ class Progress:
         self._started: set[str] = set()
         self._finished: dict[str, CallResult] = {}
         self._verdicts: dict[int, dict[str, Verdict]] = {}
+        self._inside: dict[str, list[Json]] = {}
         for number, step in enumerate(journal.steps if journal is not None else (), start=1):
             try:
                 self._read(step)
@@ -112,14 +120,21 @@ class Progress:
             fields = asdict(replace(artifact, content=None))
             artifacts.append({name: value for name, value in fields.items() if value is not None})
         body: dict[str, Json] = {"text": result.text, "failed": result.failed, "stop": result.stop}
-        if result.asked is not None:
-            body["asked"] = _verdict_to_json(result.asked)
+        if result.asked:
+            one, *more = map(_verdict_to_json, result.asked)
+            body["asked"] = [one, *more] if more else one
+        if result.usage.total_tokens:
+            body["usage"] = asdict(replace(result.usage, by_tool={}))
         await self._record({"finished": key, "result": {**body, "artifacts": artifacts}})
 
     async def decided(self, reply: int, verdicts: Mapping[str, Verdict]) -> None:
         await self._record(
             {"asked": reply, "verdicts": [[key, _verdict_to_json(verdict)] for key, verdict in verdicts.items()]}
         )
+
+    def inside(self, key: str) -> Journal | None:
+        """Return the journal of the run of another agent that this call is; None without a journal."""
+        return None if self._journal is None else _Inside(key, self._inside.get(key, ()), self._record)
 
     async def _record(self, step: Json) -> None:
         if self._journal is not None:
@@ -134,17 +149,35 @@ class Progress:
                 self._started.add(key)
             case {"finished": str(key), "result": body}:
                 stored = {name: body[name] for name in ("text", "failed", "stop", "artifacts")}
+                stored |= {"usage": body["usage"]} if "usage" in body else {}
                 finished: CallResult = _adapter(CallResult).validate_python(stored)
-                stashed = _verdict_from_json(body["asked"]) if body.get("asked") is not None else None
-                if isinstance(stashed, str):  # no person was asked, although the tool said so
-                    finished = CallResult(text=stashed, failed=True)
-                elif stashed is not None:
-                    finished = replace(finished, asked=stashed)
+                kept = body.get("asked") or []
+                asked = [_verdict_from_json(each) for each in (kept if isinstance(kept, list) else [kept])]
+                if refused := [each for each in asked if isinstance(each, str)]:
+                    finished = CallResult(
+                        text=refused[0], failed=True
+                    )  # no person was asked, although the tool said so
+                else:
+                    finished = replace(finished, asked=tuple(each for each in asked if isinstance(each, Asked)))
                 self._finished[key] = finished
+            case {"inside": str(key), "step": inner}:
+                self._inside.setdefault(key, []).append(inner)
             case {"asked": int(reply), "verdicts": list(verdicts)}:
                 self._verdicts.setdefault(reply, {}).update((key, _verdict_from_json(body)) for key, body in verdicts)
             case _:
                 raise ValueError("a step of no known kind")
+
+
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """A Journal of the run of another agent, inside the journal of the turn that called it."""
+
+    key: str
+    steps: Sequence[Json]
+    add: Callable[[Json], Awaitable[None]]
+
+    async def record(self, step: Json) -> None:
+        await self.add({"inside": self.key, "step": step})
 
 
 def _verdict_to_json(verdict: Verdict) -> Json:

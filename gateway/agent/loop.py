@@ -14,9 +14,11 @@ from gateway.agent.answer_format import AnswerFormat
 from gateway.agent.calls import CallRunner
 from gateway.agent.cancellation import CancellationToken
 from gateway.agent.config import AgentConfig, ModelSelector
-from gateway.agent.confirming import Asked, OnConfirm
+from gateway.agent.confirming import OnConfirm
+from gateway.agent.handing_over import HandOver
 from gateway.agent.journal import CallResult, Progress
 from gateway.agent.model import ModelCaller, Stopped
+from gateway.agent.outcome import LoopOutcome
 from gateway.agent.ports import LoopPorts
 from gateway.agent.unattended import Unattended
 from gateway.agent.window import LEAST_BYTES, Window, fitted, size
@@ -36,7 +38,7 @@ from gateway.observe.events import (
     StructuredValidate,
     ToolLoopDetected,
 )
-from gateway.observe.results import AgentResult, StopReason
+from gateway.observe.results import StopReason
 from gateway.observe.teller import SILENT, RunTeller, begin_run
 from gateway.observe.usage import UsageMeter
 from gateway.providers.base import (
@@ -54,7 +56,7 @@ from gateway.providers.base import (
 from gateway.structured import validation_retry_message
 from gateway.tools import Tool, ToolContext, ToolPolicy
 
-__all__ = ["AgentSpec", "LoopOutcome", "run_loop"]
+__all__ = ["AgentSpec", "run_loop"]
 
 log = logging.getLogger(__name__)
 
@@ -73,14 +75,6 @@ class AgentSpec:
     """The window that all turns of one agent share."""
     meter: UsageMeter = field(default_factory=UsageMeter)
     """The meter that all turns of one agent share."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopOutcome(AgentResult):
-    """The result of one turn. Its `content` is the answer, or the text beside the model's last calls."""
-
-    asked: tuple[Asked, ...] = ()
-    """The actions that people are asked about, also those of an earlier attempt at this turn."""
 
 
 async def run_loop(
@@ -134,6 +128,7 @@ async def run_loop(
             events=events,
             keep=ports.keep,
             interceptors=ports.interceptors,
+            hand_over=HandOver(progress=progress, on_confirm=on_confirm, events=events, ports=ports),
         ),
         progress=progress,
         request=request,
@@ -332,6 +327,7 @@ class _Loop:
         else:
             results = await self.runner.run(self.iterations, response.tool_calls)
         self.results += results
+        self.usage = sum((result.usage for result in results), self.usage)
         self.messages += [
             ModelMessage(role="tool", content=result.text, call_id=call.call_id, tool_name=call.name)
             for call, result in zip(response.tool_calls, results, strict=True)
@@ -357,7 +353,7 @@ class _Loop:
         return replace(self._end("provider_error"), content="", error=str(error))
 
     def _end(self, reason: StopReason) -> LoopOutcome:
-        asked = tuple(result.asked for result in self.results if result.asked is not None)
+        asked = tuple(asked for result in self.results for asked in result.asked)
         if reason == "asked" and not self.attended:
             reason = "needs_confirmation"
         self.events.trace.end(reason)

@@ -7,10 +7,9 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from gateway.agent.calls import Keep
 from gateway.agent.cancellation import CancellationToken
 from gateway.agent.interceptors import Interceptors
-from gateway.agent.journal import Journal
+from gateway.agent.journal import Journal, Keep
 from gateway.agent.model import OnText
 from gateway.observe.teller import RunTeller
 

@@ -142,7 +142,7 @@ def previews(agent: ChannelAgent, written: str) -> Iterator[Finding]:
     """Yield whether two previews of a call are equal, for each tool whose arguments have defaults or examples."""
     found = [
         (tool, _example(tool))
-        for tool in agent.agent.tools.values()
+        for tool, _ in agent.agent.reach.values()
         if tool.confirm is not None and callable(tool.confirm.ask) and not tool.volatile
     ]
     if calls := [(tool, args) for tool, args in found if args is not None]:
@@ -190,13 +190,13 @@ async def _previewed(agent: ChannelAgent, calls: Sequence[tuple[Tool, dict[str, 
 def tools(agent: ChannelAgent) -> Iterator[Finding]:
     """Yield which tools run, ask or never run, and a warning for tools that run without any confirmation."""
     yield Finding("tools", True, in_short(agent))
-    if (alone := unasked(agent.agent.tools.values(), agent.agent.policy)) is not None:
+    if (alone := unasked(agent.agent.reach.values())) is not None:
         yield Finding("tools", True, alone, warns=True)
 
 
 def approvers(agent: ChannelAgent, settings: Settings) -> Iterator[Finding]:
     """Check that the approvers of the tools can answer."""
-    tools = [tool for tool in agent.agent.tools.values() if tool.confirm is not None and tool.confirm.approvers]
+    tools = [tool for tool, _ in agent.agent.reach.values() if tool.confirm is not None and tool.confirm.approvers]
     try:
         channels = settings.channels_on()
     except MissingSetting:

@@ -140,7 +140,7 @@ def _about(gateway: Gateway, host: str, *, open_to_all: bool, no_key: str | None
     yield f"model: {model}" + (f" (offline; its tools and asks are real){instead}" if model == "demo" else "")
     agent = gateway.bot.agent
     yield f"tools: {in_short(gateway.bot)}"
-    if (alone := unasked(agent.tools.values(), agent.policy)) is not None:
+    if (alone := unasked(agent.reach.values())) is not None:
         yield f"Careful: {alone}"
     for warning in misspelt():
         yield f"Careful: {warning}"

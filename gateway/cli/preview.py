@@ -46,7 +46,7 @@ def preview(bot: BotRef, tool_name: str, arguments: str, *, markdown: bool) -> N
     agent = bot.load()
     tool = agent.tool(tool_name)
     if tool is None:
-        raise click.BadParameter(f"there is none of that name, only {', '.join(agent.agent.tools)}", param_hint="TOOL")
+        raise click.BadParameter(f"there is none of that name, only {', '.join(agent.agent.reach)}", param_hint="TOOL")
     shown, file, warning = asyncio.run(_prompt(agent, tool, given))
     if file:
         click.echo(f"{file}\n")
@@ -95,7 +95,8 @@ async def _prompt(bot: ChannelAgent, tool: Tool, given: Mapping[str, Any]) -> tu
 
 
 def _check_policy(bot: ChannelAgent, tool: Tool, args: Mapping[str, Json]) -> None:
-    decision, rule = bot.agent.policy.decide(tool.name, args) if bot.agent.policy is not None else ("allow", "")
+    policy = bot.policy(tool.name)
+    decision, rule = policy.decide(tool.name, args) if policy is not None else ("allow", "")
     if decision == "deny":
         raise AskfirstError(f"{tool.name} never runs: the policy denies it ({rule})")
     if decision == "allow" and tool.confirm is None:

@@ -113,7 +113,7 @@ def warnings_of(gateway: Gateway, provider: str, now: datetime) -> list[str]:
     file = gateway.store_file
     if file is not None and goes_with_container(file.absolute().parent):
         warnings.append(f"{file} goes with this container: mount a named volume or a directory at {file.parent}")
-    if (alone := unasked(gateway.bot.agent.tools.values(), gateway.bot.agent.policy)) is not None:
+    if (alone := unasked(gateway.bot.agent.reach.values())) is not None:
         warnings.append(alone)
     if (old := age_warning(now)) is not None:
         warnings.append(old)

@@ -22,23 +22,20 @@ def tools(bot: BotRef, *, as_json: bool) -> None:
     """List the tools of BOT: which run at once, which ask first and which never run, and why."""
     load_settings(bot.directory)
     agent = bot.load()
-    found = permissions(agent.agent.tools.values(), agent.agent.policy)
+    found = permissions(agent.agent.reach.values())
     if as_json:
         click.echo(json_text([asdict(each) for each in found]))
         return
     for line in listed(found):
         click.echo(line)
-    warning = unasked(agent.agent.tools.values(), agent.agent.policy)
+    warning = unasked(agent.agent.reach.values())
     if warning is not None:
         click.echo(f"warning: {warning}", err=True)
 
 
 def in_short(agent: ChannelAgent) -> str:
     """Return, in one line, whether each tool runs, asks or is denied."""
-    return (
-        ", ".join(f"{each.tool} {each.how}" for each in permissions(agent.agent.tools.values(), agent.agent.policy))
-        or "none"
-    )
+    return ", ".join(f"{each.tool} {each.how}" for each in permissions(agent.agent.reach.values())) or "none"
 
 
 def listed(found: Sequence[Permission]) -> Iterator[str]:

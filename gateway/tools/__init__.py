@@ -18,7 +18,7 @@ from gateway.tools.errors import (
 )
 from gateway.tools.network import leaves_open
 from gateway.tools.pending_action import PendingAction, compute_args_digest
-from gateway.tools.permission import Permission, permission, permissions, unasked
+from gateway.tools.permission import Governed, Permission, permission, permissions, unasked
 from gateway.tools.policy import ToolPolicy
 from gateway.tools.registry import ToolRegistry
 from gateway.tools.results import Ambiguous, NotFound, PendingConfirmation, RateLimited, ToolResult, serialise
@@ -28,6 +28,7 @@ __all__ = [
     "Ambiguous",
     "Approvers",
     "Confirm",
+    "Governed",
     "Injected",
     "NotFound",
     "NothingDone",

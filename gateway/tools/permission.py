@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from gateway.tools.policy import ToolPolicy
 from gateway.tools.tool import Tool
 
-__all__ = ["Permission", "permission", "permissions", "unasked"]
+__all__ = ["Governed", "Permission", "permission", "permissions", "unasked"]
+
+
+class Governed(NamedTuple):
+    """A tool with the policy that decides on its calls."""
+
+    tool: Tool
+    policy: ToolPolicy | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,15 +49,15 @@ def permission(tool: Tool, policy: ToolPolicy | None) -> Permission:
     return Permission(tool=tool.name, how="runs", why=why, unasked=True)
 
 
-def permissions(tools: Iterable[Tool], policy: ToolPolicy | None) -> list[Permission]:
+def permissions(tools: Iterable[Governed]) -> list[Permission]:
     """Return the permission of each tool. Tools with effects that run without a question come first."""
-    found = [permission(tool, policy) for tool in tools]
+    found = [permission(tool, policy) for tool, policy in tools]
     return sorted(found, key=lambda each: (not each.unasked, ["runs", "asks", "never"].index(each.how), each.tool))
 
 
-def unasked(tools: Iterable[Tool], policy: ToolPolicy | None) -> str | None:
+def unasked(tools: Iterable[Governed]) -> str | None:
     """Return a warning that names the tools with effects that never ask, and the remedy; None if there are none."""
-    names = [tool.name for tool in tools if permission(tool, policy).unasked]
+    names = [tool.name for tool, policy in tools if permission(tool, policy).unasked]
     if not names:
         return None
     return (

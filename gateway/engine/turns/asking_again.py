@@ -25,7 +25,7 @@ async def ask_again(
     actions = await context.actions(conversation, action_id)
     before = actions.get(action_id)
     tool = context.bot.tool(before.kind) if before is not None else None
-    policy = context.bot.agent.policy
+    policy = context.bot.policy(before.kind) if before is not None else None
     if before is None or before.address is None or tool is None or tool.confirm is None:
         return _cannot(before, tool_context.language)
     try:

@@ -1,0 +1,18 @@
+"""The outcome of one turn of the loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.agent.confirming import Asked
+from gateway.observe.results import AgentResult
+
+__all__ = ["LoopOutcome"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopOutcome(AgentResult):
+    """The result of one turn. Its `content` is the answer, or the text beside the model's last calls."""
+
+    asked: tuple[Asked, ...] = ()
+    """The actions that people are asked about, also those of an earlier attempt at this turn."""

@@ -1,0 +1,129 @@
+"""An agent that hands tasks over to another agent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway import Agent, AgentConfig, ToolContext, ToolPolicy, emit_artifact, tool
+from gateway.agent import LoopPorts
+from gateway.observe.runs import run_id_of
+from gateway.testing import RecordingObserver
+from gateway.tools import ToolValidationError
+from tests.agent.scripted import Notebook, Person, Script, call, calls
+
+RAN: list[str] = []
+
+
+@tool(idempotent=True)
+async def look_up(name: str, ctx: ToolContext) -> str:
+    """Look up."""
+    RAN.append(f"{name} {ctx.idempotency_key}")
+    emit_artifact(content=b"x", filename=f"{name}.txt")
+    return f"{name} is 7"
+
+
+@tool(confirm="Refund {name}?")
+async def refund(name: str) -> str:
+    """Refund."""
+    RAN.append(f"refund {name}")
+    return f"{name} is refunded"
+
+
+def two_agents(outer: Script, inner: Script, **config: Any) -> Agent:
+    accountant = Agent([look_up, refund], provider=inner, instructions="You are the accountant.")
+    return Agent(
+        [accountant.as_tool("ask_accountant", "Ask the accountant.")], provider=outer, config=AgentConfig(**config)
+    )
+
+
+@pytest.mark.ledger("PYG-28")
+async def test_a_task_is_handed_over_and_its_answer_comes_back() -> None:
+    RAN.clear()
+    inner = Script([call("look_up", name="a"), "a is seven."])
+    outer = Script([call("ask_accountant", task="what is a?"), "It is seven."])
+    seen = RecordingObserver()
+    agent = two_agents(outer, inner, observers=(seen,))
+    result = await agent.run("a?", context=ToolContext(person="app:-:ana", idempotency_key="turn"))
+    assert result.content == "It is seven."
+    assert RAN == ["a turn/1.1/1.1"], "the key of an inner call is below that of the outer one"
+    assert [artifact.filename for artifact in result.artifacts] == ["a.txt"]
+    assert inner.requests[0].system == "You are the accountant."
+    assert [message.content for message in inner.requests[0].messages] == ["what is a?"]
+    assert outer.requests[1].messages[-1].content == "a is seven."
+    assert result.usage.prompt_tokens == 40, "the inner calls count"
+    outside, inside = (fields["run_id"] for name, fields in seen.events if name == "run_start")
+    assert inside == run_id_of(outside, "1.1")
+
+
+async def test_an_inner_tool_that_asks_asks_the_person_of_the_outer_turn() -> None:
+    inner = Script([calls(call("refund", name="a"), call("refund", name="b"), content="Two refunds.")])
+    outer = Script([call("ask_accountant", task="refund a and b")])
+    person, agent = Person(), two_agents(outer, inner)
+    book = Notebook()
+    outcome = await agent.turn(
+        [], context=ToolContext(person="app:-:ana"), on_confirm=person, ports=LoopPorts(journal=book)
+    )
+    assert outcome.stop_reason == "asked"
+    assert [each.action.args for each in outcome.asked] == [{"name": "a"}, {"name": "b"}]
+    assert [len(asks) for asks in person.asked] == [2], "both in one question"
+    again = await agent.turn(
+        [], context=ToolContext(person="app:-:ana"), on_confirm=person, ports=LoopPorts(journal=Notebook(book.steps))
+    )
+    assert [each.action for each in again.asked] == [each.action for each in outcome.asked]
+    assert (len(person.asked), len(outer.requests), len(inner.requests)) == (1, 1, 1), "a take-over asks nobody again"
+
+
+@pytest.mark.parametrize("kept", range(8))
+async def test_a_take_over_repeats_no_inner_step(kept: int) -> None:
+    """Whatever was recorded when the process died, nothing of it is done again, and the result is the same."""
+    steps: list[Any] = [call("look_up", name="a"), call("look_up", name="b"), "a is 7, b is 7."]
+    outer_steps: list[Any] = [call("ask_accountant", task="a and b?"), "Both are seven."]
+    inner, outer = Script([*steps]), Script([*outer_steps])
+    book, context = Notebook(), ToolContext(person="app:-:ana", idempotency_key="turn")
+    await two_agents(outer, inner).turn([], context=context, on_confirm=Person(), ports=LoopPorts(journal=book))
+    recorded: list[Any] = [*book.steps][:kept]
+    assert len(book.steps) == 6
+
+    RAN.clear()
+    inner_steps = [step["step"] for step in recorded if "step" in step]
+    replies = sum("reply" in step for step in inner_steps)
+    finished = sum("finished" in step for step in inner_steps)
+    done = any("finished" in step for step in recorded)
+    again = Script(steps[replies:])
+    outside = Script(outer_steps[any("reply" in step for step in recorded) :])
+    outcome = await two_agents(outside, again).turn(
+        [], context=context, on_confirm=Person(), ports=LoopPorts(journal=Notebook(recorded))
+    )
+    assert outcome.content == "Both are seven."
+    assert outside.requests[-1].messages[-1].content == "a is 7, b is 7."
+    assert len(RAN) == (0 if done else 2 - finished)
+
+
+async def test_an_inner_run_without_an_answer_says_so() -> None:
+    inner = Script([call("look_up", name=str(n)) for n in range(6)])
+    outer = Script([call("ask_accountant", task="loop"), "I could not find out."])
+    result = await two_agents(outer, inner).run("a?")
+    assert result.content == "I could not find out."
+    told = outer.requests[1].messages[-1].content
+    assert told == "Tool 'ask_accountant': the other agent ended without an answer (max_iterations)."
+
+
+async def test_the_policy_of_the_inner_agent_decides_on_its_tools() -> None:
+    strict = Agent([look_up, refund], provider=Script([]), policy=ToolPolicy(deny=["refund"]))
+    outer = Agent([strict.as_tool("strict", "Ask."), look_up], provider=Script([]))
+    assert outer.reach["refund"].policy is strict.policy
+    assert outer.reach["look_up"].policy is None
+    assert set(outer.reach) == {"strict", "look_up", "refund"}
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    @tool(read_only=True, name="look_up")
+    async def another() -> str:
+        """Another."""
+        return ""
+
+    inner = Agent([look_up], provider=Script([]))
+    with pytest.raises(ToolValidationError, match="'ask' has another tool of this name"):
+        Agent([inner.as_tool("ask", "Ask."), another], provider=Script([]))
