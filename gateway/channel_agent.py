@@ -8,13 +8,14 @@ import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
 from channels import Address, AskfirstError, Attachment, Message, Person, Reply
 from channels.direct import DirectChannel, own_place, shared_place
 from gateway.agent import Agent, Interceptors, Stage
+from gateway.lifespan import Lifespan, lived
 from gateway.logs import describe_error
 from gateway.observe.callbacks import Callbacks
 from gateway.observe.observer import AgentObserver
@@ -39,11 +40,9 @@ from gateway.turn import (
     without_buttons,
 )
 
-__all__ = ["ChannelAgent", "LifespanFailed", "NotAllowed", "NotRunning"]
+__all__ = ["ChannelAgent", "NotAllowed", "NotRunning"]
 
 log = logging.getLogger("askfirst.bot")
-
-Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
 
 _STORE = re.compile(r"sqlite:///.|rediss?://.")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
@@ -52,17 +51,6 @@ _LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
 
 class NotAllowed(AskfirstError):
     """The person may not decide this action. The action is unchanged."""
-
-
-class LifespanFailed(AskfirstError):
-    """The bot's own `lifespan` raised `error`, on enter (then the bot does not run) or on exit.
-
-    The message names the place. The text of `error`, which may hold a secret of the bot, is only in `error`.
-    """
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(f"the bot's lifespan failed: {describe_error(error)}")
-        self.error = error
 
 
 class NotRunning(AskfirstError):
@@ -351,7 +339,7 @@ class ChannelAgent:
             for provider in await asyncio.to_thread(self.agent.providers):  # imports the vendors' packages
                 stack.push_async_callback(_close, provider)
             if self._lifespan is not None:
-                self.deps = await stack.enter_async_context(_lived(self._lifespan))
+                self.deps = await stack.enter_async_context(lived(self._lifespan))
             self._runtime = runtime
             try:
                 yield
@@ -386,22 +374,3 @@ async def _close(provider: Provider) -> None:
         await provider.close()
     except Exception as error:  # noqa: BLE001
         log.error("the provider could not be closed: %s", describe_error(error))
-
-
-@contextlib.asynccontextmanager
-async def _lived(lifespan: Lifespan) -> AsyncIterator[Any]:
-    """Enter and leave a bot's lifespan. Raises LifespanFailed for errors that the lifespan raises itself."""
-    stack = contextlib.AsyncExitStack()
-    try:
-        yielded = await stack.enter_async_context(lifespan())
-    except Exception as error:
-        raise LifespanFailed(error) from error
-    try:
-        yield yielded
-    except BaseException as raised:
-        await stack.__aexit__(type(raised), raised, raised.__traceback__)
-        raise
-    try:
-        await stack.aclose()
-    except Exception as error:
-        raise LifespanFailed(error) from error

@@ -25,8 +25,8 @@ from channels.telegram.errors import Moved, TooManyRequests
 from gateway.agent.calls import CallFailed
 from gateway.agent.interceptors import InterceptorFailed, Vetoed
 from gateway.agent.journal import UnreadableStep
-from gateway.channel_agent import LifespanFailed
 from gateway.engine.delivery.attempt_state import WrongAttempt
+from gateway.lifespan import LifespanFailed
 from gateway.options import WrongOption
 from gateway.pending.transitions import WrongState
 from gateway.providers.base import ProviderConfigurationError, ProviderError

@@ -11,6 +11,7 @@ from typing import Literal
 
 from channels import Json
 from gateway.agent.agent_tool import AgentTool
+from gateway.agent.call_errors import ERROR_LENGTH, UNKNOWN, CallFailed, error_text
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import Ask, Asked, OnConfirm, Verdict
 from gateway.agent.handing_over import HandOver
@@ -32,19 +33,13 @@ from gateway.observe.events import (
 from gateway.observe.teller import RunTeller
 from gateway.providers.base import ToolCall
 from gateway.tools import (
-    NothingDone,
-    OutcomeUnknown,
     Preview,
     Tool,
     ToolContext,
     ToolError,
-    ToolExecutionError,
-    ToolFailed,
     ToolPolicy,
-    ToolTimeout,
     ToolValidationError,
     cause_of,
-    leaves_open,
     serialise,
 )
 from gateway.tools.stash import Stash, stashing
@@ -54,8 +49,6 @@ __all__ = ["CallRunner"]
 
 CALLS_IN_ONE_REPLY = 32
 CALLS_AT_ONCE = 8
-_ERROR_LENGTH = 2000
-"""The most characters of an error in a result for the model."""
 
 _log = logging.getLogger(__name__)
 
@@ -77,14 +70,6 @@ class _Ran:
     """The result of a stashed executor that was approved at once."""
 
     result: object
-
-
-class CallFailed(ToolError):
-    """A call that did not run, or whose tool raised `error`. The text is for the model."""
-
-    def __init__(self, text: str, error: ToolError | None = None) -> None:
-        super().__init__(text)
-        self.text, self.error = text, error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +126,7 @@ class CallRunner:
         """
         result = self.progress.result(key)
         if result is None and self.progress.was_started(key):
-            result = await self._refused(call, f"Tool {call.name!r} was interrupted: {_UNKNOWN}")
+            result = await self._refused(call, f"Tool {call.name!r} was interrupted: {UNKNOWN}")
             await self.progress.finished(key, result)
         return result
 
@@ -190,7 +175,7 @@ class CallRunner:
                 return given
             about = {"conversation": context.conversation, "tool_name": call.name, "call_id": call.call_id}
             await self.events.tell(InterceptorVetoed, stage="tool_call", interceptor=given.interceptor, **about)
-            text = given.reason[:_ERROR_LENGTH] or "it was vetoed. Do not try it again."
+            text = given.reason[:ERROR_LENGTH] or "it was vetoed. Do not try it again."
             result = CallResult(text=f"Tool {call.name!r} was not run: {text}", failed=True)
         await self.progress.finished(key, result)
         return result
@@ -263,7 +248,7 @@ class CallRunner:
                     each.args, context, timeout_seconds=self.config.tool_timeout_seconds, on_chunk=on_chunk
                 )
             except ToolError as error:
-                raise CallFailed(_error_text(tool, error), error) from error
+                raise CallFailed(error_text(tool, error), error) from error
         asked: tuple[Asked, ...] = ()
         for stash in stashed:
             verdict = await self._stashed(call, stash, context)
@@ -294,7 +279,7 @@ class CallRunner:
         try:
             return _Ran(await tool.run({}, context, timeout_seconds=self.config.tool_timeout_seconds))
         except ToolError as error:
-            return _error_text(tool, error)
+            return error_text(tool, error)
 
     async def _kept(self, artifact: Artifact) -> Artifact:
         if self.keep is None or artifact.content is None:
@@ -343,7 +328,7 @@ class CallRunner:
                 preview = await tool.preview(each.args, self.context)
             except ToolError as error:
                 _log.warning("the preview of %s failed: %s", tool.name, describe_error(cause_of(error)))
-                verdicts[each.key] = _error_text(tool, error)
+                verdicts[each.key] = error_text(tool, error)
             except ValueError as error:
                 verdicts[each.key] = f"Tool {tool.name!r} was not run and nobody was asked: {error}"
             else:
@@ -376,7 +361,6 @@ class CallRunner:
 
 _NOT_CHECKED = "it could not be checked. Do not try it again now; tell the person."
 _FILES_LOST = "But its files could not be kept: nobody gets them. Tell the person."
-_UNKNOWN = "its outcome is unknown, it may or may not have happened. Do not repeat it; tell the person, or look it up."
 
 
 def _shown(verdict: Verdict, call: ToolCall) -> Mapping[str, Json]:
@@ -386,18 +370,3 @@ def _shown(verdict: Verdict, call: ToolCall) -> Mapping[str, Json]:
 
 def _too_many(call: ToolCall) -> str:
     return f"Tool {call.name!r} was not run: at most {CALLS_IN_ONE_REPLY} calls in one reply."
-
-
-def _error_text(tool: Tool, error: ToolError) -> str:
-    text = str(error)[:_ERROR_LENGTH]
-    if isinstance(error, ToolTimeout):
-        return text if tool.repeatable else f"{text}: {_UNKNOWN}"
-    if isinstance(error, OutcomeUnknown):
-        return f"Tool {tool.name!r}: {text}: {_UNKNOWN}"
-    if isinstance(error, ToolExecutionError) and not tool.repeatable and leaves_open(error.error):
-        return f"{text}: {_UNKNOWN}"
-    if isinstance(error, NothingDone):
-        return f"Tool {tool.name!r}: nothing was done: {text}"
-    if isinstance(error, ToolFailed):
-        return f"Error executing tool {tool.name!r}: {text}"
-    return text
