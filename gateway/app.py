@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import logging
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -59,6 +59,7 @@ from gateway.wording import say
 
 if TYPE_CHECKING:
     from gateway.observe.otel import SpanExport
+    from gateway.web.metrics import Metrics
 
 __all__ = ["Gateway", "started"]
 
@@ -71,6 +72,7 @@ class Gateway:
     ``async with Gateway(bot) as gateway:`` starts it. `aiohttp_app` returns an application that starts it by itself,
     and `webhook` takes requests from any other server. `chat` adds the page ``/chat``, and `console` the live feed
     beside it. `way` says how the platforms' messages come in; by default each channel's settings decide.
+    `metrics_host` is the address of the port ``ASKFIRST_METRICS_PORT``, if it is set.
     """
 
     @checked
@@ -84,16 +86,14 @@ class Gateway:
         chat: bool = False,
         console: bool = False,
         chat_hosts: Sequence[str] = ("localhost", "127.0.0.1", "::1"),
+        metrics_host: str = "127.0.0.1",
     ) -> None:
         """Raises MissingSetting for unsafe or incomplete settings and for tools that no approver can confirm, and
         WrongOption for an unknown option. With `console`, for trying a bot out, missing approvers are only logged."""
         self.bot = bot if isinstance(bot, ChannelAgent) else ChannelAgent(bot)
         self.settings = settings or Settings()
         self.role = role
-        url = self.bot.store if isinstance(self.bot.store, str) else None
-        home = home_of(self.settings, url)
-        if self.bot.store is not None and url is None:
-            home = Storage(self.bot.store, home.keys, home.artifacts)
+        home = self._home()
         self.ways = self.settings.channels_on(way)
         """The way in which each channel's messages come in."""
         self.channels: dict[str, Channel] = {
@@ -113,18 +113,19 @@ class Gateway:
         self.feed = Feed(now=utc_now)
         """The notices for the console of `askfirst dev`."""
         self._console = console
-        readers: list[Reader] = [EventLog(content=self.settings.log_content), *([self.feed] if console else [])]
+        self._metrics, self._metrics_host = self._make_metrics(), metrics_host
         headers = self.settings.otel_headers
         self._spans = span_export(
             self.settings.spans_url, headers=headers.get_secret_value() if headers else "", service_name=self.bot.name
         )
-        if self._spans is not None:
-            readers.append(self._span_reader(self._spans))
+        readers: list[Reader] = [EventLog(content=self.settings.log_content), self._metrics.events]
+        readers += [self.feed] if console else []
+        readers += [self._span_reader(self._spans)] if self._spans is not None else []
         self._events = Teller(readers=readers, observers=self.bot.observers)
         self._draining = False
         self.engine = assemble(
             self.bot,
-            home,
+            replace(home, store=self._metrics.timed(home.store)),
             self.channels,
             allowed=allowed,
             events=self._events,
@@ -132,6 +133,7 @@ class Gateway:
             limits=self.settings.limits,
             traces_ttl_seconds=self.settings.traces_ttl_seconds,
         )
+        self._metrics.watch(self.store, self.engine.context.held, self._events)
         self._platforms = Platforms(self.channels, self.engine, self.ways)
         self._skew = Skew(self._trust_clock)
         self._refusals = RefusalMonitor()
@@ -147,6 +149,20 @@ class Gateway:
             clock=utc_now,
             pseudonym=pseudonyms(self.log_key, [*self.channels, DirectChannel.name]),
         )
+
+    def _home(self) -> Storage:
+        """Return the settings' storage, with the bot's own store if it has one."""
+        url = self.bot.store if isinstance(self.bot.store, str) else None
+        home = home_of(self.settings, url)
+        if self.bot.store is not None and url is None:
+            return Storage(self.bot.store, home.keys, home.artifacts)
+        return home
+
+    def _make_metrics(self) -> Metrics:
+        from gateway.web.metrics import Metrics  # prometheus-client is loaded only where a bot is served
+
+        names = [*self.channels, DirectChannel.name]
+        return Metrics(channels=names, tools=self.bot.agent.tools, token=self.settings.admin_token)
 
     @property
     def store(self) -> Store:
@@ -187,6 +203,9 @@ class Gateway:
             context = self.engine.context
             operator = Operator(context.store, context.channels, context.keyring, bot=self.bot.name)
             await stack.enter_async_context(control(operator, self.store_file))
+            if self.settings.metrics_port is not None:
+                port = self._metrics.on_port(self._metrics_host, self.settings.metrics_port)
+                await stack.enter_async_context(port)
             self._stack = stack.pop_all()
         return self
 
@@ -248,6 +267,8 @@ class Gateway:
                 console=self.feed if self._console else None,
             )
             add_chat(app, chat)
+        if self.settings.metrics_port is None:
+            self._metrics.add_to(app)
         if self._stack is None:
             app.cleanup_ctx.append(self._for_app)
         return app

@@ -88,6 +88,9 @@ class Settings(BaseSettings):
     """Limits per person, per place and in all."""
     provider: str | None = None
     admin_token: AdminToken | None = None
+    """Bearer token that `/metrics` asks for."""
+    metrics_port: Annotated[int, Field(ge=1, le=65_535)] | None = None
+    """Port on which `/metrics` alone is served. None: it is on the port of the webhooks."""
     log_level: LogLevel = "INFO"
     log_people: LogPeople = "plain"
     """Whether the log shows the ids of people and conversations, or keyed pseudonyms."""

@@ -50,7 +50,8 @@ class ModelCaller:
         A reply is not retried after a part of its text was passed on, because the person would read it twice. Raises
         ProviderError, Stopped.
         """
-        tell, provider, model = self.events.tell, self.provider.name, request.model or ""
+        tell, provider = self.events.tell, self.provider.name
+        model = request.model or str(getattr(self.provider, "model", ""))
         attempt = 0
         while True:
             attempt += 1

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import click
+from click.core import ParameterSource
 
 from gateway.access.entries import EVERYBODY, vain_entries
 from gateway.app import Gateway
 from gateway.cli.bots import BotRef, bot_argument, load_settings
 from gateway.cli.container import goes_with_container
-from gateway.cli.process import event_loop, leave, leave_after, log_to_stderr, run, until_signal
+from gateway.cli.process import base_url, event_loop, leave, leave_after, log_to_stderr, run, until_signal
 from gateway.cli.tools import in_short
 from gateway.cli.webhooks import polled, webhook_url
 from gateway.providers.prices import age_warning
@@ -22,6 +23,7 @@ from gateway.tools import unasked
 
 __all__ = ["serve", "warnings_of"]
 
+LOOPBACK = "127.0.0.1"
 GRACE_SECONDS = 20.0
 LAST_SECONDS = 10.0
 """Time after the grace period for releasing leases, closing, and the bot's own cleanup. Then the process ends."""
@@ -53,7 +55,8 @@ LAST_SECONDS = 10.0
     show_default=True,
     help="How messages come in. auto: by webhook where a channel's settings for one are there, else by polling.",
 )
-def serve(bot: BotRef, host: str, port: int, role: Role, way: ServeWay) -> None:
+@click.pass_context
+def serve(context: click.Context, bot: BotRef, host: str, port: int, role: Role, way: ServeWay) -> None:
     """Serve BOT on every channel whose settings are there.
 
     BOT is path.py or module:name. Settings come from the environment and from the .env file beside the bot. SIGTERM
@@ -64,7 +67,9 @@ def serve(bot: BotRef, host: str, port: int, role: Role, way: ServeWay) -> None:
     log_to_stderr(settings, settings.log_level)
     agent = bot.load()
     provider = agent.agent.provider.name
-    gateway = Gateway(agent, settings, role=role, way=way)
+    # The default host is open to all machines. The metrics are open to others only when a host is named.
+    metrics_host = LOOPBACK if context.get_parameter_source("host") is ParameterSource.DEFAULT else host
+    gateway = Gateway(agent, settings, role=role, way=way, metrics_host=metrics_host)
     if settings.log_people == "pseudonym":
         log_to_stderr(settings, settings.log_level, key=gateway.log_key)
 
@@ -73,6 +78,8 @@ def serve(bot: BotRef, host: str, port: int, role: Role, way: ServeWay) -> None:
         for line in _channels(gateway, settings.public_url or url):
             click.echo(f"  {line}")
         click.echo(f"  tools: {in_short(agent)}")
+        if settings.metrics_port is not None:
+            click.echo(f"  metrics: {base_url(metrics_host, settings.metrics_port)}/metrics")
         for warning in warnings_of(gateway, provider, datetime.now(UTC)):
             click.echo(f"  Note: {warning}", err=True)
 

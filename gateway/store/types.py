@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Literal, NamedTuple, cast
@@ -13,6 +13,7 @@ from channels import Json
 
 __all__ = [
     "FOLDED_AFTER_SECONDS",
+    "TIMERS_COUNTED",
     "Cell",
     "Control",
     "Dead",
@@ -38,6 +39,9 @@ Kind = Literal["turn", "action", "out"]
 FOLDED_AFTER_SECONDS = 600.0
 """Age at which a note makes its conversation ready for a turn by itself, so that it does not wait for ever for the next
 message."""
+
+TIMERS_COUNTED = 10_000
+"""The timers whose kinds `Stats` counts, so that counting takes milliseconds at most."""
 
 
 def conversation_limit(max_waiting: int) -> int:
@@ -292,3 +296,6 @@ class Stats:
     timers: int
     dead: int
     oldest_waiting_seconds: float
+    timer_kinds: Mapping[str, int] = field(default_factory=dict)
+    """The timers by the word before the slash of their ids. Only the next `TIMERS_COUNTED` are looked at, on Redis in
+    each partition."""

@@ -35,7 +35,7 @@ from gateway.engine.strangers import Strangers
 from gateway.engine.turns.batch import is_plain
 from gateway.engine.turns.interrupts import interrupt
 from gateway.limits import Share
-from gateway.observe.events import DuplicateDropped, MessageReceived
+from gateway.observe.events import DuplicateDropped, MessageReceived, RateExceeded
 from gateway.pending.actions import OutgoingReply
 from gateway.pending.reading import decides
 from gateway.store.errors import MailboxFull, Overloaded, StoreUnavailable
@@ -231,6 +231,7 @@ class Inbox:
         if whose is None:
             return False
         context, person = self._context, event.person
+        context.events.tell_now(RateExceeded, address=event.address, conversation=conversation, share=whose)
         self._note_rate(whose, person, conversation)
         if isinstance(event, Message) and not await context.store.acquire([once_a_minute(f"fast/{person}")]):
             language = context.language(person)

@@ -30,6 +30,7 @@ __all__ = [
     "PendingResolved",
     "PendingStashed",
     "PollFailed",
+    "RateExceeded",
     "RequestUnstored",
     "ToolListed",
     "TurnEnd",
@@ -103,6 +104,16 @@ class DuplicateDropped(ObservedEvent):
     event_id: str
     address: Address
     conversation: str
+
+
+@dataclass(slots=True, kw_only=True)
+class RateExceeded(ObservedEvent):
+    """A message or press above a rate of ASKFIRST_LIMITS was not stored. `share` says whose rate it is."""
+
+    name: ClassVar[str] = "rate_exceeded"
+    address: Address
+    conversation: str
+    share: Literal["person", "place", "all"]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -93,7 +93,9 @@ class AnthropicProvider:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`takes_schemas`: the server enforces the JSON Schema of an answer. None: only the vendor's own does."""
-        self._model, self._url, self._clock = model, base_url, clock
+        self.model = model
+        """The model of a request that names none."""
+        self._url, self._clock = base_url, clock
         self._takes_schemas = base_url.rstrip("/") == _VENDOR.url if takes_schemas is None else takes_schemas
 
         def connect() -> anthropic.AsyncAnthropic:
@@ -117,7 +119,7 @@ class AnthropicProvider:
 
         `timeout_seconds` limits the time between any two events, the API's pings included.
         """
-        model = request.model or self._model
+        model = request.model or self.model
         sent, answer, client = Conversation(request, model), AnthropicAnswer(), await self._connections.client()
         with _VENDOR.errors_mapped():
             async with await client.messages.create(**_parameters(request, model, sent), stream=True) as events:
@@ -128,13 +130,13 @@ class AnthropicProvider:
 
     def takes_schema(self, schema: Mapping[str, Json], model: str | None) -> bool:
         """Answer as TakesSchemas.takes_schema does."""
-        known = _WITHOUT_SCHEMAS.search(model or self._model) is None
+        known = _WITHOUT_SCHEMAS.search(model or self.model) is None
         return self._takes_schemas and known and strict_schema(schema) is not None
 
     async def knows(self, model: str | None = None, *, timeout_seconds: float) -> bool:
         """Look the model up, as KnowsModels.knows does."""
         models = (await self._connections.client()).models
-        return await _VENDOR.knows(models.retrieve(model or self._model, timeout=timeout_seconds))
+        return await _VENDOR.knows(models.retrieve(model or self.model, timeout=timeout_seconds))
 
     async def close(self) -> None:
         """Close the connections. A later call opens new ones."""

@@ -76,7 +76,9 @@ class OpenAIProvider:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`takes_schemas`: the server enforces the JSON Schema of an answer. None: only the vendor's own does."""
-        self._model, self._url, self._clock = model, base_url, clock
+        self.model = model
+        """The model of a request that names none."""
+        self._url, self._clock = base_url, clock
         self._takes_schemas = base_url.rstrip("/") == _VENDOR.url if takes_schemas is None else takes_schemas
 
         def connect() -> openai.AsyncOpenAI:
@@ -90,7 +92,7 @@ class OpenAIProvider:
 
         `timeout_seconds` limits the wait for the first byte and between any two.
         """
-        model = request.model or self._model
+        model = request.model or self.model
         answer, completions = OpenAIAnswer(), await self._completions()
         with _VENDOR.errors_mapped():
             answer.add(await completions.create(**_parameters(request, model)))
@@ -98,7 +100,7 @@ class OpenAIProvider:
 
     async def stream(self, request: Request) -> AsyncIterator[str | Response]:
         """Yield the reply as Provider.stream does. `timeout_seconds` limits the time between any two chunks."""
-        model = request.model or self._model
+        model = request.model or self.model
         answer, completions = OpenAIAnswer(), await self._completions()
         with _VENDOR.errors_mapped():
             chunks = await completions.create(
@@ -112,13 +114,13 @@ class OpenAIProvider:
 
     def takes_schema(self, schema: Mapping[str, Json], model: str | None) -> bool:
         """Answer as TakesSchemas.takes_schema does."""
-        known = _WITHOUT_SCHEMAS.search(model or self._model) is None
+        known = _WITHOUT_SCHEMAS.search(model or self.model) is None
         return self._takes_schemas and known and strict_schema(schema) is not None
 
     async def knows(self, model: str | None = None, *, timeout_seconds: float) -> bool:
         """Look the model up, as KnowsModels.knows does."""
         models = (await self._connections.client()).models
-        return await _VENDOR.knows(models.retrieve(model or self._model, timeout=timeout_seconds))
+        return await _VENDOR.knows(models.retrieve(model or self.model, timeout=timeout_seconds))
 
     async def close(self) -> None:
         """Close the connections. A later call opens new ones."""

@@ -23,6 +23,7 @@ from gateway.store.redis.timers import RedisTimers
 from gateway.store.redis.timings import RedisTimings
 from gateway.store.transaction import Committed, Transaction
 from gateway.store.types import (
+    TIMERS_COUNTED,
     Cell,
     Control,
     Dead,
@@ -321,9 +322,9 @@ class RedisStore:
         return await dead_letters.drop(self._server, dead_id)
 
     async def stats(self) -> Stats:
-        counts = await self._server.run(scripts.STATS, PARTITIONS)
+        counts = await self._server.run(scripts.STATS, PARTITIONS, TIMERS_COUNTED)
         waiting, pointed, ready, leased, parked, parts, timers, dead = map(sum, list(zip(*counts, strict=True))[:8])
-        ages = [(now - oldest) / 1_000_000 for *_, now, oldest in counts if oldest >= 0]
+        ages = [(now - oldest) / 1_000_000 for *_, now, oldest, _ in counts if oldest >= 0]
         return Stats(
             waiting=waiting,
             pointed=pointed,
@@ -334,6 +335,7 @@ class RedisStore:
             timers=timers,
             dead=dead,
             oldest_waiting_seconds=max(0.0, *ages) if ages else 0.0,
+            timer_kinds=wire.summed([kinds for *_, kinds in counts]),
         )
 
     async def has_headroom(self) -> bool:

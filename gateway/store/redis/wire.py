@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gateway.store.codec import (
@@ -37,6 +38,7 @@ __all__ = [
     "read_record",
     "read_waiting",
     "ready_indexes",
+    "summed",
     "text_of",
 ]
 
@@ -44,6 +46,15 @@ __all__ = [
 def text_of(name: bytes) -> str:
     """Return the name that `to_bytes` was given."""
     return name.decode("utf-8", "surrogatepass")
+
+
+def summed(counts: Sequence[Sequence[Any]]) -> Mapping[str, int]:
+    """Return the sums of the counts of all partitions. Each is a list of names, each with its count behind it."""
+    found: Counter[str] = Counter()
+    for pairs in counts:
+        for name, count in zip(pairs[::2], pairs[1::2], strict=True):
+            found[text_of(name)] += count
+    return found
 
 
 # ───────────── arguments ─────────────

@@ -6,7 +6,7 @@ import sqlite3
 
 from gateway.store.form import FORM
 from gateway.store.sqlite.clock import Moment
-from gateway.store.types import Stats
+from gateway.store.types import TIMERS_COUNTED, Stats
 
 __all__ = ["stats"]
 
@@ -22,6 +22,10 @@ SELECT
     (SELECT count(*) FROM timer),
     (SELECT count(*) FROM dead),
     (SELECT min(stamp) FROM event WHERE wakes OR pointed)
+"""
+_TIMER_KINDS = """
+SELECT substr(timer_id, 1, instr(timer_id, '/') - 1) AS kind, count(*)
+FROM (SELECT timer_id FROM timer ORDER BY due LIMIT :most) WHERE timer_id LIKE '%/%' GROUP BY kind
 """
 
 
@@ -39,4 +43,5 @@ def stats(db: sqlite3.Connection, at: Moment) -> Stats:
         timers=timers,
         dead=dead,
         oldest_waiting_seconds=0.0 if oldest is None else max(0.0, (at.now - oldest) / 1_000_000),
+        timer_kinds=dict(db.execute(_TIMER_KINDS, {"most": TIMERS_COUNTED})),
     )

@@ -40,12 +40,16 @@ class ServiceContract:
                 store,
                 parts=[part("p", a), part("q", a)],
                 actions=["act"],
-                timers=[Timer(timer_id="t", due=await later(store, 60), incoming=event())],
+                timers=[
+                    Timer(timer_id=name, due=await later(store, 60), incoming=event())
+                    for name in ("t", "expiry/a", "expiry/b/c", "undelivered/a")
+                ],
                 dead=[Dead(dead_id="d", conversation="c", reason="r")],
             )
         )
         stats = await store.stats()
-        assert (stats.waiting, stats.pointed, stats.parts, stats.timers, stats.dead) == (2, 1, 2, 1, 1)
+        assert (stats.waiting, stats.pointed, stats.parts, stats.timers, stats.dead) == (2, 1, 2, 4, 1)
+        assert stats.timer_kinds == {"expiry": 2, "undelivered": 1}
         assert (stats.ready, stats.leased, stats.parked) == (3, 0, 0)
         lease = await take(store)
         out = await take(store, "out")

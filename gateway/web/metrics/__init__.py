@@ -1,0 +1,5 @@
+"""Metrics for Prometheus. Only this package imports prometheus-client, and only a Gateway loads it."""
+
+from gateway.web.metrics.metrics import Metrics
+
+__all__ = ["Metrics"]
