@@ -87,8 +87,11 @@ class ModelCaller:
                 await self._unless_stopped(self._sleep(wait))
             else:
                 took, usage = milliseconds_since(began), response.usage
-                who = response.usage.provider or provider
-                await tell(LlmEnd, response=response, usage=usage, provider=who, duration_ms=took)
+                who = usage.provider or provider
+                asked = model if who == provider else ""  # a chain asks each of its providers for its own model
+                await tell(
+                    LlmEnd, response=response, usage=usage, provider=who, duration_ms=took, requested_model=asked
+                )
                 await tell(RunUsage, usage=usage)
                 return response
 

@@ -116,8 +116,8 @@ class LlmEnd(RunEvent):
     usage: Usage
     provider: str
     duration_ms: float
-    model: str = ""
-    """The model that was asked. `response.model` is the one that its server names."""
+    requested_model: str = ""
+    """The model that was asked; empty where the provider chooses it. `response.model` is the name its server gives."""
     from_checkpoint: bool = False
     """An earlier attempt at this turn made the call: its duration is unknown and 0."""
 

@@ -101,7 +101,8 @@ class ProcessGauges:
 
     def collect(self) -> Iterable[Metric]:
         """Yield the gauges and counters."""
-        held = Counter(kind for kind, _ in self._held)
+        # The event loop goes on meanwhile: `list` and `dict` copy in one step.
+        held = Counter(kind for kind, _ in list(self._held))
         yield _gauges(
             "leases_held",
             "Leases that this process holds: of running turns, running actions, outboxes that are sent.",

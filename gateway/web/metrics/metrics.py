@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 from collections.abc import Collection
 from contextlib import AbstractAsyncContextManager
@@ -24,6 +25,9 @@ from gateway.web.serving import Running
 
 __all__ = ["Metrics"]
 
+_VERSION: Final = version("askfirst")
+_PROCESS: Final = ProcessCollector(registry=None)
+"""The memory, CPU time and files of this process, for all of its gateways."""
 _ERRORS: Final = {
     errors.Conflict: "conflict",
     errors.Fenced: "fenced",
@@ -47,9 +51,9 @@ class Metrics:
         self._definitions = Definitions(self._registry)
         self._gauges: StoreGauges | None = None
         self.events = EventCounts(self._definitions, channels, tools)
-        ProcessCollector(registry=self._registry)
+        self._registry.register(_PROCESS)
         about = Info("build", "The release that runs.", namespace="askfirst", registry=self._registry)
-        about.info({"version": version("askfirst"), "python": platform.python_version()})
+        about.info({"version": _VERSION, "python": platform.python_version()})
 
     def timed(self, store: Store) -> Store:
         """Return the store with its calls timed."""
@@ -76,7 +80,7 @@ class Metrics:
         """Return all metrics in the text format of Prometheus. Takes a second at most, also when the store is away."""
         if self._gauges is not None:
             await self._gauges.refresh()
-        return generate_latest(WithoutCreated(self._registry))
+        return await asyncio.to_thread(generate_latest, WithoutCreated(self._registry))  # it reads /proc
 
     def _note_call(self, operation: str, seconds: float, error: BaseException | None) -> None:
         self._definitions.store_calls.labels(operation).observe(seconds)

@@ -52,6 +52,8 @@ _REJECTED: Final = {
     "TimeoutError": "store_unavailable",
 }
 """Class of an error -> the reason for which a request was refused."""
+_OWN: Final = "default"
+"""The label of a model that the provider chooses by itself."""
 _STATUSES: Final = range(100, 600)
 _LANES: Final = ("turn", "action", "out")
 
@@ -126,7 +128,7 @@ class EventCounts:
         if event.from_checkpoint:  # an earlier attempt has counted it
             return
         metrics, usage = self._metrics, event.usage
-        which = (event.provider, self._model(event.model))
+        which = (event.provider, self._model(event.requested_model or _OWN))
         metrics.model_calls.labels(*which, "ok").observe(event.duration_ms / 1000)
         fresh = usage.prompt_tokens - usage.cached_prompt_tokens - usage.cache_write_tokens
         for kind, count in (
@@ -143,7 +145,7 @@ class EventCounts:
             metrics.cost.labels(*which).inc(max(0.0, usage.cost_usd))
 
     def llm_error(self, event: LlmError) -> None:
-        which = (event.provider, self._model(event.model))
+        which = (event.provider, self._model(event.model or _OWN))
         self._metrics.model_calls.labels(*which, "error").observe(event.duration_ms / 1000)
         if event.retry_in_seconds is not None:
             self._metrics.model_retries.labels(*which).inc()
