@@ -114,10 +114,7 @@ class Gateway:
         """The notices for the console of `askfirst dev`."""
         self._console = console
         self._metrics, self._metrics_host = self._make_metrics(), metrics_host
-        headers = self.settings.otel_headers
-        self._spans = span_export(
-            self.settings.spans_url, headers=headers.get_secret_value() if headers else "", service_name=self.bot.name
-        )
+        self._spans = self._span_export()
         readers: list[Reader] = [EventLog(content=self.settings.log_content), self._metrics.events]
         readers += [self.feed] if console else []
         readers += [self._span_reader(self._spans)] if self._spans is not None else []
@@ -140,6 +137,11 @@ class Gateway:
         self._webhooks = Webhooks(self.channels)
         self._stack: contextlib.AsyncExitStack | None = None
         self._bridge: asyncio.Task[Bridge] | None = None
+
+    def _span_export(self) -> SpanExport | None:
+        headers = self.settings.otel_headers
+        secret = headers.get_secret_value() if headers else ""
+        return span_export(self.settings.spans_url, headers=secret, service_name=self.bot.name)
 
     def _span_reader(self, export: SpanExport) -> SpanReader:
         return SpanReader(
