@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway.agent.calls import CallFailed
+from gateway.agent.call_errors import CallFailed
 from gateway.observe.events import EVENTS, LlmEnd, ToolErrorRaised
 from gateway.observe.teller import Teller
 from gateway.providers.base import Usage

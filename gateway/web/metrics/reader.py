@@ -8,7 +8,7 @@ from typing import Any, Final, get_args
 
 from prometheus_client import Counter, Histogram
 
-from gateway.agent.calls import CallFailed
+from gateway.agent.call_errors import CallFailed
 from gateway.observe import StopReason
 from gateway.observe.events import (
     DeliveryFailed,
