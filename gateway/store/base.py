@@ -7,7 +7,7 @@ actions, sessions and budgets are above it. Values are JSON. All stamps are of t
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -194,6 +194,17 @@ class Store(Protocol):
 
         It is never given back.
         """
+        ...
+
+    async def spent(self, names: Sequence[str]) -> list[Mapping[str, int]]:
+        """Return the counts under these names, summed over all partitions. A count that was never added to is empty.
+
+        Amounts are added by `Transaction.spends`.
+        """
+        ...
+
+    async def all_spent(self, prefix: str) -> dict[str, Mapping[str, int]]:
+        """Return the counts whose name begins with `prefix`, by name, summed over all partitions."""
         ...
 
     async def dead_letters(self, *, after: int = 0, limit: int | None = None) -> list[Dead]:

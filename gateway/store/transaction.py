@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from channels import Json
 from gateway.store.form import FORM
-from gateway.store.types import Dead, Incoming, Kind, Lease, Prefetch, QueuedPart
+from gateway.store.types import Dead, Incoming, Kind, Lease, Prefetch, QueuedPart, Spending
 
 __all__ = ["Chained", "Committed", "Put", "Timer", "Transaction"]
 
@@ -96,6 +96,8 @@ class Transaction:
     """Ids of timers to remove."""
     signals: list[tuple[str, Json]] = field(default_factory=list)
     """(conversation, signal): for the current holder of the conversation's turn. Dropped if there is no holder."""
+    spends: list[Spending] = field(default_factory=list)
+    """Amounts to add to counts. Counts are read by `Store.spent`."""
     dead: list[Dead] = field(default_factory=list)
     """Dead letters to keep. One of the same id is replaced."""
 

@@ -27,6 +27,7 @@ __all__ = [
     "QueuedPart",
     "Record",
     "Snapshot",
+    "Spending",
     "Stats",
     "Waiting",
     "Written",
@@ -277,6 +278,19 @@ class Cell:
     def cost_micros(self) -> int:
         """Microseconds in which the rate refills its cost."""
         return int(self.cost * self.period_seconds * 1_000_000 / self.burst)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """Amounts to add to a count that several processes share. The count may exceed any limit.
+
+    Each partition has its own count under a name, and readers get the sum of all partitions.
+    """
+
+    name: str
+    amounts: Mapping[str, int]
+    keep_seconds: float
+    """How long the count is kept after the last addition. A later addition begins anew at 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,6 +99,7 @@ local changes = {
   signal = function(conversation, value)
     if read_lane('turn', conversation).worker then redis.call('RPUSH', key('signals', conversation), value) end
   end,
+  spend = spend,
   dead = function(dead_id, conversation, reason, held)
     redis.call('ZADD', key('dead'), tick(), dead_id)
     redis.call('HSET', key('letter', dead_id), 'conversation', conversation, 'reason', reason, 'stamp', now, 'held', held)

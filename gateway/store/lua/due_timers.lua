@@ -1,8 +1,9 @@
 -- ARGV: the most timers, the newest form that is known
 -- Returns the timers that are due, in order (id, due, event), the microseconds to the next one (-1: none), and the
--- count of pending decisions of the known forms. It also removes some expired records, which no script returns any more.
+-- count of pending decisions of the known forms. It also removes some expired records and counts, which no script returns any more.
 local most, knows = tonumber(argument()), tonumber(argument())
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', key('ends'), '-inf', now, 'LIMIT', 0, most)) do remove_record(name) end
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', key('spent_ends'), '-inf', now, 'LIMIT', 0, most)) do forget_spent(name) end
 local found = redis.call('ZRANGEBYSCORE', key('timers'), '-inf', now, 'WITHSCORES', 'LIMIT', 0, most)
 local timers = {}
 for i = 1, #found, 2 do

@@ -42,6 +42,30 @@ local function remove_record(name)
   redis.call('ZREM', key('ends'), name)
 end
 
+-- spent:<name>   hash: the amounts of a count by field
+-- spent_names    the names of all counts
+-- spent_ends     the names of all counts, by the moment at which they end
+
+local function show_spent(name)
+  local ends = redis.call('ZSCORE', key('spent_ends'), name)
+  if not ends or tonumber(ends) <= now then return {} end
+  return redis.call('HGETALL', key('spent', name))
+end
+
+local function forget_spent(name)
+  redis.call('DEL', key('spent', name))
+  redis.call('ZREM', key('spent_names'), name)
+  redis.call('ZREM', key('spent_ends'), name)
+end
+
+local function spend(name, keep, ...)
+  local amounts, ends = { ... }, redis.call('ZSCORE', key('spent_ends'), name)
+  if ends and tonumber(ends) <= now then forget_spent(name) end
+  for i = 1, #amounts, 2 do redis.call('HINCRBY', key('spent', name), amounts[i], amounts[i + 1]) end
+  redis.call('ZADD', key('spent_names'), 0, name)
+  redis.call('ZADD', key('spent_ends'), now + tonumber(keep), name)
+end
+
 -- Returns the number of the line before the first one returned, and the lines of a log after `after`; at most the last
 -- `last` of them (-1: all).
 local function show_log(name, after, last)

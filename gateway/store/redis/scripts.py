@@ -18,6 +18,7 @@ __all__ = [
     "ACCEPT_NEW",
     "ACQUIRE",
     "ADD",
+    "ALL_SPENT",
     "COMMIT",
     "DEAD_LETTERS",
     "DROP_SOME",
@@ -40,6 +41,7 @@ __all__ = [
     "RENEW",
     "REPLAY_DEAD",
     "SCAN",
+    "SPENT",
     "STATS",
     "TIDY",
     "WAITING",
@@ -96,6 +98,8 @@ PEEK = Script("peek", "no-writes")
 GET = Script("get", "no-writes")
 SCAN = Script("scan", "no-writes")
 READ = Script("read", "no-writes")
+SPENT = Script("spent", "no-writes")
+ALL_SPENT = Script("all_spent", "no-writes")
 PENDING_DECISIONS = Script("pending_decisions", "no-writes")
 OUTBOX = Script("outbox", "no-writes")
 HAS_WORK = Script("has_work", "no-writes")

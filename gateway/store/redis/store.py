@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -13,7 +13,7 @@ from gateway.store.clock_steps import elapsed_ns
 from gateway.store.codec import decode, decode_all, decode_loosely, moment, span
 from gateway.store.errors import Conflict, Fenced, StoreUnavailable, TooLate
 from gateway.store.form import FORM
-from gateway.store.redis import dead_letters, scripts, wire
+from gateway.store.redis import dead_letters, scripts, spent, wire
 from gateway.store.redis.client import Value
 from gateway.store.redis.connection import Server
 from gateway.store.redis.ingest import RedisBatcher
@@ -306,6 +306,12 @@ class RedisStore:
         sent = [word for cell in cells for word in wire.cell_arguments(cell)]
         [wait] = await self._server.run_at(scripts.ACQUIRE, [(self._server.keys.rates, [len(cells), *sent])])
         return float(wait) / 1_000_000
+
+    async def spent(self, names: Sequence[str]) -> list[Mapping[str, int]]:
+        return await spent.read(self._server, names)
+
+    async def all_spent(self, prefix: str) -> dict[str, Mapping[str, int]]:
+        return await spent.read_all(self._server, prefix)
 
     # ───────────── dead letters, the service ─────────────
 

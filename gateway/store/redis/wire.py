@@ -175,6 +175,9 @@ def _operations(transaction: Transaction) -> Iterator[tuple[Value, ...]]:
         yield "cancel", timer_id
     for conversation, signal in transaction.signals:
         yield "signal", conversation, encode(signal)
+    for spending in transaction.spends:
+        amounts = (word for pair in spending.amounts.items() for word in pair)
+        yield "spend", spending.name, span(spending.keep_seconds), *amounts
     for letter in transaction.dead:
         yield "dead", letter.dead_id, letter.conversation, letter.reason, dead_to_text(letter)
     if lease is not None:

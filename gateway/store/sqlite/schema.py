@@ -172,7 +172,16 @@ SELECT 'turn', conversation, min(stamp) + 600000000, 1 FROM event WHERE NOT (wak
 ON CONFLICT (kind, lane) DO UPDATE SET ready_at = max(excluded.ready_at, due), rests = 1 WHERE ready_at IS NULL;
 """
 
-_MIGRATIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5)
+_VERSION_6 = """
+CREATE TABLE spent (                   -- counts that are only added to
+    name TEXT PRIMARY KEY,
+    amounts TEXT NOT NULL,             -- a JSON object of integers
+    ends INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX spent_ends ON spent (ends);
+"""
+
+_MIGRATIONS = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6)
 """Each migrates a file from the version before it. A released one is never changed."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Hashable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from gateway.store.codec import moment
 from gateway.store.embedded import Rewriting
 from gateway.store.errors import Overloaded, StoreUnavailable
 from gateway.store.form import FORM
-from gateway.store.sqlite import cleanup, lanes, leases, mailbox, records, rows, stats
+from gateway.store.sqlite import cleanup, lanes, leases, mailbox, records, rows, spent, stats
 from gateway.store.sqlite import transaction as transactions
 from gateway.store.sqlite.clock import Clock, Woken
 from gateway.store.sqlite.disk_space import DiskSpace
@@ -273,6 +273,18 @@ class SqliteStore:
     async def acquire(self, cells: Sequence[Cell]) -> float:
         cells = tuple(cells)
         return await self._do(lambda db, at: records.acquire(db, at, cells))
+
+    async def spent(self, names: Sequence[str]) -> list[Mapping[str, int]]:
+        names = tuple(names)
+        return await self._do(lambda db, at: spent.read(db, at, names))
+
+    async def all_spent(self, prefix: str) -> dict[str, Mapping[str, int]]:
+        found: dict[str, Mapping[str, int]] = {}
+        after = ""
+        while page := await self._do(partial(spent.page, prefix=prefix, after=after, limit=_PAGE)):
+            found |= page
+            after = page[-1][0]
+        return found
 
     async def dead_letters(self, *, after: int = 0, limit: int | None = None) -> list[Dead]:
         found: list[Dead] = []

@@ -7,7 +7,7 @@ import sqlite3
 from gateway.store.codec import encode, incoming_to_text, micros, moment
 from gateway.store.errors import Conflict, TooLate
 from gateway.store.form import FORM
-from gateway.store.sqlite import lanes, leases, mailbox, records
+from gateway.store.sqlite import lanes, leases, mailbox, records, spent
 from gateway.store.sqlite.clock import Moment
 from gateway.store.transaction import Committed, Transaction
 from gateway.store.types import Kind
@@ -46,6 +46,7 @@ def apply(db: sqlite3.Connection, at: Moment, transaction: Transaction) -> Commi
         db.execute("DELETE FROM timer WHERE timer_id = ?", (timer_id,))
     for conversation, signal in transaction.signals:
         leases.signal(db, conversation, encode(signal))
+    spent.add(db, at, transaction.spends)
     for letter in transaction.dead:
         mailbox.keep_dead(db, at, letter)
     lease = None

@@ -30,6 +30,7 @@ from gateway.testing.store_contract.outbox import OutboxContract
 from gateway.testing.store_contract.prefetch import PrefetchContract
 from gateway.testing.store_contract.records import RecordsContract
 from gateway.testing.store_contract.service import ServiceContract
+from gateway.testing.store_contract.spending import SpendingContract
 from gateway.testing.store_contract.takeover import TakeoverContract
 from gateway.testing.store_contract.timers import TimersContract
 from gateway.testing.store_contract.waiting import WaitingContract
@@ -53,6 +54,7 @@ class StoreContract(
     TimersContract,
     DeadLettersContract,
     CellsContract,
+    SpendingContract,
     FormsContract,
     ServiceContract,
     ModelContract,

@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator
 from itertools import count
 
 import pytest
+from redis.asyncio import Redis
 from redis.crc import key_slot
 
 from gateway.store.errors import Overloaded
 from gateway.store.redis import RedisStore
 from gateway.store.redis.keys import PARTITIONS, Keys, partition_of
 from gateway.store.transaction import Put, Timer, Transaction
-from gateway.store.types import Dead, Incoming, Key, QueuedPart
+from gateway.store.types import Dead, Incoming, Key, QueuedPart, Spending
 
 MAX_WAITING = 5
 
@@ -217,3 +218,13 @@ async def test_expired_record_is_removed_and_its_version_kept_a_while(store: Red
     assert [key.name for key, _ in await store.scan("")] == ["kept"]
     await store.commit(Transaction(partition="05", puts={"r": Put("new")}, expect={"r": 0}))
     assert (await store.get([Key("05", "r")]))[Key("05", "r")].version == 2
+
+
+async def test_ended_count_leaves_the_server(store: RedisStore, prefix: str, redis_url: str) -> None:
+    spends = [Spending(name="day", amounts={"n": 1}, keep_seconds=10)]
+    await store.commit(Transaction(partition="05", spends=spends))
+    async with Redis.from_url(redis_url) as redis:
+        assert [key async for key in redis.scan_iter(f"{prefix}:*spent:day")] != []
+        store.offset_seconds = 11
+        await store.run_timers()
+        assert [key async for key in redis.scan_iter(f"{prefix}:*spent*")] == []

@@ -16,7 +16,7 @@ from gateway.store.base import Store
 from gateway.store.redis import RedisStore, scripts
 from gateway.store.redis.keys import PARTITIONS, Keys
 from gateway.store.transaction import Chained, Put, Timer, Transaction
-from gateway.store.types import Cell, Dead, Incoming, Key, Prefetch, QueuedPart
+from gateway.store.types import Cell, Dead, Incoming, Key, Prefetch, QueuedPart, Spending
 from tests.store.redis_server import RedisServer
 
 SLOTS = 16384
@@ -120,6 +120,7 @@ async def everything(store: Store) -> None:
             ],
             cancel=["x"],
             signals=[(c, "stop")],
+            spends=[Spending(name="{day}", amounts={"tokens": 1}, keep_seconds=0.001)],
             dead=[Dead(dead_id="{dead}", conversation=c, reason="r", incoming=event)],
         )
     )
@@ -140,6 +141,8 @@ async def everything(store: Store) -> None:
     await store.run_timers()
     await store.get([Key(partition, "{r}")])
     await store.scan("{")
+    await store.spent(["{day}", "other"])
+    await store.all_spent("{")
     await store.read(Key(partition, "{log}"))
     await store.outbox(c)
     await store.has_work(c)

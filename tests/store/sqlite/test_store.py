@@ -21,7 +21,7 @@ from gateway.store.sqlite.clock import Clock, Moment
 from gateway.store.sqlite.disk_space import DiskSpace
 from gateway.store.sqlite.writer import Writer
 from gateway.store.transaction import Put, Timer, Transaction
-from gateway.store.types import Dead, Incoming, Key, Prefetch, QueuedPart
+from gateway.store.types import Dead, Incoming, Key, Prefetch, QueuedPart, Spending
 from gateway.testing.store_contract.helpers import arrive, take
 
 BODY = {"text": "x" * 300}
@@ -270,6 +270,7 @@ async def test_what_has_expired_leaves_the_file(store: SqliteStore, path: Path) 
         await store.accept([Incoming(conversation="c", event_ids=(f"e{n}",), body={}, keep_seconds=10)])
         await store.commit(Transaction(partition="00", puts={f"r{n}": Put("private", ttl_seconds=10)}))
     await store.commit(Transaction(partition="00", puts={"kept": Put(1)}, deletes=["r0"]))
+    await store.commit(Transaction(partition="00", spends=[Spending(name="day", amounts={"n": 1}, keep_seconds=10)]))
     await store.close()
     for seconds, left in ((20, [("kept", "1"), ("r0", None), ("r1", None), ("r2", None)]), (4000, [("kept", "1")])):
         later = SqliteStore(path)
@@ -279,6 +280,7 @@ async def test_what_has_expired_leaves_the_file(store: SqliteStore, path: Path) 
         await later.close()
         with closing(sqlite3.connect(path)) as file:
             assert file.execute("SELECT count(*) FROM seen").fetchone() == (0,)
+            assert file.execute("SELECT count(*) FROM spent").fetchone() == (0,)
             assert file.execute("SELECT name, value FROM record").fetchall() == left
 
 
