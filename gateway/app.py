@@ -128,6 +128,7 @@ class Gateway:
             events=self._events,
             public_url=self.settings.public_url,
             limits=self.settings.limits,
+            budgets=self.settings.budgets,
             traces_ttl_seconds=self.settings.traces_ttl_seconds,
         )
         self._metrics.watch(self.store, self.engine.context.held, self._events)

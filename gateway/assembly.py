@@ -17,6 +17,7 @@ from channels.catalogue import lacking
 from channels.direct import DirectChannel
 from gateway.access import AllowList
 from gateway.artifacts import ArtifactStore
+from gateway.budgets import Budget
 from gateway.channel_agent import ChannelAgent
 from gateway.engine.context import TRACES_TTL_SECONDS, EngineContext
 from gateway.engine.engine import Engine
@@ -97,6 +98,7 @@ def assemble(
     events: Teller,
     public_url: str | None = None,
     limits: Limits | None = None,
+    budgets: Sequence[Budget] = (),
     traces_ttl_seconds: float = TRACES_TTL_SECONDS,
 ) -> Engine:
     """Return this process's engine, not started yet."""
@@ -110,6 +112,7 @@ def assemble(
         events=events,
         worker=secrets.token_hex(8),
         limits=limits or Limits(),
+        budgets=budgets,
         traces_ttl_seconds=traces_ttl_seconds,
     )
     return Engine(context)

@@ -37,6 +37,7 @@ OPERATIONS = frozenset(
         "people",
         "admit",
         "expel",
+        "usage",
     }
 )
 LONGEST_PATH = 103

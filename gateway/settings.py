@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from channels import MissingSetting, Way
 from channels.catalogue import BUILT_IN, Setting, names, polls, settings_of
+from gateway.budgets import Budget, parse_budgets
 from gateway.env_file import load_env_file
 from gateway.environment import SECRETS, read_secret
 from gateway.limits import Limits
@@ -44,6 +45,10 @@ LogPeople: TypeAlias = Literal["plain", "pseudonym"]
 
 def _read_limits(value: object) -> object:
     return Limits.parse(value) if isinstance(value, str) else value
+
+
+def _read_budgets(value: object) -> object:
+    return parse_budgets(value) if isinstance(value, str) else value
 
 
 class _Secrets(PydanticBaseSettingsSource):
@@ -86,6 +91,8 @@ class Settings(BaseSettings):
     """People and channels that may talk to the bot. None: not set."""
     limits: Annotated[Limits, NoDecode, BeforeValidator(_read_limits)] = Limits.usual()
     """Limits per person, per place and in all."""
+    budgets: Annotated[tuple[Budget, ...], NoDecode, BeforeValidator(_read_budgets)] = ()
+    """What people and the bot may spend on the model in a day or a month."""
     provider: str | None = None
     admin_token: AdminToken | None = None
     """Bearer token that `/metrics` asks for."""

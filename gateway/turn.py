@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from channels import Address, Json, Message, Person, Reply
-from gateway.agent import Agent, Ask, Asked, Interceptors, Journal, Keep, LoopOutcome, LoopPorts, Verdict
+from gateway.agent import Agent, Ask, Asked, Expenses, Interceptors, Journal, Keep, LoopOutcome, LoopPorts, Verdict
 from gateway.artifacts import media_of
 from gateway.memory import RESET, to_entries
 from gateway.observe.results import AgentResult, StopReason
@@ -41,7 +41,7 @@ __all__ = [
 
 CommandHandler: TypeAlias = Callable[[ToolContext, str], Awaitable[str | Reply | None]]
 
-BUILT_IN: Final = ("start", "help", "new", "stop", "pending")
+BUILT_IN: Final = ("start", "help", "new", "stop", "pending", "usage")
 """Commands of every bot. /stop runs in the decision lane. /whoami and /pair are not listed."""
 
 _EXCUSES: Mapping[str, str] = {
@@ -52,6 +52,21 @@ _EXCUSES: Mapping[str, str] = {
     "timeout": "turn_timeout",
 }
 """The key of the text for a turn that ended without an answer, by its stop reason."""
+
+
+class TurnExpenses(Expenses, Protocol):
+    """What a turn spends of the budgets of its person and of the bot."""
+
+    async def notice(self, language: str, *, began: bool) -> str | None:
+        """Return the text for a turn that one of these budgets has ended; None if none has.
+
+        A person is told once a window in each conversation, and whenever the turn had begun. Else the text is empty.
+        """
+        ...
+
+    async def report(self, language: str) -> str:
+        """Return the answer to /usage, as Markdown."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +90,7 @@ class Turn:
     """Loads the conversation's open actions, anew at each call."""
     events: RunTeller
     """Tells the events of the turn."""
+    expenses: TurnExpenses
     admit: Callable[[str, str], Awaitable[str]] | None = None
     """Admits the person with this pairing code and returns the answer in this language. None if this person may not
     admit others."""
@@ -175,6 +191,8 @@ class BotCommands:
                 outcome.replies, outcome.transcript = [Reply(text=say("new_done", turn.language))], [RESET]
             case "pending":
                 outcome.replies = [Reply(text=_open_actions(turn, await turn.actions()), exact=True)]
+            case "usage":
+                outcome.replies = [Reply(text=await turn.expenses.report(turn.language), exact=True)]
             case "whoami" if command not in self._own:
                 outcome.replies = [Reply(text=say("whoami", turn.language, person=f"`{turn.person}`"))]
             case "pair" if command not in self._own and turn.admit is not None:
@@ -207,7 +225,13 @@ async def answer_with_model(turn: Turn, agent: Agent, proposer: ActionProposer, 
         [*turn.history, *turn.notes, *reminders, *turn.model_messages],
         context=turn.context,
         on_confirm=proposer,
-        ports=LoopPorts(journal=turn.journal, keep=turn.keep, events=turn.events, interceptors=interceptors),
+        ports=LoopPorts(
+            journal=turn.journal,
+            keep=turn.keep,
+            events=turn.events,
+            expenses=turn.expenses,
+            interceptors=interceptors,
+        ),
     )
     outcome = Outcome(
         stop_reason=done.stop_reason,
@@ -217,12 +241,21 @@ async def answer_with_model(turn: Turn, agent: Agent, proposer: ActionProposer, 
         loop=done,
     )
     silent = outcome.asked or done.stop_reason == "cancelled"
-    text = "" if silent else done.content or _excuse(done.stop_reason, turn.language)
+    text = "" if silent else await _text(turn, done)
     links = [link(item.filename, item.url) for item in done.artifacts if item.url]
     if text or links:
         outcome.replies.append(Reply(text="\n\n".join(filter(None, [text, *links]))))
     outcome.replies += [Reply(media=(media_of(item),)) for item in done.artifacts if item.url is None]
     return outcome
+
+
+async def _text(turn: Turn, done: LoopOutcome) -> str:
+    """Return the text that answers the person."""
+    if done.stop_reason == "budget":
+        notice = await turn.expenses.notice(turn.language, began=done.iterations > 0)
+        if notice is not None:
+            return "\n\n".join(filter(None, [done.content, notice]))
+    return done.content or _excuse(done.stop_reason, turn.language)
 
 
 class ActionProposer:

@@ -134,6 +134,7 @@ NAMES: dict[str, Callable[[], str]] = {
     "opted_out/c": lambda: keys.opted_out("c"),
     "unreachable/c": lambda: keys.unreachable("c"),
     "word/m/c": lambda: keys.turn_result("c", "m"),
+    "budget_told/p/c": lambda: keys.budget_told("c", "p"),
     "doubt/p/c": lambda: keys.attempt_state("c", "p"),
     "message/m/c": lambda: keys.platform_message("c", "m"),
     "taken/p/c": lambda: keys.part_message("c", "p"),

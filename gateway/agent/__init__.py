@@ -9,7 +9,7 @@ from gateway.agent.journal import Journal, Keep
 from gateway.agent.loop import AgentSpec, run_loop
 from gateway.agent.model import OnText
 from gateway.agent.outcome import LoopOutcome
-from gateway.agent.ports import LoopPorts
+from gateway.agent.ports import Expenses, LoopPorts
 
 __all__ = [
     "Agent",
@@ -19,6 +19,7 @@ __all__ = [
     "Asked",
     "CancellationToken",
     "ConfirmAction",
+    "Expenses",
     "Interceptors",
     "Journal",
     "Keep",

@@ -19,7 +19,7 @@ from gateway.agent.handing_over import HandOver
 from gateway.agent.journal import CallResult, Progress
 from gateway.agent.model import ModelCaller, Stopped
 from gateway.agent.outcome import LoopOutcome
-from gateway.agent.ports import LoopPorts
+from gateway.agent.ports import Expenses, LoopPorts
 from gateway.agent.unattended import Unattended
 from gateway.agent.window import LEAST_BYTES, Window, fitted, size
 from gateway.logs import describe_error
@@ -131,6 +131,7 @@ async def run_loop(
             hand_over=HandOver(progress=progress, on_confirm=on_confirm, events=events, ports=ports),
         ),
         progress=progress,
+        expenses=ports.expenses,
         request=request,
         answer_format=answer_format,
         cancellation=ports.cancellation,
@@ -174,6 +175,7 @@ class _Loop:
     caller: ModelCaller
     runner: CallRunner
     progress: Progress
+    expenses: Expenses | None
     request: Request
     answer_format: AnswerFormat | None
     cancellation: CancellationToken | None
@@ -195,7 +197,7 @@ class _Loop:
         while self.iterations < config.max_iterations + self.faults:
             if self.caller.stopping.is_set():
                 return await self._cancelled()
-            if (spent := self._spent()) is not None:
+            if (spent := self._spent() or await self._shared_budget()) is not None:
                 tokens, cost = self.usage.total_tokens, self.usage.cost_usd
                 await self.events.tell(BudgetExceeded, reason=spent, tokens_used=tokens, cost_used=cost)
                 return self._end("budget")
@@ -256,6 +258,12 @@ class _Loop:
             return said
         return None
 
+    async def _shared_budget(self) -> str | None:
+        """Return which budget of the person or the bot is used up; None if the next reply is recorded already."""
+        if self.expenses is None or self.progress.reply(self.iterations + 1) is not None:
+            return None
+        return await self.expenses.used_up()
+
     async def _reply(self) -> Response:
         self.iterations += 1
         messages = (*self.request.messages, *self.messages)
@@ -271,6 +279,8 @@ class _Loop:
         else:
             response = await self._call_model(messages)
             self.spec.meter.add(response.usage)
+            if self.expenses is not None:
+                self.expenses.add(response.usage)
             if response.tool_calls and not self.spec.config.routing_only:
                 await self.progress.replied(response)
         self.served_by = response.usage.provider

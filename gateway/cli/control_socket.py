@@ -30,7 +30,7 @@ from gateway.store.errors import StoreRefused
 
 __all__ = ["operate"]
 
-_READS = frozenset({"pending", "dead", "waiting", "people"})
+_READS = frozenset({"pending", "dead", "waiting", "people", "usage"})
 _ANSWER_WITHIN = aiohttp.ClientTimeout(total=10)
 
 

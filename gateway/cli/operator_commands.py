@@ -1,5 +1,5 @@
-"""Commands ``askfirst pending``, ``waiting``, ``dead``, ``people`` and ``send``: work on a store, with its server up or
-down."""
+"""Commands ``askfirst pending``, ``waiting``, ``dead``, ``people``, ``usage`` and ``send``: work on a store, with its
+server up or down."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gateway.control_server import store_file
 from gateway.operations.dead_letters import LETTERS_A_PAGE
 from gateway.settings import Settings
 
-__all__ = ["dead", "pending", "people", "send", "waiting"]
+__all__ = ["dead", "pending", "people", "send", "usage", "waiting"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -217,6 +217,24 @@ def people_remove(settings: Settings, person: str, *, as_json: bool) -> None:
     """Withdraw the access that a code gave to PERSON, for example telegram:123:456."""
     found = operate(settings, "expel", person=person)
     _tell(found, as_json=as_json, plain=f"No longer let in: {visible(found['person'])}")
+
+
+@click.command()
+@click.option("--by", type=click.Choice(["person", "conversation", "bot", "day"]), default="day", show_default=True)
+@click.option("--since", type=click.DateTime(["%Y-%m-%d"]), metavar="DAY", help="From this day of UTC on: 2026-11-01.")
+@_on_a_store
+def usage(settings: Settings, by: str, since: datetime | None, *, as_json: bool) -> None:
+    """Show what the model was used for: calls, tokens and cost, for the last two months or since a day."""
+    found = operate(settings, "usage", by=by, since="" if since is None else f"{since:%Y-%m-%d}")
+    head = (by.upper(), "CALLS", "TOKENS IN", "CACHED", "OUT", "USD", "UNPRICED", "SAVED USD")
+    _tell(found, as_json=as_json, plain=_table(head, [_usage_row(by, each) for each in found]) or "Nothing was used.")
+
+
+def _usage_row(by: str, each: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a row of `usage`. Tokens without a known price stand apart: the cost has no part of them."""
+    counts = (each[name] for name in ("calls", "prompt_tokens", "cached_prompt_tokens", "completion_tokens"))
+    cost = "unknown" if each["cost_usd"] is None else f"{each['cost_usd']:.4f}"
+    return (each[by], *map(str, counts), cost, str(each["unpriced_tokens"]), f"{each['saved_usd']:.4f}")
 
 
 @click.command()

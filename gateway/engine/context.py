@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
@@ -11,6 +11,7 @@ from typing import Protocol
 from channels import Address, Channel, Json, Person
 from gateway.access import AllowList
 from gateway.artifacts import ArtifactStore
+from gateway.budgets import Budget
 from gateway.channel_agent import ChannelAgent
 from gateway.engine.alarms import Alarms, outcomes
 from gateway.engine.clock import StoreClock, is_timely
@@ -71,6 +72,8 @@ class EngineContext:
     """The name of this process in its leases. It is new at every start, so that no process passes for the one before
     it."""
     limits: Limits = field(default_factory=Limits)
+    budgets: Sequence[Budget] = ()
+    """The budgets of `ASKFIRST_BUDGETS`."""
     traces_ttl_seconds: float = TRACES_TTL_SECONDS
     """Life of the stored trace of a turn; 0: none is stored."""
     lease_seconds: float = 6.0

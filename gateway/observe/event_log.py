@@ -15,6 +15,7 @@ from typing import Any
 
 from gateway.observe.events import (
     ActionAudited,
+    BudgetWarning,
     CacheHit,
     DeliveryFailed,
     DeliveryRetried,
@@ -171,6 +172,11 @@ class EventLog:
         by = {"stage": event.stage, "interceptor": event.interceptor}
         log.info("vetoed", extra={**self._of(event), **about, **by})
 
+    def budget_warning(self, event: BudgetWarning) -> None:
+        how = "is used up" if event.used_up else "is nearly used up"
+        spent = {"holder": event.holder, "used": round(event.used, 6)}
+        log.warning("the budget %s %s", event.budget, how, extra={**self._of(event), **spent})
+
     # ── actions ──
 
     def action_audited(self, event: ActionAudited) -> None:
@@ -227,6 +233,7 @@ _LINES: Mapping[type[ObservedEvent], Callable[[EventLog, Any], None]] = {
     ToolErrorRaised: EventLog.tool_error,
     PendingStashed: EventLog.pending_stashed,
     InterceptorVetoed: EventLog.vetoed,
+    BudgetWarning: EventLog.budget_warning,
     ActionAudited: EventLog.action_audited,
     EffectEnd: EventLog.effect_end,
     MessageSent: EventLog.message_sent,

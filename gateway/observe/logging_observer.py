@@ -20,11 +20,12 @@ __all__ = ["LoggingObserver"]
 log = logging.getLogger("askfirst.observe")
 
 _NAMES: Final = frozenset({
-    "action", "action_id", "actions", "batch_id", "call", "call_id", "cause", "channel", "conversation", "decision",
-    "detector_name", "event_id", "event_ids", "failed_provider", "guardrail_name", "how", "intent",
-    "interceptor", "kind", "message_id", "model", "new_model", "next_provider", "old_model", "parent_run_id",
-    "part_id", "parts", "permission", "person", "provider", "reason", "requested_model", "run_id", "session_id",
-    "sha256", "share", "stage", "state", "status", "stop_reason", "tool", "tool_name", "what", "why",
+    "action", "action_id", "actions", "batch_id", "budget", "call", "call_id", "cause", "channel",
+    "conversation", "decision", "detector_name", "event_id", "event_ids", "failed_provider", "guardrail_name",
+    "holder", "how", "intent", "interceptor", "kind", "message_id", "model", "new_model", "next_provider",
+    "old_model", "parent_run_id", "part_id", "parts", "permission", "person", "provider", "reason",
+    "requested_model", "run_id", "session_id", "sha256", "share", "stage", "state", "status", "stop_reason",
+    "tool", "tool_name", "what", "why",
 })  # fmt: skip
 """The fields with names, ids and fixed words. Every other text may be a person's, so an unknown field is redacted."""
 _TEXTS: Final = frozenset({("cancelled", "reason"), ("webhook_rejected", "why")})

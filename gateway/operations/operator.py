@@ -7,11 +7,12 @@ from gateway.operations.conversations import ConversationCommands
 from gateway.operations.dead_letters import DeadLetterCommands
 from gateway.operations.ownership import record_served
 from gateway.operations.people import PeopleCommands
+from gateway.operations.usage import UsageCommands
 
 __all__ = ["Operator"]
 
 
-class Operator(ActionCommands, ConversationCommands, DeadLetterCommands, PeopleCommands):
+class Operator(ActionCommands, ConversationCommands, DeadLetterCommands, PeopleCommands, UsageCommands):
     """The commands of an operator. Each public method but `remember` is one, and its result is JSON."""
 
     async def remember(self) -> None:

@@ -28,6 +28,7 @@ __all__ = [
     "admitted",
     "attempt_state",
     "before_move",
+    "budget_told",
     "failures",
     "folded_notes",
     "heartbeat",
@@ -159,6 +160,12 @@ def turn_result(conversation: str, message_id: str) -> str:
 def trace(conversation: str, run_id: str) -> str:
     """Record: the trace of a turn, in its bounded form. Written by that turn; `ASKFIRST_TRACES_TTL_SECONDS`."""
     return f"trace/{run_id}/{conversation}"
+
+
+def budget_told(conversation: str, person: str) -> str:
+    """Record: the end of the window in which the person was told here that a budget is used up. Written by turns; until
+    that end."""
+    return f"budget_told/{person}/{conversation}"
 
 
 def attempt_state(conversation: str, part_id: str) -> str:

@@ -24,6 +24,8 @@ __all__ = [
     "duration",
     "isolated",
     "listing",
+    "money",
+    "number",
     "prepare",
     "resolve",
     "say",
@@ -171,6 +173,20 @@ def listing(items: Iterable[str], language: str | None) -> str:
     if direction(language) == "rtl":
         items = map(_isolated_unless_rtl, items)
     return format_list(list(items), locale=resolve(language))
+
+
+def number(value: int, language: str | None) -> str:
+    """Return a whole number with the separators of the language: ``12,345``."""
+    from babel.numbers import format_decimal
+
+    return format_decimal(value, locale=resolve(language)).translate(_NO_BREAK)
+
+
+def money(dollars: float, language: str | None) -> str:
+    """Return an amount of US dollars with up to four decimals: ``0.50 USD``, ``0.0031 USD``."""
+    from babel.numbers import format_decimal
+
+    return f"{format_decimal(dollars, '#,##0.00##', locale=resolve(language))} USD".translate(_NO_BREAK)
 
 
 def isolated(text: str) -> str:

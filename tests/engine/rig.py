@@ -29,6 +29,7 @@ from channels import (
 from gateway import ChannelAgent
 from gateway.access import AllowList
 from gateway.assembly import Storage, assemble, open_store
+from gateway.budgets import parse_budgets
 from gateway.engine.decisions.lane import Decisions
 from gateway.engine.delivery.sender import PartSender
 from gateway.engine.leases import PREFETCH
@@ -114,11 +115,14 @@ class Worker:
         *,
         limits: Limits | None = None,
         people: Sequence[str] = ("*",),
+        budgets: str = "",
     ) -> None:
         self.told = Told()
         events = Teller(readers=[EventLog(), self.told], observers=bot.observers)
         home, allowed = Storage(cast("Store", wire), KEYS, files), AllowList(people)
-        self.engine = assemble(bot, home, platforms, allowed=allowed, events=events, limits=limits)
+        self.engine = assemble(
+            bot, home, platforms, allowed=allowed, events=events, limits=limits, budgets=parse_budgets(budgets)
+        )
         self.context = self.engine.context
         self.decisions = Decisions(self.context)
         self.delivery = PartSender(self.context)
@@ -156,7 +160,9 @@ class Rig:
 
     def another(self) -> Worker:
         """Another process on the same store."""
-        return Worker(self.bot, self.wire, {Platform.name: self.platform}, self.files)
+        worker = Worker(self.bot, self.wire, {Platform.name: self.platform}, self.files)
+        worker.context.budgets = self.worker.context.budgets
+        return worker
 
     async def take(self, *events: Event) -> None:
         """Events come in, and what they decide is decided."""
@@ -237,13 +243,14 @@ async def rig(
     *,
     limits: Limits | None = None,
     people: Sequence[str] = ("*",),
+    budgets: str = "",
     **capabilities: Any,
 ) -> AsyncIterator[Rig]:
     """`people`: those who may talk."""
     store, platform = open_store("sqlite:///:memory:"), platform or Platform(**capabilities)
     await store.open()
     wire = FaultyStore(store)
-    worker = Worker(bot, wire, {Platform.name: platform}, files, limits=limits, people=people)
+    worker = Worker(bot, wire, {Platform.name: platform}, files, limits=limits, people=people, budgets=budgets)
     worker.context.clock.observe(await store.now())
     try:
         yield Rig(bot, store, wire, platform, files, worker)

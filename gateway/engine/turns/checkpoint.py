@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 
 from channels import Json
 from gateway.agent.journal import Progress
 from gateway.engine.context import EngineContext
 from gateway.engine.turns.batch import Batch
+from gateway.engine.turns.expenses import PersonExpenses
 from gateway.pending.seal import step_context
 from gateway.providers.base import ModelMessage
 from gateway.store.transaction import Transaction
@@ -27,8 +29,11 @@ class StoreJournal:
     Each stored step has a seal over itself, its conversation and the seal of the step before it.
     """
 
-    def __init__(self, context: EngineContext, lease: Lease, batch: Batch) -> None:
-        self._context, self._lease, self._batch = context, lease, batch
+    def __init__(
+        self, context: EngineContext, lease: Lease, batch: Batch, expenses: PersonExpenses | None = None
+    ) -> None:
+        """`expenses`: what the turn has spent, booked with its steps."""
+        self._context, self._lease, self._batch, self._expenses = context, lease, batch, expenses
         self._steps = [_bare(step) for step in lease.steps[1:]]
         self._begun = bool(lease.steps)
         self._last_mac = _mac(lease.steps[-1]) if lease.steps else ""
@@ -55,7 +60,9 @@ class StoreJournal:
                 first["vetoes"] = [[place, answer] for place, answer in self.vetoes.items()]
             new.append(self._sealed(first))
         new.append(self._sealed(step))
-        await self._context.commit(Transaction(partition=self._lease.partition, lease=self._lease, steps=new))
+        transaction = Transaction(partition=self._lease.partition, lease=self._lease, steps=new)
+        with self._expenses.booked_by(transaction) if self._expenses is not None else contextlib.nullcontext():
+            await self._context.commit(transaction)
         self._begun = True
         self._steps.append(step)
 

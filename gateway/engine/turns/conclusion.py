@@ -49,7 +49,8 @@ class TurnConcluder:
             async with attempt:
                 transaction = await self._transaction(running, outcome, language)
                 first, at_first = at_first, False
-                await self._commit(transaction, running.address, at_first=first)
+                with running.expenses.booked_by(transaction):
+                    await self._commit(transaction, running.address, at_first=first)
                 taken, how = running.batch.taken, outcome.stop_reason
                 tell_settled(self._context.events, events.run_id, place, taken, transaction, how)
         await self._context.events.tell(SessionSave, events.run_id, session_id=place, message_count=lines)

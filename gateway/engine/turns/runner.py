@@ -26,6 +26,7 @@ from gateway.engine.turns.batch import Batch, choose
 from gateway.engine.turns.checkpoint import StoreJournal, are_genuine, events_of
 from gateway.engine.turns.commits import append_transcript, finish_turn, release, turn_owner, write_acted
 from gateway.engine.turns.conclusion import TurnConcluder
+from gateway.engine.turns.expenses import PersonExpenses
 from gateway.engine.turns.failures import AttemptHistory, FailurePolicy
 from gateway.engine.turns.interception import drop_vetoed_edits, vetoes_of
 from gateway.engine.turns.interrupts import SignalInbox
@@ -178,9 +179,10 @@ class TurnRunner:
                 await self._failures.hand_back(lease, history, wait_seconds=_SUSPECT_SECONDS)
                 return None
             self._suspect = lease.lane
-        journal = StoreJournal(context, lease, batch)
         events = begin_turn(context, batch, address, person)
-        running = RunningTurn(lease, batch, journal, signals, address, person, prefetched, events)
+        expenses = PersonExpenses(context, lease.lane, person, events)
+        journal = StoreJournal(context, lease, batch, expenses)
+        running = RunningTurn(lease, batch, journal, signals, address, person, prefetched, events, expenses)
         signals.person = context.turn_of[lease.lane] = str(person)
         await events.tell(
             TurnStart,

@@ -16,6 +16,7 @@ from gateway.engine.strangers import Strangers
 from gateway.engine.telling import event_id_of, run_of
 from gateway.engine.turns.batch import Batch
 from gateway.engine.turns.checkpoint import StoreJournal
+from gateway.engine.turns.expenses import PersonExpenses
 from gateway.engine.turns.interrupts import SignalInbox
 from gateway.engine.turns.language import detect_language
 from gateway.observe.teller import RunTeller, begin_run
@@ -47,6 +48,7 @@ class RunningTurn:
     """The records that were read with the lease. None if they could not be read, or if a decision was made since."""
     events: RunTeller
     """Tells the events of this turn, also to its trace."""
+    expenses: PersonExpenses
 
     @property
     def conversation(self) -> str:
@@ -112,6 +114,7 @@ def turn_input(
         actions=read_actions,
         admit=partial(strangers.admit, by=person) if strangers.may_admit(person) else None,
         events=running.events,
+        expenses=running.expenses,
     )
 
 

@@ -11,6 +11,7 @@ from gateway.observe.events.base import ObservedEvent, RunEvent, milliseconds_si
 from gateway.observe.events.gateway import (
     ActionAudited,
     ArtifactDelivered,
+    BudgetWarning,
     DecisionJudged,
     DeliveryFailed,
     DeliveryRetried,
@@ -80,6 +81,7 @@ __all__ = [
     "BatchEnd",
     "BatchStart",
     "BudgetExceeded",
+    "BudgetWarning",
     "CacheHit",
     "Cancelled",
     "CostWarning",

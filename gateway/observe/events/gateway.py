@@ -13,6 +13,7 @@ from gateway.tools.pending_action import PendingAction
 __all__ = [
     "ActionAudited",
     "ArtifactDelivered",
+    "BudgetWarning",
     "DecisionJudged",
     "DeliveryFailed",
     "DeliveryRetried",
@@ -331,6 +332,20 @@ class ArtifactDelivered(RunEvent):
     name: ClassVar[str] = "artifact_delivered"
     address: Address
     sha256: str
+
+
+@dataclass(slots=True, kw_only=True)
+class BudgetWarning(RunEvent):
+    """A budget of `ASKFIRST_BUDGETS` is used to four fifths, or used up. Told once a window and holder, for each."""
+
+    name: ClassVar[str] = "budget_warning"
+    budget: str
+    """The entry of the setting: ``person=1 USD/day``."""
+    holder: str
+    """The person, or the bot's name."""
+    used: float
+    """In the unit of the budget."""
+    used_up: bool
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,0 +1,154 @@
+"""What a turn spends of the budgets of its person and of the bot.
+
+The usage of a call to the model is booked in the commit that records its reply: that of the checkpoint, or that of the
+turn's end. So a reply that another process continues from is booked once, and a call whose reply was lost with its
+process is not booked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+from channels import Person
+from channels.direct import DirectChannel
+from gateway.access.budgets import Standing, UsageCount, count_name, spendings, standings
+from gateway.budgets import Window
+from gateway.engine.context import EngineContext
+from gateway.observe.events import BudgetWarning
+from gateway.observe.teller import RunTeller
+from gateway.providers.base import Usage
+from gateway.store.transaction import Put, Transaction
+from gateway.store.types import Cell, Spending
+from gateway.stored import keys
+from gateway.wording import duration, listing, money, number, say
+
+__all__ = ["PersonExpenses"]
+
+_LONGEST_WINDOW_SECONDS: Final = 32 * 86_400.0
+
+
+class PersonExpenses:
+    """The expenses of one turn."""
+
+    def __init__(self, context: EngineContext, conversation: str, person: Person, events: RunTeller) -> None:
+        self._context, self._conversation, self._person, self._events = context, conversation, person, events
+        self._unbooked: list[Spending] = []
+        self._shut: Standing | None = None
+        self._told: Put | None = None
+
+    # ── for the loop ──
+
+    async def used_up(self) -> str | None:
+        """Return which budget is used up, and warn the operator of one that is or nearly is; None if none is used up.
+
+        Of several, the one that opens last counts.
+        """
+        context = self._context
+        if not context.budgets:
+            return None
+        found = await self._standings(await context.clock.now())
+        for standing in found:
+            if standing.near_end:
+                await self._warn(standing)
+        shut = [standing for standing in found if standing.used_up]
+        if not shut:
+            return None
+        self._shut = max(shut, key=lambda standing: standing.ends)
+        return f"{self._shut.budget}: {self._shut.used:.6f}".rstrip("0").rstrip(".") + " are used"
+
+    def add(self, usage: Usage) -> None:
+        """Add the usage of a call to the model, for the next commit."""
+        at = self._context.clock.guess()
+        self._unbooked += spendings(usage, person=str(self._person), conversation=self._conversation, at=at)
+
+    async def _standings(self, at: datetime) -> list[Standing]:
+        budgets, person = self._context.budgets, str(self._person)
+        names = list({count_name(each.window, at, each.holder, person): None for each in budgets})
+        counts = dict(zip(names, await self._context.store.spent(names), strict=True))
+        return standings(budgets, counts, person=person, at=at)
+
+    async def _warn(self, standing: Standing) -> None:
+        """Tell the operator, once a window and holder, that a budget is nearly used up, and that it is used up."""
+        budget = standing.budget
+        holder = str(self._person) if budget.holder == "person" else self._context.bot.name
+        level = "used up" if standing.used_up else "nearly used up"
+        once = Cell(
+            name=f"budget/{level}/{budget}/{holder}/{standing.ends:%Y-%m-%d}",
+            burst=1,
+            period_seconds=_LONGEST_WINDOW_SECONDS,
+        )
+        if not await self._context.store.acquire([once]):
+            await self._events.tell(
+                BudgetWarning, budget=str(budget), holder=holder, used=standing.used, used_up=standing.used_up
+            )
+
+    # ── for the turn ──
+
+    async def notice(self, language: str, *, began: bool) -> str | None:
+        """Return the text for a turn that a budget has ended; see `TurnExpenses.notice`."""
+        shut = self._shut
+        if shut is None:
+            return None
+        context, until = self._context, shut.ends.isoformat()
+        now = await context.clock.now()
+        key = keys.key(context.store, self._conversation, keys.budget_told, str(self._person))
+        told = (await context.store.get([key]))[key].value == until
+        if told and not began and self._person.channel != DirectChannel.name:
+            return ""
+        left = max(1.0, (shut.ends - now).total_seconds())
+        self._told = Put(until, left)
+        return say(f"budget_{shut.budget.holder}", language, duration=duration(left, language))
+
+    @contextlib.contextmanager
+    def booked_by(self, transaction: Transaction) -> Iterator[None]:
+        """Add to a commit of the turn what it has spent since the last one, and that its person was told.
+
+        The commit is in the block. What it does not book is left for the next one.
+        """
+        transaction.spends, self._unbooked = self._unbooked, []
+        if self._told is not None:
+            transaction.puts[keys.budget_told(self._conversation, str(self._person))] = self._told
+        try:
+            yield
+        except BaseException:
+            self._unbooked = [*transaction.spends, *self._unbooked]
+            raise
+
+    # ── /usage ──
+
+    async def report(self, language: str) -> str:
+        """Return the person's usage of today and of this month, and what is left of their budgets."""
+        now, person = await self._context.clock.now(), str(self._person)
+        windows: tuple[Window, ...] = ("day", "month")
+        counts = await self._context.store.spent([count_name(window, now, "person", person) for window in windows])
+        lines = []
+        for window, stored in zip(windows, counts, strict=True):
+            lines += _usage_lines(window, UsageCount.of_counts([stored]), language)
+        for standing in await self._standings(now):
+            if standing.budget.holder == "person":
+                tokens = standing.budget.unit == "tokens"
+                left = _tokens(int(standing.left), language) if tokens else money(standing.left, language)
+                opens = duration((standing.ends - now).total_seconds(), language)
+                lines.append(say(f"usage_left_{standing.budget.window}", language, left=left, duration=opens))
+        return "\n".join(lines)
+
+
+def _usage_lines(window: Window, count: UsageCount, language: str) -> list[str]:
+    used = [_tokens(count.total_tokens, language)]
+    if count.cost_nanos or not count.unpriced_tokens:
+        used.append(money(count.cost_usd, language))
+    lines = [say(f"usage_{window}", language, used=listing(used, language))]
+    if count.cached_prompt_tokens:
+        lines.append(say("usage_cached", language, used=_tokens(count.cached_prompt_tokens, language)))
+    if count.unpriced_tokens:
+        lines.append(say("usage_unpriced", language, used=_tokens(count.unpriced_tokens, language)))
+    if count.saved_nanos:
+        lines.append(say("usage_saved", language, used=money(count.saved_usd, language)))
+    return lines
+
+
+def _tokens(count: int, language: str) -> str:
+    return say("usage_tokens", language, tokens=number(count, language))
