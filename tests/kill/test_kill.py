@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from gateway.cli import main
 from tests.fakes.openai import Call, Say
 from tests.kill.stage import Stage, on_stage
 from tests.store.redis_server import RedisServer
@@ -88,6 +91,20 @@ async def test_killed_after_a_tool_with_effects_it_is_not_run_again(stage: Stage
     assert len(stage.business.done) == 1
     told = stage.model.requests[-1]["messages"][-1]
     assert (told["role"], told["content"]) == ("tool", "note milk ok")
+
+
+async def test_reply_of_a_killed_process_is_in_the_usage_once(stage: Stage) -> None:
+    """The first reply is booked with its checkpoint. The call that was running when the process died has no reply."""
+    ana, hold = stage.telegram.person("Ana"), asyncio.Event()
+    stage.model.script([Call("note", {"text": "milk"}), Say("never seen", hold=hold), Say("Noted.")])
+    await stage.telegram.person_says(ana, ana, "note milk")
+    await stage.model.wait_for(2)
+    await stage.kill()
+    hold.set()
+    await stage.start()
+    await stage.until(lambda: stage.texts(ana) == ["Noted."])
+    told = await asyncio.to_thread(CliRunner().invoke, main, ["usage", "--by", "person", "--json"], env=stage.env)
+    assert [each["calls"] for each in json.loads(told.stdout)] == [2]
 
 
 async def test_kill_in_a_tool_with_effects_tells_the_model_unknown(stage: Stage) -> None:
