@@ -52,6 +52,8 @@ class ModelCaller:
         """
         tell, provider = self.events.tell, self.provider.name
         model = request.model or str(getattr(self.provider, "model", ""))
+        if isinstance(self.provider, FallbackProvider):
+            model = ""  # each of its providers has its own
         attempt = 0
         while True:
             attempt += 1
@@ -88,9 +90,8 @@ class ModelCaller:
             else:
                 took, usage = milliseconds_since(began), response.usage
                 who = usage.provider or provider
-                asked = model if who == provider else ""  # a chain asks each of its providers for its own model
                 await tell(
-                    LlmEnd, response=response, usage=usage, provider=who, duration_ms=took, requested_model=asked
+                    LlmEnd, response=response, usage=usage, provider=who, duration_ms=took, requested_model=model
                 )
                 await tell(RunUsage, usage=usage)
                 return response

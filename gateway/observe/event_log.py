@@ -29,6 +29,7 @@ from gateway.observe.events import (
     MessageSent,
     ObservedEvent,
     PendingStashed,
+    ProviderFallback,
     RunEvent,
     ToolEnd,
     ToolErrorRaised,
@@ -150,6 +151,10 @@ class EventLog:
         wait = {} if event.retry_in_seconds is None else {"retry_in_seconds": event.retry_in_seconds}
         log.warning("model failed", extra={**self._of(event), "attempt": event.attempt, **wait})
 
+    def provider_fallback(self, event: ProviderFallback) -> None:
+        names = {"failed_provider": event.failed_provider, "next_provider": event.next_provider}
+        log.warning("next model asked", extra={**self._of(event), **names})
+
     def tool_end(self, event: ToolEnd) -> None:
         content = {"result": event.result} if self._content else {}
         took = {"tool": event.tool_name, "milliseconds": round(event.duration_ms)}
@@ -229,6 +234,7 @@ _LINES: Mapping[type[ObservedEvent], Callable[[EventLog, Any], None]] = {
     LlmEnd: EventLog.llm_end,
     CacheHit: EventLog.cache_hit,
     LlmError: EventLog.llm_error,
+    ProviderFallback: EventLog.provider_fallback,
     ToolEnd: EventLog.tool_end,
     ToolErrorRaised: EventLog.tool_error,
     PendingStashed: EventLog.pending_stashed,

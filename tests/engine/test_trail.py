@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gateway import Agent, ChannelAgent, ToolContext, tool
+from gateway import Agent, ChannelAgent, FallbackProvider, ToolContext, tool
 from gateway.observe.event_log import EventLog
 from gateway.observe.events import CacheHit, LlmEnd
-from gateway.providers import Response, Usage
+from gateway.providers import ProviderError, Response, Usage
 from gateway.testing import ChatDriver, ScriptedProvider, ToolCall
 
 CANARY = "canary-3f9c"
@@ -45,6 +45,19 @@ def line(caplog: pytest.LogCaptureFixture, message: str) -> Any:
 
 def everything(caplog: pytest.LogCaptureFixture) -> str:
     return str([record.__dict__ for record in caplog.records if record.name.startswith("askfirst")])
+
+
+async def test_a_switch_to_the_next_model_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "askfirst")
+    down = ScriptedProvider([ProviderError("scripted", CANARY, retryable=True)])
+    chain = FallbackProvider([down, ScriptedProvider(["Here I am."])])
+    async with ChatDriver(Agent(provider=chain)) as chat:
+        await chat.says("ana", "hello")
+    assert chat.last.text == "Here I am."
+    said = line(caplog, "next model asked")
+    assert (said.levelname, said.failed_provider, said.next_provider) == ("WARNING", "scripted", "scripted")
+    assert said.event == line(caplog, "turn begun").event
+    assert CANARY not in everything(caplog)
 
 
 async def test_log_follows_a_turn_and_its_calls(caplog: pytest.LogCaptureFixture) -> None:

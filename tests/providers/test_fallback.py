@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gateway import Agent, AgentConfig, AgentObserver, FallbackProvider
-from gateway.observe.events import LlmEnd, LlmRetry, ProviderFallback
+from gateway.observe.events import LlmEnd, LlmRetry, LlmStart, ProviderFallback
 from gateway.options import WrongOption
 from gateway.providers import (
     KnowsModels,
@@ -185,7 +185,10 @@ async def test_a_silent_vendor_leaves_the_next_its_own_time(two: Two, stream: bo
 async def test_each_vendor_is_asked_for_its_own_model(two: Two) -> None:
     two.openai.script([Fail(503)])
     two.anthropic.script(["Hello."])
-    await Agent(provider=two.chain, config=AgentConfig(model="gpt-of-the-agent")).run("hello")
+    turn = Turn(Script([]), [], AgentConfig(model="gpt-of-the-agent"))
+    turn.provider = two.chain  # type: ignore[assignment]
+    await turn.run()
+    assert [event.model for event in turn.told.of_kind(LlmStart)] == [""]
     assert [server.requests[0]["model"] for server in two.servers] == [OPENAI.model, ANTHROPIC.model]
 
 
