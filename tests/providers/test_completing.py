@@ -211,7 +211,11 @@ async def test_a_stream_that_is_left_is_closed() -> None:
     closed = asyncio.Event()
 
     class Endless(Script):
-        async def stream(self, request: Request) -> AsyncIterator[str | Response]:
+        def stream(self, request: Request) -> AsyncIterator[str | Response]:
+            self.kept = self.endless()  # so that the garbage collector does not close it
+            return self.kept
+
+        async def endless(self) -> AsyncIterator[str | Response]:
             try:
                 while True:
                     yield "more "
@@ -219,7 +223,8 @@ async def test_a_stream_that_is_left_is_closed() -> None:
             finally:
                 closed.set()
 
-    stream = Agent(provider=FallbackProvider([Endless([])])).stream("hello")
+    model = Endless([])
+    stream = FallbackProvider([model]).stream(ASKED)
     await anext(aiter(stream))
     await stream.aclose()  # type: ignore[attr-defined]
     assert closed.is_set()

@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -192,6 +192,15 @@ async def test_each_vendor_is_asked_for_its_own_model(two: Two) -> None:
     assert [server.requests[0]["model"] for server in two.servers] == [OPENAI.model, ANTHROPIC.model]
 
 
+@pytest.mark.ledger("FALL-10")
+@either_way
+async def test_the_model_of_a_request_is_passed_to_no_vendor(two: Two, stream: bool) -> None:
+    two.openai.script(["Hello."])
+    request = replace(ASKED, model="gpt-of-the-request")
+    await (streamed(two.chain, request) if stream else two.chain.complete(request))
+    assert two.openai.requests[0]["model"] == OPENAI.model
+
+
 @pytest.mark.ledger("FALL-07")
 async def test_when_all_vendors_fail_one_error_says_so(two: Two) -> None:
     two.openai.script([Fail(503)])
@@ -302,7 +311,28 @@ async def test_a_probe_that_says_nothing_leaves_room_for_another(ends: str) -> N
 
 
 @pytest.mark.ledger("FALL-06")
-async def test_a_late_failure_neither_ends_a_probe_nor_prolongs_it() -> None:
+async def test_a_late_failure_does_not_prolong_the_cooldown() -> None:
+    chain = Chain(max_failures=1)
+    late = asyncio.Event()
+
+    async def fail_late() -> Exception:
+        await late.wait()
+        return busy()
+
+    chain.first.does = fail_late
+    old = asyncio.ensure_future(chain.ask())
+    await asyncio.sleep(0)
+    chain.first.does = busy
+    await chain.ask()  # it opens the breaker
+    chain.time.now = 30.0
+    late.set()
+    assert await old == "second"
+    chain.time.now, chain.first.does = 60.0, lambda: "back"
+    assert await chain.ask() == "first"
+
+
+@pytest.mark.ledger("FALL-06")
+async def test_a_late_failure_does_not_end_a_probe() -> None:
     chain = Chain(max_failures=1)
     late, probed = asyncio.Event(), asyncio.Event()
 
