@@ -125,10 +125,35 @@ class CallRunner:
         The current definition of the tool does not matter.
         """
         result = self.progress.result(key)
-        if result is None and self.progress.was_started(key):
+        if result is not None:
+            await self._tell_known(call, result)
+        elif self.progress.was_started(key):
             result = await self._refused(call, f"Tool {call.name!r} was interrupted: {UNKNOWN}")
             await self.progress.finished(key, result)
         return result
+
+    async def _tell_known(self, call: ToolCall, result: CallResult) -> None:
+        """Tell a call that an earlier attempt at this turn finished."""
+        for asked in result.asked:
+            await self.events.tell(PendingStashed, action=asked.action, call_id=call.call_id, from_checkpoint=True)
+        if result.failed:
+            failure, what = CallFailed(result.text), "it did not run or failed in an earlier attempt"
+            await self._tell_failure(call, call.args, failure, 0.0, what, from_checkpoint=True)
+        else:
+            await self._tell_end(call, result, 0.0, from_checkpoint=True)
+
+    async def _tell_end(
+        self, call: ToolCall, result: CallResult, duration_ms: float, *, from_checkpoint: bool = False
+    ) -> None:
+        await self.events.tell(
+            ToolEnd,
+            call_id=call.call_id,
+            tool_name=call.name,
+            result=result.text,
+            duration_ms=duration_ms,
+            artifacts=[artifact.filename or artifact.url or "" for artifact in result.artifacts],
+            from_checkpoint=from_checkpoint,
+        )
 
     async def _check(self, key: str, call: ToolCall, verdict: Verdict | None) -> _Checked | CallResult | str:
         """Validate a call. Return the reason as a text when it is refused, or its result when it was stopped."""
@@ -215,15 +240,7 @@ class CallRunner:
         if failure is not None:
             await self._tell_failure(call, each.args, failure, took)
         else:
-            files = [artifact.filename or artifact.url or "" for artifact in result.artifacts]
-            await tell(
-                ToolEnd,
-                call_id=call.call_id,
-                tool_name=tool.name,
-                result=result.text,
-                duration_ms=took,
-                artifacts=files,
-            )
+            await self._tell_end(call, result, took)
         return result
 
     async def _execute(self, each: _Checked) -> CallResult:
@@ -300,6 +317,7 @@ class CallRunner:
     async def _ask(self, reply: int, asks: Sequence[_Checked]) -> dict[str, CallResult]:
         results: dict[str, CallResult] = {}
         verdicts: dict[str, Verdict | Approved] = dict(self.progress.verdicts(reply))
+        earlier = frozenset(verdicts)
         if undecided := [each for each in asks if each.key not in verdicts]:
             new = await self._decide(undecided)
             kept = {key: verdict for key, verdict in new.items() if not isinstance(verdict, Approved)}
@@ -308,7 +326,8 @@ class CallRunner:
         for each in asks:
             verdict = verdicts[each.key]
             if isinstance(verdict, Asked):
-                await self.events.tell(PendingStashed, action=verdict.action, call_id=each.call.call_id)
+                is_known, call_id = each.key in earlier, each.call.call_id
+                await self.events.tell(PendingStashed, action=verdict.action, call_id=call_id, from_checkpoint=is_known)
                 results[each.key] = CallResult(text=serialise(verdict.confirmation), asked=(verdict,))
             elif isinstance(verdict, Approved):
                 results[each.key] = await self._run(each)
@@ -345,7 +364,14 @@ class CallRunner:
         return CallResult(text=text, failed=True)
 
     async def _tell_failure(
-        self, call: ToolCall, args: Mapping[str, Json], failure: CallFailed, duration_ms: float, what: str = ""
+        self,
+        call: ToolCall,
+        args: Mapping[str, Json],
+        failure: CallFailed,
+        duration_ms: float,
+        what: str = "",
+        *,
+        from_checkpoint: bool = False,
     ) -> None:
         cause = cause_of(failure.error) if failure.error is not None else None
         await self.events.tell(
@@ -356,6 +382,7 @@ class CallRunner:
             tool_args=args,
             duration_ms=duration_ms,
             what=describe_error(cause) if cause is not None else what,
+            from_checkpoint=from_checkpoint,
         )
 
 

@@ -278,17 +278,20 @@ class _Loop:
             )
         else:
             response = await self._call_model(messages)
-            self.spec.meter.add(response.usage)
-            if self.expenses is not None:
-                self.expenses.add(response.usage)
-            if response.tool_calls and not self.spec.config.routing_only:
-                await self.progress.replied(response)
         self.served_by = response.usage.provider
         before, self.usage = self.usage, self.usage + response.usage
         limit, cost = self.spec.config.cost_warning_threshold, self.usage.least_usd
         if is_new and limit is not None and before.least_usd < limit <= cost:
             await self.events.tell(CostWarning, cost_used=cost, threshold=limit)
         return response
+
+    async def _record(self, response: Response) -> None:
+        """Count a new reply, and record it if its calls are to run."""
+        self.spec.meter.add(response.usage)
+        if self.expenses is not None:
+            self.expenses.add(response.usage)
+        if response.tool_calls and not self.spec.config.routing_only:
+            await self.progress.replied(response)
 
     async def _call_model(self, messages: Sequence[ModelMessage]) -> Response:
         """Return the model's reply to as much of the conversation as it takes.
@@ -299,14 +302,14 @@ class _Loop:
         fitting = fitted(messages, window.most)
         await self._tell_trim(messages, fitting, "the conversation is larger than the window")
         try:
-            return await self.caller.call(replace(request, messages=tuple(fitting)), self.iterations)
+            return await self.caller.call(replace(request, messages=tuple(fitting)), self.iterations, self._record)
         except ProviderError as error:
             shorter = fitted(messages, LEAST_BYTES)
             if error.refusal != "too_long" or size(shorter) >= size(fitting):
                 raise
             window.was_too_large(fitting)
             await self._tell_trim(messages, shorter, "the model refused the conversation as too long")
-            return await self.caller.call(replace(request, messages=tuple(shorter)), self.iterations)
+            return await self.caller.call(replace(request, messages=tuple(shorter)), self.iterations, self._record)
 
     async def _request(self, messages: Sequence[ModelMessage]) -> Request:
         """Return the request of the next call, with the model that is chosen for it and the answer's format."""

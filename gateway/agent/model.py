@@ -44,11 +44,11 @@ class ModelCaller:
     jitter: Callable[[], float]
     """A function that returns a number from 0 to 1: the share of a tenth that is added to a wait."""
 
-    async def call(self, request: Request, number: int) -> Response:
+    async def call(self, request: Request, number: int, record: Callable[[Response], Awaitable[None]]) -> Response:
         """Return the model's whole reply, the `number`-th of the turn, with unique call ids and plain JSON.
 
-        A reply is not retried after a part of its text was passed on, because the person would read it twice. Raises
-        ProviderError, Stopped.
+        `record` makes it durable before it is told. A reply is not retried after a part of its text was passed on,
+        because the person would read it twice. Raises ProviderError, Stopped.
         """
         tell, provider = self.events.tell, self.provider.name
         model = request.model or str(getattr(self.provider, "model", ""))
@@ -89,6 +89,7 @@ class ModelCaller:
                 await self._unless_stopped(self._sleep(wait))
             else:
                 took, usage = milliseconds_since(began), response.usage
+                await record(response)  # first: a turn that is cancelled while an observer holds it does not ask again
                 who = usage.provider or provider
                 await tell(
                     LlmEnd, response=response, usage=usage, provider=who, duration_ms=took, requested_model=model

@@ -156,15 +156,21 @@ class EventLog:
         log.warning("next model asked", extra={**self._of(event), **names})
 
     def tool_end(self, event: ToolEnd) -> None:
+        if event.from_checkpoint:
+            return
         content = {"result": event.result} if self._content else {}
         took = {"tool": event.tool_name, "milliseconds": round(event.duration_ms)}
         log.info("tool ran", extra={**self._of(event), **took, **content})
 
     def tool_error(self, event: ToolErrorRaised) -> None:
+        if event.from_checkpoint:
+            return
         content = {"arguments": dict(event.tool_args)} if self._content else {}
         log.warning("tool failed", extra={**self._of(event), "tool": event.tool_name, "what": event.what, **content})
 
     def pending_stashed(self, event: PendingStashed) -> None:
+        if event.from_checkpoint:
+            return
         action = event.action
         content = {"arguments": dict(action.args)} if self._content else {}
         log.info(

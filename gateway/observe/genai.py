@@ -124,7 +124,7 @@ def _root(trace: AgentTrace, content: bool, agent_name: str) -> dict[str, Any]:
         OPERATION: INVOKE_AGENT,
         AGENT_NAME: agent_name or None,
         PROVIDER: calls[-1].provider if calls else None,
-        REQUEST_MODEL: calls[-1].model if calls else None,
+        REQUEST_MODEL: calls[-1].requested_model or calls[-1].model if calls else None,
         INPUT_TOKENS: sum(step.prompt_tokens or 0 for step in calls),
         OUTPUT_TOKENS: sum(step.completion_tokens or 0 for step in calls),
         STOP_REASON: trace.stop_reason,
@@ -171,8 +171,7 @@ def _conventional(step: TraceStep, content: bool) -> tuple[str, str, dict[str, A
         attributes: dict[str, Any] = {
             OPERATION: CHAT,
             PROVIDER: step.provider,
-            # A trace knows one model for each call: the one that answered, or the one that was asked in vain.
-            REQUEST_MODEL: step.model,
+            REQUEST_MODEL: step.requested_model or step.model,
             RESPONSE_MODEL: None if is_failed_call else step.model,
             INPUT_TOKENS: step.prompt_tokens,
             OUTPUT_TOKENS: step.completion_tokens,

@@ -202,6 +202,7 @@ def _llm_end(made: _Made, at: datetime, event: LlmEnd) -> None:
             duration_ms=duration,
             summary=_reply(event.response),
             model=event.response.model,
+            requested_model=event.requested_model if event.requested_model not in ("", event.response.model) else None,
             prompt_tokens=event.usage.prompt_tokens,
             completion_tokens=event.usage.completion_tokens,
             cost_usd=event.usage.cost_usd,
@@ -252,12 +253,13 @@ def _tool_end(made: _Made, at: datetime, event: ToolEnd) -> None:
         TraceStep(
             type="tool_execution",
             started_at=_began(at, event.duration_ms),
-            duration_ms=event.duration_ms,
+            duration_ms=None if event.from_checkpoint else event.duration_ms,
             summary=f"{event.tool_name}: {len(event.result)} characters{files}",
             tool_name=event.tool_name,
             tool_args=made.args.get(event.call_id),
             tool_result=event.result[:RESULT_CHARACTERS],
             call_id=event.call_id,
+            from_checkpoint=event.from_checkpoint,
         )
     )
 
@@ -267,13 +269,14 @@ def _tool_error(made: _Made, at: datetime, event: ToolErrorRaised) -> None:
         TraceStep(
             type="tool_execution",
             started_at=_began(at, event.duration_ms),
-            duration_ms=event.duration_ms,
+            duration_ms=None if event.from_checkpoint else event.duration_ms,
             summary=event.tool_name,
             error=event.what,
             error_type=type(event.error).__name__,
             tool_name=event.tool_name,
             tool_args=event.tool_args,
             call_id=event.call_id,
+            from_checkpoint=event.from_checkpoint,
         )
     )
 
@@ -303,7 +306,8 @@ def _fallback(made: _Made, at: datetime, event: ProviderFallback) -> None:
 def _pending_stashed(made: _Made, at: datetime, event: PendingStashed) -> None:
     action = event.action
     summary = f"{action.kind}: action {action.pending_action_id}"
-    made.moment("pending_stashed", at, summary, tool_name=action.kind, call_id=event.call_id or None)
+    earlier = {"duration_ms": None, "from_checkpoint": True} if event.from_checkpoint else {}
+    made.moment("pending_stashed", at, summary, tool_name=action.kind, call_id=event.call_id or None, **earlier)
 
 
 def _vetoed(made: _Made, at: datetime, event: InterceptorVetoed) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from gateway.artifacts import Artifact
@@ -72,7 +73,8 @@ class StoredTrace:
 
     @property
     def reasoning_history(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(step.reasoning or "" for step in self.stored.filter(type="tool_selection")))
+        replies = groupby(self.stored.steps, key=lambda step: step.type == "tool_selection")
+        return tuple([next(steps).reasoning or "" for calls_tools, steps in replies if calls_tools])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,6 +55,8 @@ class TraceStep:
     provider: str | None = None
     error_type: str | None = None
     """The class of the error, for statistics."""
+    requested_model: str | None = None
+    """The model that was asked, when `model` names another one: that which answered."""
     left_out: int = 0
     """The number of steps that this step of the type ``left_out`` stands for."""
 

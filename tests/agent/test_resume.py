@@ -11,6 +11,7 @@ import pytest
 from channels import Json, Media
 from gateway.agent import AgentConfig
 from gateway.artifacts import Artifact, NotKept, emit_artifact
+from gateway.observe.events import LlmEnd, ObservedEvent, PendingStashed, ToolEnd
 from gateway.providers import ProviderError
 from gateway.tools import Tool, ToolContext, tool
 from tests.agent.scripted import Notebook, Script, Turn, call, calls, told
@@ -190,3 +191,46 @@ async def test_files_not_kept_are_reported_without_a_second_run() -> None:
     outcome = await Turn(Script([call("export"), "Sorry, no file."]), [export]).run(keep=keep)
     assert told(outcome) == ["exported\n\nBut its files could not be kept: nobody gets them. Tell the person."]
     assert (outcome.stop_reason, outcome.artifacts) == ("answered", ())
+
+
+async def test_a_reply_is_recorded_before_it_is_told() -> None:
+    count, _ = counting()
+    turn = Turn(Script([call("count", n=1), "ok"]), [count])
+    recorded: list[int] = []
+    keep = turn.told.read
+
+    def read(event: ObservedEvent) -> None:
+        if isinstance(event, LlmEnd):
+            recorded.append(len(turn.journal.lines))
+        keep(event)
+
+    turn.told.read = read  # type: ignore[method-assign]
+    await turn.run()
+    assert recorded[0] == 1
+
+
+async def test_what_an_earlier_attempt_did_is_told_as_such() -> None:
+    count, _ = counting()
+    script = Script([call("count", n=1), "ok"])
+    journal = await until(Turn(script, [count]), 3)
+    turn = Turn(script, [count], journal=journal)
+    outcome = await turn.run()
+    (ended,) = turn.told.of_kind(ToolEnd)
+    assert (ended.result, ended.from_checkpoint, ended.duration_ms) == ("counted 1", True, 0.0)
+    (step,) = outcome.trace.filter(type="tool_execution")
+    assert (step.from_checkpoint, step.duration_ms, step.tool_args) == (True, None, {"n": 1})
+    used = outcome.usage.by_tool["count"]
+    assert (used.calls, used.failed) == (1, 0)
+
+
+async def test_an_ask_of_an_earlier_attempt_is_told_as_such() -> None:
+    count, _ = counting(confirm=True)
+    script = Script([call("count", n=1), "ok"])
+    first = Turn(script, [count])
+    journal = await until(first, 2)
+    turn = Turn(script, [count], journal=journal)
+    outcome = await turn.run()
+    (stashed,) = turn.told.of_kind(PendingStashed)
+    assert stashed.from_checkpoint
+    (step,) = outcome.trace.filter(type="pending_stashed")
+    assert (step.from_checkpoint, step.duration_ms) == (True, None)

@@ -17,10 +17,10 @@ from gateway.observe.runs import action_event_id, run_id_of
 from tests.e2e.house import SECRET, House, delete, open_house
 from tests.e2e.test_confirming import DONE
 from tests.fakes.collector import FakeCollector, SpanTaken
-from tests.fakes.openai import Call
+from tests.fakes.openai import Answer, Call
 
 CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-LOOK = [Call("list_invoices", {}), "INV-7 and INV-42 are open."]
+LOOK: list[Answer] = [Call("list_invoices", {}), "INV-7 and INV-42 are open."]
 NO_ROOT = ""
 
 

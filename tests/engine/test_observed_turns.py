@@ -84,6 +84,16 @@ async def test_one_id_leads_from_the_receipt_to_the_delivery(tmp_path: Path, cap
         assert metadata == {"bot": "agent", "channel": "test", "event": event_id}
 
 
+async def test_metadata_of_the_author_replaces_none_of_the_gateways(tmp_path: Path) -> None:
+    async with rig(bot("Hello.", trace_metadata={"bot": "mine", "team": "billing"}), tmp_path) as chat:
+        written = message("ana", "hello")
+        await chat.take(written)
+        await chat.turns()
+        trace = await stored_trace(chat, run_id_of(PLACE, written.event_ids[0]))
+        assert trace is not None
+        assert (trace.metadata["bot"], trace.metadata["team"]) == ("agent", "billing")
+
+
 async def test_no_trace_is_stored_when_traces_are_off(tmp_path: Path) -> None:
     async with rig(bot("Hello."), tmp_path) as chat:
         chat.worker.context.traces_ttl_seconds = 0.0
@@ -133,10 +143,11 @@ async def test_a_turn_that_is_taken_over_has_one_trace(tmp_path: Path) -> None:
             ("session_load", False),
             ("llm_call", True),
             ("tool_selection", True),
+            ("tool_execution", True),
             ("llm_call", False),
             ("session_save", False),
         ]
-        assert [step.duration_ms for step in trace if step.from_checkpoint] == [None, None]
+        assert [step.duration_ms for step in trace if step.from_checkpoint] == [None, None, None]
 
 
 def _runs(worker: Worker) -> set[str]:

@@ -40,6 +40,7 @@ from gateway.observe.events import (
     ToolStart,
 )
 from gateway.observe.recorder import TraceRecorder
+from gateway.observe.results import StoredTrace
 from gateway.observe.teller import RunTeller, Teller
 from gateway.providers.base import Response, ToolCall, ToolUsage, Usage
 from gateway.tools import ToolFailed
@@ -226,6 +227,12 @@ def test_the_history_has_one_text_for_each_reply_with_calls(run: Run) -> None:
     assert [step.reasoning for step in run.trace().filter(type="tool_selection")] == ["First", "First", ""]
 
 
+def test_the_history_of_a_stored_trace_keeps_equal_texts(run: Run) -> None:
+    run.reply("Again", call("a", "c1"), call("b", "c2"))
+    run.reply("Again", call("a", "c3"))
+    assert StoredTrace(run.trace()).reasoning_history == run.recorder.reasoning_history == ("Again", "Again")
+
+
 def test_a_run_without_tools_has_no_reasoning(run: Run) -> None:
     run.reply("Hi")
     assert (run.recorder.reasoning, run.recorder.reasoning_history) == ("", ())
@@ -407,7 +414,9 @@ def test_a_stashed_action_is_a_step(run: Run) -> None:
     assert (first.call_id, last.call_id) == ("c1", None)
 
 
-NAMES = dict.fromkeys(("call_id", "tool_name", "model", "provider", "failed_provider", "next_provider"), "a name")
+NAMES = dict.fromkeys(
+    ("call_id", "tool_name", "model", "requested_model", "provider", "failed_provider", "next_provider"), "a name"
+)
 
 
 @pytest.mark.parametrize("kind", sorted(TraceRecorder.kinds, key=str), ids=str)

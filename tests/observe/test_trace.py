@@ -355,6 +355,15 @@ def test_spans_have_the_attributes_of_the_conventions() -> None:
     assert [each["status_code"] for each in statuses] == ["ERROR", "UNSET", "UNSET", "UNSET", "ERROR"]
 
 
+def test_a_call_that_another_model_answered_names_both() -> None:
+    other = replace(ASKED, requested_model="gpt-5")
+    trace = replace(TRACE, steps=(other,))
+    root, span = AgentTrace.from_dict(trace.to_dict()).to_otel_spans()
+    names = ("gen_ai.request.model", "gen_ai.response.model")
+    assert [span["attributes"][name] for name in names] == ["gpt-5", "gpt-5-mini"]
+    assert root["attributes"]["gen_ai.request.model"] == "gpt-5"
+
+
 def test_spans_have_exact_times() -> None:
     root, asked, *_ = TRACE.to_otel_spans()
     assert root["name"] == "invoke_agent"

@@ -79,7 +79,7 @@ def begin_turn(context: EngineContext, batch: Batch, address: Address, person: P
         run_of(batch.began_by),
         clock=context.wall_clock,
         parent_run_id=config.parent_run_id,
-        metadata={**metadata, **(config.trace_metadata or {})},
+        metadata={**(config.trace_metadata or {}), **metadata},
     )
 
 

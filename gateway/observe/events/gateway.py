@@ -192,6 +192,8 @@ class PendingStashed(RunEvent):
     name: ClassVar[str] = "pending_stashed"
     action: PendingAction
     call_id: str = ""
+    from_checkpoint: bool = False
+    """An earlier attempt at this turn decided it."""
 
 
 @dataclass(slots=True, kw_only=True)

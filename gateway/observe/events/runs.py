@@ -109,7 +109,7 @@ class LlmStart(RunEvent):
 
 @dataclass(slots=True, kw_only=True)
 class LlmEnd(RunEvent):
-    """A call to the model was answered."""
+    """A call to the model was answered. The reply names the model that answered."""
 
     name: ClassVar[str] = "llm_end"
     response: Response
@@ -184,6 +184,8 @@ class ToolEnd(RunEvent):
     result: str
     duration_ms: float
     artifacts: Sequence[str] = ()
+    from_checkpoint: bool = False
+    """An earlier attempt at this turn made the call: its duration is unknown and 0."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -197,6 +199,8 @@ class ToolErrorRaised(RunEvent):
     tool_args: Mapping[str, Json]
     duration_ms: float
     what: str
+    from_checkpoint: bool = False
+    """An earlier attempt at this turn made the call: its duration is unknown and 0."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -151,9 +151,13 @@ class EventCounts:
             self._metrics.model_retries.labels(*which).inc()
 
     def tool_end(self, event: ToolEnd) -> None:
+        if event.from_checkpoint:  # an earlier attempt has counted it
+            return
         self._metrics.tools.labels(self._tool(event.tool_name), "ok").observe(event.duration_ms / 1000)
 
     def tool_error(self, event: ToolErrorRaised) -> None:
+        if event.from_checkpoint:  # an earlier attempt has counted it
+            return
         tool = self._tool(event.tool_name)
         if isinstance(event.error, CallFailed):
             self._metrics.tools_refused.labels(tool).inc()
@@ -163,6 +167,8 @@ class EventCounts:
     # ── actions ──
 
     def pending_stashed(self, event: PendingStashed) -> None:
+        if event.from_checkpoint:  # an earlier attempt has counted it
+            return
         self._metrics.asked.labels(self._tool(event.action.kind)).inc()
 
     def pending_decided(self, event: PendingDecided) -> None:
