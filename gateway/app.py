@@ -112,12 +112,11 @@ class Gateway:
         """Key of the pseudonyms of people in the log, the same after a restart and in every instance."""
         self.feed = Feed(now=utc_now)
         """The notices for the console of `askfirst dev`."""
-        self._console = console
-        self._metrics, self._metrics_host = self._make_metrics(), metrics_host
+        self._console, self.metrics_host = console, metrics_host
+        self._metrics = self._make_metrics()
         self._spans = self._span_export()
         readers: list[Reader] = [EventLog(content=self.settings.log_content), self._metrics.events]
-        readers += [self.feed] if console else []
-        readers += [self._span_reader(self._spans)] if self._spans is not None else []
+        readers += [*([self.feed] if console else []), *([self._span_reader(self._spans)] if self._spans else [])]
         self._events = Teller(readers=readers, observers=self.bot.observers)
         self._draining = False
         self.engine = assemble(
@@ -207,7 +206,7 @@ class Gateway:
             operator = Operator(context.store, context.channels, context.keyring, bot=self.bot.name)
             await stack.enter_async_context(control(operator, self.store_file))
             if self.settings.metrics_port is not None:
-                port = self._metrics.on_port(self._metrics_host, self.settings.metrics_port)
+                port = self._metrics.on_port(self.metrics_host, self.settings.metrics_port)
                 await stack.enter_async_context(port)
             self._stack = stack.pop_all()
         return self

@@ -23,7 +23,7 @@ from gateway.tools import unasked
 
 __all__ = ["serve", "warnings_of"]
 
-LOOPBACK = "127.0.0.1"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 GRACE_SECONDS = 20.0
 LAST_SECONDS = 10.0
 """Time after the grace period for releasing leases, closing, and the bot's own cleanup. Then the process ends."""
@@ -68,7 +68,7 @@ def serve(context: click.Context, bot: BotRef, host: str, port: int, role: Role,
     agent = bot.load()
     provider = agent.agent.provider.name
     # The default host is open to all machines. The metrics are open to others only when a host is named.
-    metrics_host = LOOPBACK if context.get_parameter_source("host") is ParameterSource.DEFAULT else host
+    metrics_host = LOOPBACK[0] if context.get_parameter_source("host") is ParameterSource.DEFAULT else host
     gateway = Gateway(agent, settings, role=role, way=way, metrics_host=metrics_host)
     if settings.log_people == "pseudonym":
         log_to_stderr(settings, settings.log_level, key=gateway.log_key)
@@ -124,6 +124,9 @@ def warnings_of(gateway: Gateway, provider: str, now: datetime) -> list[str]:
         warnings.append(alone)
     if (old := age_warning(now)) is not None:
         warnings.append(old)
+    port, host = gateway.settings.metrics_port, gateway.metrics_host
+    if port is not None and host not in LOOPBACK and gateway.settings.admin_token is None:
+        warnings.append(f"all who reach port {port} of {host} may read the metrics: set ASKFIRST_ADMIN_TOKEN")
     if provider == "demo":
         warnings.append("the offline demo model answers: set ASKFIRST_PROVIDER, for example to openai:gpt-5-mini")
     return warnings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,16 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.e2e.house import SIGNED, House, delete, open_house
+from gateway import Agent, ChannelAgent, Gateway, Settings, tool
+from gateway.store.redis import RedisStore
+from gateway.testing import ScriptedProvider, ToolCall
+from gateway.web import serve
+from tests.e2e.house import SIGNED, SIGNING, House, delete, open_house
 from tests.fakes.openai import Call, Fail, Say
 from tests.metrics import scraped
+from tests.store.conftest import prefix, redis_url
+
+__all__ = ["prefix", "redis_url"]
 
 CLOSED = {
     "channel": {"telegram", "app", "other"},
@@ -168,6 +176,30 @@ async def test_a_refused_decision_and_its_open_action_are_counted(house: House) 
     assert found.value("askfirst_decision_duration_seconds_count", intent="cancel") == 1
     assert found.value("askfirst_actions_ended_total", tool="delete_invoice", status="refused") == 1
     assert found.value("askfirst_actions_open") == 0
+
+
+async def test_processes_on_one_redis_show_the_same_store(redis_url: str, prefix: str, tmp_path: Path) -> None:
+    @tool(confirm="Delete {invoice}?")
+    async def delete_invoice(invoice: str) -> str:
+        """Delete an invoice."""
+        return invoice
+
+    settings = Settings(store=f"sqlite:///{tmp_path / 'none.db'}", secret=SIGNING, allow="*")
+    async with contextlib.AsyncExitStack() as stack:
+        urls, bots = [], []
+        for _ in range(2):
+            model = ScriptedProvider([ToolCall("delete_invoice", {"invoice": "INV-7"})])
+            store = RedisStore(redis_url, prefix=prefix, ack_seconds=5)
+            bots.append(ChannelAgent(Agent([delete_invoice], provider=model), store=store))
+            gateway = await stack.enter_async_context(await asyncio.to_thread(Gateway, bots[-1], settings))
+            running = await serve(gateway.aiohttp_app(), "127.0.0.1", 0)
+            stack.push_async_callback(running.cleanup)
+            urls.append(f"http://127.0.0.1:{running.port}")
+        await bots[0].ask_channel("ana", "delete INV-7")
+        found = [await scraped(url) for url in urls]
+    assert [each.value("askfirst_actions_open") for each in found] == [1, 1]
+    assert [each.value("askfirst_store_up") for each in found] == [1, 1]
+    assert sum(each.value("askfirst_actions_asked_total", tool="delete_invoice") for each in found) == 1
 
 
 def test_prometheus_client_is_loaded_by_a_gateway_alone() -> None:

@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 import uvicorn
 from aiohttp import web
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
 from channels import Address, AskfirstError
 from gateway import Agent, ChannelAgent, Gateway, Settings, tool
@@ -29,6 +30,8 @@ from gateway.testing.faulty_store import FaultyStore
 from gateway.tools.pending_action import Vote
 from gateway.web import serve
 from gateway.web.metrics import Metrics
+from gateway.web.metrics.definitions import WithoutCreated
+from gateway.web.metrics.durations import Durations
 from gateway.web.metrics.gauges import StoreGauges
 from tests.metrics import Scrape, scraped
 from tests.observe.samples import ACTION, NOW, sample
@@ -336,6 +339,18 @@ async def test_a_vote_counts_from_the_question_to_the_vote() -> None:
     voted = replace(ACTION, shown_at=NOW, votes=(Vote(person="web:-:ana", name=None, at=later),))
     found = await counted(sample(PendingDecided, action=voted, intent="confirm"))
     assert found.value("askfirst_decision_duration_seconds_sum", intent="confirm") == 60
+
+
+def test_durations_are_what_prometheus_counts() -> None:
+    bounds, registry = (0.001, 0.25, 1.0, 2.5), CollectorRegistry()
+    theirs = Histogram("x_seconds", "A text.", ("label",), buckets=bounds, registry=registry)
+    ours = Durations("x_seconds", "A text.", bounds, ("label",))
+    for label, seconds in [("a", n / 8) for n in range(40)] + [("b", 0.001), ("b", 0.0), ("b", 1e9)]:
+        theirs.labels(label).observe(seconds)
+        ours.labels(label).observe(seconds)
+    own = CollectorRegistry()
+    own.register(ours)
+    assert generate_latest(WithoutCreated(own)) == generate_latest(WithoutCreated(registry))
 
 
 async def test_channels_and_statuses_that_are_not_ours_are_other() -> None:

@@ -12,6 +12,8 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.metrics_core import Metric
 
+from gateway.web.metrics.durations import Durations
+
 __all__ = ["OTHER", "UNKNOWN", "Closed", "Definitions", "WithoutCreated", "first_models"]
 
 OTHER: Final = "other"
@@ -63,12 +65,16 @@ class Definitions:
     def _histogram(self, name: str, text: str, buckets: Collection[float], *labels: str) -> Histogram:
         return Histogram(name, text, labels, namespace=_PREFIX, registry=self._registry, buckets=tuple(buckets))
 
+    def _durations(self, name: str, text: str, *labels: str) -> Durations:
+        made = Durations(f"{_PREFIX}_{name}", text, _FAST, labels)
+        self._registry.register(made)
+        return made
+
     def _define_intake(self) -> None:
-        counter, histogram = self._counter, self._histogram
-        self.webhooks = histogram(
+        counter = self._counter
+        self.webhooks = self._durations(
             "webhook_duration_seconds",
             "Requests of platforms, by the status of the answer: seconds until the answer.",
-            _FAST,
             *("channel", "status"),
         )
         self.rejected = counter(
@@ -147,7 +153,7 @@ class Definitions:
         )
 
     def _define_delivery(self) -> None:
-        counter, histogram = self._counter, self._histogram
+        counter = self._counter
         self.deliveries = counter(
             "deliveries_total",
             "Parts of replies by outcome: sent, failed (a dead letter), suppressed (the person opted out or left).",
@@ -161,8 +167,8 @@ class Definitions:
         self.takeovers = counter(
             "leases_taken_over_total", "Lanes that this process took over from one that died.", "kind"
         )
-        self.store_calls = histogram(
-            "store_call_duration_seconds", "Calls to the store, without leases: seconds.", _FAST, "operation"
+        self.store_calls = self._durations(
+            "store_call_duration_seconds", "Calls to the store, without leases: seconds.", "operation"
         )
         self.store_errors = counter(
             "store_errors_total",

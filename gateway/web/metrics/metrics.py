@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from gateway.observe.teller import Teller
 from gateway.store import errors
 from gateway.store.base import Store
-from gateway.store.timed import timed
+from gateway.store.timed import OPERATIONS, timed
 from gateway.web.metrics.definitions import OTHER, Definitions, WithoutCreated
 from gateway.web.metrics.gauges import ProcessGauges, StoreGauges
 from gateway.web.metrics.page import add_page, on_port
@@ -49,6 +49,7 @@ class Metrics:
         self._token = token
         self._registry = CollectorRegistry()
         self._definitions = Definitions(self._registry)
+        self._calls = {name: self._definitions.store_calls.labels(name) for name in OPERATIONS}
         self._gauges: StoreGauges | None = None
         self.events = EventCounts(self._definitions, channels, tools)
         self._registry.register(_PROCESS)
@@ -83,6 +84,6 @@ class Metrics:
         return await asyncio.to_thread(generate_latest, WithoutCreated(self._registry))  # it reads /proc
 
     def _note_call(self, operation: str, seconds: float, error: BaseException | None) -> None:
-        self._definitions.store_calls.labels(operation).observe(seconds)
+        self._calls[operation].observe(seconds)
         if error is not None:
             self._definitions.store_errors.labels(operation, _ERRORS.get(type(error), OTHER)).inc()

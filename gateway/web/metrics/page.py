@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
@@ -63,9 +64,10 @@ async def on_port(scrape: Scrape, token: SecretStr | None, host: str, port: int)
     try:
         running = await serve(app, host, port)
     except (OSError, UnicodeError) as error:
+        number = getattr(error, "errno", None) or 0
+        why = os.strerror(number) if number > 0 else "no such name"
         raise AskfirstError(
-            f"cannot listen on {host}:{port} for the metrics ({error.__class__.__name__}): "
-            "give another ASKFIRST_METRICS_PORT"
+            f"cannot listen on {host}:{port} for the metrics ({why}): give another ASKFIRST_METRICS_PORT"
         ) from error
     try:
         yield running

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any, Final, get_args
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter
 
 from gateway.agent.call_errors import CallFailed
 from gateway.observe import StopReason
@@ -37,6 +37,7 @@ from gateway.observe.events import (
 )
 from gateway.tools.pending_action import Reason
 from gateway.web.metrics.definitions import OTHER, UNKNOWN, Closed, Definitions, first_models
+from gateway.web.metrics.durations import Series
 
 __all__ = ["EventCounts"]
 
@@ -67,7 +68,7 @@ class EventCounts:
         self._channel, self._tool = Closed(channels), Closed(tools, UNKNOWN)
         self._stop_reason = Closed(frozenset(get_args(StopReason)))
         self._status = Closed({"done", "failed", "unknown", *get_args(Reason)})
-        self._webhooks: dict[tuple[str, int], Histogram] = {}
+        self._webhooks: dict[tuple[str, int], Series] = {}
         self._accepted: dict[str, Counter] = {}
         self._begin_at_zero(channels)
 
