@@ -132,8 +132,7 @@ class Gateway:
         )
         self._metrics.watch(self.store, self.engine.context.held, self._events)
         self._platforms = Platforms(self.channels, self.engine, self.ways)
-        self._skew = Skew(self._trust_clock)
-        self._refusals = RefusalMonitor()
+        self._skew, self._refusals = Skew(self._trust_clock), RefusalMonitor()
         self._webhooks = Webhooks(self.channels)
         self._stack: contextlib.AsyncExitStack | None = None
         self._bridge: asyncio.Task[Bridge] | None = None
@@ -164,7 +163,7 @@ class Gateway:
         from gateway.web.metrics import Metrics  # prometheus-client is loaded only where a bot is served
 
         names = [*self.channels, DirectChannel.name]
-        return Metrics(channels=names, tools=self.bot.agent.tools, token=self.settings.admin_token)
+        return Metrics(channels=names, tools=self.bot.agent.reach, token=self.settings.admin_token)
 
     @property
     def store(self) -> Store:

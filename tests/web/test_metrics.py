@@ -25,7 +25,7 @@ from gateway.store.base import Store
 from gateway.store.errors import StoreUnavailable
 from gateway.store.sqlite import SqliteStore
 from gateway.store.types import Stats
-from gateway.testing import ScriptedProvider
+from gateway.testing import ScriptedProvider, ToolCall
 from gateway.testing.faulty_store import FaultyStore
 from gateway.tools.pending_action import Vote
 from gateway.web import serve
@@ -362,6 +362,26 @@ async def test_channels_and_statuses_that_are_not_ours_are_other() -> None:
     assert found.value("askfirst_webhook_duration_seconds_count", channel="other", status="200") == 1
     assert found.value("askfirst_webhook_duration_seconds_count", channel="web", status="other") == 1
     assert found.value("askfirst_events_accepted_total", channel="other") == 1
+
+
+async def test_tools_of_an_agent_behind_a_tool_keep_their_names(tmp_path: Path) -> None:
+    @tool(read_only=True)
+    async def count() -> str:
+        """Count."""
+        return "7"
+
+    counter = Agent([count], provider=ScriptedProvider([ToolCall("count", {}), "7"]))
+    outer = Agent(
+        [counter.as_tool("counter", "Counts.")],
+        provider=ScriptedProvider([ToolCall("counter", {"task": "count"}), "7"]),
+    )
+    settings = Settings(store=f"sqlite:///{tmp_path / 'bot.db'}", secret=TOKEN, allow="*")
+    bot = ChannelAgent(outer)
+    async with served(Gateway(bot, settings)) as url:
+        await bot.ask_channel("ana", "count")
+        found = await scraped(url)
+    assert found.labels("tool") >= {"count", "counter"}
+    assert "unknown" not in found.labels("tool")
 
 
 async def test_what_observers_missed_is_shown(tmp_path: Path) -> None:
