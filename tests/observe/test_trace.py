@@ -82,6 +82,23 @@ TRACE = AgentTrace(
 )
 
 
+@pytest.mark.ledger("TRC-02")
+def test_a_step_has_the_fields_that_pages_read() -> None:
+    asked, chose, ran, failed = (step.to_dict() for step in TRACE)
+    assert set(asked) >= {
+        "type",
+        "started_at",
+        "duration_ms",
+        "model",
+        "prompt_tokens",
+        "completion_tokens",
+        "cost_usd",
+    }
+    assert (chose["summary"], chose["reasoning"]) == ("look_up", "The customer asks about billing")
+    assert (ran["tool_name"], ran["tool_args"], ran["tool_result"]) == (RAN.tool_name, RAN.tool_args, RAN.tool_result)
+    assert (failed["type"], failed["error"], failed["duration_ms"]) == ("error", "openai: overloaded", 100.0)
+
+
 # ── a sequence of steps ──
 
 
