@@ -92,7 +92,7 @@ class Settings(BaseSettings):
     limits: Annotated[Limits, NoDecode, BeforeValidator(_read_limits)] = Limits.usual()
     """Limits per person, per place and in all."""
     budgets: Annotated[tuple[Budget, ...], NoDecode, BeforeValidator(_read_budgets)] = ()
-    """What people and the bot may spend on the model in a day or a month."""
+    """The budgets of people and of the bot for the model, by day or month."""
     provider: str | None = None
     admin_token: AdminToken | None = None
     """Bearer token that `/metrics` asks for."""

@@ -55,7 +55,7 @@ _EXCUSES: Mapping[str, str] = {
 
 
 class TurnExpenses(Expenses, Protocol):
-    """What a turn spends of the budgets of its person and of the bot."""
+    """The expenses of a turn, from the budgets of its person and of the bot."""
 
     async def notice(self, language: str, *, began: bool) -> str | None:
         """Return the text for a turn that one of these budgets has ended; None if none has.

@@ -1,4 +1,4 @@
-"""Usage by person, conversation, bot and day: the counts of the store that hold it, and what is left of a budget.
+"""Usage by person, conversation, bot and day: the store's counts of it, and the rest of a budget.
 
 The counts are named ``usage/day/2026-11-25/person/telegram:123:456``. Days and months are those of UTC. An amount of
 money is a whole number of billionths of a US dollar, so that sums are exact.
@@ -38,7 +38,7 @@ _NANOS: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageCount:
-    """A count of usage. `unpriced_tokens` are those whose price is not known, and `cost_usd` has no part of them."""
+    """A count of usage. `unpriced_tokens` are the tokens of unknown price, which `cost_usd` leaves out."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -88,7 +88,7 @@ class UsageCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """A budget and what is used of it in the present window."""
+    """A budget and its used part in the present window."""
 
     budget: Budget
     used: float
@@ -117,7 +117,7 @@ def count_name(window: Window, at: datetime, subject: Subject, name: str = "") -
 
 
 def spendings(usage: Usage, *, person: str, conversation: str, at: datetime) -> list[Spending]:
-    """Return what one call to the model adds to the counts. A call that used nothing adds nothing."""
+    """Return the additions to the counts for one call to the model. A call without usage has none."""
     if not (usage.total_tokens or usage.cost_usd or usage.saved_usd):
         return []
     amounts = UsageCount.of_call(usage).amounts()

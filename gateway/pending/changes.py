@@ -53,7 +53,7 @@ class Changes:
     def audited(self, action: PendingAction, what: str, person: str | None, at: datetime) -> PendingAction:
         """Add a line to the audit log, and return the record with the new head of its audit chain.
 
-        The line holds the digest of the action, the event, the person and the time.
+        The line holds the digest of the action, the event, the person, the time, and the run that asked.
         """
         line: dict[str, Json] = {
             "action": action.pending_action_id,
@@ -62,6 +62,7 @@ class Changes:
             "at": at.isoformat(),
             "digest": action.digest,
             "before": action.audit,
+            **({"run": action.run_id} if action.run_id else {}),  # none in the record of an older release
         }
         head = hashlib.sha256(canonical_json(line)).hexdigest()
         self.audit.append({**line, "head": head})

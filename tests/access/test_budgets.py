@@ -63,7 +63,7 @@ def test_call_without_usage_adds_nothing() -> None:
     assert spendings(Usage(), person=ANA, conversation="c", at=AT) == []
 
 
-def test_token_without_a_price_counts_towards_money_and_is_no_cost() -> None:
+def test_token_without_a_price_counts_as_money_and_is_no_cost() -> None:
     usage = Usage(prompt_tokens=60_000, completion_tokens=40_000)
     (stored,) = {each.name: each.amounts for each in spendings(usage, person=ANA, conversation="c", at=AT)[:1]}.values()
     count = UsageCount.of_counts([stored])

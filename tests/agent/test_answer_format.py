@@ -89,7 +89,7 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again() -> None:
 
 
 @pytest.mark.ledger("OUT-10")
-async def test_a_schema_that_no_answer_meets_ends_the_run_with_its_fault() -> None:
+async def test_schema_that_no_answer_meets_ends_the_run_with_its_fault() -> None:
     script = Script(['{"b": 1}'] * 3)
     result = await Agent(provider=script).run("a?", response_format=WITH_A)
     assert (result.stop_reason, result.parsed, result.iterations) == ("error", None, 3)
@@ -132,7 +132,7 @@ class Enforcing(Script):
         return schema["type"] == "object"
 
 
-async def test_a_provider_that_enforces_a_schema_gets_it_without_an_instruction() -> None:
+async def test_enforcing_provider_gets_the_schema_and_no_instruction() -> None:
     script = Enforcing(['{"a": 1}', "[1]"])
     agent = Agent(provider=script, instructions="Be brief.")
     assert (await agent.run("a?", response_format=WITH_A)).parsed == {"a": 1}

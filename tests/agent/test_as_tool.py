@@ -57,7 +57,7 @@ async def test_a_task_is_handed_over_and_its_answer_comes_back() -> None:
     assert inside == run_id_of(outside, "1.1")
 
 
-async def test_an_inner_tool_that_asks_asks_the_person_of_the_outer_turn() -> None:
+async def test_inner_tool_asks_the_person_of_the_outer_turn() -> None:
     inner = Script([calls(call("refund", name="a"), call("refund", name="b"), content="Two refunds.")])
     outer = Script([call("ask_accountant", task="refund a and b")])
     person, agent = Person(), two_agents(outer, inner)

@@ -182,7 +182,7 @@ async def written(house: House, traceparent: str) -> None:
 # ── a collector in trouble ──
 
 
-async def test_a_collector_that_is_down_costs_nothing_and_is_logged_once(
+async def test_collector_that_is_down_costs_nothing_and_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")

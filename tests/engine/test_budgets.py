@@ -81,7 +81,7 @@ def closed(text: str, holder: str = "person", language: str = "en") -> bool:
 
 
 @pytest.mark.ledger("USE-11")
-async def test_person_is_told_once_a_day_and_the_budget_opens_at_midnight(tmp_path: Path) -> None:
+async def test_person_is_told_once_and_the_budget_opens_at_midnight(tmp_path: Path) -> None:
     model = Metered(["one", "two", "three", "four"])
     async with rig(bot(model), tmp_path, budgets="person=1 USD/day") as chat:
         await midnight(chat, plus=60)
@@ -174,7 +174,7 @@ async def test_without_budgets_nothing_is_looked_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.ledger("CFG-10")
-async def test_operator_is_warned_once_at_four_fifths_and_once_at_the_end(
+async def test_operator_is_warned_at_four_fifths_and_at_the_end(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = Metered(["x"] * 20, Usage(prompt_tokens=10, cost_usd=0.1))
@@ -210,7 +210,7 @@ async def test_two_processes_warn_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.ledger("USE-06")
-async def test_usage_is_booked_by_person_conversation_bot_day_and_month(tmp_path: Path) -> None:
+async def test_usage_is_booked_by_person_conversation_bot_and_day(tmp_path: Path) -> None:
     model = Metered([LOOK_UP, "one", "two", "three"])
     async with rig(bot(model), tmp_path) as chat:
         await midnight(chat)
@@ -279,7 +279,7 @@ async def test_each_kept_reply_is_booked_once_whichever_commit_fails(
         assert (await today(chat))["calls"] == len(kept) <= len(model.requests)
 
 
-async def test_calls_of_a_recorded_reply_run_though_the_budget_is_used_up(tmp_path: Path) -> None:
+async def test_recorded_calls_run_though_the_budget_is_used_up(tmp_path: Path) -> None:
     async with rig(bot(Metered([LOOK_UP])), tmp_path, budgets="person=100 tokens/day") as chat:
 
         def fail() -> None:
@@ -355,7 +355,7 @@ async def test_usage_is_a_persons_own(tmp_path: Path) -> None:
 # ── another agent of the same bot ──
 
 
-async def test_calls_of_another_agent_in_the_turn_are_booked_and_limited(tmp_path: Path) -> None:
+async def test_calls_of_an_inner_agent_are_booked_and_limited(tmp_path: Path) -> None:
     inner = Agent(provider=Metered(["It is paid."]))
     task = ToolCall("ask_accountant", {"task": "Is it paid?"})
     outer = Metered([task, "Yes.", task])

@@ -40,7 +40,7 @@ async def test_a_confirmed_action_of_the_inner_agent_runs_once() -> None:
         assert any("refund" in each and "done" in each for each in told)
 
 
-async def test_the_policy_of_the_inner_agent_is_asked_again_at_the_launch() -> None:
+async def test_policy_of_the_inner_agent_is_asked_again_at_the_launch() -> None:
     RAN.clear()
     policy = ToolPolicy(allow=["*"])
     accountant = ScriptedProvider([ToolCall("refund", {"order": "A-1"})])

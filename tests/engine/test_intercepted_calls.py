@@ -50,7 +50,7 @@ async def test_edited_arguments_are_validated_shown_and_run(tmp_path: Path, invo
         assert invoices.deleted == ["INV-1"]
 
 
-async def test_an_edit_that_breaks_the_schema_is_refused_as_the_models_own(tmp_path: Path, invoices: Invoices) -> None:
+async def test_edit_that_breaks_the_schema_is_refused_like_any_call(tmp_path: Path, invoices: Invoices) -> None:
     own = invoices.bot()
 
     @own.intercept("tool_call")
@@ -211,7 +211,7 @@ async def test_a_veto_at_the_launch_runs_nothing_and_tells_why(tmp_path: Path, i
 
 
 @pytest.mark.parametrize("broken", FAILURES, ids=lambda function: function.__name__)
-async def test_an_action_that_could_not_be_checked_waits_a_minute_and_then_runs_not(
+async def test_unchecked_action_waits_a_minute_and_then_does_not_run(
     tmp_path: Path, invoices: Invoices, broken: Callable[[], Any]
 ) -> None:
     own, fails = invoices.bot(), False
@@ -252,7 +252,7 @@ async def test_an_action_is_launched_once_its_check_works_again(tmp_path: Path, 
         assert invoices.deleted == ["INV-1"]
 
 
-async def test_a_worker_that_stops_during_the_check_has_launched_nothing(tmp_path: Path, invoices: Invoices) -> None:
+async def test_worker_that_stops_during_the_check_launches_nothing(tmp_path: Path, invoices: Invoices) -> None:
     own, checking, calls = invoices.bot(), asyncio.Event(), list[str]()
 
     @own.intercept("tool_call")
@@ -301,9 +301,7 @@ async def test_what_is_asked_again_is_checked_again_and_not_edited() -> None:
 # ── take-over ──
 
 
-async def test_a_question_that_was_edited_and_taken_over_is_the_one_of_the_first_worker(
-    tmp_path: Path, invoices: Invoices
-) -> None:
+async def test_edited_question_stays_the_same_after_a_take_over(tmp_path: Path, invoices: Invoices) -> None:
     own, calls = invoices.bot(), 0
 
     @own.intercept("tool_call")

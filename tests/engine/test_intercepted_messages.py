@@ -52,7 +52,7 @@ async def transcript(chat: Rig) -> str:
 
 
 @pytest.mark.ledger("PYG-33")
-async def test_the_model_never_gets_a_vetoed_message_and_its_person_gets_the_reason(
+async def test_model_gets_no_vetoed_message_and_the_person_the_reason(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "askfirst.events")
@@ -95,7 +95,7 @@ async def test_of_several_messages_only_the_vetoed_one_is_left_out(tmp_path: Pat
         assert "bad two" not in await transcript(chat)
 
 
-async def test_interceptors_are_called_in_order_and_the_first_veto_ends_it(tmp_path: Path) -> None:
+async def test_interceptors_are_called_in_order_until_the_first_veto(tmp_path: Path) -> None:
     own, _ = bot("Hello.")
     called: list[str] = []
 
@@ -117,7 +117,7 @@ async def test_interceptors_are_called_in_order_and_the_first_veto_ends_it(tmp_p
     assert called == [keywords, keywords, "last good"]
 
 
-async def test_a_command_of_the_author_is_intercepted_and_a_built_in_one_is_not(tmp_path: Path) -> None:
+async def test_authors_command_is_intercepted_and_a_built_in_one_not(tmp_path: Path) -> None:
     own, _ = bot()
     ran: list[str] = []
 
@@ -266,7 +266,7 @@ FAILURES = [hangs, ignores_its_end, raises, exits, is_cancelled, says_false, blo
 
 
 @pytest.mark.parametrize("broken", FAILURES, ids=lambda function: function.__name__)
-async def test_no_message_is_lost_or_let_through_by_an_interceptor_that_fails(
+async def test_failing_interceptor_loses_and_lets_through_no_message(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, broken: Callable[[], Any]
 ) -> None:
     own, script = bot("Hello.")
@@ -290,7 +290,7 @@ async def test_no_message_is_lost_or_let_through_by_an_interceptor_that_fails(
     assert "a secret" not in caplog.text
 
 
-async def test_a_message_becomes_a_dead_letter_when_its_interceptor_fails_for_good(tmp_path: Path) -> None:
+async def test_message_is_a_dead_letter_when_its_check_keeps_failing(tmp_path: Path) -> None:
     own, script = bot()
     own.intercept("message")(raises)
     async with rig(own, tmp_path) as chat:
@@ -348,7 +348,7 @@ async def test_a_veto_stands_when_another_worker_continues_the_turn(tmp_path: Pa
         assert "two" not in await transcript(chat)
 
 
-async def test_a_worker_that_stops_during_the_check_leaves_it_to_another(tmp_path: Path) -> None:
+async def test_worker_that_stops_during_the_check_leaves_it_to_another(tmp_path: Path) -> None:
     own, _ = bot("Hello.")
     checking, calls = asyncio.Event(), []
 
@@ -373,7 +373,7 @@ async def test_a_worker_that_stops_during_the_check_leaves_it_to_another(tmp_pat
 # ── registration ──
 
 
-def test_an_unknown_stage_and_a_function_of_other_arguments_are_refused() -> None:
+def test_unknown_stage_and_unknown_arguments_are_refused() -> None:
     own, _ = bot()
     with pytest.raises(ValueError, match="'messages' is no stage: intercept 'message' or 'tool_call'"):
         own.intercept("messages")  # type: ignore[arg-type]

@@ -87,7 +87,7 @@ def test_a_deadline_belongs_to_the_question_and_stop_to_itself() -> None:
     assert lives.of(turn).run == run("m2")
 
 
-def test_a_question_from_before_this_process_has_a_life_of_its_own() -> None:
+def test_question_from_before_this_process_has_its_own_life() -> None:
     lives = Lives()
     life = run(action_event_id("a1"))
     assert lives.of(sample(PendingDecided, action=ACTED)).run == life

@@ -244,7 +244,7 @@ def of_anthropic(counts: Any, last: Any = None) -> Usage:
 
 
 @pytest.mark.ledger("USE-03")
-def test_openai_counts_cached_tokens_into_the_prompt_and_anthropic_does_not() -> None:
+def test_cached_tokens_are_in_the_prompt_of_openai_alone() -> None:
     """The same call, as each vendor counts it: 1,000 tokens of which 800 came from the cache."""
     ours = of_openai(
         {

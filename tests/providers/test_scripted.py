@@ -69,7 +69,7 @@ async def test_an_event_holds_the_next_step_back() -> None:
 
 
 @pytest.mark.ledger("TEST-02")
-async def test_the_local_provider_repeats_the_last_message_without_usage() -> None:
+async def test_local_provider_repeats_the_last_message_without_usage() -> None:
     agent = Agent(provider=LocalProvider(), config=AgentConfig(max_iterations=2, model="local"))
     result = await agent.run("Hello")
     assert (result.content, result.usage.total_tokens) == ("[local provider: local] Hello", 0)

@@ -1,4 +1,4 @@
-"""What a turn spends of the budgets of its person and of the bot.
+"""The expenses of a turn: the budgets of its person and of the bot, and what they have left.
 
 The usage of a call to the model is booked in the commit that records its reply: that of the checkpoint, or that of the
 turn's end. So a reply that another process continues from is booked once, and a call whose reply was lost with its
