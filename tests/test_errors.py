@@ -29,7 +29,7 @@ from gateway.engine.delivery.attempt_state import WrongAttempt
 from gateway.lifespan import LifespanFailed
 from gateway.options import WrongOption
 from gateway.pending.transitions import WrongState
-from gateway.providers.base import ProviderConfigurationError, ProviderError
+from gateway.providers.base import ProviderConfigurationError, ProviderError, ProviderFault
 from gateway.store.errors import MailboxFull
 from gateway.store.form import NewerForm
 from gateway.tools.errors import Problem, ToolBusy, ToolError, ToolExecutionError, ToolTimeout, ToolValidationError
@@ -52,6 +52,7 @@ MADE: dict[type, Make] = {
     MissingSetting: by("TELEGRAM_BOT_TOKEN", "copy it from @BotFather"),
     Moved: by("-10042"),
     NewerForm: by(3),
+    ProviderFault: by("openai", "it raised RuntimeError"),
     ProviderConfigurationError: by("openai", "the key is missing", env_var="OPENAI_API_KEY"),
     ProviderError: by("openai", "429", retryable=True, rate_limited=True, retry_after_seconds=2.5),
     RateLimited: by("429", retry_after_seconds=2.5),
