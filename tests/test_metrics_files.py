@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -41,11 +42,16 @@ async def scrape() -> Scrape:
     metrics.watch(store, [("turn", "lane")], events)
     for kind in EVENTS.values():
         if kind in metrics.events.kinds:
-            metrics.events.read(sample(kind))
+            again = (
+                {"from_checkpoint": False}
+                if "from_checkpoint" in {each.name for each in fields(cast("Any", kind))}
+                else {}
+            )
+            metrics.events.read(sample(kind, **again))
     priced = Usage(prompt_tokens=9, cached_prompt_tokens=2, completion_tokens=1, cost_usd=0.5)
     for usage in (priced, Usage()):
         metrics.events.read(sample(LlmEnd, usage=usage, from_checkpoint=False))
-    metrics.events.read(sample(ToolErrorRaised, error=CallFailed("unknown")))
+    metrics.events.read(sample(ToolErrorRaised, error=CallFailed("unknown"), from_checkpoint=False))
     await metrics.timed(store).now()
     metrics._note_call("get", 0.1, StoreUnavailable("away"))
     found = Scrape((await metrics.scrape()).decode())

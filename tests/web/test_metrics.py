@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -226,6 +226,7 @@ async def test_a_store_that_hangs_is_down_after_its_time(monkeypatch: pytest.Mon
         found = Scrape((await metrics.scrape()).decode())
         assert found.value("askfirst_store_up") == 0
         assert not any(each.name == "askfirst_dead_letters" for each in found.samples)
+        monkeypatch.undo()
         del store.hooks["stats answered"]
         gauges = StoreGauges(cast("Store", store), lambda: now)
         await gauges.refresh()
@@ -325,6 +326,13 @@ async def test_tokens_are_counted_by_kind_and_cost_where_it_is_known() -> None:
     assert found.value("askfirst_model_calls_unpriced_total", **MODEL) == 1
     assert found.value("askfirst_model_call_duration_seconds_count", **MODEL) == 2
     assert "what the server says" not in found.text
+
+
+async def test_steps_of_an_earlier_attempt_are_counted_once() -> None:
+    kinds = [each for each in COUNTED if "from_checkpoint" in {field.name for field in fields(cast("Any", each))}]
+    assert len(kinds) >= 4
+    found = await counted(*(sample(kind, from_checkpoint=True) for kind in kinds))
+    assert (await counted()).labels("tool") == found.labels("tool") == found.labels("model") == set()
 
 
 async def test_models_without_end_become_other() -> None:
