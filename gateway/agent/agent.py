@@ -34,6 +34,7 @@ from gateway.observe.teller import Teller, begin_run
 from gateway.observe.usage import AgentAnalytics, UsageMeter, usage_text
 from gateway.options import checked
 from gateway.providers import Completes, FallbackProvider, ModelMessage, Provider, as_provider, make_provider
+from gateway.providers.base import ToolSpec
 from gateway.structured import ResponseFormat
 from gateway.tools import Governed, Tool, ToolContext, ToolPolicy, ToolRegistry
 
@@ -72,6 +73,8 @@ class Agent:
         self.reach: Mapping[str, Governed] = reach_of(self.tools, policy)
         """The tools of this agent and of the agents behind them, by name, each with the policy that decides on it."""
         self.instructions = instructions
+        self._everywhere = all(tool.channels is None for tool in self.tools.values())
+        self._specs = {name: ToolSpec(**tool.schema()) for name, tool in self.tools.items()}
         self._provider = _given(provider)
         self._making = threading.Lock()
         self._window, self._meter = Window(), UsageMeter()
@@ -293,7 +296,7 @@ class Agent:
 
     def _tools_on(self, context: ToolContext) -> Mapping[str, Tool]:
         """Return the tools that may be called in this chat."""
-        if all(tool.channels is None for tool in self.tools.values()):
+        if self._everywhere:
             return self.tools
         return {name: tool for name, tool in self.tools.items() if tool.serves(context.channel)}
 
@@ -309,9 +312,11 @@ class Agent:
         system = self.instructions(context) if callable(self.instructions) else self.instructions
         if (strategy := self.config.reasoning_strategy) is not None:
             system = f"{system}\n\n{STRATEGIES[strategy]}" if system else STRATEGIES[strategy]
+        tools = self._tools_on(context)
         return await run_loop(
             AgentSpec(
-                tools=self._tools_on(context),
+                tools=tools,
+                specs=tuple([self._specs[name] for name in tools]),
                 config=self.config,
                 policy=self.policy,
                 window=self._window,

@@ -7,6 +7,8 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable
 
+from gateway.tools.stopping import Stopping
+
 __all__ = ["CancellationToken"]
 
 
@@ -37,9 +39,9 @@ class CancellationToken:
             each()
 
     @contextlib.asynccontextmanager
-    async def stopping(self, outer: asyncio.Event) -> AsyncIterator[asyncio.Event]:
+    async def stopping(self, outer: Stopping) -> AsyncIterator[Stopping]:
         """Yield an event that is set when this token is cancelled or `outer` is set."""
-        stopping, loop, thread = asyncio.Event(), asyncio.get_running_loop(), threading.current_thread()
+        stopping, loop, thread = Stopping(), asyncio.get_running_loop(), threading.current_thread()
 
         def stop() -> None:
             if threading.current_thread() is thread:
@@ -49,19 +51,13 @@ class CancellationToken:
                 loop.call_soon_threadsafe(stopping.set)
 
         with self._changing:
-            if self.cancelled:
+            if self.cancelled or outer.is_set():
                 stopping.set()
             else:
                 self._stop.add(stop)
-        following = asyncio.create_task(_follow(outer, stopping))
         try:
-            yield stopping
+            with outer.calling(stopping.set):
+                yield stopping
         finally:
-            following.cancel()
             with self._changing:
                 self._stop.discard(stop)
-
-
-async def _follow(outer: asyncio.Event, inner: asyncio.Event) -> None:
-    await outer.wait()
-    inner.set()

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -25,7 +25,7 @@ from pydantic import TypeAdapter
 from channels import AskfirstError, Json, Media
 from gateway.agent.confirming import Asked, Verdict
 from gateway.artifacts import Artifact
-from gateway.providers.base import Response, Usage
+from gateway.providers.base import NO_USAGE, Response, Usage
 from gateway.tools import PendingConfirmation
 from gateway.tools.pending_action import PendingAction
 
@@ -67,7 +67,7 @@ class CallResult:
     artifacts: tuple[Artifact, ...] = ()
     asked: tuple[Asked, ...] = ()
     """The actions that people are asked about: of a call that stashed one, or of another agent's run."""
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = NO_USAGE
     """The usage of another agent's run."""
 
 

@@ -42,6 +42,7 @@ from gateway.observe.results import StopReason
 from gateway.observe.teller import SILENT, RunTeller, begin_run
 from gateway.observe.usage import UsageMeter
 from gateway.providers.base import (
+    NO_USAGE,
     UNPRICED_USD_PER_MILLION,
     ModelMessage,
     Provider,
@@ -69,6 +70,8 @@ class AgentSpec:
     """The parts of an agent that do not change from turn to turn."""
 
     tools: Mapping[str, Tool]
+    specs: Sequence[ToolSpec]
+    """The tools as the model sees them."""
     config: AgentConfig
     policy: ToolPolicy | None = None
     window: Window = field(default_factory=Window)
@@ -98,7 +101,7 @@ async def run_loop(
     request = Request(
         system=system,
         messages=tuple(messages),
-        tools=tuple(ToolSpec(**tool.schema()) for tool in spec.tools.values()),
+        tools=spec.specs,
         model=spec.config.model,
         temperature=spec.config.temperature,
         max_tokens=spec.config.max_tokens,
@@ -186,10 +189,12 @@ class _Loop:
     messages: list[ModelMessage] = field(default_factory=list)
     results: list[CallResult] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = NO_USAGE
     served_by: str = ""
     """The provider that gave the last reply, if the reply names one."""
     iterations: int = 0
+    rounds: list[list[tuple[ToolCall, CallResult]]] = field(default_factory=list)
+    """The calls of each reply that are not yet in `seen`."""
     seen: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
     async def run(self) -> LoopOutcome:
@@ -354,12 +359,15 @@ class _Loop:
             if result.stop is not None:
                 self.content = result.text
                 return result.stop
-        rounds = {
-            (call.name, json.dumps(dict(call.args), sort_keys=True), result.text)
-            for call, result in zip(calls, results, strict=True)
-        }
-        self.seen.update(rounds)
-        return "loop_detected" if any(self.seen[each] >= EQUAL_ROUNDS for each in rounds) else None
+        self.rounds.append(list(zip(calls, results, strict=True)))
+        if self.iterations < EQUAL_ROUNDS:  # no call can be as often yet
+            return None
+        for made in self.rounds:
+            self.seen.update(
+                {(call.name, json.dumps(dict(call.args), sort_keys=True), result.text) for call, result in made}
+            )
+        self.rounds.clear()
+        return "loop_detected" if max(self.seen.values()) >= EQUAL_ROUNDS else None
 
     def failed(self, error: ProviderError) -> LoopOutcome:
         """Return the outcome of a run whose model cannot be reached."""

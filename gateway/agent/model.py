@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from channels import Json
 from gateway.agent.config import AgentConfig
@@ -17,6 +17,7 @@ from gateway.observe.teller import RunTeller
 from gateway.providers.base import Provider, ProviderError, Request, Response
 from gateway.providers.completing import pieces_of, reply_of
 from gateway.providers.fallback import FallbackProvider, limited
+from gateway.tools.stopping import Stopping
 
 __all__ = ["ModelCaller", "OnText", "Stopped"]
 
@@ -37,7 +38,7 @@ class ModelCaller:
 
     provider: Provider
     config: AgentConfig
-    stopping: asyncio.Event
+    stopping: Stopping
     on_text: OnText | None
     events: RunTeller
     sleep: Callable[[float], Awaitable[None]]
@@ -133,7 +134,7 @@ class ModelCaller:
         if seconds > 0:
             await self.sleep(seconds)
 
-    async def _unless_stopped(self, work: Awaitable[T]) -> T:
+    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
         """Await `work`, and cancel it when the turn is to end.
 
         The turn ends even if the provider swallows the cancellation. Raises Stopped.
@@ -141,19 +142,20 @@ class ModelCaller:
         here = asyncio.current_task()
         if here is None:
             raise RuntimeError("a model is called by a task")
+        if self.stopping.is_set():
+            work.close()
+            raise Stopped
         cancelled_before, stopped = here.cancelling(), False
 
-        async def watch() -> None:
+        def stop() -> None:
             nonlocal stopped
-            await self.stopping.wait()
             stopped = True
             here.cancel()
 
-        watching = asyncio.create_task(watch())
         try:
-            return await work
+            with self.stopping.calling(stop):
+                return await work
         finally:
-            watching.cancel()
             if stopped:
                 here.uncancel()
             if here.cancelling() > cancelled_before:
@@ -188,7 +190,12 @@ def _plain(response: Response) -> Response:
     return response if calls == response.tool_calls else replace(response, tool_calls=calls)
 
 
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
+
+
 def _is_json(args: Mapping[str, Json]) -> bool:
+    if all(type(value) in _PLAIN for value in args.values()):  # as most are, and much faster
+        return True
     try:
         json.dumps(dict(args), allow_nan=False)
     except (TypeError, ValueError, RecursionError):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from channels import Json
-from gateway.providers.base import ToolUsage, Usage
+from gateway.providers.base import NO_USAGE, ToolUsage, Usage
 
 __all__ = ["AgentAnalytics", "UsageMeter", "usage_text"]
 
@@ -45,7 +45,7 @@ class UsageMeter:
     """Sums the usage of runs. It is safe in several threads."""
 
     def __init__(self) -> None:
-        self._sum = Usage()
+        self._sum = NO_USAGE
         self._new: list[Usage] = []
         self._lock = Lock()
 
@@ -65,7 +65,7 @@ class UsageMeter:
     def reset(self) -> None:
         """Begin anew at 0."""
         with self._lock:
-            self._sum, self._new = Usage(), []
+            self._sum, self._new = NO_USAGE, []
 
 
 def usage_text(usage: Usage) -> str:

@@ -194,6 +194,10 @@ class Usage:
         return 0.0, int(tokens > 0), tokens
 
     def __add__(self, other: Usage) -> Usage:
+        if other is NO_USAGE:
+            return self
+        if self is NO_USAGE:
+            return other
         used, others_used = self.total_tokens > 0, other.total_tokens > 0
         known, calls, tokens = self._cost_parts()
         others_known, others_calls, others_tokens = other._cost_parts()
@@ -216,6 +220,10 @@ class Usage:
             provider=_common(self.provider, used, other.provider, others_used),
             by_tool=_by_tool(self.by_tool, other.by_tool),
         )
+
+
+NO_USAGE: Final = Usage()
+"""The usage of nothing, which changes no sum."""
 
 
 def _common(name: str, used: bool, other: str, others_used: bool) -> str:
@@ -258,7 +266,7 @@ class Response:
 
     content: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     model: str = ""
     finish: Literal["stop", "tools", "length", "refused"] = "stop"
     echo: Mapping[str, Json] | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from typing import Any
 from channels import Address, Person
 from gateway.tools.errors import ToolError
 from gateway.tools.pending_action import PendingAction
+from gateway.tools.stopping import Stopping
 
 __all__ = ["ToolContext"]
 
@@ -44,7 +44,7 @@ class ToolContext:
     """True if other processes work on the same store, so that a stashed call has to be executable there too."""
     emit: Callable[..., Any] | None = field(default=None, repr=False)
     """The function behind `emit_artifact`; None if no run collects artifacts."""
-    stopping: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+    stopping: Stopping = field(default_factory=Stopping, repr=False)
     """Set when the turn is to end.
 
     The loop stops at the next step. A long-running tool may check `cancelled`.

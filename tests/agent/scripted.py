@@ -14,7 +14,7 @@ from gateway.agent import Ask, Asked, LoopOutcome, LoopPorts, Verdict
 from gateway.agent.config import AgentConfig
 from gateway.agent.loop import AgentSpec, run_loop
 from gateway.observe.teller import RunTeller, Teller, begin_run
-from gateway.providers import ModelMessage, ProviderError, Request, Response, ToolCall, Usage
+from gateway.providers import ModelMessage, ProviderError, Request, Response, ToolCall, ToolSpec, Usage
 from gateway.tools import PendingConfirmation, Tool, ToolContext, ToolPolicy
 from gateway.tools.pending_action import PendingAction
 from tests.told import Told
@@ -131,7 +131,12 @@ class Turn:
 
     async def run(self, text: str = "hello", *, system: str = "", **ports: Any) -> LoopOutcome:
         return await run_loop(
-            AgentSpec(tools={tool.name: tool for tool in self.tools}, config=self.config, policy=self.policy),
+            AgentSpec(
+                tools={tool.name: tool for tool in self.tools},
+                specs=[ToolSpec(**tool.schema()) for tool in self.tools],
+                config=self.config,
+                policy=self.policy,
+            ),
             [ModelMessage(role="user", content=text)],
             provider=self.provider,
             context=ToolContext(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 
 from channels import Json, Message
@@ -11,6 +10,7 @@ from gateway.engine.telling import event_id_of
 from gateway.engine.turns.batch import is_plain
 from gateway.store.transaction import Transaction
 from gateway.store.types import Lease
+from gateway.tools.stopping import Stopping
 
 __all__ = ["SignalInbox", "interrupt"]
 
@@ -21,7 +21,7 @@ class SignalInbox:
 
     lease: Lease
     person: str = ""
-    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    stopping: Stopping = field(default_factory=Stopping)
     """Set when the turn must end at its next step."""
     stopped: bool = False
     """True after /stop: the turn asks no question."""
