@@ -77,7 +77,7 @@ class Agent:
         self._specs = {name: ToolSpec(**tool.schema()) for name, tool in self.tools.items()}
         self._provider = _given(provider)
         self._making = threading.Lock()
-        self._window, self._meter = Window(), UsageMeter()
+        self._window, self._meter = Window(self.config.context_tokens), UsageMeter()
         # The warning names the line that calls this: `checked` and pydantic stand between.
         hooks = [HooksObserver(self.config.hooks, stacklevel=6)] if self.config.hooks else []
         self.observers: tuple[AgentObserver, ...] = (*self.config.observers, *hooks)

@@ -72,6 +72,9 @@ class AgentConfig(BaseModel):
     """The temperature; None: the provider's default."""
     max_tokens: int | None = Field(default=1000, ge=1)
     """The most tokens of one reply of the model."""
+    context_tokens: int | None = Field(default=None, ge=4000)
+    """The tokens that the model takes, its answer included. The oldest messages beyond it are left out of a call. None:
+    it is unknown, and learnt when the vendor refuses a call as too long."""
     max_iterations: int = Field(default=6, ge=1, le=50)
     """The most calls to the model in one turn."""
     max_total_tokens: int | None = Field(default=None, ge=1)

@@ -21,7 +21,7 @@ from gateway.agent.model import ModelCaller, Stopped
 from gateway.agent.outcome import LoopOutcome
 from gateway.agent.ports import Expenses, LoopPorts
 from gateway.agent.unattended import Unattended
-from gateway.agent.window import LEAST_BYTES, Window, fitted, size
+from gateway.agent.window import Window, fitted, size
 from gateway.logs import describe_error
 from gateway.observe.events import (
     BudgetExceeded,
@@ -301,20 +301,25 @@ class _Loop:
     async def _call_model(self, messages: Sequence[ModelMessage]) -> Response:
         """Return the model's reply to as much of the conversation as it takes.
 
-        When the model refuses it as too long, a much shorter part is tried once. Raises ProviderError, Stopped.
+        When the model refuses it as too long, a shorter part is tried once. Raises ProviderError, Stopped.
         """
         window, request = self.spec.window, await self._request(messages)
-        fitting = fitted(messages, window.most)
-        await self._tell_trim(messages, fitting, "the conversation is larger than the window")
+        kept = fitted(messages, window.room(request))
+        await self._tell_trim(messages, kept, "the conversation is larger than the window")
+        fitting = replace(request, messages=tuple(kept))
         try:
-            return await self.caller.call(replace(request, messages=tuple(fitting)), self.iterations, self._record)
+            response = await self.caller.call(fitting, self.iterations, self._record)
         except ProviderError as error:
-            shorter = fitted(messages, LEAST_BYTES)
-            if error.refusal != "too_long" or size(shorter) >= size(fitting):
+            if error.refusal != "too_long":
                 raise
-            window.was_too_large(fitting)
+            shorter = fitted(messages, window.was_too_large(fitting, error))
+            if size(shorter) >= size(kept):
+                raise
             await self._tell_trim(messages, shorter, "the model refused the conversation as too long")
-            return await self.caller.call(replace(request, messages=tuple(shorter)), self.iterations, self._record)
+            fitting = replace(request, messages=tuple(shorter))
+            response = await self.caller.call(fitting, self.iterations, self._record)
+        window.counted(fitting, response.usage.prompt_tokens)
+        return response
 
     async def _request(self, messages: Sequence[ModelMessage]) -> Request:
         """Return the request of the next call, with the model that is chosen for it and the answer's format."""

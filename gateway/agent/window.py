@@ -1,23 +1,34 @@
-"""The window: the end of a conversation that fits into the model's context, by an estimate.
+"""The window: the end of a conversation that fits into the model's context.
 
-The limit of a model is counted in tokens, which only its vendor can count. A token is about four bytes of UTF-8 text,
-more in plain English and fewer in tables and numbers, so the estimate leaves room. When a model refuses a request as
-too long, the window of its agent shrinks until the process ends.
+The limit of a model is counted in tokens, which only its vendor can count. The window takes the vendor's count of the
+last call, and before that a token for four bytes of UTF-8 text. The limit is the one of the agent's configuration, or
+the one that the vendor says when it refuses a request as too long. A refusal without a number halves the window. What
+was learnt holds until the process ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from gateway.providers.base import ModelMessage
+from gateway.providers.base import ModelMessage, ProviderError, Request
 
 __all__ = ["LEAST_BYTES", "MOST_BYTES", "Window", "fitted", "size"]
 
 MOST_BYTES = 200_000
-"""The largest window, in bytes: about 50,000 tokens."""
+"""The window of a model with an unknown limit, in bytes: about 50,000 tokens."""
 LEAST_BYTES = 24_000
-"""The smallest window, in bytes: about 6,000 tokens, as a small local model takes beside its tools and its answer."""
+"""The window after a refusal without a number, in bytes: about 6,000 tokens, as a small local model takes beside its
+tools and its answer."""
+_LEAST_ROOM = 8_000
+"""The room that messages have at least, in bytes. A model that takes less can hold no conversation."""
+_TOKENS_PER_BYTE = 1 / 4
+_FEWEST_TOKENS_PER_BYTE, _MOST_TOKENS_PER_BYTE = 1 / 8, 1.0
+"""The limits of what is taken from a count, which a server may get wrong."""
+_COUNTED_FROM = 4_000
+"""The least request, in bytes, whose count is taken: in a short one the vendor's own additions weigh too much."""
+_USED_SHARE = 0.95
+"""The share of the limit that is used: the text that follows may have more tokens than the text before it."""
 _LARGEST_SHARE = 4
 """One message takes at most this fraction of the window: 1/4."""
 _LEAST_OF_A_MESSAGE = 400
@@ -25,13 +36,44 @@ _LEAST_OF_A_MESSAGE = 400
 
 @dataclass(slots=True)
 class Window:
-    """The size of the window of one agent, in bytes."""
+    """What one agent knows of the limits of its models."""
 
-    most: int = MOST_BYTES
+    context_tokens: int | None = None
+    """The limit of the configuration, for the prompt and the answer together."""
+    _learnt: dict[str | None, int] = field(default_factory=dict)
+    """The limits in tokens that were learnt from refusals, by model."""
+    _tokens_per_byte: float = _TOKENS_PER_BYTE
 
-    def was_too_large(self, messages: Sequence[ModelMessage]) -> None:
-        """Shrink the window to half of these messages, which the model refused as too long."""
-        self.most = max(LEAST_BYTES, min(self.most, size(messages) // 2))
+    def room(self, request: Request) -> int:
+        """Return how many bytes the messages of this request may have, beside its system text, tools and answer."""
+        limit = self._limit(request.model)
+        if limit is None:
+            return MOST_BYTES
+        answer = min(request.max_tokens or 0, limit // 2)
+        most = int((limit - answer) * _USED_SHARE / self._tokens_per_byte)
+        return max(_LEAST_ROOM, most - _fixed_size(request))
+
+    def counted(self, request: Request, prompt_tokens: int) -> None:
+        """Take the vendor's count of the tokens of a request."""
+        if self._limit(request.model) is not None:
+            self._count(_fixed_size(request) + size(request.messages), prompt_tokens)
+
+    def was_too_large(self, request: Request, refusal: ProviderError) -> int:
+        """Learn from a refusal as too long, and return the bytes that the messages of the next try may have."""
+        sent = _fixed_size(request) + size(request.messages)
+        self._count(sent, refusal.sent_tokens or 0)
+        half = int(max(LEAST_BYTES, sent // 2) * self._tokens_per_byte)
+        known = self._limit(request.model)
+        told = refusal.taken_tokens
+        self._learnt[request.model] = min(known or told or half, told or half)
+        return self.room(request) if told else min(LEAST_BYTES, self.room(request))
+
+    def _count(self, sent: int, tokens: int) -> None:
+        if sent >= _COUNTED_FROM and tokens > 0:
+            self._tokens_per_byte = min(_MOST_TOKENS_PER_BYTE, max(_FEWEST_TOKENS_PER_BYTE, tokens / sent))
+
+    def _limit(self, model: str | None) -> int | None:
+        return self._learnt.get(model, self.context_tokens)
 
 
 def size(messages: Sequence[ModelMessage]) -> int:
@@ -43,26 +85,49 @@ def fitted(messages: Sequence[ModelMessage], most: int) -> Sequence[ModelMessage
     """Return the end of a conversation that fits into `most` bytes.
 
     It begins with a person's message or a note. The last message of a person and all messages after it are always
-    included. Texts that are too long are cut, with a note that says so. No result of a tool stands without its call.
+    included. Texts that are too long are cut, with a note that says so. No call of a tool stands apart from its result.
     """
     if size(messages) <= most:
         return messages
-    last = max((n for n, message in enumerate(messages) if message.role == "user"), default=0)
+    starts = _starts(messages)
     kept = [_cut(message, most // _LARGEST_SHARE) for message in messages]
     sizes = [_size(message) for message in kept]
-    first, total = 0, sum(sizes)
-    while total > most and first < last:
-        total -= sizes[first]
-        first += 1
-        while first < last and kept[first].role not in ("user", "event"):
-            total -= sizes[first]
-            first += 1
+    total, first = sum(sizes), 0
+    for start in starts:
+        if total <= most:
+            break
+        total -= sum(sizes[first:start])
+        first = start
     kept = kept[first:]
     share = most // _LARGEST_SHARE
     while size(kept) > most and share > _LEAST_OF_A_MESSAGE:
         share //= 2
         kept = [_cut(message, share) for message in kept]
     return kept
+
+
+def _starts(messages: Sequence[ModelMessage]) -> list[int]:
+    """Return the places where the kept part may begin.
+
+    They are the messages of persons and the notes up to the last message of a person, except one that stands between a
+    call and its result.
+    """
+    starts: list[int] = []
+    apart, spoken = False, False
+    for index in range(len(messages) - 1, 0, -1):
+        role = messages[index].role
+        spoken = spoken or role == "user"
+        if role in ("assistant", "tool"):
+            apart = role == "tool"
+        elif spoken and not apart:
+            starts.append(index)
+    return starts[::-1]
+
+
+def _fixed_size(request: Request) -> int:
+    """Return the size of what every call of an agent has, in bytes: the system text and the tools."""
+    tools = sum(len(tool.name) + len(tool.description) + len(str(tool.parameters)) for tool in request.tools)
+    return len(request.system.encode("utf-8", "replace")) + tools
 
 
 def _size(message: ModelMessage) -> int:

@@ -44,7 +44,8 @@ class ProviderError(AskfirstError):
 
     `rate_limited` is True after too many calls. `retry_after_seconds` is the wait that the vendor asked for, if it did.
     `refusal` says why this request can never succeed: it is ``too_long`` for the model, or ``invalid`` by the vendor's
-    rules, including its rules for content.
+    rules, including its rules for content. With ``too_long``, `sent_tokens` is the size of the request and
+    `taken_tokens` the most that the model takes, where the vendor says so.
     """
 
     def __init__(
@@ -56,11 +57,14 @@ class ProviderError(AskfirstError):
         rate_limited: bool = False,
         retry_after_seconds: float | None = None,
         refusal: Refusal | None = None,
+        sent_tokens: int | None = None,
+        taken_tokens: int | None = None,
     ) -> None:
         super().__init__(f"{provider}: {code}")
         self.provider, self.code, self.retryable = provider, code, retryable
         self.rate_limited, self.retry_after_seconds = rate_limited, retry_after_seconds
         self.refusal = refusal
+        self.sent_tokens, self.taken_tokens = sent_tokens, taken_tokens
 
 
 class ProviderConfigurationError(ProviderError):

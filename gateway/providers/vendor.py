@@ -20,14 +20,36 @@ _UNPAID = re.compile(r"billing|credit|quota|(spend|usage)_limit")
 Some come with 429, and no wait helps (https://platform.openai.com/docs/guides/error-codes,
 https://platform.claude.com/docs/en/api/rate-limits).
 """
+_CODE = re.compile(r"[A-Za-z_]{1,64}")
 _TOO_LONG = re.compile(r"context_length_exceeded|exceed_context_size|too_large")
-_SAID_TOO_LONG = re.compile(r"prompt is too long|context (length|window|size)|too many (input )?tokens", re.IGNORECASE)
+_SAID_TOO_LONG = re.compile(
+    r"prompt is too long|context (length|window|size|limit)|too many (input )?tokens", re.IGNORECASE
+)
 """The texts of the same error, for servers without a code for it.
 
 Anthropic reports it only in its message (https://platform.claude.com/docs/en/build-with-claude/context-windows), and
 servers that speak OpenAI's API have various texts.
 """
 
+
+_TOKENS = (
+    re.compile(r"(?P<sent>\d+) tokens > (?P<taken>\d+) maximum"),
+    re.compile(r"exceed context limit: (?P<sent>\d+) \+ \d+ > (?P<taken>\d+)"),
+    re.compile(r"maximum context length is (?P<taken>\d+) tokens\D*(?P<sent>\d+) tokens"),
+    re.compile(r"maximum context length is (?P<taken>\d+)"),
+    re.compile(r"n_prompt_tokens\D+(?P<sent>\d+)\D+n_ctx\D+(?P<taken>\d+)"),
+)
+"""The texts that say how many tokens were sent, and how many the model takes.
+
+Sources: https://platform.claude.com/docs/en/build-with-claude/context-windows,
+https://github.com/docker/docker-agent/issues/569, https://github.com/vercel/ai/issues/428 and
+https://github.com/ggml-org/llama.cpp/pull/15780.
+"""
+_REFUSED = re.compile(r"invalid_prompt|policy")
+"""The codes of an answer that failed by the vendor's rules for content.
+
+See `ResponseError` in https://developers.openai.com/api/reference/resources/responses.
+"""
 
 _TOO_LONG_MEND = "the conversation is longer than the model takes: /new begins another"
 
@@ -119,25 +141,59 @@ class Vendor:
         code_text = f"{' '.join(codes[:1])}{field}".strip()
         status = getattr(error, "status_code", None)
         if status is None or status < 400:
-            return ProviderError(self.name, f"failed half way {code_text}".strip(), retryable=True)
+            return self.failed(" ".join(codes[:1]), str(error))
         unpaid = status == 402 or any(map(_UNPAID.search, codes))
         too_long = status in (400, 413, 422) and (
             status == 413 or any(map(_TOO_LONG.search, codes)) or _SAID_TOO_LONG.search(str(error)) is not None
         )
         invalid = status in (400, 422) and not unpaid
-        mend = _TOO_LONG_MEND if too_long else self._mend(status, unpaid=unpaid)
+        said = f"{status} {code_text}".strip()
+        if too_long:
+            return self._too_long(said, str(error))
         return ProviderError(
             self.name,
-            ": ".join(filter(None, [f"{status} {code_text}".strip(), mend])),
-            refusal="too_long" if too_long else "invalid" if invalid else None,
+            ": ".join(filter(None, [said, self._mend(status, unpaid=unpaid)])),
+            refusal="invalid" if invalid else None,
             retryable=not unpaid and (status in (408, 409, 429) or status >= 500),
             rate_limited=not unpaid and status == 429,
             retry_after_seconds=_retry_after_seconds(error.response.headers),
         )
 
+    def failed(self, code: str | None, text: str | None) -> ProviderError:
+        """Return the error of an answer that failed after it had begun, by the vendor's code and text.
+
+        The text is read, and not repeated.
+        """
+        code = code if code and _CODE.fullmatch(code) else ""
+        said = f"failed half way {code}".strip()
+        if _TOO_LONG.search(code) or _SAID_TOO_LONG.search(text or ""):
+            return self._too_long(said, text or "")
+        if _UNPAID.search(code):
+            return ProviderError(self.name, f"{said}: {self._mend(402, unpaid=True)}", retryable=False)
+        refused = _REFUSED.search(code) is not None
+        return ProviderError(
+            self.name,
+            said,
+            retryable=not refused,
+            rate_limited="rate_limit" in code,
+            refusal="invalid" if refused else None,
+        )
+
+    def _too_long(self, said: str, text: str) -> ProviderError:
+        found = next((found for each in _TOKENS if (found := each.search(text))), None)
+        tokens = {name: int(count) for name, count in (found.groupdict() if found else {}).items()}
+        return ProviderError(
+            self.name,
+            f"{said}: {_TOO_LONG_MEND}",
+            retryable=False,
+            refusal="too_long",
+            sent_tokens=tokens.get("sent"),
+            taken_tokens=tokens.get("taken"),
+        )
+
     def _codes(self, error: Any) -> list[str]:
         """Return the codes of an error that have the form of a code."""
-        return [str(code) for code in self.details(error)[0] if re.fullmatch(r"[A-Za-z_]{1,64}", str(code or ""))]
+        return [str(code) for code in self.details(error)[0] if _CODE.fullmatch(str(code or ""))]
 
     def _mend(self, status: int, *, unpaid: bool) -> str:
         if unpaid:

@@ -14,7 +14,7 @@ from typing import Any
 
 from anthropic.types.message_create_params import MessageCreateParamsBase
 
-from tests.fakes.model_server import Answer, Break, Call, Fail, ModelServer, Raw, Say, pieces
+from tests.fakes.model_server import Answer, Break, Call, Fail, ModelServer, Raw, Say, pieces, tokens
 from tests.fakes.schemas import fault_of_schema
 from tests.fakes.thoughts import THOUGHTS, Thoughts
 
@@ -47,7 +47,6 @@ class FakeAnthropic(ModelServer):
     """``model.url`` is for ANTHROPIC_BASE_URL and ``model.key`` for ANTHROPIC_API_KEY."""
 
     path = "/v1/messages"
-    too_long = Fail(400, message="prompt is too long: 208310 tokens > 200000 maximum")
 
     def __init__(self, *, key: str = "sk-ant-test-0123456789abcdef", port: int = 0) -> None:
         super().__init__(key=key, port=port)
@@ -65,6 +64,10 @@ class FakeAnthropic(ModelServer):
 
     def refused_body(self, body: Any) -> Fail | None:
         return refusal_of(body) or self._thoughts.refused(body)
+
+    def too_long(self, sent: int, taken: int) -> Fail:
+        # https://platform.claude.com/docs/en/build-with-claude/context-windows
+        return Fail(400, message=f"prompt is too long: {sent} tokens > {taken} maximum")
 
     def error(self, fail: Fail) -> dict[str, Any]:
         by_status = _TYPES.get(fail.status, "api_error" if fail.status >= 500 else "invalid_request_error")
@@ -119,7 +122,7 @@ def _usage(body: Mapping[str, Any], answer: Say) -> dict[str, int]:
     """Words for tokens, of which one came from the cache and one went into it."""
     said = len(answer.text.split()) + sum(len(str(call.arguments).split()) for call in answer.calls)
     return {
-        "input_tokens": len(json.dumps(body["messages"]).split()),
+        "input_tokens": tokens(json.dumps(body["messages"])),
         "cache_creation_input_tokens": 1,
         "cache_read_input_tokens": 1,
         "output_tokens": said,

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from aiohttp import web
 
-__all__ = ["Answer", "Break", "Call", "Fail", "ModelServer", "Raw", "Say", "pieces"]
+__all__ = ["Answer", "Break", "Call", "Fail", "ModelServer", "Raw", "Say", "pieces", "tokens"]
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ class ModelServer(abc.ABC):
 
     path: str
     """Of its calls to a model."""
-    too_long: Fail
-    """What it says of a request that is longer than the model takes."""
+    history: str = "messages"
+    """The field of a request that has its messages."""
 
     def __init__(self, *, key: str, port: int = 0) -> None:
         self.key = key
@@ -146,8 +146,16 @@ class ModelServer(abc.ABC):
         """The same for a body; None for the body: it was no JSON."""
 
     @abc.abstractmethod
+    def too_long(self, sent: int, taken: int) -> Fail:
+        """What it says of a request of so many tokens, when the model takes only `taken`."""
+
+    @abc.abstractmethod
     def error(self, fail: Fail) -> dict[str, Any]:
         """The body of an error answer."""
+
+    def stream_error(self, fail: Fail) -> dict[str, Any]:
+        """The data of an error in the middle of a stream."""
+        return self.error(fail)
 
     @abc.abstractmethod
     def whole(self, body: Mapping[str, Any], answer: Say, number: int) -> dict[str, Any]:
@@ -189,9 +197,11 @@ class ModelServer(abc.ABC):
             return self._failed(refusal)
         if self.models is not None and body["model"] not in self.models:
             return self._failed(Fail(404, "model_not_found", message=f"model: {body['model']}"))
-        if self.most_characters is not None and len(json.dumps(body["messages"])) > self.most_characters:
-            self.refused.append(self.too_long)
-            return self._failed(self.too_long)
+        length = len(json.dumps(body[self.history]))
+        if self.most_characters is not None and length > self.most_characters:
+            refusal = self.too_long(length // 4, self.most_characters // 4)
+            self.refused.append(refusal)
+            return self._failed(refusal)
         answer, number = await self._next(body)
         match answer:
             case None:
@@ -241,7 +251,8 @@ class ModelServer(abc.ABC):
                     case "silence":
                         await asyncio.Event().wait()
                     case "error":
-                        error = json.dumps(self.error(Fail(529, message="Overloaded", type="overloaded_error")))
+                        overloaded = Fail(529, message="Overloaded", type="overloaded_error")
+                        error = json.dumps(self.stream_error(overloaded))
                         await send("error" if name else None, error)
                     case "garbage":
                         await send(name, data[: len(data) // 2])
@@ -249,6 +260,11 @@ class ModelServer(abc.ABC):
             await send(name, data)
         await response.write_eof()
         return response
+
+
+def tokens(text: str) -> int:
+    """What the stand-ins count: words, and no word has more than four characters."""
+    return max(len(text.split()), len(text) // 4)
 
 
 def pieces(text: str) -> list[str]:

@@ -13,17 +13,16 @@ from typing import Any, Self
 
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase, CompletionCreateParamsStreaming
 
-from tests.fakes.model_server import Answer, Break, Call, Fail, ModelServer, Raw, Say, pieces
+from tests.fakes.model_server import Answer, Break, Call, Fail, ModelServer, Raw, Say, pieces, tokens
 from tests.fakes.schemas import fault_of_schema
 
-__all__ = ["Answer", "Break", "Call", "Fail", "FakeOpenAI", "Raw", "Say", "refusal_of"]
+__all__ = ["Answer", "Break", "Call", "Fail", "FakeOpenAI", "Raw", "Say", "refusal_of", "refused_name"]
 
 
 class FakeOpenAI(ModelServer):
     """``model.url`` is for OPENAI_BASE_URL and ``model.key`` for OPENAI_API_KEY."""
 
     path = "/v1/chat/completions"
-    too_long = Fail(400, "context_length_exceeded", "This model's maximum context length is 8192 tokens.")
 
     def __init__(self, *, key: str = "sk-test-0123456789abcdef", port: int = 0) -> None:
         super().__init__(key=key, port=port)
@@ -53,6 +52,11 @@ class FakeOpenAI(ModelServer):
                 # DeepSeek's rule and words: https://github.com/anomalyco/opencode/issues/24722
                 return Fail(400, message="The `reasoning_content` in the thinking mode must be passed back to the API.")
         return None
+
+    def too_long(self, sent: int, taken: int) -> Fail:
+        # https://github.com/vercel/ai/issues/428
+        length = f"This model's maximum context length is {taken} tokens. However, your messages resulted in {sent}"
+        return Fail(400, "context_length_exceeded", f"{length} tokens. Please reduce the length of the messages.")
 
     def error(self, fail: Fail) -> dict[str, Any]:
         kind = fail.type or ("server_error" if fail.status >= 500 else "invalid_request_error")
@@ -101,7 +105,7 @@ def _finish(answer: Say) -> str:
 
 def _usage(body: Mapping[str, Any], answer: Say) -> dict[str, Any]:
     """Words for tokens, of which one came from the cache and another went into it."""
-    prompt = sum(len(str(message.get("content") or "").split()) for message in body["messages"])
+    prompt = sum(tokens(str(message.get("content") or "")) for message in body["messages"])
     said = len(answer.text.split()) + sum(len(str(call.arguments).split()) for call in answer.calls)
     read = min(prompt, 1)
     return {
@@ -180,7 +184,7 @@ def _refused_tools(body: Mapping[str, Any]) -> Fail | None:
         function = tool.get("function")
         if tool.get("type") != "function" or not isinstance(function, dict):
             return Fail(400, "invalid_value", message=f"Invalid value: '{at}.type'.", param=f"{at}.type")
-        if refused := _refused_name(function.get("name"), f"{at}.function.name"):
+        if refused := refused_name(function.get("name"), f"{at}.function.name"):
             return refused
         parameters = function.get("parameters", {"type": "object"})
         if not isinstance(parameters, dict) or parameters.get("type") != "object":
@@ -189,7 +193,7 @@ def _refused_tools(body: Mapping[str, Any]) -> Fail | None:
     return None
 
 
-def _refused_name(name: object, param: str) -> Fail | None:
+def refused_name(name: object, param: str) -> Fail | None:
     # https://platform.openai.com/docs/api-reference/chat/create#chat-create-tools: a-z, A-Z, 0-9, _ and -, 64 at most
     if isinstance(name, str) and re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name):
         return None
@@ -234,7 +238,7 @@ def _refused_calls(calls: Sequence[Mapping[str, Any]], at: str) -> Fail | None:
             return Fail(400, message=message, param=f"{param}.id")
         if call.get("type") != "function" or not isinstance(call["function"].get("arguments"), str):
             return Fail(400, "invalid_value", message=f"Invalid value: '{param}'.", param=param)
-        if refused := _refused_name(call["function"].get("name"), f"{param}.function.name"):
+        if refused := refused_name(call["function"].get("name"), f"{param}.function.name"):
             return refused
     return None
 

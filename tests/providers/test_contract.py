@@ -14,7 +14,7 @@ from gateway.providers.demo import DemoProvider
 from gateway.testing import ScriptedProvider, ToolCall
 from tests.fakes.model_server import Answer, Call, Say
 from tests.providers.contract import Case, Next, ProviderContract
-from tests.providers.vendors import ANTHROPIC, OPENAI, Vendor
+from tests.providers.vendors import ANTHROPIC, OPENAI, RESPONSES, Vendor
 
 FIELDS = ({"field": "F-1"}, {"field": "F-2"})
 ANSWERS: dict[Next, Answer] = {
@@ -35,6 +35,16 @@ class TestVendors(ProviderContract):
             provider: Provider = await asyncio.to_thread(make_provider, spec, environ=environ)
             yield Case(provider, lambda next_: model.script([ANSWERS[next_]]))
             await provider.close()
+            assert model.refused == []
+
+
+class TestResponses(ProviderContract):
+    """The vendor's own server, which no setting names."""
+
+    @pytest.fixture
+    async def case(self) -> AsyncIterator[Case]:
+        async with RESPONSES.running() as (model, provider):
+            yield Case(provider, lambda next_: model.script([ANSWERS[next_]]))
             assert model.refused == []
 
 

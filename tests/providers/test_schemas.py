@@ -38,20 +38,21 @@ ANSWER = '{"number": "INV-7", "state": "paid", "note": null, "lines": [{"text": 
 
 
 async def test_vendors_get_the_schema_and_no_instruction(vendor: Vendor, model: ModelServer) -> None:
-    provider = vendor.provider(vendor.model, api_key=model.key, base_url=model.url, takes_schemas=True)
+    provider = vendor.provider(vendor.model, api_key=model.key, base_url=model.url, whole_api=True)
     agent = Agent([look_up], provider=provider, instructions="Be brief.")
     model.script([Call("look_up", {"number": "INV-7"}), Say(ANSWER)])
     result = await agent.run("INV-7?", response_format=Invoice)
     await provider.close()
     assert result.parsed.lines == [Line(text="Lamp", price=7)]
     for request in model.requests:
-        sent = request.get("response_format") or request["output_config"]["format"]
+        sent = request.get("response_format") or (request.get("output_config") or request["text"])["format"]
         schema = sent.get("json_schema", sent)["schema"]
         assert schema["required"] == ["number", "state", "note", "lines"]
         assert schema["$defs"]["Line"]["properties"]["price"]["description"] == 'In euros. {"minimum": 0}'
-        assert "JSON Schema" not in str(request["messages"]) + str(request.get("system"))
+        assert "JSON Schema" not in str(request[model.history]) + str(request.get("system"))
 
 
+@pytest.mark.parametrize("vendor", ["openai", "anthropic"], indirect=True)
 async def test_another_server_gets_an_instruction(vendor: Vendor, model: ModelServer) -> None:
     provider = vendor.at(model.url, model.key)
     model.script([Say(ANSWER)])

@@ -15,7 +15,7 @@ from gateway import Agent, AgentConfig
 from gateway.providers import KnowsModels, ModelMessage, Provider, ProviderError, Request, Response, ToolCall, Usage
 from tests.fakes.model_server import Answer, Break, Call, Fail, ModelServer, Raw, Say
 from tests.ports import free_port
-from tests.providers.vendors import ASKED, OPENAI, VENDORS, Vendor, refused, streamed, user
+from tests.providers.vendors import ASKED, VENDORS, Vendor, refused, streamed, user
 
 either_way = pytest.mark.parametrize("stream", [False, True])
 each = pytest.mark.parametrize
@@ -50,11 +50,11 @@ async def test_text_calls_and_usage_are_the_same_whole_and_in_pieces(
         == response.usage
         == Usage(
             prompt_tokens=read,
-            completion_tokens=8,
+            completion_tokens=8 + vendor.thought,
             cached_prompt_tokens=1,
             cache_write_tokens=1,
             unpriced_calls=1,
-            unpriced_tokens=read + 8,
+            unpriced_tokens=read + 8 + vendor.thought,
             model=vendor.model,
             provider=vendor.name,
         )
@@ -92,6 +92,12 @@ OFF = Call("switch", {"lamp": "hall"})
         ("openai", Say(refusal="I can not help with that."), "refused", 0),
         ("openai", Say(calls=[OFF], ends="stop"), "tools", 1),
         ("openai", Say("fine", ends="tool_calls"), "stop", 0),
+        ("responses", Say("Half a sen", ends="max_output_tokens"), "length", 0),
+        ("responses", Say(calls=[Call("switch", '{"la')], ends="max_output_tokens"), "length", 1),
+        ("responses", Say("", ends="content_filter"), "refused", 0),
+        ("responses", Say("x", [OFF], ends="content_filter"), "refused", 0),
+        ("responses", Say(refusal="I can not help with that."), "refused", 0),
+        ("responses", Say("fine", ends="a reason of tomorrow"), "length", 0),
         ("anthropic", Say("Half a sen", ends="max_tokens"), "length", 0),
         ("anthropic", Say(calls=[Call("switch", '{"la')], ends="max_tokens"), "length", 1),
         ("anthropic", Say(calls=[OFF], ends="model_context_window_exceeded"), "length", 1),
@@ -120,8 +126,8 @@ async def test_an_agent_that_names_no_model_has_the_providers_own(
 ) -> None:
     model.script(["a", "b"])
     await Agent(provider=provider).run("hello")
-    await Agent(provider=provider, config=AgentConfig(model="another")).run("hello")
-    assert [body["model"] for body in model.requests] == [vendor.model, "another"]
+    await Agent(provider=provider, config=AgentConfig(model=f"{vendor.model}-2")).run("hello")
+    assert [body["model"] for body in model.requests] == [vendor.model, f"{vendor.model}-2"]
 
 
 # ── errors ──
@@ -228,8 +234,8 @@ async def test_wrong_api_path_names_the_base_url(vendor: Vendor, model: ModelSer
 async def test_what_is_refused_is_named(vendor: Vendor, provider: Provider) -> None:
     bad = Request(messages=ASKED.messages, tools=[type(ASKED.tools[0])(name="a b", description="", parameters={})])
     error = await refused(provider, bad)
-    field = {"openai": "tools[0].function.name", "anthropic": "tools.0.custom.name"}
-    assert f"({field[vendor.name]})" in error.code
+    field = {"gpt-test": "tools[0].function.name", "gpt-5-test": "tools[0].name", "claude-test": "tools.0.custom.name"}
+    assert f"({field[vendor.model]})" in error.code
     assert not error.retryable
 
 
@@ -284,6 +290,17 @@ def begun(index: object, **block: object) -> dict[str, object]:
         ("openai", Raw('{"choices": [{}]}')),
         ("openai", Raw('{"choices": [{"message": "x", "finish_reason": "stop"}]}')),
         ("openai", Raw('{"choices": [{"message": {"tool_calls": [7]}, "finish_reason": "stop"}]}')),
+        *(("responses", answer) for answer in NO_EVENTS),
+        *(
+            ("responses", Raw(body))
+            for body in ("{", "[]", "{}", '"text"', '{"output": []}', '{"status": "completed"}')
+        ),
+        ("responses", Raw('{"status": "completed", "output": ["x"]}')),
+        ("responses", Raw('{"status": "completed", "output": [{"type": "message", "content": "x"}]}')),
+        ("responses", sse({"type": "response.output_text.delta", "delta": 7})),
+        ("responses", sse({"type": "response.completed", "response": "x"})),
+        ("responses", sse("text")),
+        ("responses", sse({"type": "response.in_progress"})),
         *(("anthropic", answer) for answer in NO_EVENTS),
         ("anthropic", Raw("{}")),
         ("anthropic", sse({"type": "message_start", "message": "x"})),
@@ -331,7 +348,7 @@ async def test_a_call_that_is_given_up_closes_its_connection(
 
 
 async def test_a_stream_that_is_left_early_closes_its_connection(model: ModelServer, provider: Provider) -> None:
-    model.script([Say("One two three four.", breaks=Break(4, "silence"))])
+    model.script([Say("One two three four.", breaks=Break(6, "silence"))])
     stream = cast("AsyncGenerator[str | Response, None]", provider.stream(ASKED))
     assert await anext(stream) == "One "
     await stream.aclose()
@@ -369,7 +386,7 @@ async def test_server_that_is_down_is_a_retryable_error(vendor: Vendor) -> None:
 
 async def test_knows_tells_whether_the_server_has_a_model(model: ModelServer, provider: Provider) -> None:
     assert isinstance(provider, KnowsModels)
-    model.models = {"other", "claude-test", "gpt-test"}
+    model.models = {"other", "claude-test", "gpt-test", "gpt-5-test"}
     assert await provider.knows(timeout_seconds=5)
     assert await provider.knows("other", timeout_seconds=5)
     with pytest.raises(ProviderError, match=r"404 .*no such model"):
@@ -419,7 +436,7 @@ _MESSAGES = st.lists(
 @given(messages=_MESSAGES)
 def test_whatever_the_history_the_vendor_takes_it(name: str, messages: list[ModelMessage]) -> None:
     vendor = VENDORS[name]
-    begin = [user("hello")] if vendor is OPENAI else []  # which takes no conversation without a word
+    begin = [user("hello")] if vendor.name == "openai" else []  # which takes no conversation without a word
     body = vendor.body(Request(messages=[*begin, *messages]))
     assert vendor.refusal_of(json.loads(json.dumps(body, ensure_ascii=False).encode())) is None
 
@@ -435,7 +452,7 @@ async def test_what_is_too_long_is_asked_for_once_more_much_shorter(model: Model
     assert result.content == "answered"
     assert len(model.refused) == 1, "never the same again"
     (taken,) = model.requests
-    assert "my question" in json.dumps(taken["messages"])
+    assert "my question" in json.dumps(taken[model.history])
 
 
 async def test_the_next_turn_is_trimmed_before_it_is_asked_for(model: ModelServer, provider: Provider) -> None:
@@ -445,7 +462,7 @@ async def test_the_next_turn_is_trimmed_before_it_is_asked_for(model: ModelServe
     for question in ("first", "second"):
         await agent.run([*history, user(question)])
     assert len(model.refused) == 1
-    assert len(json.dumps(model.requests[1]["messages"])) > 60_000, "and not more than has to be"
+    assert len(json.dumps(model.requests[1][model.history])) > 60_000, "and not more than has to be"
 
 
 async def test_what_is_too_long_all_the_same_is_told(model: ModelServer, provider: Provider) -> None:

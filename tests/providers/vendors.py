@@ -1,4 +1,4 @@
-"""The two vendors as tests see them: each through its real library, against a server with the real shapes."""
+"""The vendors' APIs as tests see them: each through its real library, against a server with the real shapes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -16,11 +17,13 @@ from gateway.providers.anthropic import AnthropicProvider
 from gateway.providers.anthropic.request import Conversation
 from gateway.providers.openai import OpenAIProvider
 from gateway.providers.openai.request import chat_messages
+from gateway.providers.openai.responses_input import responses_parameters
 from tests.fakes import anthropic as fake_anthropic
 from tests.fakes import openai as fake_openai
-from tests.fakes.model_server import Fail, ModelServer
+from tests.fakes import openai_responses as fake_responses
+from tests.fakes.model_server import Fail, ModelServer, tokens
 
-__all__ = ["ANTHROPIC", "ASKED", "LIGHTS", "OPENAI", "VENDORS", "Vendor", "refused", "streamed", "user"]
+__all__ = ["ANTHROPIC", "ASKED", "LIGHTS", "OPENAI", "RESPONSES", "VENDORS", "Vendor", "refused", "streamed", "user"]
 
 LIGHTS = ToolSpec(
     name="switch",
@@ -51,12 +54,18 @@ class Vendor:
     """Why it ends when it is cut off, in its own word."""
     read: Callable[[Mapping[str, Any]], int]
     """Tokens that its fake counts for a request."""
+    history: str = "messages"
+    """The field of a request that has its messages."""
+    limit: str = "max_tokens"
+    """The field of a request that has the limit of the answer."""
+    thought: int = 0
+    """Tokens that its fake counts for a thought of two words."""
 
     def at(self, url: str, key: str) -> Provider:
         return self.provider(self.model, api_key=key, base_url=url)
 
     def body(self, request: Request) -> dict[str, Any]:
-        return {"model": self.model, "max_tokens": 9, "messages": list(self.messages(request))}
+        return {"model": self.model, self.limit: 90, self.history: list(self.messages(request))}
 
     @asynccontextmanager
     async def running(self, **options: Any) -> AsyncIterator[tuple[ModelServer, Provider]]:
@@ -85,7 +94,7 @@ OPENAI = Vendor(
     refusal_of=fake_openai.refusal_of,
     headers=lambda key: {"Authorization": f"Bearer {key}"},
     cut_off="length",
-    read=lambda body: sum(len(str(message.get("content") or "").split()) for message in body["messages"]),
+    read=lambda body: sum(tokens(str(message.get("content") or "")) for message in body["messages"]),
 )
 ANTHROPIC = Vendor(
     name="anthropic",
@@ -96,9 +105,24 @@ ANTHROPIC = Vendor(
     refusal_of=fake_anthropic.refusal_of,
     headers=lambda key: {"x-api-key": key, "anthropic-version": fake_anthropic.VERSION},
     cut_off="max_tokens",
-    read=lambda body: len(json.dumps(body["messages"]).split()) + 2,  # one from the cache, one into it
+    read=lambda body: tokens(json.dumps(body["messages"])) + 2,  # one from the cache, one into it
 )
-VENDORS = {vendor.name: vendor for vendor in (OPENAI, ANTHROPIC)}
+RESPONSES = Vendor(
+    name="openai",
+    model="gpt-5-test",
+    fake=fake_responses.FakeResponses,
+    provider=partial(OpenAIProvider, whole_api=True),
+    messages=lambda request: responses_parameters(request, "gpt-5-test", 0).get("input", []),
+    refusal_of=fake_responses.refusal_of,
+    headers=lambda key: {"Authorization": f"Bearer {key}"},
+    cut_off="max_output_tokens",
+    read=lambda body: tokens(json.dumps(body["input"])),
+    history="input",
+    limit="max_output_tokens",
+    thought=tokens("Which lamps?"),
+)
+"""The vendor's own server, with a reasoning model."""
+VENDORS = {"openai": OPENAI, "anthropic": ANTHROPIC, "responses": RESPONSES}
 
 
 async def streamed(provider: Provider, request: Request = ASKED) -> tuple[list[str], Response]:

@@ -89,14 +89,17 @@ class AnthropicProvider:
         *,
         api_key: str,
         base_url: str = _VENDOR.url,
-        takes_schemas: bool | None = None,
+        whole_api: bool | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`takes_schemas`: the server enforces the JSON Schema of an answer. None: only the vendor's own does."""
+        """`whole_api`: the server enforces the JSON Schema of an answer, and caches prompts as it is told.
+
+        None: only the vendor's own does.
+        """
         self.model = model
         """The model of a request that names none."""
         self._url, self._clock = base_url, clock
-        self._takes_schemas = base_url.rstrip("/") == _VENDOR.url if takes_schemas is None else takes_schemas
+        self._whole_api = base_url.rstrip("/") == _VENDOR.url if whole_api is None else whole_api
 
         def connect() -> anthropic.AsyncAnthropic:
             prices.load()
@@ -131,7 +134,7 @@ class AnthropicProvider:
     def takes_schema(self, schema: Mapping[str, Json], model: str | None) -> bool:
         """Answer as TakesSchemas.takes_schema does."""
         known = _WITHOUT_SCHEMAS.search(model or self.model) is None
-        return self._takes_schemas and known and strict_schema(schema) is not None
+        return self._whole_api and known and strict_schema(schema) is not None
 
     async def knows(self, model: str | None = None, *, timeout_seconds: float) -> bool:
         """Look the model up, as KnowsModels.knows does."""

@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions, and each server that speaks them."""
+"""OpenAI's Responses API and Chat Completions, and each server that speaks the latter."""
 
 from gateway.providers.openai.client import OpenAIProvider, from_environ
 

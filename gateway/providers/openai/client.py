@@ -1,4 +1,7 @@
-"""A provider for OpenAI's Chat Completions, and for each server that speaks them (``OPENAI_BASE_URL``).
+"""A provider for OpenAI's models, and for each server that speaks Chat Completions (``OPENAI_BASE_URL``).
+
+The vendor's own reasoning models are called by the Responses API, which takes their reasoning back between the calls of
+tools. All other models, and all other servers, are called by Chat Completions.
 
 Source of the rules: https://platform.openai.com/docs/api-reference/chat (requests, chunks, finish reasons) and
 https://platform.openai.com/docs/guides/error-codes (errors).
@@ -9,6 +12,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import openai
@@ -20,6 +24,8 @@ from gateway.providers.base import Request, Response, ToolSpec
 from gateway.providers.calling import Connections
 from gateway.providers.openai.request import chat_messages
 from gateway.providers.openai.response import OpenAIAnswer
+from gateway.providers.openai.responses_answer import ResponsesAnswer
+from gateway.providers.openai.responses_input import responses_parameters
 from gateway.providers.strict_schema import strict_schema
 from gateway.providers.vendor import Vendor
 
@@ -30,7 +36,7 @@ _VENDORS_MODEL = re.compile(r"(^|[/:])(gpt-|chatgpt-|o\d)")
 
 See https://github.com/griptape-ai/ComfyUI-Griptape/issues/312. Some compatible servers know only `max_tokens`.
 """
-_REASONS = re.compile(r"(^|[/:])(gpt-5|o\d)")
+_REASONS = re.compile(r"(^|[/:])(gpt-[5-9](?!.*-chat)|o\d)")
 """The vendor's reasoning models, which accept only the default temperature.
 
 See https://github.com/glebm/i18n-tasks/issues/672. They count their reasoning, which is not shown, into the limit of a
@@ -72,14 +78,17 @@ class OpenAIProvider:
         *,
         api_key: str,
         base_url: str = _VENDOR.url,
-        takes_schemas: bool | None = None,
+        whole_api: bool | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`takes_schemas`: the server enforces the JSON Schema of an answer. None: only the vendor's own does."""
+        """`whole_api`: the server enforces the JSON Schema of an answer, and has the Responses API.
+
+        None: only the vendor's own does.
+        """
         self.model = model
         """The model of a request that names none."""
         self._url, self._clock = base_url, clock
-        self._takes_schemas = base_url.rstrip("/") == _VENDOR.url if takes_schemas is None else takes_schemas
+        self._whole_api = base_url.rstrip("/") == _VENDOR.url if whole_api is None else whole_api
 
         def connect() -> openai.AsyncOpenAI:
             prices.load()
@@ -93,6 +102,11 @@ class OpenAIProvider:
         `timeout_seconds` limits the wait for the first byte and between any two.
         """
         model = request.model or self.model
+        if self._responds(model):
+            whole = ResponsesAnswer(_VENDOR)
+            with _VENDOR.errors_mapped():
+                whole.end(await self._respond(request, model))
+            return whole.response(model, self._url, self._clock())
         answer, completions = OpenAIAnswer(), await self._completions()
         with _VENDOR.errors_mapped():
             answer.add(await completions.create(**_parameters(request, model)))
@@ -101,6 +115,10 @@ class OpenAIProvider:
     async def stream(self, request: Request) -> AsyncIterator[str | Response]:
         """Yield the reply as Provider.stream does. `timeout_seconds` limits the time between any two chunks."""
         model = request.model or self.model
+        if self._responds(model):
+            async for item in self._response_stream(request, model):
+                yield item
+            return
         answer, completions = OpenAIAnswer(), await self._completions()
         with _VENDOR.errors_mapped():
             chunks = await completions.create(
@@ -115,7 +133,7 @@ class OpenAIProvider:
     def takes_schema(self, schema: Mapping[str, Json], model: str | None) -> bool:
         """Answer as TakesSchemas.takes_schema does."""
         known = _WITHOUT_SCHEMAS.search(model or self.model) is None
-        return self._takes_schemas and known and strict_schema(schema) is not None
+        return self._whole_api and known and strict_schema(schema) is not None
 
     async def knows(self, model: str | None = None, *, timeout_seconds: float) -> bool:
         """Look the model up, as KnowsModels.knows does."""
@@ -125,6 +143,33 @@ class OpenAIProvider:
     async def close(self) -> None:
         """Close the connections. A later call opens new ones."""
         await self._connections.close()
+
+    def _responds(self, model: str) -> bool:
+        return self._whole_api and _REASONS.search(model) is not None
+
+    async def _response_stream(self, request: Request, model: str) -> AsyncIterator[str | Response]:
+        answer = ResponsesAnswer(_VENDOR)
+        with _VENDOR.errors_mapped():
+            async with await self._respond(request, model, stream=True) as events:
+                async for event in events:
+                    if piece := answer.add(event):
+                        yield piece
+        yield answer.response(model, self._url, self._clock())
+
+    async def _respond(self, request: Request, model: str, **how: Any) -> Any:
+        """Call the Responses API.
+
+        The reasoning of earlier replies is left out if the vendor cannot read it any more, which is so after a change
+        to the key of another organization (https://github.com/experientiallabs/experiential/pull/965).
+        """
+        responses = (await self._connections.client()).responses
+        try:
+            return await responses.create(**responses_parameters(request, model, _ROOM_TO_REASON), **how)
+        except openai.BadRequestError as error:
+            if error.code != "invalid_encrypted_content":
+                raise
+        plain = replace(request, messages=[replace(message, echo=None) for message in request.messages])
+        return await responses.create(**responses_parameters(plain, model, _ROOM_TO_REASON), **how)
 
     async def _completions(self) -> AsyncCompletions:
         return (await self._connections.client()).chat.completions
