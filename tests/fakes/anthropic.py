@@ -193,12 +193,15 @@ def refusal_of(body: Any) -> Fail | None:
     answer = body.get("output_config", {}).get("format")
     if answer is not None and (fault := fault_of_schema(answer["schema"])) is not None:
         return Fail(400, message=f"output_config.format.schema: {fault}")
+    if json.dumps(body).count('"cache_control"') > 4:
+        # https://platform.claude.com/docs/en/build-with-claude/prompt-caching#when-to-use-multiple-breakpoints
+        return Fail(400, message="A maximum of 4 blocks with cache_control may be provided.")
     return _refused_blocks("system", body.get("system", "x")) or _refused_tools(body) or _refused(body["messages"])
 
 
 def _refused_tools(body: Mapping[str, Any]) -> Fail | None:
     for index, tool in enumerate(body.get("tools", ())):
-        if unknown := sorted(tool.keys() - {"name", "description", "input_schema"}):
+        if unknown := sorted(tool.keys() - {"name", "description", "input_schema", "cache_control"}):
             return Fail(400, message=f"tools.{index}.custom.{unknown[0]}: Extra inputs are not permitted")
         if refused := _refused_name(tool.get("name"), f"tools.{index}.custom.name"):
             return refused
