@@ -189,6 +189,59 @@ async def test_error_is_told_with_advice_and_without_the_vendors_text(
 
 
 @each(
+    ("vendor", "fail", "sent", "taken"),
+    [
+        (
+            "openai",
+            Fail(
+                400,
+                "context_length_exceeded",
+                "This model's maximum context length is 8192 tokens. However, your messages resulted in 8312 tokens.",
+            ),
+            8312,
+            8192,
+        ),
+        (
+            "openai",
+            Fail(400, None, "This model's maximum context length is 4096 tokens. Please reduce it."),
+            None,
+            4096,
+        ),
+        ("openai", Fail(400, "context_length_exceeded", "Your input exceeds the context window."), None, None),
+        ("anthropic", Fail(400, message="prompt is too long: 208310 tokens > 200000 maximum"), 208310, 200000),
+        (
+            "anthropic",
+            Fail(
+                400,
+                message="input length and `max_tokens` exceed context limit: 178959 + 64000 > 200000, "
+                "decrease input length or `max_tokens` and try again",
+            ),
+            178959,
+            200000,
+        ),
+        ("anthropic", Fail(413), None, None),
+    ],
+    indirect=["vendor"],
+)
+async def test_a_refusal_as_too_long_says_what_the_model_takes(
+    model: ModelServer, provider: Provider, fail: Fail, sent: int | None, taken: int | None
+) -> None:
+    model.script([fail])
+    error = await refused(provider)
+    assert (error.refusal, error.sent_tokens, error.taken_tokens) == ("too_long", sent, taken)
+    assert LONG in str(error)
+
+
+@each("vendor", ["openai"], indirect=True)
+async def test_llama_cpp_says_the_numbers_beside_its_text(model: ModelServer, provider: Provider) -> None:
+    said = {"code": 400, "type": "exceed_context_size_error", "n_prompt_tokens": 1407, "n_ctx": 256}
+    words = "the request exceeds the available context size. try increasing the context size"
+    model.script([Raw(json.dumps({"error": {**said, "message": words}}), status=400)])
+    error = await refused(provider)
+    assert (error.refusal, error.sent_tokens, error.taken_tokens) == ("too_long", 1407, 256)
+
+
+@each(
     ("headers", "seconds"),
     [
         ({"Retry-After": "7"}, 7.0),
@@ -463,6 +516,16 @@ async def test_the_next_turn_is_trimmed_before_it_is_asked_for(model: ModelServe
         await agent.run([*history, user(question)])
     assert len(model.refused) == 1
     assert len(json.dumps(model.requests[1][model.history])) > 60_000, "and not more than has to be"
+
+
+async def test_configured_limit_is_kept_to_from_the_first_call(model: ModelServer, provider: Provider) -> None:
+    model.most_characters = 60_000
+    model.script(["one", "two"])
+    agent = Agent(provider=provider, config=AgentConfig(context_tokens=15_000))
+    for question in ("first", "second"):
+        await agent.run([*(user("x" * 5_000) for _ in range(20)), user(question)])
+    assert model.refused == []
+    assert len(json.dumps(model.requests[1][model.history])) > 45_000, "and not more than has to be"
 
 
 async def test_what_is_too_long_all_the_same_is_told(model: ModelServer, provider: Provider) -> None:
