@@ -190,12 +190,15 @@ def _items(answer: Say) -> Iterator[dict[str, Any]]:
 def _item_events(item: Mapping[str, Any], index: int) -> Iterator[dict[str, Any]]:
     """As the real one: an empty item, its parts in pieces, the whole item at its end."""
     at = {"item_id": item["id"], "output_index": index}
-    empty = {
-        "message": {"content": []},
-        "function_call": {"arguments": ""},
-        # "may be incomplete": openai/types/responses/response_output_item_added_event.py
-        "reasoning": {"encrypted_content": "gAAAA"} if "encrypted_content" in item else {},
-    }.get(item["type"], {})
+    empty: dict[str, Any] = {}
+    match item["type"]:
+        case "message":
+            empty = {"content": []}
+        case "function_call":
+            empty = {"arguments": ""}
+        case "reasoning" if "encrypted_content" in item:
+            # "may be incomplete": openai/types/responses/response_output_item_added_event.py
+            empty = {"encrypted_content": "gAAAA"}
     added = {**item, **empty, "status": "in_progress"}
     yield {"type": "response.output_item.added", "output_index": index, "item": added}
     for number, part in enumerate(item.get("content", ())):

@@ -21,6 +21,7 @@ from gateway.providers.openai import OpenAIProvider
 from gateway.store.codec import encode
 from tests.agent.scripted import Notebook, Person
 from tests.fakes.model_server import Break, Call, Fail, Raw, Say
+from tests.fakes.openai import FakeOpenAI
 from tests.fakes.openai_responses import Failed, FakeResponses, Items
 from tests.providers.test_vendors import sse
 from tests.providers.vendors import ASKED, LIGHTS, RESPONSES, refused, streamed, user
@@ -287,6 +288,23 @@ async def test_another_model_gets_the_calls_without_it(model: FakeResponses, pro
     assert model.refused == []
     assert types(model) == ["user", "assistant", "function_call", "function_call_output"]
     assert "gAAAA" not in json.dumps(model.requests[-1])
+
+
+async def test_another_server_with_the_same_model_gets_the_calls_alone(
+    model: FakeResponses, provider: Provider
+) -> None:
+    model.script([Say(calls=[OFF], thinks="The hall.")])
+    reply = (await provider.complete(ASKED)).message
+    async with FakeOpenAI() as other:
+        chat = OpenAIProvider("gpt-5-test", api_key=other.key, base_url=other.url)
+        other.script([Say(calls=[OFF], thinks="The hall.")])
+        theirs = await chat.complete(replace(ASKED, messages=[*ASKED.messages, reply]))
+        await chat.close()
+        assert other.refused == []
+    model.script(["ok"])
+    await provider.complete(replace(ASKED, messages=[*ASKED.messages, theirs.message]))
+    assert model.refused == []
+    assert types(model) == ["user", "function_call", "function_call_output"]
 
 
 async def test_reasoning_that_the_vendor_cannot_read_any_more_is_left_out(

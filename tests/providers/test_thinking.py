@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import pytest
 
-from gateway import Agent, ToolContext, tool
+from gateway import Agent, AgentConfig, ToolContext, tool
 from gateway.agent import LoopOutcome, LoopPorts
 from gateway.agent.journal import Progress
 from gateway.memory import Transcripts, to_entries
@@ -23,7 +24,7 @@ from tests.agent.scripted import Notebook, Person
 from tests.fakes.anthropic import Blocks, Call, Raw, Say
 from tests.fakes.model_server import ModelServer
 from tests.providers.test_vendors import begun, sse
-from tests.providers.vendors import ANTHROPIC, ASKED, OPENAI, Vendor, streamed, user
+from tests.providers.vendors import ANTHROPIC, ASKED, VENDORS, Vendor, streamed, user
 
 only_anthropic = pytest.mark.parametrize("vendor", ["anthropic"], indirect=True)
 only_openai = pytest.mark.parametrize("vendor", ["openai"], indirect=True)
@@ -109,6 +110,87 @@ async def test_thoughts_keep_their_order_between_words_and_calls(
     await turn(lamps(provider), user("off please"))
     assert model.refused == []
     assert [types(reply) for reply in replies(model)] == [types(content)]
+
+
+@only_anthropic
+async def test_thoughts_between_the_results_of_a_turn_go_back(model: ModelServer, provider: Provider) -> None:
+    """The interleaved round trip of https://platform.claude.com/docs/build-with-claude/thinking-tool-workflows."""
+    model.script(
+        [
+            Blocks(content=[thought("Which?"), HALL]),
+            Blocks(content=[{"type": "redacted_thinking"}, thought("And the attic."), said("The attic too."), HALL]),
+            Blocks(content=[thought("Done."), said("Both are off.")]),
+            "Any time.",
+        ]
+    )
+    begin = user("off please")
+    done = await turn(lamps(provider), begin)
+    before = model.requests[-1]["messages"]
+    await turn(lamps(provider), *remembered([begin, *done.messages]), user("thanks"))
+    assert model.refused == []
+    assert model.requests[-1]["messages"][: len(before)] == before, "byte by byte, also from the transcript"
+    assert [types(reply) for reply in replies(model)] == [
+        ["thinking", "tool_use"],
+        ["redacted_thinking", "thinking", "text", "tool_use"],
+        ["thinking", "text"],
+    ]
+    assert [block for block in replies(model)[1] if "data" in block] == [
+        {"type": "redacted_thinking", "data": "c2lnbmVk0002"}
+    ]
+
+
+@only_anthropic
+async def test_model_that_is_switched_within_a_turn_sees_only_its_own_thoughts(
+    model: ModelServer, provider: Provider
+) -> None:
+    rounds = [Say(calls=[Call("switch", {"lamp": lamp})], thinks=f"The {lamp}.") for lamp in ("hall", "attic", "den")]
+    model.script([*rounds, "All are off."])
+    models = ["claude-a", "claude-b", "claude-a", "claude-b"]
+    config = AgentConfig(model_selector=lambda iteration, messages, usage: models[iteration - 1])
+    await turn(Agent([switch], provider=provider, config=config), user("off please"))
+    assert model.refused == []
+    plain, thinking = ["tool_use"], ["thinking", "tool_use"]
+    sent = [[types(m["content"]) for m in body["messages"] if m["role"] == "assistant"] for body in model.requests]
+    assert sent == [[], [plain], [thinking, plain], [plain, thinking, plain]]
+
+
+DOCUMENTED = [
+    {"type": "message_start", "message": {"id": "msg_01", "model": "claude-test", "usage": {"input_tokens": 9}}},
+    begun(0, type="thinking", thinking="", signature=""),
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "The user wants "}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "it dark."}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "EqQBCgIYAhIM1gbc"}},
+    {"type": "content_block_stop", "index": 0},
+    begun(1, type="redacted_thinking", data="EmwKAhgBEgy3va3pzix"),
+    {"type": "content_block_stop", "index": 1},
+    begun(2, type="tool_use", id="toolu_01", name="switch", input={}),
+    {"type": "content_block_delta", "index": 2, "delta": {"type": "input_json_delta", "partial_json": ""}},
+    {"type": "content_block_delta", "index": 2, "delta": {"type": "input_json_delta", "partial_json": '{"lamp":'}},
+    {"type": "content_block_delta", "index": 2, "delta": {"type": "input_json_delta", "partial_json": ' "hall"}'}},
+    {"type": "content_block_stop", "index": 2},
+    {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9}},
+    {"type": "message_stop"},
+]
+"""The events of https://platform.claude.com/docs/en/build-with-claude/streaming#streaming-with-extended-thinking."""
+
+
+@only_anthropic
+async def test_documented_events_go_back_as_the_documented_message(model: ModelServer, provider: Provider) -> None:
+    model.script([sse(*DOCUMENTED)])
+    reply = (await provider.complete(ASKED)).message
+    result = ModelMessage(role="tool", content="hall is off", call_id="toolu_01")
+    sent = ANTHROPIC.messages(replace(ASKED, messages=[*ASKED.messages, *remembered([user("x"), reply])[1:], result]))
+    assert sent[1:] == [
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "The user wants it dark.", "signature": "EqQBCgIYAhIM1gbc"},
+                {"type": "redacted_thinking", "data": "EmwKAhgBEgy3va3pzix"},
+                {"type": "tool_use", "id": "toolu_01", "name": "switch", "input": {"lamp": "hall"}},
+            ],
+        },
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_01", "content": "hall is off"}]},
+    ]
 
 
 @only_anthropic
@@ -295,7 +377,7 @@ async def test_thoughts_beside_unknown_blocks_are_not_kept(model: ModelServer, p
 # ── other providers ──
 
 
-@pytest.mark.parametrize(("maker", "other"), [(OPENAI, ANTHROPIC), (ANTHROPIC, OPENAI)], ids=lambda v: v.name)
+@pytest.mark.parametrize(("maker", "other"), [*permutations(VENDORS.values(), 2)], ids=lambda v: v.model)
 async def test_a_conversation_goes_on_with_another_provider(maker: Vendor, other: Vendor) -> None:
     """What one vendor's model thought is nothing to another's."""
     begin = user("off please")
@@ -310,7 +392,7 @@ async def test_a_conversation_goes_on_with_another_provider(maker: Vendor, other
         assert model.refused == []
         assert "The hall." not in json.dumps(model.requests)
         expected = other.messages(Request(system="Be brief.", messages=[*plain, user("thanks")]))
-        assert model.requests[0]["messages"] == expected
+        assert model.requests[0][model.history] == expected
 
 
 @only_openai

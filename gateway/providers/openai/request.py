@@ -60,11 +60,11 @@ def _assistant(message: ModelMessage, model: str, results: dict[str, list[str]])
     for number, call in enumerate(message.tool_calls):
         fits = call.call_id and len(call.call_id) <= _MAX_CALL_ID and plain_text(call.call_id) == call.call_id
         ids.append(call.call_id if fits and call.call_id not in ids else f"{number}_of_this_reply")
-    echo = echoed(message, "openai", model)
+    echo = echoed(message, "openai", model) or {}
     yield {
         "role": "assistant",
         "content": content or None,
-        **({"reasoning_content": plain_text(echo["reasoning_content"])} if echo else {}),
+        **({"reasoning_content": plain_text(echo["reasoning_content"])} if "reasoning_content" in echo else {}),
         "tool_calls": [
             {
                 "id": id_,
