@@ -158,13 +158,17 @@ async def test_a_compatible_server_wants_its_reasoning_back(vendor: Vendor, mode
 
 
 def asked(vendor: Vendor) -> dict[str, Any]:
-    return {"model": vendor.model, "max_tokens": 9, "messages": [USER]}
+    return {"model": vendor.model, vendor.limit: 90, vendor.history: [USER]}
 
 
 async def test_it_answers_in_one_piece_too(vendor: Vendor, model: ModelServer) -> None:
     model.script([Call("f", {"x": 1})])
     _, answer = await vendor.post(model, asked(vendor))
-    if vendor.name == "openai":
+    if vendor.history == "input":
+        call = {"type": "function_call", "name": "f", "arguments": '{"x": 1}', "call_id": "call_1_0"}
+        assert answer["status"] == "completed"
+        assert answer["output"] == [{**call, "id": "fc_1_0", "status": "completed"}]
+    elif vendor.name == "openai":
         choice = answer["choices"][0]
         assert choice["finish_reason"] == "tool_calls"
         assert choice["message"]["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"x": 1}'}

@@ -175,7 +175,14 @@ async def test_cached_and_reasoning_tokens_are_counted(model: FakeResponses, pro
     response = (await streamed(provider))[1] if stream else await provider.complete(ASKED)
     read = RESPONSES.read(model.requests[0])
     assert response.usage == Usage(
-        prompt_tokens=read, completion_tokens=4, cached_prompt_tokens=3, cache_write_tokens=2
+        prompt_tokens=read,
+        completion_tokens=4,
+        cached_prompt_tokens=3,
+        cache_write_tokens=2,
+        unpriced_calls=1,
+        unpriced_tokens=read + 4,
+        model="gpt-5-test",
+        provider="openai",
     )
 
 
@@ -307,9 +314,7 @@ async def test_another_server_with_the_same_model_gets_the_calls_alone(
     assert types(model) == ["user", "function_call", "function_call_output"]
 
 
-async def test_reasoning_that_the_vendor_cannot_read_any_more_is_left_out(
-    model: FakeResponses, provider: Provider
-) -> None:
+async def test_reasoning_that_cannot_be_read_any_more_is_left_out(model: FakeResponses, provider: Provider) -> None:
     """As after a change to a key of another organization: the conversation goes on."""
     async with FakeResponses() as before:
         before.script([Say(calls=[OFF], thinks="The hall.")])

@@ -37,7 +37,9 @@ def books(provider: Provider) -> ChannelAgent:
 def told(vendor: Vendor, body: dict[str, Any]) -> list[str]:
     """The events in a request, as the vendor is told them."""
     texts: list[str] = []
-    for message in body["messages"]:
+    for message in body[vendor.history]:
+        if "role" not in message:
+            continue
         blocks = message["content"] if isinstance(message["content"], list) else [{"text": message["content"]}]
         texts += [block["text"] for block in blocks if message["role"] == "user" and "text" in block]
     return [line for text in texts if "<gateway_event>" in text for line in text.splitlines() if "INV-" in line]
@@ -93,8 +95,9 @@ async def test_a_request_begins_with_the_one_before_it(vendor: Vendor, model: Mo
         for words in ("which invoices are there?", "sure?", "bye"):
             await chat.says("ana", words)
     for earlier, later in itertools.pairwise(model.requests):
-        assert later["messages"][: len(earlier["messages"])] == earlier["messages"]
-        assert (later["tools"], later.get("system")) == (earlier["tools"], earlier.get("system"))
+        assert later[vendor.history][: len(earlier[vendor.history])] == earlier[vendor.history]
+        for name in ("tools", "system", "instructions"):
+            assert later.get(name) == earlier.get(name)
 
 
 async def test_a_turn_that_broke_off_is_gone_on_from(vendor: Vendor, model: ModelServer, provider: Provider) -> None:

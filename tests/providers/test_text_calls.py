@@ -274,6 +274,7 @@ def text_spec(monkeypatch: pytest.MonkeyPatch, vendor: Vendor, model: ModelServe
 
 @pytest.mark.ledger("CALL-01", "CALL-02", "CALL-03", "CALL-06")
 @each("stream", [False, True])
+@pytest.mark.parametrize("vendor", ["openai", "anthropic"], indirect=True)
 async def test_a_model_without_native_calls_uses_tools(
     monkeypatch: pytest.MonkeyPatch, vendor: Vendor, model: ModelServer, stream: bool
 ) -> None:
@@ -296,6 +297,7 @@ async def test_a_model_without_native_calls_uses_tools(
     assert "The lamp was on" not in second
 
 
+@pytest.mark.parametrize("vendor", ["openai", "anthropic"], indirect=True)
 async def test_malformed_json_goes_back_to_the_model(
     monkeypatch: pytest.MonkeyPatch, vendor: Vendor, model: ModelServer
 ) -> None:

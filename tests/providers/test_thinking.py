@@ -140,9 +140,7 @@ async def test_thoughts_between_the_results_of_a_turn_go_back(model: ModelServer
 
 
 @only_anthropic
-async def test_model_that_is_switched_within_a_turn_sees_only_its_own_thoughts(
-    model: ModelServer, provider: Provider
-) -> None:
+async def test_switched_model_sees_only_its_own_thoughts(model: ModelServer, provider: Provider) -> None:
     rounds = [Say(calls=[Call("switch", {"lamp": lamp})], thinks=f"The {lamp}.") for lamp in ("hall", "attic", "den")]
     model.script([*rounds, "All are off."])
     models = ["claude-a", "claude-b", "claude-a", "claude-b"]
