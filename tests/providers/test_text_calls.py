@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -266,10 +267,10 @@ async def switch(lamp: str) -> str:
     return f"{lamp} is off"
 
 
-def text_spec(monkeypatch: pytest.MonkeyPatch, vendor: Vendor, model: ModelServer) -> Provider:
+async def text_spec(monkeypatch: pytest.MonkeyPatch, vendor: Vendor, model: ModelServer) -> Provider:
     monkeypatch.setenv(f"{vendor.name.upper()}_API_KEY", model.key)
     monkeypatch.setenv(f"{vendor.name.upper()}_BASE_URL", model.url)
-    return make_provider(f"text+{vendor.name}:{vendor.model}")
+    return await asyncio.to_thread(make_provider, f"text+{vendor.name}:{vendor.model}")
 
 
 @pytest.mark.ledger("CALL-01", "CALL-02", "CALL-03", "CALL-06")
@@ -279,7 +280,7 @@ async def test_a_model_without_native_calls_uses_tools(
     monkeypatch: pytest.MonkeyPatch, vendor: Vendor, model: ModelServer, stream: bool
 ) -> None:
     model.script([f"I switch it off.\n{OFF}\nThe lamp was on.", "The hall is dark."])
-    provider = text_spec(monkeypatch, vendor, model)
+    provider = await text_spec(monkeypatch, vendor, model)
     agent = Agent([switch], provider=provider, instructions="Be brief.")
     if stream:
         *pieces, last = [piece async for piece in agent.stream("lights off")]
@@ -302,7 +303,7 @@ async def test_malformed_json_goes_back_to_the_model(
     monkeypatch: pytest.MonkeyPatch, vendor: Vendor, model: ModelServer
 ) -> None:
     model.script(["TOOL_CALL {'tool_name': 'switch'}", OFF, "Done."])
-    provider = text_spec(monkeypatch, vendor, model)
+    provider = await text_spec(monkeypatch, vendor, model)
     result = await Agent([switch], provider=provider).run("lights off")
     await provider.close()
     assert result.content == "Done."
@@ -310,11 +311,12 @@ async def test_malformed_json_goes_back_to_the_model(
     assert told(result)[1] == "hall is off"  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("vendor", ["openai", "anthropic"], indirect=True)
 async def test_a_call_of_a_broken_stream_is_not_made(
     monkeypatch: pytest.MonkeyPatch, vendor: Vendor, model: ModelServer
 ) -> None:
     model.script([Say(f"{OFF} one two three", breaks=Break(9, "reset"))])
-    provider = text_spec(monkeypatch, vendor, model)
+    provider = await text_spec(monkeypatch, vendor, model)
     with pytest.raises(ProviderError, match=vendor.name):
         async for piece in provider.stream(ASKED):
             raise AssertionError(piece)
