@@ -149,7 +149,7 @@ class Vendor:
         invalid = status in (400, 422) and not unpaid
         said = f"{status} {code_text}".strip()
         if too_long:
-            return self._too_long(said, f"{error} {getattr(error, 'body', '')}")
+            return self._too_long(said, str(getattr(error, "body", None) or error))
         return ProviderError(
             self.name,
             ": ".join(filter(None, [said, self._mend(status, unpaid=unpaid)])),

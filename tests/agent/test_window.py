@@ -115,7 +115,7 @@ def test_unknown_limit_is_the_default() -> None:
     assert window.room(asking(10)) == MOST_BYTES
 
 
-def test_limit_of_the_configuration_leaves_room_for_everything_else() -> None:
+def test_configured_limit_leaves_room_for_everything_else() -> None:
     room = Window(10_000).room(asking(10))
     assert room == int(9_000 * 0.95 * 4) - 600 - 400 - len("look") - len("{}")
 
@@ -156,7 +156,7 @@ def test_each_model_has_its_own_limit() -> None:
     assert window.room(asking(10, "large")) == window.room(asking(10)) == MOST_BYTES
 
 
-def test_limit_of_the_configuration_that_is_too_high_is_corrected() -> None:
+def test_configured_limit_that_is_too_high_is_corrected() -> None:
     window = Window(200_000)
     window.was_too_large(asking(40_000), told(10_000, 8_000))
     assert window.room(asking(10)) < 28_000
