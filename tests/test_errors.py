@@ -22,7 +22,7 @@ import channels
 import gateway
 from channels import AskfirstError, MissingSetting, RateLimited, SendError, Unavailable
 from channels.telegram.errors import Moved, TooManyRequests
-from gateway.agent.calls import CallFailed
+from gateway.agent.call_errors import CallFailed
 from gateway.agent.interceptors import InterceptorFailed, Vetoed
 from gateway.agent.journal import UnreadableStep
 from gateway.engine.delivery.attempt_state import WrongAttempt

@@ -6,10 +6,11 @@ from gateway.agent.config import AgentConfig, ConfirmAction, StopCondition
 from gateway.agent.confirming import Ask, Asked, OnConfirm, Verdict
 from gateway.agent.interceptors import Interceptors, Stage, Vetoed
 from gateway.agent.journal import Journal, Keep
-from gateway.agent.loop import AgentSpec, run_loop
+from gateway.agent.loop import run_loop
 from gateway.agent.model import OnText
 from gateway.agent.outcome import LoopOutcome
 from gateway.agent.ports import Expenses, LoopPorts
+from gateway.agent.spec import AgentSpec
 
 __all__ = [
     "Agent",

@@ -17,11 +17,12 @@ from gateway.agent.answer_format import AnswerFormat, answer_format
 from gateway.agent.cancellation import CancellationToken
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import OnConfirm
-from gateway.agent.loop import AgentSpec, run_loop
+from gateway.agent.loop import run_loop
 from gateway.agent.model import OnText
 from gateway.agent.outcome import LoopOutcome
 from gateway.agent.ports import LoopPorts
 from gateway.agent.profiles import STRATEGIES
+from gateway.agent.spec import AgentSpec
 from gateway.agent.unattended import Unattended
 from gateway.agent.window import Window
 from gateway.logs import describe_error

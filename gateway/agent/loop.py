@@ -6,22 +6,23 @@ import asyncio
 import json
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gateway.agent.answer_format import AnswerFormat
 from gateway.agent.calls import CallRunner
 from gateway.agent.cancellation import CancellationToken
-from gateway.agent.config import AgentConfig, ModelSelector
+from gateway.agent.config import ModelSelector
 from gateway.agent.confirming import OnConfirm
 from gateway.agent.handing_over import HandOver
 from gateway.agent.journal import CallResult, Progress
 from gateway.agent.model import ModelCaller, Stopped
 from gateway.agent.outcome import LoopOutcome
 from gateway.agent.ports import Expenses, LoopPorts
+from gateway.agent.spec import AgentSpec
 from gateway.agent.unattended import Unattended
-from gateway.agent.window import Window, fitted, size
+from gateway.agent.window import fitted, size
 from gateway.logs import describe_error
 from gateway.observe.events import (
     BudgetExceeded,
@@ -40,7 +41,6 @@ from gateway.observe.events import (
 )
 from gateway.observe.results import StopReason
 from gateway.observe.teller import SILENT, RunTeller, begin_run
-from gateway.observe.usage import UsageMeter
 from gateway.providers.base import (
     NO_USAGE,
     UNPRICED_USD_PER_MILLION,
@@ -51,33 +51,17 @@ from gateway.providers.base import (
     Request,
     Response,
     ToolCall,
-    ToolSpec,
     Usage,
 )
 from gateway.structured import validation_retry_message
-from gateway.tools import Tool, ToolContext, ToolPolicy
+from gateway.tools import ToolContext
 
-__all__ = ["AgentSpec", "run_loop"]
+__all__ = ["run_loop"]
 
 log = logging.getLogger(__name__)
 
 EQUAL_ROUNDS = 3
 """The number of equal calls with equal results after which the loop is considered stuck."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentSpec:
-    """The parts of an agent that do not change from turn to turn."""
-
-    tools: Mapping[str, Tool]
-    specs: Sequence[ToolSpec]
-    """The tools as the model sees them."""
-    config: AgentConfig
-    policy: ToolPolicy | None = None
-    window: Window = field(default_factory=Window)
-    """The window that all turns of one agent share."""
-    meter: UsageMeter = field(default_factory=UsageMeter)
-    """The meter that all turns of one agent share."""
 
 
 async def run_loop(

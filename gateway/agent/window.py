@@ -36,7 +36,7 @@ _LEAST_OF_A_MESSAGE = 400
 
 @dataclass(slots=True)
 class Window:
-    """What one agent knows of the limits of its models."""
+    """The limits of one agent's models, as far as they are known."""
 
     context_tokens: int | None = None
     """The limit of the configuration, for the prompt and the answer together."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
@@ -12,11 +11,13 @@ from typing import Any
 from channels import Json
 from gateway.agent import Ask, Asked, LoopOutcome, LoopPorts, Verdict
 from gateway.agent.config import AgentConfig
-from gateway.agent.loop import AgentSpec, run_loop
+from gateway.agent.loop import run_loop
+from gateway.agent.spec import AgentSpec
 from gateway.observe.teller import RunTeller, Teller, begin_run
 from gateway.providers import ModelMessage, ProviderError, Request, Response, ToolCall, ToolSpec, Usage
 from gateway.tools import PendingConfirmation, Tool, ToolContext, ToolPolicy
 from gateway.tools.pending_action import PendingAction
+from gateway.tools.stopping import Stopping
 from tests.told import Told
 
 ASKED_AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -124,7 +125,7 @@ class Turn:
     policy: ToolPolicy | None = None
     person: Person = field(default_factory=Person)
     journal: Notebook = field(default_factory=Notebook)
-    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    stopping: Stopping = field(default_factory=Stopping)
     told: Told = field(default_factory=Told)
     """The events of the turn."""
     waits: list[float] = field(default_factory=list)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway import Agent, ChannelAgent, Tool, ToolPolicy, tool
-from gateway.tools import permission, unasked
+from gateway.tools import Governed, permission, unasked
 
 
 def made(**options: Any) -> Tool:
@@ -45,10 +45,10 @@ def test_each_permission_has_its_reason(
 
 
 def test_what_nobody_is_asked_about_is_named_with_the_mend() -> None:
-    warning = unasked([made(), made(read_only=True)], None)
+    warning = unasked([Governed(made(), None), Governed(made(read_only=True), None)])
     assert warning is not None
     assert warning.startswith("pay: runs without asking anybody. Write @tool(confirm=...)")
-    assert unasked([made(confirm=True)], None) is None
+    assert unasked([Governed(made(confirm=True), None)]) is None
 
 
 def test_a_strict_bot_refuses_it() -> None:

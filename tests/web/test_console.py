@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from typing import Any
 
 import pytest
 from playwright.async_api import Browser, BrowserContext, Locator, Page, expect
@@ -74,7 +75,7 @@ def answered(
     run = run_id_of(place, event_id)
     usage = Usage(prompt_tokens=1000, completion_tokens=234, cost_usd=cost)
     response = Response(content=reply, model="gpt-x", usage=usage)
-    about = {"conversation": place, "cause": event_id}
+    about: dict[str, Any] = {"conversation": place, "cause": event_id}
     return [
         arrives(place, event_id),
         TurnStart(run, event_ids=[event_id], attempt=1, **about),
@@ -107,10 +108,11 @@ async def life_of(page: Page, title: str) -> Locator:
 
 async def test_a_confirmed_action_is_one_life_to_its_receipt(bot: Bot, start: Start, context: BrowserContext) -> None:
     run, action = run_id_of(TELEGRAM, "m1"), replace(ACTION, conversation=TELEGRAM, args={"card": 4}, preview="Pay?")
-    about, effect = {"conversation": TELEGRAM}, action_event_id("a1")
+    about: dict[str, Any] = {"conversation": TELEGRAM}
+    effect = action_event_id("a1")
     begun = answered(TELEGRAM, "m1", "pay with card 4", cost=None)[:4]
     asked = EventSettled(run, event_ids=["m1"], how="asked", parts=["p1"], actions=["a1"], **about)
-    press = {"event_ids": ["press"], "parts": [], "actions": ["a1"]}
+    press: dict[str, Any] = {"event_ids": ["press"], "parts": [], "actions": ["a1"]}
     async with start():
         tell(bot, *begun, PendingStashed(run, action=action, call_id="c1"), asked)
         tell(bot, TurnEnd(run, stop_reason="asked", duration_ms=1500, **about))

@@ -60,7 +60,7 @@ class _Cached(BaseModel):
     cache_write_tokens: int | None = None
 
 
-class _TokenCounts(BaseModel):
+class _ResponseTokens(BaseModel):
     """Token counts. `output_tokens` includes the reasoning, and `input_tokens` all that a cache read or wrote."""
 
     input_tokens: int | None = None
@@ -83,13 +83,13 @@ class _Whole(BaseModel):
     model: str = ""
     status: str
     output: list[_Item]
-    usage: _TokenCounts | None = None
+    usage: _ResponseTokens | None = None
     error: _Error | None = None
     incomplete_details: _Incomplete | None = None
     service_tier: str | None = None
 
     def counted(self) -> Usage:
-        tokens = self.usage or _TokenCounts()
+        tokens = self.usage or _ResponseTokens()
         cached = tokens.input_tokens_details or _Cached()
         return Usage(
             prompt_tokens=tokens.input_tokens or 0,
@@ -101,11 +101,11 @@ class _Whole(BaseModel):
         )
 
 
-class _Event(BaseModel):
+class _Typed(BaseModel):
     type: str
 
 
-class _Delta(BaseModel):
+class _TextDelta(BaseModel):
     delta: str
     output_index: int | None = None
 
@@ -130,9 +130,9 @@ class ResponsesAnswer:
     def add(self, event: Any) -> str:
         """Add an event, and return its piece of the text. Raises pydantic.ValidationError, ProviderError."""
         plain = _plain(event)
-        match _Event.model_validate(plain).type:
+        match _Typed.model_validate(plain).type:
             case "response.output_text.delta":
-                return self._piece(_Delta.model_validate(plain))
+                return self._piece(_TextDelta.model_validate(plain))
             case "response.completed" | "response.incomplete" | "response.failed":
                 self._whole = _Ended.model_validate(plain).response
             case "error":
@@ -140,7 +140,7 @@ class ResponsesAnswer:
                 raise self._vendor.failed(error.code, error.message)
         return ""
 
-    def _piece(self, delta: _Delta) -> str:
+    def _piece(self, delta: _TextDelta) -> str:
         """Return a piece of the text, after an empty line where another message begins."""
         before, self._speaking = self._speaking, delta.output_index if delta.delta else self._speaking
         return delta.delta if before in (None, self._speaking) else f"\n\n{delta.delta}"

@@ -1,0 +1,29 @@
+"""The parts of an agent that its turns share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gateway.agent.config import AgentConfig
+from gateway.agent.window import Window
+from gateway.observe.usage import UsageMeter
+from gateway.providers.base import ToolSpec
+from gateway.tools import Tool, ToolPolicy
+
+__all__ = ["AgentSpec"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSpec:
+    """The parts of an agent that do not change from turn to turn."""
+
+    tools: Mapping[str, Tool]
+    specs: Sequence[ToolSpec]
+    """The tools as the model sees them."""
+    config: AgentConfig
+    policy: ToolPolicy | None = None
+    window: Window = field(default_factory=Window)
+    """The window that all turns of one agent share."""
+    meter: UsageMeter = field(default_factory=UsageMeter)
+    """The meter that all turns of one agent share."""
