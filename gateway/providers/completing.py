@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Final, Protocol, TypeVar, runtime_checkable
 
-from gateway.providers.base import Completes, Provider, ProviderError, ProviderFault, Request, Response
+from gateway.providers.base import Completes, Provider, ProviderError, ProviderFault, Request, Response, Usage
 
 __all__ = ["as_provider", "pieces_of", "reply_of"]
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+_MOST_TOKENS: Final = 10**9
+_MOST_USD: Final = 10_000.0
+"""The most that one call may count. It is far above that of any model, and sums of it fit in the store's integers."""
+_TOKENS: Final = ("prompt_tokens", "completion_tokens", "cached_prompt_tokens", "cache_write_tokens")
+_UNPRICED: Final = ("unpriced_calls", "unpriced_tokens")
 
 
 def as_provider(provider: Completes) -> Provider:
@@ -98,9 +108,40 @@ _END: Final = object()
 
 
 def _checked(name: str, response: object) -> Response:
-    if isinstance(response, Response):
+    if not isinstance(response, Response):
+        raise ProviderFault(name, f"gave a value of type {type(response).__name__} in place of a Response")
+    if _is_possible(response.usage):
         return response
-    raise ProviderFault(name, f"gave a value of type {type(response).__name__} in place of a Response")
+    log.warning("provider %s gave a usage that cannot be: wrong tokens count 0, and a wrong cost is unknown", name)
+    return replace(response, usage=_possible(response.usage))
+
+
+def _is_possible(usage: object) -> bool:
+    """Return False for a usage with negative, endless or otherwise wrong numbers, which no store could add up."""
+    return (
+        isinstance(usage, Usage)
+        and all(_is_count(getattr(usage, name)) for name in (*_TOKENS, *_UNPRICED))
+        and _is_price(usage.known_usd)
+        and (usage.cost_usd is None or _is_price(usage.cost_usd))
+        and (usage.saved_usd is None or _is_price(usage.saved_usd))
+    )
+
+
+def _possible(usage: object) -> Usage:
+    """Return a usage with the right numbers of this one. An answer is not lost for what a server counts."""
+    if not isinstance(usage, Usage):
+        return Usage()
+    tokens = {name: count for name in _TOKENS if _is_count(count := getattr(usage, name))}
+    cost, saved = (each if _is_price(each) else None for each in (usage.cost_usd, usage.saved_usd))
+    return Usage(**tokens, cost_usd=cost, saved_usd=saved, model=usage.model, provider=usage.provider)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and 0 <= value <= _MOST_TOKENS
+
+
+def _is_price(value: object) -> bool:
+    return isinstance(value, (int, float)) and 0 <= value <= _MOST_USD  # no NaN is
 
 
 async def _within(limit_seconds: float | None, name: str, call: Callable[[], Awaitable[T]]) -> T:

@@ -12,7 +12,7 @@ import pytest
 from gateway import Agent, AgentConfig, AgentResult, FallbackProvider, StreamChunk
 from gateway.observe.events import LlmError, RunError
 from gateway.options import WrongOption
-from gateway.providers import ProviderError, ProviderFault, Request, Response, as_provider
+from gateway.providers import ProviderError, ProviderFault, Request, Response, Usage, as_provider
 from tests.agent.scripted import Script, Turn
 from tests.providers.vendors import ASKED
 
@@ -228,3 +228,25 @@ async def test_a_stream_that_is_left_is_closed() -> None:
     await anext(aiter(stream))
     await stream.aclose()  # type: ignore[attr-defined]
     assert closed.is_set()
+
+
+@either_way
+@each(
+    ("given", "counted"),
+    [
+        (Usage(prompt_tokens=-500, completion_tokens=7, cost_usd=-3.0), Usage(completion_tokens=7)),
+        (Usage(prompt_tokens=10**400, completion_tokens=7), Usage(completion_tokens=7)),
+        (Usage(prompt_tokens=5.5, completion_tokens=7), Usage(completion_tokens=7)),  # type: ignore[arg-type]
+        (Usage(completion_tokens=7, cost_usd=float("nan")), Usage(completion_tokens=7)),
+        (Usage(completion_tokens=7, cost_usd=float("inf"), saved_usd=-1.0), Usage(completion_tokens=7)),
+        (Usage(completion_tokens=7, unpriced_calls=1, unpriced_tokens=-493), Usage(completion_tokens=7)),
+        (Usage(completion_tokens=7, cost_usd=0.25), Usage(completion_tokens=7, cost_usd=0.25)),
+        (None, Usage()),
+    ],
+)
+async def test_a_usage_that_cannot_be_loses_no_answer(given: Any, counted: Usage, stream: bool) -> None:
+    model = Script([Response(content="Fine.", usage=given)])
+    result = await Turn(model, []).run(on_text=(lambda _: None) if stream else None)
+    assert result.content == "Fine."
+    assert result.usage.total_tokens == counted.total_tokens
+    assert (result.usage.cost_usd, result.usage.counted_usd) == (counted.cost_usd, counted.counted_usd)
