@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -69,7 +69,8 @@ _FAILED = frozenset({"error", "provider_error"})
 def spans(trace: AgentTrace, *, content: bool, agent_name: str) -> list[dict[str, Any]]:
     """Return the spans of a trace: the root, then one for each step, in order."""
     root = _root(trace, content, agent_name)
-    return [root, *(_child(trace, number, step, content) for number, step in enumerate(trace.steps, start=1))]
+    tools = {step.tool_name for step in trace.steps if step.type != "tool_selection"}
+    return [root, *(_child(trace, number, step, content, tools) for number, step in enumerate(trace.steps, start=1))]
 
 
 def gateway_span(
@@ -145,8 +146,10 @@ def _root(trace: AgentTrace, content: bool, agent_name: str) -> dict[str, Any]:
     return span
 
 
-def _child(trace: AgentTrace, number: int, step: TraceStep, content: bool) -> dict[str, Any]:
-    name, kind, attributes = _conventional(step, content)
+def _child(
+    trace: AgentTrace, number: int, step: TraceStep, content: bool, tools: Container[str | None]
+) -> dict[str, Any]:
+    name, kind, attributes = _conventional(step, content, tools)
     attributes |= {STEP_TYPE: step.type, FROM_CHECKPOINT: step.from_checkpoint or None}
     if step.left_out:
         attributes[STEPS_LEFT_OUT] = step.left_out
@@ -164,7 +167,7 @@ def _child(trace: AgentTrace, number: int, step: TraceStep, content: bool) -> di
     return span
 
 
-def _conventional(step: TraceStep, content: bool) -> tuple[str, str, dict[str, Any]]:
+def _conventional(step: TraceStep, content: bool, tools: Container[str | None]) -> tuple[str, str, dict[str, Any]]:
     """Return the name, the kind and the attributes of a step's span by the conventions."""
     is_failed_call = step.type == "error" and step.model is not None
     if step.type == "llm_call" or is_failed_call:
@@ -178,7 +181,9 @@ def _conventional(step: TraceStep, content: bool) -> tuple[str, str, dict[str, A
             COST_USD: step.cost_usd,
         }
         return f"{CHAT} {step.model or ''}".rstrip(), "CLIENT", attributes
-    attributes = {TOOL_NAME: step.tool_name, TOOL_CALL_ID: step.call_id}
+    # A selection has the name that the model wrote, which may be no tool's. The other steps have a tool's name.
+    named = content or step.type != "tool_selection" or step.tool_name in tools
+    attributes = {TOOL_NAME: step.tool_name if named else None, TOOL_CALL_ID: step.call_id}
     if content:
         attributes[TOOL_ARGUMENTS] = None if step.tool_args is None else json_text(dict(step.tool_args))
         attributes[TOOL_RESULT] = step.tool_result

@@ -372,6 +372,14 @@ def test_spans_have_the_attributes_of_the_conventions() -> None:
     assert [each["status_code"] for each in statuses] == ["ERROR", "UNSET", "UNSET", "UNSET", "ERROR"]
 
 
+def test_a_tool_that_a_model_made_up_is_in_no_span() -> None:
+    chose, ran = (step for step in TRACE.steps if step.tool_name is not None)
+    made_up = replace(chose, tool_name="my_pin_is_4711", summary="my_pin_is_4711")
+    trace = replace(TRACE, steps=(made_up, replace(ran, tool_name="(unknown)")))
+    assert "4711" not in str(trace.to_otel_spans())
+    assert "4711" in str(trace.to_otel_spans(content=True))
+
+
 def test_a_call_that_another_model_answered_names_both() -> None:
     other = replace(ASKED, requested_model="gpt-5")
     trace = replace(TRACE, steps=(other,))
