@@ -170,7 +170,7 @@ class Interceptors:
 def _plain(interceptor: str, args: dict[str, Json]) -> dict[str, Json]:
     """Return a copy of edited arguments, as JSON. Raises InterceptorFailed for arguments that are no JSON."""
     try:
-        plain: dict[str, Json] = json.loads(json.dumps(args))
+        plain: dict[str, Json] = json.loads(json.dumps(args, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise InterceptorFailed(interceptor, "it left arguments that are no JSON") from error
     return plain

@@ -128,7 +128,7 @@ async def test_a_call_that_could_not_be_checked_is_not_made(
         assert broken.__name__ in told.what and "a secret" not in told.what + caplog.text + heard(invoices)
 
 
-@pytest.mark.parametrize("value", [{1, 2}, b"bytes"], ids=["set", "bytes"])
+@pytest.mark.parametrize("value", [{1, 2}, b"bytes", float("nan")], ids=["set", "bytes", "nan"])
 async def test_arguments_that_are_no_json_are_not_run(tmp_path: Path, invoices: Invoices, value: Any) -> None:
     own = invoices.bot()
     own.intercept("tool_call")(lambda tool_args: tool_args.update(invoice_id=value))
