@@ -90,9 +90,17 @@ class Teller:
             return self._listeners[kind]
         except KeyError:
             readers = [reader for reader in self._readers if reader.kinds is None or kind in reader.kinds]
-            observers = [observer for observer in self._observers if observer.wants(kind.name)]
+            observers = [observer for observer in self._observers if self._wants(observer, kind.name)]
             found = self._listeners[kind] = _Listeners(readers, observers) if readers or observers else None
             return found
+
+    def _wants(self, observer: AgentObserver, name: str) -> bool:
+        """Ask an observer whether it wants the events of this name. One that raises gets none of them."""
+        try:
+            return observer.wants(name)
+        except Exception as error:  # noqa: BLE001 - it must not change the run
+            self._note_failure(observer, name, error)
+            return False
 
     def listeners_changed(self) -> None:
         """Ask the observers anew which events they want."""

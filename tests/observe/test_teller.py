@@ -296,6 +296,17 @@ async def test_a_failing_observer_hurts_none(
     assert SECRET not in caplog.text
 
 
+async def test_an_observer_that_cannot_say_what_it_wants() -> None:
+    class Lost(AgentObserver):
+        def wants(self, name: str) -> bool:
+            raise ValueError(SECRET)
+
+    heard: list[str] = []
+    teller = Teller(observers=[Lost(), Chunks(heard)])
+    await chunk(teller, "1")
+    assert (heard, teller.failed) == (["1"], {"Lost": 1})
+
+
 @pytest.mark.ledger("OBS-34")
 async def test_what_an_observer_returns_changes_nothing() -> None:
     class Vetoes(AgentObserver):
