@@ -6,10 +6,13 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 from aiohttp import web
 
+from channels import Json
+from gateway import AgentTrace
+from gateway.assembly import open_store
 from gateway.settings import Role
 from tests.cli.processes import Process, forked
 from tests.e2e.house import SECRET, SIGNING
@@ -124,6 +127,17 @@ class Stage:
     async def until(self, condition: Callable[[], T | None]) -> T:
         """The first truthy value. It may take a take-over: on Redis what a killed process held is its for a lease."""
         return await self.telegram.wait_for(condition, timeout_seconds=60)
+
+    async def traces(self) -> list[AgentTrace]:
+        """Every stored trace. The latest process is killed first, because one process alone owns an SQLite file."""
+        await self.kill()
+        store = open_store(self.env["ASKFIRST_STORE"])
+        await store.open()
+        try:
+            found = [cast("dict[str, Json]", record.value) for _, record in await store.scan("trace/")]
+            return [AgentTrace.from_dict(each) for each in found]
+        finally:
+            await store.close()
 
     def texts(self, chat: Any) -> list[str]:
         return [message.text for message in self.telegram.sent if message.chat.id == chat.id]

@@ -107,6 +107,26 @@ async def test_reply_of_a_killed_process_is_in_the_usage_once(stage: Stage) -> N
     assert [each["calls"] for each in json.loads(told.stdout)] == [2]
 
 
+async def test_killed_turn_leaves_one_trace_with_the_steps_of_both(stage: Stage) -> None:
+    """The steps of the process that died are marked, and have no duration that nobody measured."""
+    ana, hold = stage.telegram.person("Ana"), asyncio.Event()
+    stage.model.script([Call("note", {"text": "milk"}), Say("never seen", hold=hold), Say("Noted.")])
+    await stage.telegram.person_says(ana, ana, "note milk")
+    await stage.model.wait_for(2)
+    await stage.kill()
+    hold.set()
+    await stage.start()
+    await stage.until(lambda: stage.texts(ana) == ["Noted."])
+    (trace,) = await stage.traces()
+    assert [(step.type, step.from_checkpoint) for step in trace if step.type in ("llm_call", "tool_execution")] == [
+        ("llm_call", True),
+        ("tool_execution", True),
+        ("llm_call", False),
+    ]
+    assert all(not step.duration_ms for step in trace if step.from_checkpoint)
+    assert trace.stop_reason == "answered"
+
+
 async def test_kill_in_a_tool_with_effects_tells_the_model_unknown(stage: Stage) -> None:
     ana = stage.telegram.person("Ana")
     stage.business.hold_after = True
