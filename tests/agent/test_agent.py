@@ -28,7 +28,7 @@ def script() -> Script:
     return Script([call("chart", name="Q2"), "Here it is"])
 
 
-@pytest.mark.ledger("RUN-01", "RUN-02", "RUN-03", "RUN-08", "LOOP-20")
+@pytest.mark.ledger("RUN-01", "RUN-02", "RUN-03", "RUN-08", "LOOP-04", "LOOP-20")
 async def test_every_way_in_gives_the_same_result() -> None:
     ran = await Agent([chart], provider=script()).run("chart Q2")
     *chunks, streamed = [piece async for piece in Agent([chart], provider=script()).stream("chart Q2")]
@@ -167,7 +167,8 @@ async def test_two_tools_of_one_name_are_refused() -> None:
         Agent([chart, *other()])
 
 
-@pytest.mark.ledger("CFG-02", "CFG-03", "CFG-04", "CFG-05", "CFG-06", "CFG-07", "CFG-08", "CFG-09", "CFG-16", "CFG-19")
+@pytest.mark.ledger("CFG-02", "CFG-03", "CFG-04", "CFG-05", "CFG-06", "CFG-07", "CFG-08", "CFG-09", "CFG-16")
+@pytest.mark.ledger("CFG-19", "RTY-13")
 def test_config_without_arguments_has_the_documented_defaults() -> None:
     config = AgentConfig()
     assert (config.model, config.temperature, config.max_tokens, config.max_iterations) == (None, 0.0, 1000, 6)

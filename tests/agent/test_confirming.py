@@ -103,7 +103,7 @@ async def test_what_canonical_json_cannot_hold_is_not_asked() -> None:
     assert turn.person.asked == []
 
 
-@pytest.mark.ledger("POL-05", "POL-06", "POL-09", "POL-17")
+@pytest.mark.ledger("OBS-17", "POL-05", "POL-06", "POL-09", "POL-17")
 async def test_the_policy_runs_asks_or_denies() -> None:
     ran: list[str] = []
 
@@ -132,6 +132,7 @@ async def test_the_policy_runs_asks_or_denies() -> None:
     decided = turn.told.of_kind(PolicyDecision)
     assert [event.decision for event in decided] == ["allow", "deny", "review"]
     assert (decided[2].tool_name, decided[2].tool_args) == ("write", {"path": "/a"})
+    assert [event.reason for event in decided] == ["allow list: 'list_*'", "deny list: 'wipe'", "review list: 'write'"]
 
 
 async def test_deny_beats_a_tool_that_asks() -> None:

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.agent import AgentConfig
+from gateway import Agent, ToolContext
+from gateway.agent import AgentConfig, LoopPorts
 from gateway.observe.events import LlmError, LlmRetry
 from gateway.providers import ProviderError, Request, Response
 from gateway.tools import tool
-from tests.agent.scripted import Script, Turn, call
+from tests.agent.scripted import Person, Script, Turn, call
 
 
 def error(
@@ -38,6 +39,24 @@ async def test_other_errors_back_off_and_the_last_one_is_raised() -> None:
         await turn.run()
     assert turn.waits == [1.0, 2.0]
     assert [event.retry_in_seconds for event in turn.told.of_kind(LlmError)] == [1.0, 2.0, None]
+
+
+@pytest.mark.ledger("RTY-14")
+async def test_a_wait_before_a_retry_holds_back_no_other_run() -> None:
+    waits, go_on = asyncio.Event(), asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        waits.set()
+        await go_on.wait()
+
+    agent = Agent(provider=Script([error("boom"), "the other", "the first"]))
+    first = asyncio.create_task(
+        agent.turn([], context=ToolContext(person="app:-:-"), on_confirm=Person(), ports=LoopPorts(sleep=sleep))
+    )
+    await waits.wait()
+    assert (await agent.run("hello")).content == "the other"
+    go_on.set()
+    assert (await first).content == "the first"
 
 
 @pytest.mark.ledger("OBS-10")

@@ -333,3 +333,20 @@ async def test_hooks_warn_at_the_line_that_makes_the_agent() -> None:
     with pytest.warns(DeprecationWarning) as warned:
         Agent([], provider=Script([]), config=AgentConfig(hooks={"on_error": print}))
     assert [each.filename for each in warned] == [__file__]
+
+
+@pytest.mark.ledger("CFG-14")
+async def test_observers_of_the_config_hear_every_run_in_order() -> None:
+    heard: list[str] = []
+
+    class Named(AgentObserver):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def on_run_end(self, run_id: str, result: Any) -> None:
+            heard.append(self.name)
+
+    agent = Agent(provider=Script(["a", "b"]), config=AgentConfig(observers=[Named("first"), Named("second")]))
+    await agent.run("hello")
+    await agent.run("hello")
+    assert heard == ["first", "second"] * 2
