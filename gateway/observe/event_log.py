@@ -95,9 +95,13 @@ class EventLog:
 
     def webhook_rejected(self, event: WebhookRejected) -> None:
         said, level = _REFUSED.get(event.status, ("a request was not stored", logging.WARNING))
+        if event.error is not None:
+            said, level = _BROKEN.get(event.status, said), logging.ERROR
+        elif event.signed:
+            level = logging.WARNING
         why = {"why": event.why} if event.why else {}
         about = {"channel": event.channel, "reason": event.reason, **why}
-        refusals.log(logging.ERROR if event.error else level, said, exc_info=event.error, extra=about)
+        refusals.log(level, said, exc_info=event.error, extra=about)
 
     def duplicate_dropped(self, event: DuplicateDropped) -> None:
         log.info("seen before", extra={"event": event.event_id, "conversation": event.conversation})
@@ -218,6 +222,7 @@ class EventLog:
         log.log(level, "not delivered: %s", event.reason, extra=_of_part(event))
 
 
+_BROKEN: Mapping[int, str] = {400: "parse broke its contract", 401: "verify broke its contract"}
 _REFUSED: Mapping[int, tuple[str, int]] = {
     400: ("a request could not be read", logging.INFO),
     401: ("a request was refused", logging.INFO),

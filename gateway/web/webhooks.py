@@ -159,7 +159,7 @@ async def _receive(
                 raise
             await _insist(channel, parsed, accept)
     except Forged as error:
-        return _rejected(events, channel, _UNPROVEN, error)
+        return _rejected(events, channel, _UNPROVEN, error, signed=True)
     except Exception as error:  # noqa: BLE001 - whatever it was, the platform is to deliver it again
         text = unstored(channel, parsed)
         again = channel.ask_again(text) if _says(parsed) and isinstance(channel, CanAskAgain) else _NOT_STORED
@@ -167,7 +167,9 @@ async def _receive(
     return parsed.response
 
 
-def _rejected(events: Teller, channel: Channel, response: WebhookResponse, error: Exception) -> WebhookResponse:
+def _rejected(
+    events: Teller, channel: Channel, response: WebhookResponse, error: Exception, *, signed: bool = False
+) -> WebhookResponse:
     events.tell_now(
         WebhookRejected,
         channel=channel.name,
@@ -175,6 +177,7 @@ def _rejected(events: Teller, channel: Channel, response: WebhookResponse, error
         reason=type(error).__name__,
         why=str(error) if isinstance(error, AskfirstError) else "",
         error=None if isinstance(error, AskfirstError | TimeoutError) else error,
+        signed=signed,
     )
     return response
 

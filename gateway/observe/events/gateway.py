@@ -66,6 +66,8 @@ class WebhookRejected(ObservedEvent):
     why: str = ""
     error: BaseException | None = None
     """An error that no contract allows: of the channel, or of the store."""
+    signed: bool = False
+    """True if it was signed, but its platform did not vouch for it."""
 
 
 @dataclass(slots=True, kw_only=True)

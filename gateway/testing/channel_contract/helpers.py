@@ -26,6 +26,8 @@ from channels.catalogue import BUILT_IN, Setting
 from channels.events import event_from_json, event_to_json
 from gateway.artifacts import ArtifactStore, OfConversation, collecting, emit_artifact
 from gateway.engine.delivery.visible_log import bot_line
+from gateway.observe.event_log import EventLog
+from gateway.observe.teller import Teller
 from gateway.testing.channel_contract.case import Arrived, ArrivedFile, ChannelCase, Webhook
 from gateway.web import Ready, serve, web_app
 
@@ -283,6 +285,7 @@ class Contract:
         app = web_app(
             channels={channel.name: channel},
             accept=accept,
+            events=Teller(readers=[EventLog()]),
             artifacts=files,
             series=series,
             ready=ready,
