@@ -86,6 +86,8 @@ class CallRunner:
     keep: Keep | None
     interceptors: Interceptors
     hand_over: HandOver
+    asking: RunTeller
+    """The run that asks people: this one, or the one that handed its task over."""
     collect: Callable[[], AbstractContextManager[list[Artifact]]] = collecting
 
     async def run(self, reply: int, calls: Sequence[ToolCall]) -> list[CallResult]:
@@ -252,8 +254,6 @@ class CallRunner:
 
         if isinstance(tool, AgentTool):
             result = await self.hand_over(tool, each.key, str(each.args["task"]), context)
-            for asked_inside in result.asked:
-                await self.events.tell(PendingStashed, action=asked_inside.action, call_id=call.call_id)
             return replace(result, stop=self._stop(tool, result.text))
 
         def on_chunk(text: str) -> None:
@@ -289,7 +289,7 @@ class CallRunner:
         if isinstance(verdict, str):
             return f"Tool {call.name!r}: {verdict}"
         if isinstance(verdict, Asked):
-            await self.events.tell(PendingStashed, action=verdict.action, call_id=call.call_id)
+            await self.asking.tell(PendingStashed, action=verdict.action, call_id=call.call_id)
             return verdict
         if not tool.runs:
             return f"Tool {call.name!r}: what it stashed has no executor, so nothing was done."
@@ -327,7 +327,7 @@ class CallRunner:
             verdict = verdicts[each.key]
             if isinstance(verdict, Asked):
                 is_known, call_id = each.key in earlier, each.call.call_id
-                await self.events.tell(PendingStashed, action=verdict.action, call_id=call_id, from_checkpoint=is_known)
+                await self.asking.tell(PendingStashed, action=verdict.action, call_id=call_id, from_checkpoint=is_known)
                 results[each.key] = CallResult(text=serialise(verdict.confirmation), asked=(verdict,))
             elif isinstance(verdict, Approved):
                 results[each.key] = await self._run(each)

@@ -39,7 +39,13 @@ class HandOver:
         """Return the other agent's answer as the result of the call. Raises ProviderError in a chat."""
         outer = self.events.run_id
         events = begin_run(self.events.teller, run_id_of(outer, key), clock=context.clock, parent_run_id=outer)
-        ports = replace(self.ports, journal=self.progress.inside(key), on_text=None, events=events)
+        ports = replace(
+            self.ports,
+            journal=self.progress.inside(key),
+            on_text=None,
+            events=events,
+            asking=self.ports.asking or self.events,
+        )
         message = ModelMessage(role="user", content=task)
         return _result(
             await tool.agent.turn([message], context=context, on_confirm=self.on_confirm, ports=ports), tool.name

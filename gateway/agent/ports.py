@@ -49,6 +49,8 @@ class LoopPorts:
     """Tells the events of the run; None: only to its trace, under a random id."""
     cancellation: CancellationToken | None = None
     """The token behind the context's `stopping`, which says why."""
+    asking: RunTeller | None = None
+    """Tells what people are asked; None: `events`. It is the outermost run, where an agent hands over to another."""
     interceptors: Interceptors = field(default_factory=Interceptors)
     """The interceptors of the model's tool calls."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from gateway import Agent, AgentConfig, ToolContext, ToolPolicy, emit_artifact, tool
 from gateway.agent import LoopPorts
 from gateway.observe.runs import run_id_of
+from gateway.observe.teller import Teller, begin_run
 from gateway.testing import RecordingObserver
 from gateway.tools import ToolValidationError
 from tests.agent.scripted import Notebook, Person, Script, call, calls
@@ -60,12 +62,14 @@ async def test_a_task_is_handed_over_and_its_answer_comes_back() -> None:
 async def test_inner_tool_asks_the_person_of_the_outer_turn() -> None:
     inner = Script([calls(call("refund", name="a"), call("refund", name="b"), content="Two refunds.")])
     outer = Script([call("ask_accountant", task="refund a and b")])
-    person, agent = Person(), two_agents(outer, inner)
-    book = Notebook()
+    person, seen = Person(), RecordingObserver()
+    agent, book = two_agents(outer, inner), Notebook()
+    events = begin_run(Teller(observers=[seen]), "outer", clock=lambda: datetime.now(UTC))
     outcome = await agent.turn(
-        [], context=ToolContext(person="app:-:ana"), on_confirm=person, ports=LoopPorts(journal=book)
+        [], context=ToolContext(person="app:-:ana"), on_confirm=person, ports=LoopPorts(journal=book, events=events)
     )
     assert outcome.stop_reason == "asked"
+    assert [fields["run_id"] for name, fields in seen.events if name == "pending_stashed"] == ["outer"] * 2, "told once"
     assert [each.action.args for each in outcome.asked] == [{"name": "a"}, {"name": "b"}]
     assert [len(asks) for asks in person.asked] == [2], "both in one question"
     again = await agent.turn(
