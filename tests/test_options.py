@@ -53,7 +53,11 @@ def made(**options: Any) -> Any:
         (made, {"read_only": "yes"}, "Tool: read_only should be a valid boolean, not 'yes'"),
         (made, {"timeout_seconds": "10"}, "Tool: timeout_seconds should be a valid number, not '10'"),
         (Confirm, {"tll_seconds": 3}, "Confirm: tll_seconds is no option: did you mean ttl_seconds?"),
-        (agent, {"provider": 3}, "Agent: provider should be a valid string or an instance of Provider, not 3"),
+        (
+            agent,
+            {"provider": 3},
+            "Agent: provider should be a valid string or an instance of Provider or an instance of Completes, not 3",
+        ),
         (agent, {"instructions": 3}, "Agent: instructions should be a valid string or callable, not 3"),
         (
             agent,

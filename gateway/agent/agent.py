@@ -57,7 +57,7 @@ class Agent:
         self,
         tools: Sequence[Tool | Callable[..., Any]] = (),
         *,
-        provider: str | Completes | None = None,
+        provider: str | Provider | Completes | None = None,
         instructions: str | Callable[[ToolContext], str] = "",
         config: AgentConfig | None = None,
         policy: ToolPolicy | None = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -250,7 +249,6 @@ class Plain:
             parked=sum(lane.needs > FORM or not self.is_ready(lane) for lane in waits),
             parts=sum(len(lane.items) for lane in self.lanes if lane.kind == "out"),
             timers=len(self.timers),
-            timer_kinds=Counter(name.partition("/")[0] for name in self.timers if "/" in name),
             dead=len(self.letters),
             oldest_waiting_seconds=0.0,
         )
