@@ -79,7 +79,8 @@ async def test_message_that_kills_four_processes_is_put_aside(tmp_path: Path) ->
     assert asked == [["deadly"], ["deadly", "hello"], ["deadly"], ["deadly"], ["hello"]]
 
 
-async def test_killed_after_a_tool_with_effects_it_is_not_run_again(stage: Stage) -> None:
+async def killed_after_the_note(stage: Stage) -> None:
+    """Ana has milk noted, and the process dies in the second call to the model. Another one answers her."""
     ana, hold = stage.telegram.person("Ana"), asyncio.Event()
     stage.model.script([Call("note", {"text": "milk"}), Say("never seen", hold=hold), Say("Noted.")])
     await stage.telegram.person_says(ana, ana, "note milk")
@@ -88,6 +89,10 @@ async def test_killed_after_a_tool_with_effects_it_is_not_run_again(stage: Stage
     hold.set()
     await stage.start()
     await stage.until(lambda: stage.texts(ana) == ["Noted."])
+
+
+async def test_killed_after_a_tool_with_effects_it_is_not_run_again(stage: Stage) -> None:
+    await killed_after_the_note(stage)
     assert len(stage.business.done) == 1
     told = stage.model.requests[-1]["messages"][-1]
     assert (told["role"], told["content"]) == ("tool", "note milk ok")
@@ -95,28 +100,14 @@ async def test_killed_after_a_tool_with_effects_it_is_not_run_again(stage: Stage
 
 async def test_reply_of_a_killed_process_is_in_the_usage_once(stage: Stage) -> None:
     """The first reply is booked with its checkpoint. The call that was running when the process died has no reply."""
-    ana, hold = stage.telegram.person("Ana"), asyncio.Event()
-    stage.model.script([Call("note", {"text": "milk"}), Say("never seen", hold=hold), Say("Noted.")])
-    await stage.telegram.person_says(ana, ana, "note milk")
-    await stage.model.wait_for(2)
-    await stage.kill()
-    hold.set()
-    await stage.start()
-    await stage.until(lambda: stage.texts(ana) == ["Noted."])
+    await killed_after_the_note(stage)
     told = await asyncio.to_thread(CliRunner().invoke, main, ["usage", "--by", "person", "--json"], env=stage.env)
     assert [each["calls"] for each in json.loads(told.stdout)] == [2]
 
 
 async def test_killed_turn_leaves_one_trace_with_the_steps_of_both(stage: Stage) -> None:
     """The steps of the process that died are marked, and have no duration that nobody measured."""
-    ana, hold = stage.telegram.person("Ana"), asyncio.Event()
-    stage.model.script([Call("note", {"text": "milk"}), Say("never seen", hold=hold), Say("Noted.")])
-    await stage.telegram.person_says(ana, ana, "note milk")
-    await stage.model.wait_for(2)
-    await stage.kill()
-    hold.set()
-    await stage.start()
-    await stage.until(lambda: stage.texts(ana) == ["Noted."])
+    await killed_after_the_note(stage)
     (trace,) = await stage.traces()
     assert [(step.type, step.from_checkpoint) for step in trace if step.type in ("llm_call", "tool_execution")] == [
         ("llm_call", True),
