@@ -86,8 +86,6 @@ class CallRunner:
     keep: Keep | None
     interceptors: Interceptors
     hand_over: HandOver
-    asking: RunTeller
-    """The run that asks people: this one, or the one that handed its task over."""
     collect: Callable[[], AbstractContextManager[list[Artifact]]] = collecting
 
     async def run(self, reply: int, calls: Sequence[ToolCall]) -> list[CallResult]:
@@ -289,7 +287,7 @@ class CallRunner:
         if isinstance(verdict, str):
             return f"Tool {call.name!r}: {verdict}"
         if isinstance(verdict, Asked):
-            await self.asking.tell(PendingStashed, action=verdict.action, call_id=call.call_id)
+            await self.hand_over.asking.tell(PendingStashed, action=verdict.action, call_id=call.call_id)
             return verdict
         if not tool.runs:
             return f"Tool {call.name!r}: what it stashed has no executor, so nothing was done."
@@ -327,7 +325,9 @@ class CallRunner:
             verdict = verdicts[each.key]
             if isinstance(verdict, Asked):
                 is_known, call_id = each.key in earlier, each.call.call_id
-                await self.asking.tell(PendingStashed, action=verdict.action, call_id=call_id, from_checkpoint=is_known)
+                await self.hand_over.asking.tell(
+                    PendingStashed, action=verdict.action, call_id=call_id, from_checkpoint=is_known
+                )
                 results[each.key] = CallResult(text=serialise(verdict.confirmation), asked=(verdict,))
             elif isinstance(verdict, Approved):
                 results[each.key] = await self._run(each)

@@ -35,6 +35,11 @@ class HandOver:
     events: RunTeller
     ports: LoopPorts
 
+    @property
+    def asking(self) -> RunTeller:
+        """The run that asks people: this one, or the one that handed its task over."""
+        return self.ports.asking or self.events
+
     async def __call__(self, tool: AgentTool, key: str, task: str, context: ToolContext) -> CallResult:
         """Return the other agent's answer as the result of the call. Raises ProviderError in a chat."""
         outer = self.events.run_id
@@ -44,7 +49,7 @@ class HandOver:
             journal=self.progress.inside(key),
             on_text=None,
             events=events,
-            asking=self.ports.asking or self.events,
+            asking=self.asking,
         )
         message = ModelMessage(role="user", content=task)
         return _result(

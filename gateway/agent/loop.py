@@ -115,7 +115,6 @@ async def run_loop(
             events=events,
             keep=ports.keep,
             interceptors=ports.interceptors,
-            asking=ports.asking or events,
             hand_over=HandOver(progress=progress, on_confirm=on_confirm, events=events, ports=ports),
         ),
         progress=progress,
