@@ -69,7 +69,7 @@ sbom: .venv/test.installed
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock" $(UPGRADE)
 LIBRARIES = --extra telegram --extra slack --extra twilio --extra openai --extra anthropic --extra redis \
-	--extra languages --extra otel --group build
+	--extra languages --extra otel --extra mcp --extra pii --group build
 lock: .venv/test.installed
 	$(COMPILE) pyproject.toml --extra all --group build --output-file requirements/run.txt
 	$(COMPILE) pyproject.toml $(LIBRARIES) --constraint requirements/run.txt --output-file requirements/image.txt
