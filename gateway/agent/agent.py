@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from gateway.agent.agent_tool import AgentTool, reach_of
 from gateway.agent.answer_format import AnswerFormat, answer_format
+from gateway.agent.aside import SideProviders
 from gateway.agent.cancellation import CancellationToken
 from gateway.agent.config import AgentConfig
 from gateway.agent.confirming import OnConfirm
@@ -78,6 +79,7 @@ class Agent:
         self._specs = {name: ToolSpec(**tool.schema()) for name, tool in self.tools.items()}
         self._provider = _given(provider)
         self._making = threading.Lock()
+        self._sides = SideProviders(self._made)
         self._window, self._meter = Window(self.config.context_tokens), UsageMeter()
         # The warning names the line that calls this: `checked` and pydantic stand between.
         hooks = [HooksObserver(self.config.hooks, stacklevel=6)] if self.config.hooks else []
@@ -101,7 +103,7 @@ class Agent:
 
     def providers(self) -> list[Provider]:
         """Return the providers of this agent and of the agents behind its tools. Raises ProviderConfigurationError."""
-        found = [self.provider]
+        found = [self.provider, *self._sides.made()]
         for each in self.tools.values():
             if isinstance(each, AgentTool):
                 found += [provider for provider in each.agent.providers() if provider not in found]
@@ -116,7 +118,7 @@ class Agent:
     def using(self, provider: str | Completes | None) -> Self:
         """Return a copy of the agent with another provider."""
         other = copy.copy(self)
-        other._provider = _given(provider)
+        other._provider, other._sides = _given(provider), SideProviders(other._made)
         return other
 
     async def run(
@@ -322,6 +324,7 @@ class Agent:
                 policy=self.policy,
                 window=self._window,
                 meter=self._meter,
+                sides=self._sides,
             ),
             messages,
             provider=await self._made(),

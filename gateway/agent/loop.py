@@ -13,26 +13,22 @@ from typing import Any
 from gateway.agent.answer_format import AnswerFormat
 from gateway.agent.calls import CallRunner
 from gateway.agent.cancellation import CancellationToken
-from gateway.agent.config import ModelSelector
+from gateway.agent.checking import CallChecker
 from gateway.agent.confirming import OnConfirm
+from gateway.agent.executing import CallExecutor
 from gateway.agent.handing_over import HandOver
 from gateway.agent.journal import CallResult, Progress
 from gateway.agent.model import ModelCaller, Stopped
 from gateway.agent.outcome import LoopOutcome
 from gateway.agent.ports import Expenses, LoopPorts
+from gateway.agent.replies import Replies
 from gateway.agent.spec import AgentSpec
 from gateway.agent.unattended import Unattended
-from gateway.agent.window import fitted, size
-from gateway.logs import describe_error
 from gateway.observe.events import (
     BudgetExceeded,
     Cancelled,
     CostWarning,
     IterationEnd,
-    IterationStart,
-    LlmEnd,
-    MemoryTrim,
-    ModelSwitch,
     RunEnd,
     RunError,
     RunStart,
@@ -55,6 +51,7 @@ from gateway.providers.base import (
 )
 from gateway.structured import validation_retry_message
 from gateway.tools import ToolContext
+from gateway.tools.stopping import Stopping
 
 __all__ = ["run_loop"]
 
@@ -96,39 +93,64 @@ async def run_loop(
         spec=spec,
         events=events,
         attended=not isinstance(on_confirm, Unattended),
-        caller=ModelCaller(
-            provider=provider,
-            config=spec.config,
-            stopping=context.stopping,
-            on_text=ports.on_text,
+        stopping=context.stopping,
+        replies=Replies(
+            spec=spec,
             events=events,
-            sleep=ports.sleep,
-            jitter=ports.jitter,
-        ),
-        runner=CallRunner(
-            tools=spec.tools,
-            config=spec.config,
-            policy=spec.policy,
-            context=context,
+            caller=ModelCaller(
+                provider=provider,
+                config=spec.config,
+                stopping=context.stopping,
+                on_text=ports.on_text,
+                events=events,
+                sleep=ports.sleep,
+                jitter=ports.jitter,
+            ),
             progress=progress,
-            on_confirm=on_confirm,
-            events=events,
-            keep=ports.keep,
-            interceptors=ports.interceptors,
-            hand_over=HandOver(progress=progress, on_confirm=on_confirm, events=events, ports=ports),
+            expenses=ports.expenses,
+            request=request,
+            answer_format=answer_format,
         ),
+        runner=_runner(spec, context, progress, on_confirm, events, ports),
         progress=progress,
         expenses=ports.expenses,
-        request=request,
         answer_format=answer_format,
         cancellation=ports.cancellation,
     )
     return await _told(loop)
 
 
+def _runner(
+    spec: AgentSpec,
+    context: ToolContext,
+    progress: Progress,
+    on_confirm: OnConfirm | Unattended,
+    events: RunTeller,
+    ports: LoopPorts,
+) -> CallRunner:
+    return CallRunner(
+        checker=CallChecker(
+            tools=spec.tools, policy=spec.policy, context=context, events=events, interceptors=ports.interceptors
+        ),
+        executor=CallExecutor(
+            config=spec.config,
+            context=context,
+            on_confirm=on_confirm,
+            events=events,
+            keep=ports.keep,
+            hand_over=HandOver(progress=progress, on_confirm=on_confirm, events=events, ports=ports),
+        ),
+        progress=progress,
+        on_confirm=on_confirm,
+        context=context,
+        events=events,
+        in_parallel=spec.config.parallel_tool_execution,
+    )
+
+
 async def _told(loop: _Loop) -> LoopOutcome:
     """Run a loop, and tell its begin and its end."""
-    events, provider, request = loop.events, loop.caller.provider.name, loop.request
+    events, provider, request = loop.events, loop.replies.caller.provider.name, loop.replies.request
     await events.tell(
         RunStart,
         messages=request.messages,
@@ -159,11 +181,11 @@ class _Loop:
     events: RunTeller
     attended: bool
     """There is a chat in which a person can be asked."""
-    caller: ModelCaller
+    stopping: Stopping
+    replies: Replies
     runner: CallRunner
     progress: Progress
     expenses: Expenses | None
-    request: Request
     answer_format: AnswerFormat | None
     cancellation: CancellationToken | None
     content: str = ""
@@ -184,7 +206,7 @@ class _Loop:
     async def run(self) -> LoopOutcome:
         config = self.spec.config
         while self.iterations < config.max_iterations + self.faults:
-            if self.caller.stopping.is_set():
+            if self.stopping.is_set():
                 return await self._cancelled()
             if (spent := self._spent() or await self._shared_budget()) is not None:
                 tokens, cost = self.usage.total_tokens, self.usage.cost_usd
@@ -255,78 +277,13 @@ class _Loop:
 
     async def _reply(self) -> Response:
         self.iterations += 1
-        messages = (*self.request.messages, *self.messages)
-        await self.events.tell(IterationStart, iteration=self.iterations, messages=messages)
-        response = self.progress.reply(self.iterations)
-        is_new = response is None
-        if response is not None:
-            usage = response.usage
-            name = usage.provider or self.caller.provider.name
-            await self.events.tell(
-                LlmEnd, response=response, usage=usage, provider=name, duration_ms=0.0, from_checkpoint=True
-            )
-        else:
-            response = await self._call_model(messages)
+        response, is_new = await self.replies.reply(self.iterations, self.messages, self.usage)
         self.served_by = response.usage.provider
         before, self.usage = self.usage, self.usage + response.usage
         limit, cost = self.spec.config.cost_warning_threshold, self.usage.least_usd
         if is_new and limit is not None and before.least_usd < limit <= cost:
             await self.events.tell(CostWarning, cost_used=cost, threshold=limit)
         return response
-
-    async def _record(self, response: Response) -> None:
-        """Count a new reply, and record it if its calls are to run."""
-        self.spec.meter.add(response.usage)
-        if self.expenses is not None:
-            self.expenses.add(response.usage)
-        if response.tool_calls and not self.spec.config.routing_only:
-            await self.progress.replied(response)
-
-    async def _call_model(self, messages: Sequence[ModelMessage]) -> Response:
-        """Return the model's reply to as much of the conversation as it takes.
-
-        When the model refuses it as too long, a shorter part is tried once. Raises ProviderError, Stopped.
-        """
-        window, request = self.spec.window, await self._request(messages)
-        kept = fitted(messages, window.room(request))
-        await self._tell_trim(messages, kept, "the conversation is larger than the window")
-        fitting = replace(request, messages=tuple(kept))
-        try:
-            response = await self.caller.call(fitting, self.iterations, self._record)
-        except ProviderError as error:
-            if error.refusal != "too_long":
-                raise
-            shorter = fitted(messages, window.was_too_large(fitting, error))
-            if size(shorter) >= size(kept):
-                raise
-            await self._tell_trim(messages, shorter, "the model refused the conversation as too long")
-            fitting = replace(request, messages=tuple(shorter))
-            response = await self.caller.call(fitting, self.iterations, self._record)
-        window.counted(fitting, response.usage.prompt_tokens)
-        return response
-
-    async def _request(self, messages: Sequence[ModelMessage]) -> Request:
-        """Return the request of the next call, with the model that is chosen for it and the answer's format."""
-        request, selector = self.request, self.spec.config.model_selector
-        if selector is not None:
-            model = self._selected(selector, messages) or self.spec.config.model
-            if model != request.model:
-                old, new = request.model or "", model or ""
-                await self.events.tell(ModelSwitch, iteration=self.iterations, old_model=old, new_model=new)
-                request = self.request = replace(request, model=model)
-        return request if self.answer_format is None else self.answer_format.asked_of(self.caller.provider, request)
-
-    def _selected(self, selector: ModelSelector, messages: Sequence[ModelMessage]) -> str | None:
-        try:
-            return selector(self.iterations, messages, self.usage)
-        except Exception as error:  # noqa: BLE001 - the config's own model can still be asked
-            log.warning("model_selector raised %s: the agent's own model is asked", describe_error(error))
-            return None
-
-    async def _tell_trim(self, messages: Sequence[ModelMessage], kept: Sequence[ModelMessage], reason: str) -> None:
-        if len(kept) < len(messages):
-            removed = len(messages) - len(kept)
-            await self.events.tell(MemoryTrim, messages_removed=removed, messages_remaining=len(kept), reason=reason)
 
     async def _results(self, response: Response) -> list[CallResult]:
         if response.finish == "length":
@@ -383,7 +340,7 @@ class _Loop:
             usage=usage,
             iterations=self.iterations,
             record=self.events.trace,
-            provider_used=self.served_by or self.caller.provider.name,
+            provider_used=self.served_by or self.replies.caller.provider.name,
         )
 
 

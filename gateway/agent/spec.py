@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gateway.agent.aside import SideProviders
 from gateway.agent.config import AgentConfig
 from gateway.agent.window import Window
 from gateway.observe.usage import UsageMeter
@@ -25,5 +26,7 @@ class AgentSpec:
     policy: ToolPolicy | None = None
     window: Window = field(default_factory=Window)
     """The window that all turns of one agent share."""
+    sides: SideProviders
+    """The providers of small calls beside the conversation."""
     meter: UsageMeter = field(default_factory=UsageMeter)
     """The meter that all turns of one agent share."""

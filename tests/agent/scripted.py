@@ -10,6 +10,7 @@ from typing import Any
 
 from channels import Json
 from gateway.agent import Ask, Asked, LoopOutcome, LoopPorts, Verdict
+from gateway.agent.aside import SideProviders
 from gateway.agent.config import AgentConfig
 from gateway.agent.loop import run_loop
 from gateway.agent.spec import AgentSpec
@@ -137,6 +138,7 @@ class Turn:
                 specs=[ToolSpec(**tool.schema()) for tool in self.tools],
                 config=self.config,
                 policy=self.policy,
+                sides=SideProviders(self._own_provider),
             ),
             [ModelMessage(role="user", content=text)],
             provider=self.provider,
@@ -149,6 +151,9 @@ class Turn:
                 journal=self.journal, events=self._events(), sleep=self._sleep, jitter=lambda: 0.0, **ports
             ),
         )
+
+    async def _own_provider(self) -> Script:
+        return self.provider
 
     def _events(self) -> RunTeller:
         return begin_run(Teller(readers=[self.told]), clock=lambda: datetime.now(UTC))

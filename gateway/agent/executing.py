@@ -1,0 +1,122 @@
+"""The execution of one tool call: the tool runs, and its text, its files and its stashed action make the result."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from gateway.agent.agent_tool import AgentTool
+from gateway.agent.call_errors import CallFailed, error_text
+from gateway.agent.checking import CheckedCall
+from gateway.agent.config import AgentConfig
+from gateway.agent.confirming import Ask, Asked, OnConfirm
+from gateway.agent.handing_over import HandOver
+from gateway.agent.journal import CallResult, Keep
+from gateway.agent.unattended import Unattended
+from gateway.artifacts import Artifact, NotKept, collecting, emit_artifact
+from gateway.logs import describe_error
+from gateway.observe.events import PendingStashed, ToolChunk
+from gateway.observe.teller import RunTeller
+from gateway.providers.base import ToolCall
+from gateway.tools import Preview, Tool, ToolContext, ToolError, serialise
+from gateway.tools.stash import Stash, stashing
+from gateway.tools.stashed import StashedTool
+
+__all__ = ["CallExecutor"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """The result of a stashed executor that was approved at once."""
+
+    result: object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallExecutor:
+    """An executor of the tool calls of one turn."""
+
+    config: AgentConfig
+    context: ToolContext
+    on_confirm: OnConfirm | Unattended
+    events: RunTeller
+    keep: Keep | None
+    hand_over: HandOver
+    collect: Callable[[], AbstractContextManager[list[Artifact]]] = collecting
+
+    async def execute(self, each: CheckedCall) -> CallResult:
+        """Run the tool. Raises CallFailed."""
+        tool, call = each.tool, each.call
+        context = replace(
+            self.context, idempotency_key=f"{self.context.idempotency_key}/{each.key}", emit=emit_artifact
+        )
+
+        if isinstance(tool, AgentTool):
+            result = await self.hand_over(tool, each.key, str(each.args["task"]), context)
+            return replace(result, stop=self._stop(tool, result.text))
+
+        def on_chunk(text: str) -> None:
+            self.events.tell_now(ToolChunk, call_id=call.call_id, tool_name=tool.name, chunk=text)
+
+        with self.collect() as emitted, stashing(context) as stashed:
+            try:
+                raw = await tool.run(
+                    each.args, context, timeout_seconds=self.config.tool_timeout_seconds, on_chunk=on_chunk
+                )
+            except ToolError as error:
+                raise CallFailed(error_text(tool, error), error) from error
+        asked: tuple[Asked, ...] = ()
+        for stash in stashed:
+            verdict = await self._stashed(call, stash, context)
+            if isinstance(verdict, str):
+                raise CallFailed(verdict)
+            asked, raw = ((verdict,), verdict.confirmation) if isinstance(verdict, Asked) else ((), verdict.result)
+        text = serialise(raw)
+        try:
+            artifacts = tuple([await self._kept(artifact) for artifact in emitted])
+        except NotKept as error:
+            _log.error("tool %s has run, but its files are lost: %s", tool.name, error)
+            artifacts, text = (), f"{text}\n\n{_FILES_LOST}"
+        return CallResult(text=text, artifacts=artifacts, stop=self._stop(tool, text), asked=asked)
+
+    async def _stashed(self, call: ToolCall, stash: Stash, context: ToolContext) -> Asked | _Ran | str:
+        """Ask a person about a stashed call. Return the reason as a text when the person is not asked."""
+        tool, action = StashedTool(stash.action, stash.executor), stash.action
+        preview = Preview(text=action.preview)
+        ask = Ask(call=call, tool=tool, args=action.args, preview=preview, reason="the tool stashed it")
+        (verdict,) = await self.on_confirm([ask])
+        if isinstance(verdict, str):
+            return f"Tool {call.name!r}: {verdict}"
+        if isinstance(verdict, Asked):
+            await self.hand_over.asking.tell(PendingStashed, action=verdict.action, call_id=call.call_id)
+            return verdict
+        if not tool.runs:
+            return f"Tool {call.name!r}: what it stashed has no executor, so nothing was done."
+        try:
+            return _Ran(await tool.run({}, context, timeout_seconds=self.config.tool_timeout_seconds))
+        except ToolError as error:
+            return error_text(tool, error)
+
+    async def _kept(self, artifact: Artifact) -> Artifact:
+        if self.keep is None or artifact.content is None:
+            return artifact
+        media = await self.keep(artifact)
+        return replace(artifact, content=None, mime_type=media.mime_type, filename=media.filename)
+
+    def _stop(self, tool: Tool, text: str) -> Literal["terminal_tool", "stop_condition"] | None:
+        if tool.terminal:
+            return "terminal_tool"
+        try:
+            ends = self.config.stop_condition is not None and self.config.stop_condition(tool.name, text) is True
+        except Exception as error:  # noqa: BLE001 - an error of the author's function must not fail the turn
+            _log.warning("stop_condition raised %s after tool %s: taken as False", describe_error(error), tool.name)
+            return None
+        return "stop_condition" if ends else None
+
+
+_FILES_LOST = "But its files could not be kept: nobody gets them. Tell the person."

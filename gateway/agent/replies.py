@@ -1,0 +1,106 @@
+"""The replies of the model in one turn: as much of the conversation as fits is sent, and each reply is recorded."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gateway.agent.answer_format import AnswerFormat
+from gateway.agent.config import ModelSelector
+from gateway.agent.journal import Progress
+from gateway.agent.model import ModelCaller
+from gateway.agent.ports import Expenses
+from gateway.agent.spec import AgentSpec
+from gateway.agent.window import fitted, size
+from gateway.logs import describe_error
+from gateway.observe.events import IterationStart, LlmEnd, MemoryTrim, ModelSwitch
+from gateway.observe.teller import RunTeller
+from gateway.providers.base import ModelMessage, ProviderError, Request, Response, Usage
+
+__all__ = ["Replies"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Replies:
+    """The replies of the model in one turn. `request` is the last one, without the messages of the turn."""
+
+    spec: AgentSpec
+    events: RunTeller
+    caller: ModelCaller
+    progress: Progress
+    expenses: Expenses | None
+    request: Request
+    answer_format: AnswerFormat | None
+
+    async def reply(self, number: int, messages: Sequence[ModelMessage], used: Usage) -> tuple[Response, bool]:
+        """Return the `number`-th reply, to the conversation and these messages of the turn, and whether it is new.
+
+        A reply that an earlier attempt at the turn recorded is not asked for again. Raises ProviderError, Stopped.
+        """
+        conversation = (*self.request.messages, *messages)
+        await self.events.tell(IterationStart, iteration=number, messages=conversation)
+        if (response := self.progress.reply(number)) is None:
+            return await self._ask(number, conversation, used), True
+        name = response.usage.provider or self.caller.provider.name
+        await self.events.tell(
+            LlmEnd, response=response, usage=response.usage, provider=name, duration_ms=0.0, from_checkpoint=True
+        )
+        return response, False
+
+    async def _ask(self, number: int, messages: Sequence[ModelMessage], used: Usage) -> Response:
+        """Return the model's reply to as much of the conversation as it takes.
+
+        When the model refuses it as too long, a shorter part is tried once. Raises ProviderError, Stopped.
+        """
+        window, request = self.spec.window, await self._request(number, messages, used)
+        kept = fitted(messages, window.room(request))
+        await self._tell_trim(messages, kept, "the conversation is larger than the window")
+        fitting = replace(request, messages=tuple(kept))
+        try:
+            response = await self.caller.call(fitting, number, self._record)
+        except ProviderError as error:
+            if error.refusal != "too_long":
+                raise
+            shorter = fitted(messages, window.was_too_large(fitting, error))
+            if size(shorter) >= size(kept):
+                raise
+            await self._tell_trim(messages, shorter, "the model refused the conversation as too long")
+            fitting = replace(request, messages=tuple(shorter))
+            response = await self.caller.call(fitting, number, self._record)
+        window.counted(fitting, response.usage.prompt_tokens)
+        return response
+
+    async def _record(self, response: Response) -> None:
+        """Count a new reply, and record it if its calls are to run."""
+        self.spec.meter.add(response.usage)
+        if self.expenses is not None:
+            self.expenses.add(response.usage)
+        if response.tool_calls and not self.spec.config.routing_only:
+            await self.progress.replied(response)
+
+    async def _request(self, number: int, messages: Sequence[ModelMessage], used: Usage) -> Request:
+        """Return the request of the next call, with the model that is chosen for it and the answer's format."""
+        request, selector = self.request, self.spec.config.model_selector
+        if selector is not None:
+            model = _selected(selector, number, messages, used) or self.spec.config.model
+            if model != request.model:
+                old, new = request.model or "", model or ""
+                await self.events.tell(ModelSwitch, iteration=number, old_model=old, new_model=new)
+                request = self.request = replace(request, model=model)
+        return request if self.answer_format is None else self.answer_format.asked_of(self.caller.provider, request)
+
+    async def _tell_trim(self, messages: Sequence[ModelMessage], kept: Sequence[ModelMessage], reason: str) -> None:
+        if len(kept) < len(messages):
+            removed = len(messages) - len(kept)
+            await self.events.tell(MemoryTrim, messages_removed=removed, messages_remaining=len(kept), reason=reason)
+
+
+def _selected(selector: ModelSelector, number: int, messages: Sequence[ModelMessage], used: Usage) -> str | None:
+    try:
+        return selector(number, messages, used)
+    except Exception as error:  # noqa: BLE001 - the config's own model can still be asked
+        log.warning("model_selector raised %s: the agent's own model is asked", describe_error(error))
+        return None
