@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import copy
 import inspect
 import logging
@@ -143,8 +142,9 @@ class Agent:
         ProviderConfigurationError when no provider can be made, TypeError for a `response_format` of another kind, and
         ValueError for one that is no JSON Schema. A cancelled run tells its observers so.
         """
-        context = context or ToolContext(person="app:-:-")
-        if not context.idempotency_key:
+        if context is None:
+            context = ToolContext(person="app:-:-", idempotency_key=new_run_id())
+        elif not context.idempotency_key:
             context = replace(context, idempotency_key=new_run_id())
         events = begin_run(
             self._teller,
@@ -155,10 +155,11 @@ class Agent:
         ports = LoopPorts(on_text=on_text, events=events, cancellation=cancellation)
         messages = [ModelMessage(role="user", content=message)] if isinstance(message, str) else message
         wanted = None if response_format is None else await answer_format(response_format)
-        async with contextlib.AsyncExitStack() as stack:
-            if cancellation is not None:
-                stopping = await stack.enter_async_context(cancellation.stopping(context.stopping))
-                context = replace(context, stopping=stopping)
+        if cancellation is None:
+            asker = Unattended(self.config, context)
+            return await self._loop(messages, context=context, on_confirm=asker, answer_format=wanted, ports=ports)
+        async with cancellation.stopping(context.stopping) as stopping:
+            context = replace(context, stopping=stopping)
             asker = Unattended(self.config, context)
             return await self._loop(messages, context=context, on_confirm=asker, answer_format=wanted, ports=ports)
 

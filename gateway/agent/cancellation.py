@@ -55,9 +55,10 @@ class CancellationToken:
                 stopping.set()
             else:
                 self._stop.add(stop)
+        outer.call(stopping.set)
         try:
-            with outer.calling(stopping.set):
-                yield stopping
+            yield stopping
         finally:
+            outer.no_longer_call(stopping.set)
             with self._changing:
                 self._stop.discard(stop)

@@ -54,7 +54,7 @@ class CallChecker:
     interceptors: Interceptors
 
     async def check(self, key: str, call: ToolCall, verdict: Verdict | None) -> CheckedCall | RefusedCall:
-        """Check a call. `verdict` is the decision of an earlier attempt at this turn; None: there is no decision yet."""
+        """Check a call. `verdict` is the decision of an earlier attempt at this turn; None: there is none."""
         if call.parse_error is not None:
             return RefusedCall(
                 text=f"Tool call for {call.name!r} had malformed arguments ({call.parse_error}). "

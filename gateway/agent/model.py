@@ -152,10 +152,11 @@ class ModelCaller:
             stopped = True
             here.cancel()
 
+        self.stopping.call(stop)
         try:
-            with self.stopping.calling(stop):
-                return await work
+            return await work
         finally:
+            self.stopping.no_longer_call(stop)
             if stopped:
                 here.uncancel()
             if here.cancelling() > cancelled_before:

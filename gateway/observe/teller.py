@@ -6,10 +6,10 @@ import asyncio
 import inspect
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from channels import Json
@@ -22,6 +22,17 @@ from gateway.observe.recorder import TraceRecorder
 from gateway.observe.runs import new_run_id
 
 __all__ = ["MOST_WAITING", "SILENT", "Reader", "RunTeller", "Teller", "begin_run"]
+
+class _Told:
+    """The awaitable of an event that no observer holds. It costs less than a coroutine, and most events have none."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        yield from ()
+
+
+_TOLD: Final = _Told()
 
 P = ParamSpec("P")
 E = TypeVar("E", bound=ObservedEvent)
@@ -74,10 +85,11 @@ class Teller:
         self._too_slow: set[int] = set()
         """The ids of the blocking observers that took too long once. No run waits for them again."""
 
-    async def tell(self, kind: Callable[P, E], /, *args: P.args, **fields: P.kwargs) -> None:
-        """Tell an event, and wait for the blocking observers. `kind` is its class, and the rest its fields."""
+    def tell(self, kind: Callable[P, E], /, *args: P.args, **fields: P.kwargs) -> Awaitable[None]:
+        """Tell an event. `kind` is its class, and the rest its fields. Await the result: the blocking observers."""
         if (listeners := self.listeners(kind)) is not None:
-            await self.pass_on(kind(*args, **fields), listeners)
+            return self.pass_on(kind(*args, **fields), listeners)
+        return _TOLD
 
     def tell_now(self, kind: Callable[P, E], /, *args: P.args, **fields: P.kwargs) -> None:
         """Tell an event where nothing may wait. A blocking observer gets it in the background."""
@@ -269,16 +281,15 @@ class RunTeller:
     run_id: str
     trace: TraceRecorder
 
-    async def tell(self, kind: Callable[Concatenate[str, P], R], /, *args: P.args, **fields: P.kwargs) -> None:
-        """Tell an event of this run, and wait for the blocking observers."""
+    def tell(self, kind: Callable[Concatenate[str, P], R], /, *args: P.args, **fields: P.kwargs) -> Awaitable[None]:
+        """Tell an event of this run. Await the result: the blocking observers."""
         listeners, is_read = self.teller.listeners(kind), kind in self.trace.kinds
         if listeners is None and not is_read:
-            return
+            return _TOLD
         event = kind(self.run_id, *args, **fields)
         if is_read:
             self.trace.read(event)
-        if listeners is not None:
-            await self.teller.pass_on(event, listeners)
+        return _TOLD if listeners is None else self.teller.pass_on(event, listeners)
 
     def tell_now(self, kind: Callable[Concatenate[str, P], R], /, *args: P.args, **fields: P.kwargs) -> None:
         """Tell an event of this run where nothing may wait."""

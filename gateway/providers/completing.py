@@ -10,6 +10,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Final, Protocol, TypeVar, runtime_checkable
 
+from gateway.deadlines import Deadline
 from gateway.providers.base import Completes, Provider, ProviderError, ProviderFault, Request, Response, Usage
 
 __all__ = ["as_provider", "pieces_of", "reply_of"]
@@ -22,7 +23,6 @@ _MOST_TOKENS: Final = 10**9
 _MOST_USD: Final = 10_000.0
 """The most that one call may count. It is far above that of any model, and sums of it fit in the store's integers."""
 _TOKENS: Final = ("prompt_tokens", "completion_tokens", "cached_prompt_tokens", "cache_write_tokens")
-_UNPRICED: Final = ("unpriced_calls", "unpriced_tokens")
 
 
 def as_provider(provider: Completes) -> Provider:
@@ -118,12 +118,14 @@ def _checked(name: str, response: object) -> Response:
 
 def _is_possible(usage: object) -> bool:
     """Return False for a usage with negative, endless or otherwise wrong numbers, which no store could add up."""
+    if not isinstance(usage, Usage):
+        return False
+    tokens = (usage.prompt_tokens, usage.completion_tokens, usage.cached_prompt_tokens, usage.cache_write_tokens)
+    prices = (usage.cost_usd, usage.known_usd, usage.saved_usd)
     return (
-        isinstance(usage, Usage)
-        and all(_is_count(getattr(usage, name)) for name in (*_TOKENS, *_UNPRICED))
-        and _is_price(usage.known_usd)
-        and (usage.cost_usd is None or _is_price(usage.cost_usd))
-        and (usage.saved_usd is None or _is_price(usage.saved_usd))
+        all(map(_is_count, (*tokens, usage.unpriced_calls, usage.unpriced_tokens)))
+        and usage.known_usd is not None
+        and all(price is None or _is_price(price) for price in prices)
     )
 
 
@@ -146,14 +148,14 @@ def _is_price(value: object) -> bool:
 
 async def _within(limit_seconds: float | None, name: str, call: Callable[[], Awaitable[T]]) -> T:
     """Await a call of this provider for at most the limit, and map its errors to ProviderError."""
-    scope = asyncio.timeout(limit_seconds)
+    limit = Deadline(limit_seconds)
     try:
-        async with scope:
+        with limit:
             return await call()
     except (ProviderError, AssertionError):  # a test's provider fails its test by an AssertionError
         raise
     except (ConnectionError, TimeoutError) as error:
-        if scope.expired():
+        if limit.expired:
             raise ProviderError(name, f"no answer within {limit_seconds:g} s", retryable=True) from None
         raise ProviderError(name, f"not reached: {type(error).__name__}", retryable=True) from error
     except Exception as error:

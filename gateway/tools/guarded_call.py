@@ -6,11 +6,11 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from contextlib import nullcontext
 from typing import Any
 
 from pydantic import ValidationError
 
+from gateway.deadlines import Deadline
 from gateway.tools.errors import NothingDone, ToolBusy, ToolError, ToolExecutionError, ToolTimeout
 from gateway.tools.function import GoesOn, NotBegun
 from gateway.tools.locks import held, outlasted
@@ -37,16 +37,18 @@ async def call_guarded(
     """
     if lock is not None and outlasted(lock):
         raise ToolBusy(tool, lock)
-    scope, waiting, task = asyncio.timeout(limit), lock is not None, asyncio.current_task()
+    deadline, waiting, task = Deadline(limit), lock is not None, asyncio.current_task()
     try:
-        async with scope, held(lock) if lock is not None else nullcontext() as held_lock:
-            waiting = False
-            try:
+        with deadline:
+            if lock is None:
                 return await call()
-            except GoesOn as error:
-                if held_lock is not None:
+            async with held(lock) as held_lock:
+                waiting = False
+                try:
+                    return await call()
+                except GoesOn as error:
                     held_lock.leave_to(error.call)
-                raise
+                    raise
     except ToolError:
         raise
     except GoesOn as error:
@@ -66,7 +68,7 @@ async def call_guarded(
             raise
         if isinstance(error, KeyboardInterrupt) or _ends_the_caller(error, task):
             raise
-        if not (isinstance(error, TimeoutError) and limit is not None and scope.expired()):
+        if not (isinstance(error, TimeoutError) and limit is not None and deadline.expired):
             raise ToolExecutionError(tool, error) from error
         if waiting and lock is not None:
             if outlasted(lock):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 __all__ = ["Stopping"]
 
@@ -23,12 +22,11 @@ class Stopping(asyncio.Event):
         for each in then:
             each()
 
-    @contextmanager
-    def calling(self, callback: Callable[[], object]) -> Iterator[None]:
-        """Call back when the event is set within the block."""
+    def call(self, callback: Callable[[], object]) -> None:
+        """Call back when the event is set, until `no_longer_call`."""
         self._then.append(callback)
-        try:
-            yield
-        finally:
-            if callback in self._then:
-                self._then.remove(callback)
+
+    def no_longer_call(self, callback: Callable[[], object]) -> None:
+        """Forget a callback. Nothing happens if it was called already."""
+        if callback in self._then:
+            self._then.remove(callback)

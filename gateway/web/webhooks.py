@@ -22,11 +22,11 @@ from channels import (
     WebhookRequest,
     WebhookResponse,
 )
+from gateway.deadlines import Deadline
 from gateway.observe.caller import TRACEPARENT
 from gateway.observe.events import WebhookHandled, WebhookRejected
 from gateway.observe.teller import SILENT, Teller
 from gateway.web.refusals import RefusalMonitor
-from gateway.web.shared_timeout import Deadline
 from gateway.wording import say
 
 __all__ = ["ACCEPT_SECONDS", "Accept", "Unstored", "Webhooks", "in_english", "receive"]

@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from gateway.web.shared_timeout import Deadline
+from gateway.deadlines import Deadline
 
 SOON = 0.01
 
@@ -46,7 +46,7 @@ async def test_each_length_has_its_own_timer() -> None:
         await long
 
 
-async def test_who_is_cancelled_stays_cancelled() -> None:
+async def test_a_cancelled_task_stays_cancelled() -> None:
     entered = asyncio.Event()
 
     async def takes_long() -> None:
@@ -81,3 +81,25 @@ def test_a_loop_that_is_gone_is_not_kept() -> None:
     asyncio.run(waits())
     gc.collect()
     assert loops[0]() is None
+
+
+async def test_no_limit_never_expires() -> None:
+    with Deadline(None) as deadline:
+        await asyncio.sleep(2 * SOON)
+    assert not deadline.expired
+
+
+async def test_an_earlier_deadline_is_not_kept_waiting_by_a_later_one() -> None:
+    with Deadline(60) as outer:
+        with pytest.raises(TimeoutError), Deadline(SOON) as inner:
+            await asyncio.Event().wait()
+        assert inner.expired and not outer.expired
+
+
+async def test_ended_blocks_leave_nothing_behind() -> None:
+    gc.collect()
+    before = sum(isinstance(each, Deadline) for each in gc.get_objects())
+    for _ in range(1000):
+        with Deadline(60):
+            await asyncio.sleep(0)
+    assert sum(isinstance(each, Deadline) for each in gc.get_objects()) <= before + 1
