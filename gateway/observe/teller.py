@@ -23,6 +23,7 @@ from gateway.observe.runs import new_run_id
 
 __all__ = ["MOST_WAITING", "SILENT", "Reader", "RunTeller", "Teller", "begin_run"]
 
+
 class _Told:
     """The awaitable of an event that no observer holds. It costs less than a coroutine, and most events have none."""
 
