@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
 from channels import Json
-from gateway.providers.base import Provider, Request, Response, TakesSchemas
+from gateway.providers.answer_schema import asking_for
+from gateway.providers.base import Provider, Request, Response
 from gateway.structured import (
     ResponseFormat,
-    build_schema_instruction,
     parse_and_validate,
     schema_from_response_format,
 )
@@ -55,14 +55,8 @@ class AnswerFormat:
     schema: Mapping[str, Json]
 
     def asked_of(self, provider: Provider, request: Request) -> Request:
-        """Return the request with the format: as its schema where the provider enforces it, else as an instruction.
-
-        The instruction stands behind the system prompt, so that the vendor's prompt cache still knows that.
-        """
-        if isinstance(provider, TakesSchemas) and provider.takes_schema(self.schema, request.model):
-            return replace(request, schema=self.schema)
-        instruction = build_schema_instruction(self.schema)
-        return replace(request, system=f"{request.system}\n\n{instruction}" if request.system else instruction)
+        """Return the request with the format; see `asking_for`."""
+        return asking_for(provider, request, self.schema)
 
     def read(self, response: Response) -> Any:
         """Return the value of an answer. Raises ValueError with its faults."""

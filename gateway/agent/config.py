@@ -64,7 +64,8 @@ class AgentConfig(BaseModel):
     model: str | None = None
     """The model; None: the provider's default."""
     model_selector: ModelSelector | None = None
-    """Chooses the model of each call. Its error is logged, and `model` is asked."""
+    """Chooses the model of each call. Its error is logged, and `model` is asked. Each provider of a FallbackProvider
+    keeps its own model."""
     reasoning_strategy: ReasoningStrategy | None = None
     """Tells the model how to reason: ``react`` with a reason before each call, ``cot`` step by step, ``plan_then_act``
     with a plan first."""

@@ -16,6 +16,7 @@ from gateway.agent.window import fitted, size
 from gateway.logs import describe_error
 from gateway.observe.events import IterationStart, LlmEnd, MemoryTrim, ModelSwitch
 from gateway.observe.teller import RunTeller
+from gateway.providers import FallbackProvider
 from gateway.providers.base import ModelMessage, ProviderError, Request, Response, Usage
 
 __all__ = ["Replies"]
@@ -56,7 +57,8 @@ class Replies:
         When the model refuses it as too long, a shorter part is tried once. Raises ProviderError, Stopped.
         """
         window, request = self.spec.window, await self._request(number, messages, used)
-        kept = fitted(messages, window.room(request))
+        since = len(self.request.messages) - 1  # the question, and all that the turn added
+        kept = fitted(messages, window.room(request), since)
         await self._tell_trim(messages, kept, "the conversation is larger than the window")
         fitting = replace(request, messages=tuple(kept))
         try:
@@ -64,7 +66,7 @@ class Replies:
         except ProviderError as error:
             if error.refusal != "too_long":
                 raise
-            shorter = fitted(messages, window.was_too_large(fitting, error))
+            shorter = fitted(messages, window.was_too_large(fitting, error), since)
             if size(shorter) >= size(kept):
                 raise
             await self._tell_trim(messages, shorter, "the model refused the conversation as too long")
@@ -84,7 +86,7 @@ class Replies:
     async def _request(self, number: int, messages: Sequence[ModelMessage], used: Usage) -> Request:
         """Return the request of the next call, with the model that is chosen for it and the answer's format."""
         request, selector = self.request, self.spec.config.model_selector
-        if selector is not None:
+        if selector is not None and not isinstance(self.caller.provider, FallbackProvider):
             model = _selected(selector, number, messages, used) or self.spec.config.model
             if model != request.model:
                 old, new = request.model or "", model or ""

@@ -81,15 +81,15 @@ def size(messages: Sequence[ModelMessage]) -> int:
     return sum(map(_size, messages))
 
 
-def fitted(messages: Sequence[ModelMessage], most: int) -> Sequence[ModelMessage]:
+def fitted(messages: Sequence[ModelMessage], most: int, since: int | None = None) -> Sequence[ModelMessage]:
     """Return the end of a conversation that fits into `most` bytes.
 
-    It begins with a person's message or a note. The last message of a person and all messages after it are always
-    included. Texts that are too long are cut, with a note that says so. No call of a tool stands apart from its result.
+    It begins with a person's message or a note. The last message of a person up to the index `since` and all messages
+    after it are always included. None: the last of all, which may be a correction of the model's answer. Texts that are too long are cut, with a note that says so. No call of a tool stands apart from its result.
     """
     if size(messages) <= most:
         return messages
-    starts = _starts(messages)
+    starts = _starts(messages, len(messages) if since is None else since)
     kept = [_cut(message, most // _LARGEST_SHARE) for message in messages]
     sizes = [_size(message) for message in kept]
     total, first = sum(sizes), 0
@@ -106,17 +106,17 @@ def fitted(messages: Sequence[ModelMessage], most: int) -> Sequence[ModelMessage
     return kept
 
 
-def _starts(messages: Sequence[ModelMessage]) -> list[int]:
+def _starts(messages: Sequence[ModelMessage], since: int) -> list[int]:
     """Return the places where the kept part may begin.
 
-    They are the messages of persons and the notes up to the last message of a person, except one that stands between a
-    call and its result.
+    They are the messages of persons and the notes up to the last message of a person that is not after `since`, except
+    one that stands between a call and its result.
     """
     starts: list[int] = []
     apart, spoken = False, False
     for index in range(len(messages) - 1, 0, -1):
         role = messages[index].role
-        spoken = spoken or role == "user"
+        spoken = spoken or (role == "user" and index <= since)
         if role in ("assistant", "tool"):
             apart = role == "tool"
         elif spoken and not apart:

@@ -8,15 +8,17 @@ import inspect
 import logging
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Self, TypeAlias
 
 from pydantic import Field
 
+from channels import Json
 from gateway.environment import environment
 from gateway.options import checked
+from gateway.providers.answer_schema import asking_for
 from gateway.providers.base import Completes, KnowsModels, Provider, ProviderError, Request, Response
 from gateway.providers.completing import as_provider, pieces_of, reply_of
 from gateway.providers.specs import provider_of
@@ -96,6 +98,10 @@ class FallbackProvider:
             async for reply in replies:
                 yield reply
 
+    def takes_schema(self, schema: Mapping[str, Json], model: str | None) -> bool:
+        """Return True: each provider is asked for the schema in its own way."""
+        return True
+
     async def knows(self, model: str | None = None, *, timeout_seconds: float) -> bool:
         """Look the own model of each provider up, as KnowsModels.knows does. True: all servers have theirs."""
         await asyncio.to_thread(self.make)
@@ -127,8 +133,9 @@ class FallbackProvider:
             try:
                 if errors:
                     await self._tell(failed, link.provider.name, errors[-1])
-                provider, limit_seconds = limited(link.provider, request, self._on_switch)
-                async with aclosing(ask(provider, request, limit_seconds)) as replies:
+                own = request if request.schema is None else asking_for(link.provider, request, request.schema)
+                provider, limit_seconds = limited(link.provider, own, self._on_switch)
+                async with aclosing(ask(provider, own, limit_seconds)) as replies:
                     async for reply in replies:
                         if isinstance(reply, Response):
                             link.succeeded()

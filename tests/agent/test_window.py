@@ -162,3 +162,14 @@ def test_configured_limit_that_is_too_high_is_corrected() -> None:
     assert window.room(asking(10)) < 28_000
     window.was_too_large(asking(20_000), told(10_000, 100_000))
     assert window.room(asking(10)) < 28_000, "and never raised"
+
+
+def test_a_correction_does_not_push_the_question_out() -> None:
+    told = [
+        user("before"),
+        user("the question" + "?" * 900),
+        ModelMessage(role="assistant", content="wrong" * 200),
+        user("Answer again" + "." * 900),
+    ]
+    assert fitted(told, 1_200)[0].content.startswith("Answer again")
+    assert fitted(told, 1_200, since=1)[0].content.startswith("the question")

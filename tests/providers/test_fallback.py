@@ -6,13 +6,14 @@ import asyncio
 import logging
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
+from channels import Json
 from gateway import Agent, AgentConfig, AgentObserver, FallbackProvider
 from gateway.observe.events import LlmEnd, LlmRetry, LlmStart, ProviderFallback
 from gateway.options import WrongOption
@@ -25,7 +26,7 @@ from gateway.providers import (
     Response,
     make_provider,
 )
-from gateway.testing import ChatDriver
+from gateway.testing import ChatDriver, RecordingObserver
 from gateway.wording import say
 from tests.agent.scripted import Script, Turn
 from tests.fakes.model_server import Answer, Break, Fail, ModelServer, Say
@@ -495,6 +496,33 @@ async def test_a_person_is_told_of_an_outage_in_neutral_words() -> None:
 
 
 @pytest.mark.ledger("FALL-03")
+class Enforcing(Stand):
+    """A Stand whose vendor enforces JSON Schemas."""
+
+    def takes_schema(self, schema: Mapping[str, Json], model: str | None) -> bool:
+        return True
+
+
+async def test_a_chain_asks_each_provider_for_a_schema_in_its_own_way() -> None:
+    plain, enforcing = Stand("plain", busy), Enforcing("enforcing", lambda: '{"total": 3}')
+    schema: dict[str, Json] = {"type": "object", "properties": {"total": {"type": "integer"}}, "required": ["total"]}
+    agent = Agent(provider=FallbackProvider([plain, enforcing]), instructions="Count.")
+    result = await agent.run("How many?", response_format=schema)
+    assert result.parsed == {"total": 3} and result.provider_used == "enforcing"
+    (told,), (enforced,) = plain.calls, enforcing.calls
+    assert told.schema is None and told.system.startswith("Count.") and '"total"' in told.system
+    assert enforced.schema == schema and enforced.system == "Count."
+
+
+async def test_a_model_selector_chooses_no_model_of_a_chain() -> None:
+    first = Stand("first")
+    seen = RecordingObserver()
+    config = AgentConfig(model_selector=lambda *_: "other", observers=(seen,))
+    await Agent(provider=FallbackProvider([first]), config=config).run("hello")
+    assert first.calls[0].model is None
+    assert not [name for name, _ in seen.events if name == "model_switch"]
+
+
 async def test_an_async_callback_is_awaited() -> None:
     told: list[tuple[str, str, str]] = []
 
