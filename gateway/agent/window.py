@@ -85,7 +85,8 @@ def fitted(messages: Sequence[ModelMessage], most: int, since: int | None = None
     """Return the end of a conversation that fits into `most` bytes.
 
     It begins with a person's message or a note. The last message of a person up to the index `since` and all messages
-    after it are always included. None: the last of all, which may be a correction of the model's answer. Texts that are too long are cut, with a note that says so. No call of a tool stands apart from its result.
+    after it are always included. None: the last of all, which may be a correction of the model's answer. Texts that are
+    too long are cut, with a note that says so. No call of a tool stands apart from its result.
     """
     if size(messages) <= most:
         return messages

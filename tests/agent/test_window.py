@@ -165,11 +165,14 @@ def test_configured_limit_that_is_too_high_is_corrected() -> None:
 
 
 def test_a_correction_does_not_push_the_question_out() -> None:
+    wrong = ModelMessage(role="assistant", content="w" * 290)
     told = [
         user("before"),
-        user("the question" + "?" * 900),
-        ModelMessage(role="assistant", content="wrong" * 200),
-        user("Answer again" + "." * 900),
+        user("question".ljust(290)),
+        wrong,
+        user("Again".ljust(290)),
+        wrong,
+        user("Again".ljust(290)),
     ]
-    assert fitted(told, 1_200)[0].content.startswith("Answer again")
-    assert fitted(told, 1_200, since=1)[0].content.startswith("the question")
+    assert fitted(told, 1_200)[0].content.startswith("Again")
+    assert fitted(told, 1_200, since=1)[0].content.startswith("question")
