@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 
 from jsonschema.exceptions import SchemaError
-from jsonschema.validators import Draft202012Validator, validator_for
+from jsonschema.validators import Draft202012Validator, extend, validator_for
 from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
 from channels import Json
 
-__all__ = ["checked", "faults"]
+__all__ = ["Fault", "checked", "faults", "found_faults"]
+
+_MOST_STEPS = 20_000
+"""The most keywords that are applied in one validation. A few nested ``allOf`` can ask for more than ends in a day."""
+_steps: ContextVar[list[int]] = ContextVar("askfirst_schema_steps")
+
+
+class _TooLong(Exception):
+    """A validation takes too many steps."""
+
+
+class Fault(NamedTuple):
+    """One thing that does not fit in a value."""
+
+    path: tuple[str | int, ...]
+    keyword: str
+    """The keyword of the schema that is not met; empty for a value or a schema that cannot be checked."""
+    message: str
+    value: Any = None
+    """The part of the value at the path."""
+    schema: Any = None
+    """The part of the schema that has the keyword."""
 
 
 def checked(schema: Mapping[str, Json]) -> dict[str, Json]:
@@ -33,6 +56,8 @@ def checked(schema: Mapping[str, Json]) -> dict[str, Json]:
         raise ValueError(f"it has a $ref that leads nowhere: {error.ref}") from None
     except RecursionError:
         raise ValueError("it has a $ref that leads back to itself") from None
+    except _TooLong:
+        raise ValueError("it takes too long to check a value by it") from None
     except TypeError as error:
         raise ValueError(f"it is no JSON: {error}") from None
     return schema
@@ -40,13 +65,49 @@ def checked(schema: Mapping[str, Json]) -> dict[str, Json]:
 
 def faults(schema: Mapping[str, Json], value: Json) -> list[str]:
     """Return what does not fit in a value, by a schema that was checked; empty if all fits."""
-    validator = validator_for(schema, Draft202012Validator)(dict(schema), registry=Registry())
+    return [f"{_place(each.path)}{each.message}" for each in found_faults(schema, value)]
+
+
+def found_faults(schema: Mapping[str, Json], value: Json) -> list[Fault]:
+    """Return what does not fit in a value, with its places, by a schema that was checked."""
     try:
-        return [f"{_place(each.absolute_path)}{each.message}" for each in validator.iter_errors(value)]
+        return [
+            Fault(tuple(each.absolute_path), str(each.validator), each.message, each.instance, each.schema)
+            for each in _validate(schema, value)
+        ]
     except RecursionError:
-        return ["the value is nested too deeply"]
+        return [Fault((), "", "the value is nested too deeply")]
+    except _TooLong:
+        return [Fault((), "", "it takes too long to check the value by the schema")]
     except Unresolvable as error:  # relative to an inner $id
-        return [f"the schema has a $ref that leads nowhere: {error.ref}"]
+        return [Fault((), "", f"the schema has a $ref that leads nowhere: {error.ref}")]
+
+
+def _validate(schema: Mapping[str, Json], value: Json) -> list[Any]:
+    validator = _bounded(validator_for(schema, Draft202012Validator))(dict(schema), registry=Registry())
+    token = _steps.set([_MOST_STEPS])
+    try:
+        return list(validator.iter_errors(value))
+    finally:
+        _steps.reset(token)
+
+
+@functools.cache
+def _bounded(validator: Any) -> Any:
+    """Return a kind of validator with bounded steps. It raises _TooLong."""
+
+    def counted(keyword: Callable[..., Iterator[Any] | None]) -> Callable[..., Iterator[Any] | None]:
+        def apply(*args: Any) -> Iterator[Any] | None:
+            left = _steps.get()
+            left[0] -= 1
+            if left[0] < 0:
+                raise _TooLong
+            return keyword(*args)
+
+        return apply
+
+    keywords = {name: counted(keyword) for name, keyword in validator.VALIDATORS.items()}
+    return extend(validator, keywords)  # type: ignore[no-untyped-call]
 
 
 def _place(path: Iterable[Any]) -> str:
@@ -56,7 +117,7 @@ def _place(path: Iterable[Any]) -> str:
 
 
 def _follow_references(schema: dict[str, Json]) -> None:
-    """Follow each ``$ref``. Raises Unresolvable and RecursionError."""
+    """Follow each ``$ref``. Raises Unresolvable, RecursionError and _TooLong."""
     resource = Resource.from_contents(schema, default_specification=DRAFT202012)
     resolver = Registry().with_resource("", resource).resolver()
     waiting: list[Json] = [schema]
@@ -68,4 +129,4 @@ def _follow_references(schema: dict[str, Json]) -> None:
                 waiting += each.values()
             case list() as several:
                 waiting += several
-    validator_for(schema, Draft202012Validator)(schema, registry=Registry()).is_valid({})
+    _validate(schema, {})

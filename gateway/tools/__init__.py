@@ -17,11 +17,13 @@ from gateway.tools.errors import (
     cause_of,
 )
 from gateway.tools.network import leaves_open
+from gateway.tools.parameters import ToolParameter
 from gateway.tools.pending_action import PendingAction, compute_args_digest
 from gateway.tools.permission import Governed, Permission, permission, permissions, unasked
 from gateway.tools.policy import ToolPolicy
 from gateway.tools.registry import ToolRegistry
 from gateway.tools.results import Ambiguous, NotFound, PendingConfirmation, RateLimited, ToolResult, serialise
+from gateway.tools.sources import ToolSource
 from gateway.tools.tool import Tool
 
 __all__ = [
@@ -45,9 +47,11 @@ __all__ = [
     "ToolError",
     "ToolExecutionError",
     "ToolFailed",
+    "ToolParameter",
     "ToolPolicy",
     "ToolRegistry",
     "ToolResult",
+    "ToolSource",
     "ToolTimeout",
     "ToolValidationError",
     "cause_of",

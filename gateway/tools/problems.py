@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic_core import ErrorDetails
 
 from gateway.tools.errors import Problem
 
-__all__ = ["problems"]
+if TYPE_CHECKING:
+    from gateway.json_schema import Fault
+
+__all__ = ["problems", "schema_problems", "unexpected"]
+
+_MOST_SAID = 200
+"""The most characters of a fault that the library of JSON Schema words: it quotes the value."""
 
 
 def problems(errors: Sequence[ErrorDetails], given: Mapping[str, Any], properties: Mapping[str, Any]) -> list[Problem]:
@@ -24,12 +30,40 @@ def problems(errors: Sequence[ErrorDetails], given: Mapping[str, Any], propertie
         where = properties.get(name, {})
         if error["type"] == "extra_forbidden":
             known = properties if path == name else ()
-            found[path] = Problem(path, "Unexpected parameter(s)", _suggest(path, known, "is not a valid parameter"))
+            found[path] = unexpected(path, known)
         elif error["type"] == "missing":
-            found[path] = Problem(path, "Missing required parameter")
+            found[path] = _missing(path)
         else:
-            found.setdefault(path, _wrong(path, value, error, where if path == name else {}))
+            said = error["msg"].removeprefix("Value error, ")
+            found.setdefault(path, _wrong(path, value, said, where if path == name else {}))
     return list(found.values())
+
+
+def schema_problems(faults: Iterable[Fault], given: Mapping[str, Any], properties: Mapping[str, Any]) -> list[Problem]:
+    """Return one problem for each place in the arguments that does not fit their JSON Schema."""
+    found: dict[str, Problem] = {}
+    for fault in faults:
+        path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in fault.path).removeprefix(".")
+        if fault.keyword == "required":
+            for name in fault.schema["required"]:
+                if name not in fault.value:
+                    found.setdefault(where := f"{path}.{name}".removeprefix("."), _missing(where))
+        elif not fault.path:
+            found.setdefault("", Problem("", fault.message[:_MOST_SAID]))
+        else:
+            top = properties.get(str(fault.path[0]))
+            where_schema = top if len(fault.path) == 1 and isinstance(top, Mapping) else {}
+            found.setdefault(path, _wrong(path, fault.value, fault.message[:_MOST_SAID], where_schema))
+    return list(found.values())
+
+
+def unexpected(path: str, known: Iterable[str]) -> Problem:
+    """Return the problem of a parameter that is not among the known ones."""
+    return Problem(path, "Unexpected parameter(s)", _suggest(path, known, "is not a valid parameter"))
+
+
+def _missing(path: str) -> Problem:
+    return Problem(path, "Missing required parameter")
 
 
 def _locate(error: ErrorDetails, given: Mapping[str, Any]) -> tuple[str, Any]:
@@ -56,29 +90,34 @@ def _suggest(word: str, known: Iterable[Any], otherwise: str) -> str:
     return f"Did you mean {close[0]!r}?" if close else f"{word!r} {otherwise}"
 
 
-def _wrong(path: str, value: Any, error: ErrorDetails, schema: Mapping[str, Any]) -> Problem:
+def _wrong(path: str, value: Any, said: str, schema: Mapping[str, Any]) -> Problem:
     expected = _type_name(schema)
     if choices := _choices(schema):
         return Problem(path, f"{_short(value)} is not allowed", _suggest(str(value), choices, f"must be {expected}"))
-    issue = f"Wrong type or value {_short(value)} ({error['msg'].removeprefix('Value error, ')})"
+    issue = f"Wrong type or value {_short(value)} ({said})"
     if "string" in expected.split(" or ") and isinstance(value, (bool, int, float)):
         return Problem(path, issue, f"Try: {path}=str({value!r})")
     return Problem(path, issue, f"Expected type: {expected}" if expected else "")
 
 
-def _choices(schema: Mapping[str, Any]) -> list[Any]:
+def _choices(schema: Any) -> list[Any]:
+    if not isinstance(schema, Mapping):
+        return []
     found = list(schema.get("enum", [schema["const"]] if "const" in schema else []))
     for option in schema.get("anyOf", ()):
         found += _choices(option)
     return found
 
 
-def _type_name(schema: Mapping[str, Any]) -> str:
+def _type_name(schema: Any) -> str:
+    if not isinstance(schema, Mapping):
+        return ""
     if "anyOf" in schema:
         return " or ".join(filter(None, map(_type_name, schema["anyOf"])))
     if choices := _choices(schema):
         return " or ".join(repr(choice) for choice in choices)
-    name = str(schema.get("type", ""))
+    kinds = schema.get("type", "")
+    name = " or ".join(map(str, kinds)) if isinstance(kinds, list) else str(kinds)
     inner = _type_name(schema["items"]) if "items" in schema else ""
     return f"{name} of {inner}" if inner else name
 

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Literal
 
@@ -19,9 +19,12 @@ from gateway.tools.errors import Problem, ToolError, ToolValidationError
 from gateway.tools.escape import plain, shown
 from gateway.tools.function import Function
 from gateway.tools.guarded_call import call_guarded
+from gateway.tools.parameters import ToolParameter
 from gateway.tools.pending_action import PendingAction, canonical_json
+from gateway.tools.policy import ToolPolicy
 from gateway.tools.previews import frozen
 from gateway.tools.results import serialise
+from gateway.tools.schema_arguments import ArgumentReader
 from gateway.tools.template import Template, as_text
 from gateway.wording import say
 
@@ -52,6 +55,9 @@ class Tool:
     - `channels`: the channels in which it may be called and confirmed, for example ``["slack", "telegram"]``; None:
       all. In other channels the model does not see it.
     """
+
+    origin: str = ""
+    """The source that lists the tool, and what it says about it; empty for a tool of the bot itself."""
 
     @checked
     def __init__(
@@ -96,13 +102,7 @@ class Tool:
             raise self._undefined(str(error)) from None
         if streaming and not self._function.is_generator:
             raise self._undefined("streaming=True needs a generator function", "Yield the pieces")
-        self._arguments = Arguments(
-            self.name,
-            self._function.parameters,
-            hidden=frozenset(self._injected),
-            metadata=param_metadata or {},
-            documented=documented,
-        )
+        self._arguments = self._read_arguments(param_metadata or {}, documented)
         self._check_injected()
         self.confirm = self._make_confirm(confirm)
         self.channels = self._make_channels(channels)
@@ -110,6 +110,24 @@ class Tool:
         self.version_hash = self._hash()
         """The hash of the parts that open questions rely on: name, parameters (names, types, required), `version`."""
         functools.update_wrapper(self, function, updated=())
+
+    @classmethod
+    def from_schema(
+        cls,
+        name: str,
+        description: str,
+        parameters: Mapping[str, Json] | Sequence[ToolParameter],
+        function: Callable[..., Any],
+        **options: Any,
+    ) -> Tool:
+        """Return a tool whose arguments are described by a JSON Schema of an object, or by ToolParameters.
+
+        The function gets them by name, as they are in JSON. `options` are those of Tool. Raises ToolValidationError and
+        WrongOption as Tool.
+        """
+        from gateway.tools.schema_tool import SchemaTool
+
+        return SchemaTool(function, parameters, name=name, description=description, **options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function itself, without checks."""
@@ -279,6 +297,14 @@ class Tool:
             raise ToolError(f"config_injector gave {visible}, which the model gives: annotate them Injected[...]")
         return more
 
+    def _read_arguments(self, metadata: Mapping[str, Mapping[str, Any]], documented: str) -> ArgumentReader:
+        hidden, parameters = frozenset(self._injected), self._function.parameters
+        return Arguments(self.name, parameters, hidden=hidden, metadata=metadata, documented=documented)
+
+    def under(self, policy: ToolPolicy | None) -> ToolPolicy | None:
+        """Return the policy that decides on the calls of this tool in an agent with this policy."""
+        return policy
+
     def _make_confirm(self, confirm: bool | str | AskFunction | Confirm) -> Confirm | None:
         if isinstance(confirm, Confirm):
             return confirm
@@ -332,7 +358,10 @@ class Tool:
 
     def _hash(self) -> str:
         relied_on = {"name": self.name, "version": self.version, "parameters": _types_only(self.parameters)}
-        return hashlib.sha256(canonical_json(relied_on)).hexdigest()
+        try:
+            return hashlib.sha256(canonical_json(relied_on)).hexdigest()
+        except ValueError as error:
+            raise self._undefined(f"its parameters have no canonical form: {error}") from None
 
 
 def _result_text(result: Any) -> str:
@@ -351,7 +380,7 @@ def _types_only(schema: Any) -> Any:
         return schema
     kept: dict[str, Any] = {}
     for key, value in schema.items():
-        if key in ("properties", "$defs"):
+        if key in ("properties", "$defs") and isinstance(value, dict):
             kept[key] = {name: _types_only(inner) for name, inner in value.items()}
         elif key not in ("description", "title", "default", "examples"):
             kept[key] = _types_only(value)
